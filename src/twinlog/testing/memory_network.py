@@ -58,13 +58,20 @@ class MemoryNetwork:
         return near, client
 
 
+class _NoSocket:
+    """Takes the options that clients set on a connection's socket."""
+
+    def setsockopt(self, *_option: object) -> None:
+        """Nothing follows from it in memory."""
+
+
 class MemoryTransport(asyncio.Transport):
     """One end. What is written here arrives at the other one in the next turn of the loop."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, protocol: asyncio.BaseProtocol, *, own: Address, peer: Address
     ) -> None:
-        super().__init__({"sockname": own, "peername": peer})
+        super().__init__({"sockname": own, "peername": peer, "socket": _NoSocket()})
         self._loop = loop
         self._protocol = protocol
         self._other: MemoryTransport | None = None
@@ -140,12 +147,26 @@ class MemoryTransport(asyncio.Transport):
         """Take bytes from the other side, None for their end."""
         if self._paused:
             self._waiting.append(data)
-        elif self._lost or not isinstance(self._protocol, asyncio.Protocol):
+        elif self._lost:
             pass
         elif data is not None:
-            self._protocol.data_received(data)
-        elif not self._protocol.eof_received():
+            self._deliver(data)
+        elif not self._protocol.eof_received():  # type: ignore[attr-defined]
             self.close()
+
+    def _deliver(self, data: bytes) -> None:
+        protocol = self._protocol
+        if isinstance(protocol, asyncio.Protocol):
+            protocol.data_received(data)
+            return
+        assert isinstance(protocol, asyncio.BufferedProtocol)
+        position = 0
+        while position < len(data):
+            room = memoryview(protocol.get_buffer(len(data) - position)).cast("B")
+            size = min(len(room), len(data) - position)
+            room[:size] = data[position : position + size]
+            position += size
+            protocol.buffer_updated(size)
 
     def reset(self) -> None:
         """The other side has aborted."""

@@ -7,8 +7,9 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map
 
-from twinlog.testing.broker.cluster import Cluster, Node, Partition
+from twinlog.testing.broker.cluster import Cluster
 from twinlog.testing.broker.codec import Fields
+from twinlog.testing.broker.partitions import Node, Partition
 from twinlog.testing.broker.releases import Release
 
 API_KEYS: Mapping[str, int] = {name: key for key, name in api_key_map.items()}

@@ -1,92 +1,25 @@
 """The state of the cluster: nodes, topics, partitions, coordinators. No I/O; time and chance are given."""
 
-import asyncio
+import contextlib
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from random import Random
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from twinlog.batches import EndMarker
 from twinlog.clock import Clock
-from twinlog.testing.broker.log import LogSettings, PartitionLog
+from twinlog.testing.broker.appending import append_marker
+from twinlog.testing.broker.log import PartitionLog
+from twinlog.testing.broker.log_settings import LogSettings
+from twinlog.testing.broker.partitions import Node, Partition, Topic
+from twinlog.testing.broker.producer_states import AppendError
+from twinlog.testing.broker.transactions import Identity, TopicIndex, TransactionCoordinators
 
-GROUP_COORDINATORS = "__consumer_offsets"
-TRANSACTION_COORDINATORS = "__transaction_state"
+__all__ = ["Cluster", "Node", "Partition", "Topic"]
+
 _COORDINATOR_PARTITIONS = 50
-
-
-@dataclass(slots=True, eq=False)
-class Node:
-    """One broker."""
-
-    node_id: int
-    host: str = ""
-    port: int = 0
-    rack: str | None = None
-    is_up: bool = True
-    clock_skew_ms: int = 0
-    """How far this broker's wall clock is ahead."""
-
-
-@dataclass(slots=True, eq=False)
-class Partition:
-    """A partition with a log on each of its replicas."""
-
-    topic: str
-    index: int
-    replicas: list[int]
-    logs: dict[int, PartitionLog]
-    leader: int
-    leader_epoch: int = 0
-    isr: list[int] = field(default_factory=list)
-    lagging: set[int] = field(default_factory=set)
-    """Replicas that copy nothing, by fault."""
-    waiting: dict[asyncio.Future[None], None] = field(default_factory=dict)
-    """Who waits until something becomes readable; in order."""
-
-    @property
-    def log(self) -> PartitionLog:
-        """The leader's log; without a leader that of the replica that led last."""
-        return self.logs[self.leader if self.leader >= 0 else self.isr[0]]
-
-    @property
-    def high_watermark(self) -> int:
-        """What each in-sync replica has."""
-        return self.log.high_watermark
-
-    def replicate(self) -> None:
-        """Let the followers copy what they lack, then move the high watermark."""
-        log = self.log
-        for node_id in self.replicas:
-            if node_id != self.leader and node_id in self.isr and node_id not in self.lagging:
-                self.logs[node_id].follow(log)
-        log.advance_high_watermark(min(self.logs[node_id].end_offset for node_id in self.isr))
-        for node_id in self.isr:
-            if node_id != self.leader:
-                self.logs[node_id].advance_high_watermark(log.high_watermark)
-        self.wake()
-
-    def wake(self) -> None:
-        """Let everyone who waits look again."""
-        waiting, self.waiting = self.waiting, {}
-        for each in waiting:
-            if not each.done():
-                each.set_result(None)
-
-
-@dataclass(slots=True, eq=False)
-class Topic:
-    name: str
-    topic_id: UUID
-    partitions: list[Partition]
-    configs: dict[str, str]
-    """The topic's own configs."""
-
-    @property
-    def is_internal(self) -> bool:
-        return self.name in (GROUP_COORDINATORS, TRANSACTION_COORDINATORS)
 
 
 class Cluster:
@@ -103,6 +36,9 @@ class Cluster:
         self.topics: dict[str, Topic] = {}
         self.moved_coordinators: dict[tuple[int, str], int] = {}
         """The node by coordinator type and key, where it is not the one by hash."""
+        self.is_rack_aware = False
+        """Whether leaders send consumers to replicas of their rack (replica.selector.class, KIP-392)."""
+        self.transactions = TransactionCoordinators(self)
         self.broker_configs: dict[str, str] = {}
         """Cluster-wide defaults, from which topics inherit (`log.` names are not translated: topic names)."""
 
@@ -186,6 +122,39 @@ class Cluster:
         home = self.nodes[1 + number % len(self.nodes)]
         return home if home.is_up else live[number % len(live)]
 
+    def elect(self, partition: Partition, node_id: int) -> None:
+        """Make a replica the leader in a new leader epoch; -1 for nobody.
+
+        What the others have beyond its log is cut from theirs: that loses records if it was not in sync.
+        """
+        partition.leader_epoch += 1
+        if node_id >= 0 and node_id not in partition.isr:
+            partition.isr = [node_id]
+        partition.leader = node_id
+        if node_id >= 0:
+            log = partition.log
+            log.begin_epoch(partition.leader_epoch, log.end_offset)
+            partition.replicate()
+        partition.wake()
+        self.transactions.write_pending_markers()
+
     def coordinator_error(self, node: Node, key_type: int, key: str) -> ErrorCode:
         """What a broker answers that is asked for this key."""
         return ErrorCode.none if self.coordinator(key_type, key) is node else ErrorCode.not_coordinator
+
+    def write_marker(
+        self, partition: TopicIndex, marker: EndMarker, identity: Identity, coordinator_epoch: int
+    ) -> bool:
+        """Let the leader end a transaction; False while there is none. Deleted partitions need no marker."""
+        found = self.partition(*partition)
+        if found is None:
+            return True
+        if found.leader < 0:
+            return False
+        now_ms = self.now_ms(self.nodes[found.leader])
+        with contextlib.suppress(AppendError):  # The producer was fenced: nothing of it is open any more.
+            append_marker(found, marker, *identity, coordinator_epoch, now_ms)
+        return True
+
+    def end_offsets(self, group_id: str, producer_id: int, marker: EndMarker) -> None:
+        """Offsets that a transaction wants a group to have."""

@@ -21,6 +21,7 @@ Fields = Mapping[str, Any]
 """An answer: values by the names of kio's fields. Nested structs are mappings, arrays any sequence, durations
 and times milliseconds."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FRAME_START = 8
 """API key, API version, correlation id."""
 
@@ -110,7 +111,8 @@ def _plan(entity_type: type[Any]) -> tuple[_Field, ...]:
 
 def _planned(name: str, hint: Any, metadata: Mapping[str, Any], default: Any) -> _Field:
     kind = metadata.get("kafka_type", "")
-    if get_origin(hint) is UnionType:
+    is_optional = get_origin(hint) is UnionType
+    if is_optional:
         hint = next(each for each in get_args(hint) if each is not type(None))
     if get_origin(hint) is tuple:
         inner: type[Any] = get_args(hint)[0]
@@ -125,7 +127,7 @@ def _planned(name: str, hint: Any, metadata: Mapping[str, Any], default: Any) ->
     if kind.startswith("timedelta"):
         return _Field(name, _duration, timedelta(0) if default is MISSING else default)
     if kind.startswith("datetime"):
-        return _Field(name, _time, default)
+        return _Field(name, _optional_time if is_optional else _time, default)
     return _Field(name, None, default)
 
 
@@ -133,8 +135,12 @@ def _duration(milliseconds: int) -> timedelta:
     return timedelta(milliseconds=milliseconds)
 
 
-def _time(milliseconds: int) -> datetime | None:
-    return None if milliseconds < 0 else datetime.fromtimestamp(milliseconds / 1000, UTC)
+def _time(milliseconds: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def _optional_time(milliseconds: int) -> datetime | None:
+    return None if milliseconds < 0 else _time(milliseconds)
 
 
 def _names_in(answer: Any) -> set[str]:

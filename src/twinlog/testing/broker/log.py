@@ -1,46 +1,19 @@
 """One replica's log of a partition."""
 
 from bisect import bisect_right
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable
 
-from twinlog.batches import BatchHeader
+from twinlog.batches import iter_batches
+from twinlog.testing.broker.log_settings import LogSettings
+from twinlog.testing.broker.producer_states import AbortedSpan, ProducerStates
+from twinlog.testing.broker.stored import StoredBatch
 
-
-class LogSettings:
-    """A topic's configs as its logs read them: the topic's own, then the brokers', then Kafka's defaults."""
-
-    def __init__(self, configs: Mapping[str, str], broker_configs: Mapping[str, str]) -> None:
-        self._configs = configs
-        self._broker_configs = broker_configs
-
-    def text(self, name: str, default: str) -> str:
-        return self._configs.get(name, self._broker_configs.get(name, default))
-
-    @property
-    def max_message_bytes(self) -> int:
-        return int(self.text("max.message.bytes", "1048588"))
-
-    @property
-    def is_log_append_time(self) -> bool:
-        return self.text("message.timestamp.type", "CreateTime") == "LogAppendTime"
-
-    @property
-    def is_compacted(self) -> bool:
-        return "compact" in self.text("cleanup.policy", "delete").split(",")
-
-    @property
-    def min_insync_replicas(self) -> int:
-        return int(self.text("min.insync.replicas", "1"))
-
-
-class StoredBatch(NamedTuple):
-    header: BatchHeader
-    data: bytes
+_EXPIRATION_CHECK_MS = 600_000
+"""producer.id.expiration.check.interval.ms."""
 
 
 class PartitionLog:
-    """Batches in the order of their offsets."""
+    """Batches in the order of their offsets, and what follows from them."""
 
     def __init__(self, settings: LogSettings) -> None:
         self.settings = settings
@@ -50,27 +23,96 @@ class PartitionLog:
         self.high_watermark = 0
         self.epochs: list[tuple[int, int]] = []
         """Each leader epoch with the offset at which it began."""
+        self.producers = ProducerStates()
+        self._next_expiration_ms = 0
 
     @property
     def last_stable_offset(self) -> int:
-        return self.high_watermark
+        return self.producers.first_unstable(self.high_watermark)
 
-    def append(self, batch: StoredBatch) -> None:
-        """Take a batch whose offset and leader epoch are set."""
-        epoch = batch.header.partition_leader_epoch
-        if not self.epochs or self.epochs[-1][0] < epoch:
-            self.epochs.append((epoch, batch.header.base_offset))
+    @property
+    def size_bytes(self) -> int:
+        return sum(len(batch.data) for batch in self.batches)
+
+    def append(self, batch: StoredBatch, coordinator_epoch: int = -1) -> None:
+        """Take a batch whose place is written into it."""
+        header = batch.header
+        self.begin_epoch(header.partition_leader_epoch, header.base_offset)
         self.batches.append(batch)
-        self.end_offset = batch.header.next_offset
+        self.end_offset = header.next_offset
+        self.producers.take(header, batch.marker, coordinator_epoch)
+
+    def append_raw(self, data: bytes) -> None:
+        """Take batches as they are, of any magic: as if they had been in the log for long."""
+        for batch in iter_batches(data):
+            self.append(StoredBatch(batch.header, bytes(batch.data)))
+        self.advance_high_watermark(self.end_offset)
+
+    def begin_epoch(self, epoch: int, offset: int) -> None:
+        if epoch >= 0 and (not self.epochs or self.epochs[-1][0] < epoch):
+            self.epochs.append((epoch, offset))
 
     def advance_high_watermark(self, offset: int) -> None:
         self.high_watermark = max(self.high_watermark, min(offset, self.end_offset))
 
     def follow(self, leader: "PartitionLog") -> None:
-        """Copy what the leader has beyond this log's end."""
+        """Cut what the leader does not have, copy what it has (KIP-101)."""
+        self.cut(self._diverges_at(leader))
+        if self.end_offset < leader.start_offset:
+            self.batches.clear()
+            self.end_offset = leader.start_offset
         for batch in leader.batches[leader.index_of(self.end_offset) :]:
-            self.append(batch)
-        self.start_offset = leader.start_offset
+            self.append(batch, leader.coordinator_epoch_of(batch))
+        self.end_offset = leader.end_offset
+        self.epochs = list(leader.epochs)
+        self.delete_before(leader.start_offset)
+
+    def _diverges_at(self, leader: "PartitionLog") -> int:
+        for batch in reversed(self.batches):
+            index = leader.index_of(batch.header.base_offset)
+            if index < len(leader.batches) and leader.batches[index] == batch:
+                return batch.header.next_offset
+        return min(self.start_offset, leader.end_offset)
+
+    def coordinator_epoch_of(self, batch: StoredBatch) -> int:
+        entry = self.producers.entries.get(batch.header.producer_id)
+        return entry.coordinator_epoch if entry is not None else -1
+
+    def cut(self, offset: int) -> None:
+        """Lose everything from the offset on, in whole batches, as a broker that goes down unclean does."""
+        if offset >= self.end_offset:
+            return
+        keep = [batch for batch in self.batches if batch.header.next_offset <= offset]
+        self.end_offset = offset
+        self.start_offset = min(self.start_offset, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self.epochs = [each for each in self.epochs if each[1] < offset]
+        self._reload(keep)
+
+    def _reload(self, batches: Iterable[StoredBatch]) -> None:
+        """Learn the producers from what is in the log, as after a restart without a snapshot."""
+        self.batches = list(batches)
+        self.producers = ProducerStates()
+        for batch in self.batches:
+            self.producers.take(batch.header, batch.marker)
+
+    def replace_batches(self, batches: Iterable[StoredBatch]) -> None:
+        """What compaction leaves; producers are not touched."""
+        self.batches = list(batches)
+
+    def delete_before(self, offset: int) -> None:
+        """Move the log's start; batches that end before it are gone, one that contains it stays whole."""
+        self.start_offset = max(self.start_offset, offset)
+        self.end_offset = max(self.end_offset, self.start_offset)
+        self.high_watermark = max(self.high_watermark, self.start_offset)
+        self.batches = self.batches[self.index_of(self.start_offset) :]
+        self.producers.drop_aborted_before(self.start_offset)
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Every ten minutes, as a broker: forget producers by producer.id.expiration.ms."""
+        if now_ms >= self._next_expiration_ms:
+            self._next_expiration_ms = now_ms + _EXPIRATION_CHECK_MS
+            self.producers.forget(now_ms - self.settings.producer_expiration_ms)
 
     def index_of(self, offset: int) -> int:
         """The index of the batch that contains the offset, or of the next one."""
@@ -78,3 +120,38 @@ class PartitionLog:
         if index and self.batches[index - 1].header.next_offset > offset:
             return index - 1
         return index
+
+    def read(self, offset: int, *, max_bytes: int, before: int, whole_first: bool) -> bytes:
+        """The bytes from the batch with this offset on, as a broker: the last batch may be cut, the first one
+        is whole if `whole_first` (KIP-74). Batches from `before` on are not readable yet."""
+        pieces: list[bytes] = []
+        size = 0
+        for batch in self.batches[self.index_of(offset) :]:
+            if batch.header.base_offset >= before or size >= max_bytes:
+                break
+            pieces.append(batch.data)
+            size += len(batch.data)
+        limit = max(max_bytes, len(pieces[0])) if pieces and whole_first else max_bytes
+        return b"".join(pieces)[: max(limit, 0)]
+
+    def aborted_between(self, first: int, end: int) -> list[AbortedSpan]:
+        """The aborted transactions with records or a marker in a range."""
+        return [
+            each for each in self.producers.aborted if each.last_offset >= first and each.first_offset < end
+        ]
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch in which the offset was written; -1 if it is unknown."""
+        return max((epoch for epoch, begin in self.epochs if begin <= offset), default=-1)
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest epoch up to the asked one; (-1, -1) if there is no answer
+        (LeaderEpochFileCache.java, KIP-101 and KIP-279)."""
+        if not self.epochs or epoch < 0:
+            return -1, -1
+        if epoch == self.epochs[-1][0]:
+            return epoch, self.end_offset
+        later = [begin for each, begin in self.epochs if each > epoch]
+        if not later:
+            return -1, -1
+        return max((each for each, _ in self.epochs if each <= epoch), default=epoch), later[0]

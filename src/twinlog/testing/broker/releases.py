@@ -52,6 +52,9 @@ class Release:
         """The lowest and highest version, None for an API that it does not have."""
         return self._ranges.get(api_key)
 
+    verifies_transactions: bool = True
+    """Whether leaders ask the coordinator before the first batch of a transaction (since 3.6)."""
+
     @property
     def transaction_version(self) -> int:
         return self.features.get("transaction.version", 0)
@@ -73,4 +76,4 @@ KAFKA_4_3 = Release(
     "4.3", _HIGHEST_4_3, features={"group.version": 1, "metadata.version": 29, "transaction.version": 2}
 )
 KAFKA_3_9 = Release("3.9", _HIGHEST_3_9, _LATER_THAN_3_9, features={"metadata.version": 21})
-KAFKA_2_8 = Release("2.8", _HIGHEST_2_8, _LATER_THAN_2_8 | _LATER_THAN_3_9)
+KAFKA_2_8 = Release("2.8", _HIGHEST_2_8, _LATER_THAN_2_8 | _LATER_THAN_3_9, verifies_transactions=False)

@@ -1,8 +1,17 @@
 """One function per API. Each module has the APIs of one subject, and a `Handlers` of its own."""
 
 from twinlog.testing.broker.calls import Handlers
-from twinlog.testing.broker.handlers import coordinators, metadata, topics
+from twinlog.testing.broker.handlers import (
+    coordinators,
+    fetch,
+    list_offsets,
+    logs,
+    metadata,
+    produce,
+    topics,
+    transactions,
+)
 
 HANDLERS = Handlers()
-for _module in (metadata, topics, coordinators):
+for _module in (metadata, topics, produce, fetch, list_offsets, logs, coordinators, transactions):
     HANDLERS.update(_module.HANDLERS)

@@ -5,8 +5,9 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from twinlog.testing.broker.calls import Call, Handlers
-from twinlog.testing.broker.cluster import Cluster, Partition, Topic
+from twinlog.testing.broker.cluster import Cluster
 from twinlog.testing.broker.codec import Fields
+from twinlog.testing.broker.partitions import Partition, Topic
 
 HANDLERS = Handlers()
 ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))

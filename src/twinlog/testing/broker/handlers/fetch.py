@@ -1,0 +1,144 @@
+"""Fetch, without sessions: a broker whose cache of sessions is full answers so, too (KIP-227)."""
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from twinlog.testing.broker.calls import Call, Handlers, epoch_error
+from twinlog.testing.broker.codec import Fields
+from twinlog.testing.broker.partitions import Partition, Topic
+from twinlog.testing.broker.waiting import wait_until
+
+HANDLERS = Handlers()
+_TOPIC_ID_VERSION = 13
+_FOLLOWER_VERSION = 11
+"""From here on consumers read from followers (KIP-392)."""
+_READ_COMMITTED = 1
+_LARGEST = (1 << 31) - 1
+
+
+@HANDLERS.serves("fetch")
+async def fetch(call: Call) -> Fields:
+    """Wait for the least number of bytes, at most as long as the client said."""
+    if call.get("session_id", 0):
+        return {"error_code": ErrorCode.fetch_session_id_not_found, "responses": []}
+    read = _Read(call)
+    partitions = [each for each in read.partitions() if each is not None]
+    await wait_until(partitions, lambda: read.is_enough(), call.body.max_wait.total_seconds())
+    return {"responses": read.responses}
+
+
+class _Read:
+    """One look at all partitions of a request; a later look replaces it."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._left_bytes = 0
+        self._has_error = False
+        self.responses: list[Fields] = []
+
+    def partitions(self) -> list[Partition | None]:
+        return [
+            self._call.cluster.partition(topic.name, each.partition)
+            for asked in self._call.body.topics
+            if (topic := self._topic(asked)) is not None
+            for each in asked.partitions
+        ]
+
+    def is_enough(self) -> bool:
+        body = self._call.body
+        self._left_bytes = min(body.max_bytes if self._call.version >= 3 else _LARGEST, _LARGEST)
+        self._has_error = False
+        before = self._left_bytes
+        self.responses = [self._read_topic(asked) for asked in body.topics]
+        return self._has_error or not body.topics or before - self._left_bytes >= body.min_bytes
+
+    def _topic(self, asked: Any) -> Topic | None:
+        if self._call.version >= _TOPIC_ID_VERSION:
+            return self._call.cluster.topic_by_id(asked.topic_id)
+        return self._call.cluster.topics.get(asked.topic)
+
+    def _read_topic(self, asked: Any) -> Fields:
+        topic = self._topic(asked)
+        parts = [self._read_partition(topic, each) for each in asked.partitions]
+        if self._call.version >= _TOPIC_ID_VERSION:
+            return {"topic_id": asked.topic_id, "partitions": parts}
+        return {"topic": asked.topic, "partitions": parts}
+
+    def _read_partition(self, topic: Topic | None, asked: Any) -> Fields:
+        if topic is None:
+            by_id = self._call.version >= _TOPIC_ID_VERSION
+            error = ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
+            return self._failed(asked, error)
+        partition, error = self._readable(topic.name, asked)
+        if partition is None or error:
+            return self._failed(asked, error, partition)
+        node = self._call.node
+        log = partition.logs[node.node_id]
+        if not log.start_offset <= asked.fetch_offset <= log.end_offset:
+            return self._failed(asked, ErrorCode.offset_out_of_range, partition)
+        preferred = self._preferred(partition)
+        committed = self._call.body.isolation_level == _READ_COMMITTED
+        before = log.last_stable_offset if committed else log.high_watermark
+        limit = min(asked.partition_max_bytes, self._left_bytes)
+        records = b""
+        if preferred < 0:
+            nothing_yet = self._left_bytes == self._call.get("max_bytes", _LARGEST)
+            records = log.read(asked.fetch_offset, max_bytes=limit, before=before, whole_first=nothing_yet)
+        self._left_bytes -= len(records)
+        return {
+            "partition_index": asked.partition,
+            "error_code": ErrorCode.none,
+            "high_watermark": log.high_watermark,
+            "last_stable_offset": log.last_stable_offset,
+            "log_start_offset": log.start_offset,
+            "aborted_transactions": [
+                {"producer_id": each.producer_id, "first_offset": each.first_offset}
+                for each in log.aborted_between(asked.fetch_offset, before)
+            ]
+            if committed
+            else None,
+            "preferred_read_replica": preferred,
+            "records": records,
+        }
+
+    def _readable(self, name: str, asked: Any) -> tuple[Partition | None, ErrorCode]:
+        known_epoch = getattr(asked, "current_leader_epoch", -1)
+        partition, error = self._call.leader_partition(name, asked.partition, known_epoch)
+        if (
+            partition is not None
+            and error is ErrorCode.not_leader_or_follower
+            and not self._call.injected
+            and self._call.version >= _FOLLOWER_VERSION
+            and self._call.node.node_id in partition.replicas
+        ):
+            return partition, epoch_error(partition, known_epoch)
+        return partition, error
+
+    def _preferred(self, partition: Partition) -> int:
+        """The replica in the client's rack, asked at the leader (RackAwareReplicaSelector)."""
+        rack = self._call.get("rack_id", "")
+        cluster = self._call.cluster
+        if not rack or not cluster.is_rack_aware or partition.leader != self._call.node.node_id:
+            return -1
+        near = [each for each in partition.isr if cluster.nodes[each].rack == rack]
+        return -1 if not near or partition.leader in near else near[0]
+
+    def _failed(self, asked: Any, error: ErrorCode, partition: Partition | None = None) -> Fields:
+        self._has_error = True
+        answer: dict[str, Any] = {
+            "partition_index": asked.partition,
+            "error_code": error,
+            "high_watermark": -1,
+            "last_stable_offset": -1,
+            "log_start_offset": -1,
+            "aborted_transactions": None,
+            "records": b"",
+        }
+        if partition is not None and error in (
+            ErrorCode.not_leader_or_follower,
+            ErrorCode.fenced_leader_epoch,
+        ):
+            leader = {"leader_id": partition.leader, "leader_epoch": partition.leader_epoch}
+            answer["current_leader"] = leader
+        return answer

@@ -1,0 +1,197 @@
+"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, DescribeTransactions, ListTransactions."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from twinlog.testing.broker.calls import Call, Handlers
+from twinlog.testing.broker.codec import Fields
+from twinlog.testing.broker.transactions import NOBODY, Identity, State, Transaction
+
+HANDLERS = Handlers()
+_TRANSACTION = 1
+_BATCHED_ADD_VERSION = 4
+_VERSION_2_END = 5
+"""A client that sends EndTxn from this version on has transactions of version 2 (KIP-890)."""
+_FENCED_VERSIONS = {22: 4, 24: 2, 25: 2, 26: 2}
+"""By API: older versions do not know PRODUCER_FENCED."""
+
+
+def _not_mine(call: Call, transactional_id: str | None) -> ErrorCode:
+    if call.injected or transactional_id is None:
+        return call.injected
+    return call.cluster.coordinator_error(call.node, _TRANSACTION, transactional_id)
+
+
+def _known(call: Call, error: ErrorCode) -> ErrorCode:
+    if error is ErrorCode.producer_fenced and call.version < _FENCED_VERSIONS[call.api_key]:
+        return ErrorCode.invalid_producer_epoch
+    return error
+
+
+@HANDLERS.serves("init_producer_id")
+async def init_producer_id(call: Call) -> Fields:
+    body = call.body
+    error = _not_mine(call, body.transactional_id)
+    identity = NOBODY
+    if not error:
+        expected = Identity(call.get("producer_id", -1), call.get("producer_epoch", -1))
+        timeout_ms = round(body.transaction_timeout.total_seconds() * 1000)
+        identity, error = call.cluster.transactions.init(body.transactional_id, timeout_ms, expected)
+    return {
+        "error_code": _known(call, error),
+        "producer_id": identity.producer_id,
+        "producer_epoch": identity.epoch if not error else -1,
+    }
+
+
+@HANDLERS.serves("add_partitions_to_txn")
+async def add_partitions_to_txn(call: Call) -> Fields:
+    """Up to version 3 of one transaction; later versions are for brokers, with several."""
+    body = call.body
+    if call.version < _BATCHED_ADD_VERSION:
+        identity = Identity(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
+        topics = body.v3_and_below_topics
+        added = _add(call, body.v3_and_below_transactional_id, identity, topics, verify_only=False)
+        return {"results_by_topic_v3_and_below": added}
+    return {
+        "results_by_transaction": [
+            {
+                "transactional_id": each.transactional_id,
+                "topic_results": _add(
+                    call,
+                    each.transactional_id,
+                    Identity(each.producer_id, each.producer_epoch),
+                    each.topics,
+                    verify_only=each.verify_only,
+                ),
+            }
+            for each in body.transactions
+        ]
+    }
+
+
+def _add(
+    call: Call, transactional_id: str, identity: Identity, topics: Iterable[Any], *, verify_only: bool
+) -> list[Fields]:
+    """All partitions, or none of them."""
+    coordinators, cluster = call.cluster.transactions, call.cluster
+    asked = [(topic.name, index) for topic in topics for index in topic.partitions]
+    unknown = {each for each in asked if cluster.partition(*each) is None}
+    error = _not_mine(call, transactional_id)
+    errors: dict[tuple[str, int], ErrorCode] = {}
+    if unknown and not error:
+        errors = dict.fromkeys(asked, ErrorCode.operation_not_attempted)
+        errors |= dict.fromkeys(unknown, ErrorCode.unknown_topic_or_partition)
+    elif not error and verify_only:
+        errors = {each: coordinators.verify(transactional_id, *identity, each, adds=False) for each in asked}
+    elif not error:
+        error = coordinators.add(transactional_id, identity, asked)
+    return [
+        {
+            "name": topic.name,
+            "results_by_partition": [
+                {
+                    "partition_index": index,
+                    "partition_error_code": _known(call, errors.get((topic.name, index), error)),
+                }
+                for index in topic.partitions
+            ],
+        }
+        for topic in topics
+    ]
+
+
+@HANDLERS.serves("add_offsets_to_txn")
+async def add_offsets_to_txn(call: Call) -> Fields:
+    body = call.body
+    error = _not_mine(call, body.transactional_id)
+    if not error:
+        identity = Identity(body.producer_id, body.producer_epoch)
+        error = call.cluster.transactions.add(body.transactional_id, identity, groups=[body.group_id])
+    return {"error_code": _known(call, error)}
+
+
+@HANDLERS.serves("end_txn")
+async def end_txn(call: Call) -> Fields:
+    body = call.body
+    error = _not_mine(call, body.transactional_id)
+    identity = NOBODY
+    if not error:
+        identity, error = call.cluster.transactions.end(
+            body.transactional_id,
+            Identity(body.producer_id, body.producer_epoch),
+            commit=body.committed,
+            version_2=call.version >= _VERSION_2_END,
+        )
+    return {
+        "error_code": _known(call, error),
+        "producer_id": identity.producer_id,
+        "producer_epoch": identity.epoch,
+    }
+
+
+@HANDLERS.serves("describe_transactions")
+async def describe_transactions(call: Call) -> Fields:
+    """KIP-664."""
+    return {"transaction_states": [_described(call, each) for each in call.body.transactional_ids]}
+
+
+def _described(call: Call, transactional_id: str) -> Fields:
+    error = _not_mine(call, transactional_id)
+    found = call.cluster.transactions.by_id.get(transactional_id)
+    if not transactional_id:
+        error = ErrorCode.invalid_request
+    elif found is None and not error:
+        error = ErrorCode.transactional_id_not_found
+    shown = found if not error else None
+    topics: dict[str, list[int]] = {}
+    for topic, index in shown.partitions if shown else ():
+        topics.setdefault(topic, []).append(index)
+    return {
+        "error_code": error,
+        "transactional_id": transactional_id,
+        "transaction_state": shown.state.value if shown else "",
+        "transaction_timeout": shown.timeout_ms if shown else 0,
+        "transaction_start_time": shown.started_ms if shown else -1,
+        "producer_id": shown.identity.producer_id if shown else -1,
+        "producer_epoch": shown.identity.epoch if shown else -1,
+        "topics": [{"topic": topic, "partitions": indexes} for topic, indexes in topics.items()],
+    }
+
+
+@HANDLERS.serves("list_transactions")
+async def list_transactions(call: Call) -> Fields:
+    """Those that this broker coordinates (KIP-664, KIP-994, KIP-1152)."""
+    body = call.body
+    known = {state.value for state in State}
+    states = set(body.state_filters)
+    return {
+        "error_code": call.injected,
+        "unknown_state_filters": sorted(states - known),
+        "transaction_states": [
+            {
+                "transactional_id": each.transactional_id,
+                "producer_id": each.identity.producer_id,
+                "transaction_state": each.state.value,
+            }
+            for each in call.cluster.transactions.by_id.values()
+            if call.cluster.coordinator(_TRANSACTION, each.transactional_id) is call.node
+            and (not states or each.state.value in states)
+            and _is_wanted(call, each)
+        ],
+    }
+
+
+def _is_wanted(call: Call, found: Transaction) -> bool:
+    body = call.body
+    if body.producer_id_filters and found.identity.producer_id not in body.producer_id_filters:
+        return False
+    pattern = call.get("transactional_id_pattern")
+    if pattern and not re.fullmatch(pattern, found.transactional_id):
+        return False
+    longer_than_ms = call.get("duration_filter", -1)
+    age_ms = call.cluster.now_ms(call.node) - found.started_ms
+    return longer_than_ms < 0 or (found.started_ms >= 0 and age_ms > longer_than_ms)

@@ -1,0 +1,60 @@
+"""A topic's configs as its logs read them."""
+
+from collections.abc import Mapping
+
+_LONGEST_MS = (1 << 63) - 1
+_DAY_MS = 86_400_000
+
+
+class LogSettings:
+    """The topic's own configs, then the brokers', then Kafka's defaults. All are read when they are used."""
+
+    def __init__(self, configs: Mapping[str, str], broker_configs: Mapping[str, str]) -> None:
+        self._configs = configs
+        self._broker_configs = broker_configs
+
+    def text(self, name: str, default: str) -> str:
+        return self._configs.get(name, self._broker_configs.get(name, default))
+
+    def _number(self, name: str, default: int) -> int:
+        return int(self.text(name, str(default)))
+
+    @property
+    def max_message_bytes(self) -> int:
+        return self._number("max.message.bytes", 1_048_588)
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return self.text("message.timestamp.type", "CreateTime") == "LogAppendTime"
+
+    @property
+    def timestamp_before_max_ms(self) -> int:
+        return self._number("message.timestamp.before.max.ms", _LONGEST_MS)
+
+    @property
+    def timestamp_after_max_ms(self) -> int:
+        return self._number("message.timestamp.after.max.ms", _LONGEST_MS)
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.policies
+
+    @property
+    def is_deleted(self) -> bool:
+        return "delete" in self.policies
+
+    @property
+    def policies(self) -> list[str]:
+        return self.text("cleanup.policy", "delete").split(",")
+
+    @property
+    def min_insync_replicas(self) -> int:
+        return self._number("min.insync.replicas", 1)
+
+    @property
+    def compression(self) -> str:
+        return self.text("compression.type", "producer")
+
+    @property
+    def producer_expiration_ms(self) -> int:
+        return self._number("producer.id.expiration.ms", _DAY_MS)
