@@ -77,8 +77,9 @@ KAFKA_REASONS: dict[int, Reason] = {
     ErrorCode.NOT_COORDINATOR: _COORDINATOR,
     ErrorCode.INVALID_TOPIC_EXCEPTION: _fatal(
         "TOPIC_INVALID",
-        "no topic can have this name: Kafka allows letters, digits, '.', '_' and '-', 249 at most; "
-        "twinlog.topic.rename gives a copy another name",
+        "the name is not allowed: Kafka takes letters, digits, '.', '_' and '-', 249 at most, and no name"
+        " that differs from another topic's in '.' and '_' only; twinlog.topic.rename gives a copy another"
+        " name",
     ),
     ErrorCode.RECORD_LIST_TOO_LARGE: _TOO_LARGE,
     ErrorCode.NOT_ENOUGH_REPLICAS: _REPLICAS,

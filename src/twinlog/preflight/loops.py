@@ -1,7 +1,9 @@
-"""Finds records that would loop, and flows that write into the same topic. Pure."""
+"""Finds records that would loop, flows that write into the same topic, and copies that cannot be created
+beside a topic of nearly the same name. Pure."""
 
 from collections.abc import Iterator, Sequence
 
+from twinlog.errors import KafkaError
 from twinlog.loops import ring_of, ring_text, same_places
 from twinlog.model import ClusterAlias
 from twinlog.preflight.facts import Facts, FlowFacts
@@ -29,6 +31,7 @@ def check_loops(facts: Facts) -> Iterator[Finding]:
     if facts.flows and not rings:
         yield fine("all flows", "loops", "no topic is copied in a loop")
     yield from _collisions(facts.flows)
+    yield from _alike(facts)
 
 
 def _collisions(flows: Sequence[FlowFacts]) -> Iterator[Finding]:
@@ -45,4 +48,30 @@ def _collisions(flows: Sequence[FlowFacts]) -> Iterator[Finding]:
                 f"{' and '.join(origins)} are copied to the same topic, so their offsets cannot be"
                 " translated",
                 "use the default policy, or exclude the topic in all flows but one",
+            )
+
+
+def _alike(facts: Facts) -> Iterator[Finding]:
+    """Kafka creates no topic whose name differs from another one's in `.` and `_` only: their metrics would
+    have one name."""
+    names: dict[tuple[ClusterAlias, str], set[str]] = {}
+    for flow in facts.flows:
+        for topic in flow.topics:
+            if isinstance(topic.target, KafkaError):
+                place = (flow.flow.target, topic.target_name.replace(".", "_"))
+                names.setdefault(place, set()).add(topic.target_name)
+    new = {(target, name) for (target, _), several in names.items() for name in several}
+    for target in {target for target, _ in new}:
+        for name in facts.clusters[target].topics:
+            if (place := (target, name.replace(".", "_"))) in names:
+                names[place].add(name)
+    for (target, _), several in sorted(names.items()):
+        if len(several) > 1:
+            copies = sorted(name for name in several if (target, name) in new)
+            yield error(
+                f"{target} {copies[0]}",
+                "name collision",
+                f"Kafka creates only one of {' and '.join(sorted(several))}: names that differ in '.' and '_'"
+                " only collide",
+                "give the copy another name by twinlog.topic.rename, or exclude its topic",
             )

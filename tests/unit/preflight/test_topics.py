@@ -227,3 +227,26 @@ def test_a_topic_that_another_one_is_renamed_onto_is_an_error(configure: Configu
     finding = the_trouble(facts_of(configuration, clusters={"A": source}))
     assert (finding.level, finding.check, finding.about) == (Level.ERROR, "rename", "A->B orders")
     assert "legacy" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("there", "copies"),
+    [
+        (("A_orders.v1",), ("orders_v1",)),
+        ((), ("orders.v1", "orders_v1")),
+        (("A.orders_v1", "A.orders-v1", "other"), ("orders_v1", "paid")),
+    ],
+)
+def test_a_copy_that_kafka_does_not_create_beside_a_topic_of_nearly_its_name_is_named(
+    configure: Configure, there: tuple[str, ...], copies: tuple[str, ...]
+) -> None:
+    facts = facts_of(
+        configure({}),
+        topics={"A->B": [topic(name) for name in copies]},
+        clusters={"B": cluster("B", topics=frozenset(there))},
+    )
+    found = [finding for finding in troubles(facts) if finding.check == "name collision"]
+    collides = "A.orders_v1" not in there
+    assert [finding.level for finding in found] == [Level.ERROR] * collides
+    assert all("A.orders_v1" in finding.message for finding in found)
+    assert all("twinlog.topic.rename" in (finding.remedy or "") for finding in found)
