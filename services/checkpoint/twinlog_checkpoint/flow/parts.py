@@ -5,8 +5,9 @@ from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
-from twinlog.errors import StateError, TwinlogError
+from twinlog.errors import KafkaError, StateError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory, target_partition
 from twinlog.policy import ReplicationPolicy
@@ -151,13 +152,19 @@ class FlowParts:
         return self.checkpointer.history if self.duty.refusal() is None else self.read.history
 
     async def refresh(self) -> None:
-        """Read rules and checkpoints again if another process owns the flow. Raises KafkaError."""
+        """Read rules and checkpoints again if another process owns the flow. Raises KafkaError.
+
+        Without the checkpoints a move would take offsets for the groups' own that the flow has committed."""
         if self.duty.refusal() is None:
             return
         if self.checkpointer.learn_rules is not None:
             await self.checkpointer.learn_rules()
         history = CheckpointHistory()
-        await self.checkpointer.log.read(history)
+        try:
+            await self.checkpointer.log.read(history)
+        except KafkaError as error:
+            if error.reason != KafkaReason.TOPIC_UNKNOWN:
+                raise
         self.read.history = history
 
     @property

@@ -8,7 +8,6 @@ import structlog
 from twinlog.errors import FatalKafkaError, WireFormatError
 from twinlog.kafka.admin.compacted_topic import TopicMaking, compact_soon, ensure_compacted_topic
 from twinlog.kafka.ports import KafkaCluster, LogWriter
-from twinlog.kafka.reasons import KafkaReason
 from twinlog.kafka.whole_logs import committed_records
 from twinlog.model import Flow, Record, TopicPartition
 from twinlog.offsets import CheckpointHistory
@@ -40,20 +39,9 @@ class CheckpointLog:
         )
         if made is TopicMaking.EXISTED:
             await compact_soon(self.admin, self.topic)
-        return await self.read(history)
-
-    async def read(self, history: CheckpointHistory) -> bool:
-        """As `restore`, for the checkpoints of another process: a topic that does not exist is not created,
-        and could not be read."""
-        loaded = 0
         try:
-            async with self.reader_cluster.reader() as reader:
-                place = TopicPartition(self.topic, INTERNAL_PARTITION)
-                async for record in committed_records(self.admin, reader, place):
-                    loaded += self._remember(record, history)
+            await self.read(history)
         except FatalKafkaError as error:
-            if error.reason == KafkaReason.TOPIC_UNKNOWN:
-                return False
             _log.warning(
                 "checkpoints_not_restored",
                 flow=str(self.flow),
@@ -62,8 +50,16 @@ class CheckpointLog:
                 message=str(error),
             )
             return False
-        _log.info("checkpoints_restored", flow=str(self.flow), topic=self.topic, records=loaded)
         return True
+
+    async def read(self, history: CheckpointHistory) -> None:
+        """Load what the topic has. Raises KafkaError (TOPIC_UNKNOWN when there is no such topic)."""
+        loaded = 0
+        async with self.reader_cluster.reader() as reader:
+            place = TopicPartition(self.topic, INTERNAL_PARTITION)
+            async for record in committed_records(self.admin, reader, place):
+                loaded += self._remember(record, history)
+        _log.info("checkpoints_restored", flow=str(self.flow), topic=self.topic, records=loaded)
 
     def _remember(self, record: Record, history: CheckpointHistory) -> bool:
         try:

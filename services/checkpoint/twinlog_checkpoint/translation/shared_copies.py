@@ -7,12 +7,14 @@ Each flow's configsync records on the target which topics it copies, before the 
 other processes and files copy is known by that, too.
 """
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from twinlog.errors import FatalKafkaError, KafkaError
+from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.kafka.whole_logs import records_to
 from twinlog.model import Flow, TopicPartition
@@ -60,13 +62,16 @@ class SharedCopies:
     target: KafkaCluster
     _registries: dict[str, _Registry] = field(default_factory=dict)
     """By alias of the source."""
-    _own_id: str = ""
+    _asked_id: str = ""
+    _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def why(self, copy: str) -> str:
         """Why offsets on this topic of the target cannot be translated; empty when no other flow writes
         it."""
+        own_id = self._source_id()
         for source, registry in sorted(self._registries.items()):
-            if registry.source_id != self._own_id and copy in registry.copies:
+            is_same = source == self.flow.source or registry.source_id == own_id != ""
+            if not is_same and copy in registry.copies:
                 other = Flow(source, self.flow.target)
                 return (
                     f"flow {other} copies into {copy} on {self.flow.target} as well, so offsets of"
@@ -77,27 +82,39 @@ class SharedCopies:
 
     async def look(self) -> None:
         """Read what has been recorded since the last look. Raises KafkaError."""
-        if self.policy.tracks_topic_sources:
-            return  # The names of copies tell their source.
+        if not self.policy.tracks_topic_sources:  # Otherwise the names of copies tell their source.
+            async with self._looking:
+                await self._look()
+
+    async def _look(self) -> None:
         found = {
             match[1]: TopicPartition(topic, 0)
             for topic in await self.target.list_topics()
-            if (match := _REGISTRY.fullmatch(topic)) is not None and match[1] != self.flow.source
+            if (match := _REGISTRY.fullmatch(topic)) is not None
         }
-        self._registries = {source: self._registries.get(source) or _Registry() for source in found}
-        if not found:
+        if not found.keys() - {self.flow.source}:
+            self._registries = {}
             return
-        self._own_id = self._own_id or await self.source.cluster_id()
         ends = await self.target.list_offsets(OffsetSpec.LATEST, found.values())
+        registries = {source: self._registries.get(source) or _Registry() for source in found}
         for source, partition in found.items():
             end = ends[partition]
             if isinstance(end, int):
-                await self._read(source, partition, end)
+                if end < registries[source].next_offset:  # Created again.
+                    registries[source] = _Registry()
+                await self._read(registries[source], partition, end)
+        self._registries = registries
+        if not self._source_id():
+            # While the source is away, its other names count as other sources.
+            with suppress(TransientKafkaError):
+                self._asked_id = await self.source.cluster_id()
 
-    async def _read(self, source: str, partition: TopicPartition, end: int) -> None:
-        registry = self._registries[source]
-        if end < registry.next_offset:  # Created again.
-            registry = self._registries[source] = _Registry()
+    def _source_id(self) -> str:
+        """The id of the flow's source; "" while it is not known. Also configsync has recorded it."""
+        own = self._registries.get(self.flow.source)
+        return ("" if own is None else own.source_id) or self._asked_id
+
+    async def _read(self, registry: _Registry, partition: TopicPartition, end: int) -> None:
         if end == registry.next_offset:
             return
         start = (await self.target.list_offsets(OffsetSpec.EARLIEST, [partition]))[partition]

@@ -21,7 +21,7 @@ async def test_a_void_checkpoint_is_committed_for_no_group(flow: CheckpointFlowR
         await turns(lambda: parts.checkpointer.tail.store.translate(orders, 300).downstream_offset == 200)
         await flow.do_pass(parts.checkpointer)
         await flow.sync_groups(parts)
-        known = flow.served(parts).failover.planner.route.known_places()
+        known = await flow.served(parts).failover.planner.route.known_places()
     assert flow.checkpoints() == [checkpoint(290, 281)]
     assert await on_target(flow, "g") == {}
     assert list(known) == []

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from twinlog.config import Configuration, load
-from twinlog.errors import StateError
+from twinlog.errors import FatalKafkaError, StateError
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.replication import IdentityReplicationPolicy
-from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.wire import Checkpoint, encode_checkpoint
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.assembly import assemble_moves
@@ -98,6 +98,22 @@ async def test_offsets_that_the_other_process_committed_are_not_the_groups_own()
                 await writer.append(TopicPartition(CHECKPOINTS_TOPIC, 0), key=key, value=value)
         plan = await split(rig).failover.plan(NO_WAIT)
         assert actions(plan).keys() == {"own"}
+
+
+async def test_without_the_other_flows_checkpoints_nobody_knows_which_offsets_are_the_groups_own() -> None:
+    async with move_rig() as rig:
+        await sales(rig, 10)
+        for topic in (ON_A.topic, CHECKPOINTS_TOPIC):
+            rig.logs.source.add_topic(topic)
+        rig.logs.source.set_group("told", {ON_A: 7})
+
+        async def refuse(call: Call) -> None:
+            if CHECKPOINTS_TOPIC in str(call.arguments):
+                raise FatalKafkaError("no right to read it", reason="TOPIC_UNAUTHORIZED", code=29)
+
+        rig.logs.source.intercept("list_offsets", refuse)
+        with pytest.raises(FatalKafkaError, match="no right to read it"):
+            await split(rig).failover.plan(NO_WAIT)
 
 
 async def test_a_flow_that_has_never_run_has_copied_nothing() -> None:

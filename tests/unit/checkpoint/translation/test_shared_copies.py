@@ -3,9 +3,13 @@
 import json
 from typing import Any
 
+import pytest
+
+from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import NewTopic
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy import IdentityReplicationPolicy
+from twinlog.policy.internal_topics import configsync_topic
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_checkpoint.api.group_explainer import explain_group
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
@@ -14,6 +18,7 @@ from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.translation.shared_copies import SharedCopies
 from twinlog_checkpoint.translation.translation import Verdict
 from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig
+from unit.checkpoint.moves.move_rig import run
 
 IDENTITY = IdentityReplicationPolicy(source_cluster_alias="A")
 ORDERS = TopicPartition("orders", 0)
@@ -28,13 +33,14 @@ class Site:
         self.rig.source.add_topic("orders")
         self.rig.target.add_topic("orders")
 
-    async def record(self, key: list[str], value: dict[str, Any] | None) -> None:
-        if REGISTRY_OF_C.topic not in self.rig.target.topics:
-            new = NewTopic(name=REGISTRY_OF_C.topic, partition_count=1, replication_factor=1)
+    async def record(self, key: list[str], value: dict[str, Any] | None, *, of: str = "C") -> None:
+        registry = TopicPartition(configsync_topic(of), 0)
+        if registry.topic not in self.rig.target.topics:
+            new = NewTopic(name=registry.topic, partition_count=1, replication_factor=1)
             await self.rig.target.create_topics([new])
         async with self.rig.target.writer() as writer:
             document = None if value is None else json.dumps({"version": 1, **value}).encode()
-            await writer.append(REGISTRY_OF_C, key=json.dumps(key).encode(), value=document)
+            await writer.append(registry, key=json.dumps(key).encode(), value=document)
 
     async def copies(self, **changed: Any) -> None:
         """C->B copies its orders."""
@@ -114,6 +120,26 @@ async def test_nothing_is_committed_where_another_flow_writes_and_everybody_is_t
         (entry,) = plan.partitions
         assert (entry.translation.verdict, entry.to_offset) == (Verdict.SHARED_COPY, None)
         assert any("without a translation" in warning for warning in plan.warnings)
+
+
+async def test_checkpoints_in_a_shared_copy_move_nobody_after_a_restart_without_the_source() -> None:
+    """An earlier release has written them."""
+    site = Site()
+    await site.write(200)
+    site.rig.source.set_group("billing", {ORDERS: 20})
+    await site.rig.write_sync("orders", 0, 0)
+    async with site.rig.running() as parts:
+        await site.rig.do_pass(parts.checkpointer)
+    await site.copies()
+    own = {"source_cluster_id": await site.rig.source.cluster_id()}
+    await site.record(["flow"], own, of="A")
+    site.rig.source.take_away()
+    restarted = site.rig.parts()
+    served = assemble_moves({A_TO_B: restarted}, site.rig.around())[A_TO_B]
+    with pytest.raises(TransientKafkaError):
+        await site.rig.do_pass(restarted.checkpointer)
+    await run(served.failover, MoveOptions(accept_loss=True, wait_seconds=0))
+    assert (await site.rig.target.group_offsets(["billing"]))["billing"] == {}
 
 
 async def test_copies_whose_names_tell_their_source_are_not_shared() -> None:

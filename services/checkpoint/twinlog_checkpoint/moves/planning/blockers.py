@@ -14,7 +14,7 @@ async def blockers_of(
     if not to_reachable:
         blockers.append(f"{route.to_alias}, to which the groups would move, does not answer")
     if not from_reachable:
-        return [*blockers, *_when_away(route, options)]
+        return [*blockers, *await _when_away(route, options, to_reachable=to_reachable)]
     blocker = route.blocker(from_reachable=True)
     if blocker is not None:
         blockers.append(blocker)
@@ -52,7 +52,7 @@ async def _against_granting(route: Route, *, to_reachable: bool) -> list[str]:
     ]
 
 
-def _when_away(route: Route, options: MoveOptions) -> list[str]:
+async def _when_away(route: Route, options: MoveOptions, *, to_reachable: bool) -> list[str]:
     if route.kind is MoveKind.FAILBACK:
         # The groups' progress and the record of moves are on this cluster only.
         away = (
@@ -73,8 +73,8 @@ def _when_away(route: Route, options: MoveOptions) -> list[str]:
             f"{route.from_alias} does not answer, so it is not known who may write there: omit --grant-write,"
             f" and grant WRITE on {route.to_alias} with kafka-acls"
         )
-    known = {place.group for place in route.known_places()}
-    unknown = sorted(set(options.groups) - known)
-    if unknown and blocker is None:
-        blockers.append(f"groups without a checkpoint on {route.to_alias}: {', '.join(unknown)}")
+    if options.groups and to_reachable and blocker is None:
+        unknown = sorted(set(options.groups) - {place.group for place in await route.known_places()})
+        if unknown:
+            blockers.append(f"groups without a checkpoint on {route.to_alias}: {', '.join(unknown)}")
     return blockers

@@ -65,7 +65,7 @@ class GroupPlaces:
         """
         if from_reachable:
             await self.route.refresh()
-        wanted = await self._wanted(options, last) if from_reachable else self._known(options)
+        wanted = await self._wanted(options, last) if from_reachable else await self._known(options)
         done_with = frozenset(
             without
         )  # A set, because `without` is a list and there are far more offsets than groups.
@@ -269,7 +269,7 @@ class GroupPlaces:
         if not live:
             return [
                 (place.group, place.from_partition, place.from_offset)
-                for place in self.route.known_places()
+                for place in await self.route.known_places()
                 if place.group in groups
             ]
         committed = await self._committed(groups)
@@ -279,8 +279,8 @@ class GroupPlaces:
             if self.route.destination(partition) is not None
         ]
 
-    def _known(self, options: MoveOptions) -> list[_Wanted]:
-        """Return the groups' offsets from their checkpoints."""
+    async def _known(self, options: MoveOptions) -> list[_Wanted]:
+        """Return the groups' offsets from their checkpoints. Raises KafkaError."""
         return [
             _Wanted(
                 group=place.group,
@@ -290,7 +290,7 @@ class GroupPlaces:
                 translation=place.translation,
                 metadata=place.metadata,
             )
-            for place in self.route.known_places()
+            for place in await self.route.known_places()
             if place.group in (options.groups or (place.group,))
         ]
 

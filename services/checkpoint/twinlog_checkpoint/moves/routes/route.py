@@ -160,8 +160,9 @@ class Route(Protocol):
         these. Raises KafkaError."""
         ...
 
-    def known_places(self) -> Collection[KnownPlace]:
-        """The offsets from checkpoints, without a request to the cluster that groups leave."""
+    async def known_places(self) -> Collection[KnownPlace]:
+        """The offsets from checkpoints, without a request to the cluster that groups leave. Raises
+        KafkaError."""
         ...
 
     def last_seen_backlog(self) -> Collection[TopicBacklog]:
@@ -296,8 +297,9 @@ class FailoverRoute:
     async def written(self) -> Collection[CopiedPartition]:
         return await copied_partitions(self.parts)
 
-    def known_places(self) -> Collection[KnownPlace]:
+    async def known_places(self) -> Collection[KnownPlace]:
         checkpointer = self.parts.checkpointer
+        await self.parts.shared.look()
         return [
             KnownPlace(
                 group=group,

@@ -160,7 +160,7 @@ class FailbackRoute:
     async def written(self) -> Collection[CopiedPartition]:
         return [] if self.reverse is None else await copied_partitions(self.reverse)
 
-    def known_places(self) -> Collection[KnownPlace]:
+    async def known_places(self) -> Collection[KnownPlace]:
         return []
 
     def last_seen_backlog(self) -> Collection[TopicBacklog]:
