@@ -83,10 +83,8 @@ def _is_copys_name(binding: AclBinding, rules: FlowRules) -> bool:
         return not policy.tracks_topic_sources or name.startswith(policy.format_remote_topic(source, ""))
     if is_mirror_topic(policy, name):
         return False
-    upstream = policy.upstream_topic(name)
-    if not policy.tracks_topic_sources and upstream is None:
-        return True
-    return upstream is not None and policy.format_remote_topic(source, upstream) == name
+    owner = policy.topic_source(name)  # Whatever the rules rename now.
+    return owner == source or (owner is None and not policy.tracks_topic_sources)
 
 
 def _with_its_copy(entry: TopicEntry, rules: FlowRules) -> TopicEntry:
