@@ -64,7 +64,7 @@ def check_file(facts: Facts) -> Iterator[Finding]:
         place = f"{facts.file}:{notice.line}" if notice.line else facts.file
         yield make(place, "configuration", f"{notice.key}: {notice.text}")
     if not facts.flows:
-        one, other, *_ = [*sorted(facts.clusters), "A", "B"]
+        one, other, *_ = [*facts.aliases, "A", "B"]
         yield error(
             facts.file,
             "flows",

@@ -116,11 +116,14 @@ class FlowFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     clusters: Mapping[ClusterAlias, ClusterFacts]
+    """The ends of the enabled flows."""
     flows: Sequence[FlowFacts]
     """Enabled flows. A flow with an unreachable end has no topics."""
     listens: Mapping[str, Address] = field(default_factory=dict)
     security: SecuritySettings = field(default_factory=SecuritySettings)
     """The services' listeners by name."""
     file: str = ""
+    aliases: Sequence[ClusterAlias] = ()
+    """The clusters of the file, in its order."""
     notices: Sequence[Notice] = ()
     """Notices from reading the file, the same as `twinlog run` prints."""

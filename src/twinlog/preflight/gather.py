@@ -44,6 +44,7 @@ async def gather_facts(configuration: Configuration, *, timeout_seconds: float) 
         security=configuration.security,
         listens={str(service): entry.listen for service, entry in configuration.endpoints.items()},
         file=configuration.file,
+        aliases=list(configuration.clusters),
         notices=configuration.notices,
     )
 

@@ -22,9 +22,10 @@ def test_nothing_stands_in_the_way(configure: Configure) -> None:
     "changed", [{"A->B.enabled": "false"}, {"A->B.enabled": "false", "A->B.enable": "true"}]
 )
 def test_a_file_that_enables_no_flow_is_an_error(configure: Configure, changed: dict[str, str]) -> None:
-    found = the_trouble(facts_of(configure(changed)))
+    facts = replace(facts_of(configure(changed)), clusters={}, aliases=["west", "east"])
+    found = the_trouble(facts)
     assert (found.level, found.message) == (Level.ERROR, "no flow is enabled: nothing would be copied")
-    assert found.remedy == "write A->B.enabled = true"
+    assert found.remedy == "write west->east.enabled = true"
 
 
 def test_up_to_ten_of_the_selected_topics_are_named(configure: Configure) -> None:

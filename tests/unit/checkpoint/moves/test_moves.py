@@ -187,6 +187,17 @@ async def test_records_behind_an_open_transaction_are_not_copied_and_are_waited_
     assert over.left_behind == []
 
 
+async def test_records_that_arrive_while_the_ends_are_looked_up_wait_behind_no_transaction() -> None:
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        undo = rig.logs.source.intercept("list_offsets", lambda _call: rig.logs.produce(3))
+        plan = await rig.served.failover.plan(NO_WAIT)
+        undo()
+    (backlog,) = plan.backlog
+    assert plan.records_not_copied
+    assert "transaction" not in backlog.message
+
+
 async def test_groups_go_back_to_the_very_record() -> None:
     async with move_rig() as rig:
         rig.logs.source.set_group("g", {ORIGIN: 100})

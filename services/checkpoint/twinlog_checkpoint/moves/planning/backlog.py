@@ -84,8 +84,10 @@ class BacklogMeter:
         report = CopyReport() if flow is None else await self.copy_states.of(flow)
         written = await self.route.written()
         written = [entry for entry in written if until is None or entry.here in until]
-        here = await bounds_of(self.route.here, {entry.here for entry in written})
-        stops = await written_ends(self.route.here, here) if until is None else until
+        sources = {entry.here for entry in written}
+        # What writers append between the two answers must not look like records behind an open transaction.
+        stops = await written_ends(self.route.here, sources) if until is None else until
+        here = await bounds_of(self.route.here, sources)
         there = await bounds_of(self.route.there, {entry.there for entry in written})
         for partition, bounds in here.items():
             if isinstance(bounds, KafkaError):
