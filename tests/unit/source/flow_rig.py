@@ -97,9 +97,11 @@ class FlowRig:
         """As `store`, by a producer of somebody else."""
         await self.store(position, producer_id=self.target.new_producer_id())
 
-    async def store(self, position: int, *, producer_id: int, ahead_ms: int = 0) -> None:
-        """A producer stores a position of `P` in the topic of positions, which exists; its clock is ahead."""
-        key = source_offset_key("A", P)
+    async def store(
+        self, position: int, *, producer_id: int, ahead_ms: int = 0, partition: TopicPartition = P
+    ) -> None:
+        """A producer stores a position in the topic of positions, which exists; its clock is ahead."""
+        key = source_offset_key("A", partition)
         number = partition_for_key(key, len(self.target.topics[POSITIONS].logs))
         stored = Record(
             offset=-1,

@@ -186,7 +186,8 @@ class Ownership:
         """MirrorMaker 2 copied meanwhile, or somebody set positions: the facts next to these positions do not
         belong to them."""
         control = self.positions.control
-        foreign = foreign_positions(self.positions, self.producers.target_id)
+        target_id = self.producers.target_id
+        foreign = foreign_positions(self.positions, target_id)
         for partition in list(control.leader_epochs):
             if partition in foreign:
                 await self.journal.retract("epochs", partition.topic, partition.partition)
@@ -198,7 +199,7 @@ class Ownership:
                 ended = replace(copy, preserved=False, since=0, reason="POSITION_STORED")
                 await self.journal.record(ended)
                 control.record(ended)
-        names = found_producers(self.positions, foreign)
+        names = found_producers(self.positions, foreign, target_id)
         if control.writer is not None:
             names[control.writer.producer_id] = PRESERVED
         await self.producers.store(names)

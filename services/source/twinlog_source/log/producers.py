@@ -84,12 +84,17 @@ def foreign_positions(log: PositionsLog, cluster_id: str) -> set[TopicPartition]
     return {partition for partition, producer_id in unknown.items() if producer_id in others}
 
 
-def found_producers(log: PositionsLog, foreign: set[TopicPartition]) -> dict[int, str]:
-    """The producers of all positions that are not foreign. They are known from then on."""
+def found_producers(log: PositionsLog, foreign: set[TopicPartition], cluster_id: str) -> dict[int, str]:
+    """The unknown producers of positions that are not foreign, and that have something of the flow's beside
+    them. That shows that the flow has copied there: others may be older than the flow, of MirrorMaker 2,
+    which keeps its producer ids. They are known from then on."""
+    control = log.control
+    copied = control.leader_epochs.keys() | {each for each, copy in control.copies.items() if copy.preserved}
     return {
         producer_id: FOUND
-        for partition, producer_id in log.written_by.items()
-        if partition not in foreign and producer_id >= 0
+        for partition in copied - foreign
+        if (producer_id := log.written_by.get(partition, -1)) >= 0
+        and not control.is_own(producer_id, cluster_id)
     }
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.errors import TIMEOUT, from_reason
+from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.driver.ownership import AT_REST_AFTER_SECONDS
 from twinlog_source.driver.state import FlowState
@@ -15,6 +16,7 @@ from unit.source.flow_rig import FlowRig, P
 from unit.source.topics.copy_modes_rig import AUTO, kind
 
 QUARTER_HOUR_MS = 900_000
+IDLE = TopicPartition("idle", 0)
 TASK = 77
 """The producer id of a task."""
 PRESERVED = (True, 0, "", 0, 0)
@@ -170,6 +172,18 @@ async def test_a_stranger_that_the_release_before_could_not_recognise_is_recogni
     await former_release(rig, stored_after_ms=0)
     await rig.owner(AUTO)
     await rig.mirror_maker_stores(9)
+    assert kind(await rig.owner(AUTO)) == TRANSLATED
+
+
+async def test_a_stranger_from_before_the_flow_is_not_taken_for_its_own(rig: FlowRig) -> None:
+    """MirrorMaker 2 stored the position of a partition without records since then, with a transactional id:
+    when it copies again it has the same producer id."""
+    mirror_maker = 78
+    await rig.owner(AUTO)
+    await rig.store(3, producer_id=mirror_maker, partition=IDLE)
+    await former_release(rig, stored_after_ms=0)
+    await rig.owner(AUTO)
+    await rig.store(9, producer_id=mirror_maker)
     assert kind(await rig.owner(AUTO)) == TRANSLATED
 
 
