@@ -363,7 +363,7 @@ class PartitionCopy:
             self._become(State.RUNNING)
 
     def _try_again(self) -> None:
-        self.on_trial = self.state is State.FAULTED
+        self.on_trial = self.on_trial or self.state is State.FAULTED
         self._continue()
 
     def _continue(self) -> None:
