@@ -41,6 +41,9 @@ from twinlog_source.task.writing.syncs import OffsetSyncs
 DRAIN_SECONDS = 5.0
 """How long the end of a task waits for the answers to what was sent."""
 LONGEST_FLUSH_SECONDS = 5.0
+ROOM_SECONDS = 30.0
+"""For how long a partition that cannot be written is not read while others need the room: as long as a leader
+may take to answer. It is read earlier when the end of its copy was read again."""
 FILL_LOOK_SECONDS = 0.02
 """How soon to check again whether a range may be filled."""
 
@@ -327,17 +330,20 @@ class PreservedCopies:
 
     def _failed(self, at_target: PreservedPartition, error: KafkaError) -> float | None:
         """Only a failure that retrying does not heal sets a partition aside: its records would be refused
-        again."""
+        again. After another one it gives its room to partitions with leaders that answer, if they need it."""
         taken = self.by_target[at_target.target]
         copy = taken.copy
         if error.reason == PreservedReason.FILL_REFUSED and not taken.required:
             self.give_up(copy.partition, reason=error.reason, message=str(error))
             return None
+        now = self.clock.monotonic()
         if error.retriable:
             failures_by_reason = copy.counters.failures_by_reason
             failures_by_reason[error.reason] = failures_by_reason.get(error.reason, 0) + 1
+            if self.shares.is_full and taken.is_end_known:
+                taken.forget_queued(now)
+                copy.wait_until(now + ROOM_SECONDS, "")
             return None
-        now = self.clock.monotonic()
         copy.fail(
             reason=error.reason, message=f"target: {error}", retriable=False, now=now, keep_in_flight=True
         )

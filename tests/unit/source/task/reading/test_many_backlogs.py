@@ -1,15 +1,17 @@
 """What is held of many preserved copies with a backlog, while their target is slow."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from twinlog.batches import CopyPolicy, DecodedRecord
 from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.deadline import pause
+from twinlog.kafka.errors import TIMEOUT, from_reason
 from twinlog.kafka.raw import RawFetcher
 from twinlog.model import TopicPartition
+from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.simulated_source import SimulatedBrokers
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
@@ -26,17 +28,20 @@ MOST_BYTES = 4 << 20
 ANSWER_BYTES = 512 << 10
 REQUESTS = 4
 """In flight to the only broker."""
+NO_ANSWER = from_reason(TIMEOUT, "write preserved copies")
 
 
-@pytest.mark.parametrize("silent", [0, 8])
-def test_what_is_held_stays_bounded_and_every_partition_goes_on(silent: int) -> None:
-    """Leaders of the target do not answer for `silent` partitions, and slowly for the others."""
+@pytest.mark.parametrize(("count", "silent"), [(500, 0), (500, 8), (100, 60)])
+def test_what_is_held_stays_bounded_and_every_partition_goes_on(count: int, silent: int) -> None:
+    """Leaders of the target do not answer for `silent` partitions, which may have more than the limit alone,
+    and slowly for the others."""
+    partitions = PARTITIONS[:count]
 
     async def story() -> None:
-        rig = PreservedRig(shares=ReadShares(most_bytes=MOST_BYTES))
-        at_target = {each: rig.assigned(each) for each in PARTITIONS}
-        brokers = SimulatedBrokers(dict.fromkeys(PARTITIONS, 1))
-        for each in PARTITIONS:
+        rig = PreservedRig(shares=ReadShares(most_bytes=MOST_BYTES), clock=cast("FakeClock", LoopClock()))
+        at_target = {each: rig.assigned(each) for each in partitions}
+        brokers = SimulatedBrokers(dict.fromkeys(partitions, 1))
+        for each in partitions:
             await brokers.append(each, [BATCH] * BATCHES)
         nothing: Any = None
         held: list[int] = []
@@ -45,7 +50,7 @@ def test_what_is_held_stays_bounded_and_every_partition_goes_on(silent: int) -> 
             reader = SourceReader(
                 fetcher=fetcher,
                 copies=rig.copies,
-                policies=dict.fromkeys(PARTITIONS, CopyPolicy(keeps_offsets=True)),
+                policies=dict.fromkeys(partitions, CopyPolicy(keeps_offsets=True)),
                 throttle=Throttle(),
                 read_committed=True,
                 clock=LoopClock(),
@@ -59,18 +64,21 @@ def test_what_is_held_stays_bounded_and_every_partition_goes_on(silent: int) -> 
             group.create_task(reader.run(stop), name="reader")
             await pause(60)
             held.append(rig.shares.held_bytes)
-            async with asyncio.timeout(100_000):
-                while any(rig.copies[each].committed < BATCHES for each in PARTITIONS[silent:]):
-                    for each in PARTITIONS[silent:]:
+            async with asyncio.timeout(60):
+                while any(rig.copies[each].committed < BATCHES for each in partitions[silent:]):
+                    for each in partitions[silent:]:
                         match at_target[each].appends.next():
                             case Send() as send:
                                 await pause(0.005)
                                 rig.answered(at_target[each], send, send.first)
                                 held.append(rig.shares.held_bytes)
                     await pause(0.005)
+                    for each in partitions[:silent]:
+                        if rig.copies[each].held_bytes:
+                            rig.failed(at_target[each], NO_ANSWER)
             stop.set()
             reader.wake()
         assert MOST_BYTES <= max(held) <= 1.25 * MOST_BYTES + (REQUESTS + 1) * ANSWER_BYTES
-        assert rig.shares.held_bytes == sum(rig.copies[each].held_bytes for each in PARTITIONS[:silent])
+        assert rig.shares.held_bytes == sum(rig.copies[each].held_bytes for each in partitions[:silent])
 
     run_in_virtual_time(story())

@@ -15,7 +15,7 @@ from twinlog_source.preserved.fill_limits import MOST_MARKERS
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.task.partition import State
 from twinlog_source.task.reading.read_shares import BUFFERED_BYTES
-from twinlog_source.task.writing.preserved_copies import DRAIN_SECONDS
+from twinlog_source.task.writing.preserved_copies import DRAIN_SECONDS, ROOM_SECONDS
 from unit.source.preserved.preserved_rig import FIRST, SECOND, PreservedRig
 
 
@@ -30,6 +30,26 @@ def test_a_partition_with_its_share_on_the_way_is_not_read_and_the_others_are() 
     rig.answered(first, rig.sent(first), 0)
     assert rig.copies[FIRST].fetchable(0.0)
     assert rig.woken == woken + 1
+
+
+def test_a_partition_that_cannot_be_written_gives_its_room_to_others_that_need_it() -> None:
+    rig = PreservedRig()
+    away = TransientKafkaError("away", reason="KAFKA_UNAVAILABLE")
+    first, second = rig.assigned(FIRST), rig.assigned(SECOND)
+    rig.fetched(FIRST, 0, 2)
+    sent = rig.sent(first)
+    rig.fetched(FIRST, 2, 2)
+    rig.failed(first, away)
+    assert rig.copies[FIRST].held_bytes == 200, "nobody needs it"
+    rig.fetched(SECOND, 0, 2, size_bytes=BUFFERED_BYTES)
+    rig.failed(first, away)
+    copy, now = rig.copies[FIRST], rig.clock.monotonic()
+    assert (copy.held_bytes, copy.fetched) == (100, 2), "what was sent is kept"
+    assert not copy.fetchable(now)
+    assert copy.fetchable(now + ROOM_SECONDS), "its leader may answer again"
+    rig.answered(first, sent, 0)
+    rig.answered(second, rig.sent(second), 0)
+    assert (copy.committed, rig.shares.held_bytes) == (2, 0)
 
 
 def test_verifying_the_end_of_one_copy_does_not_delay_others() -> None:
