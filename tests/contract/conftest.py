@@ -11,5 +11,6 @@ for _suite in (
     "log_admin_contract",
     "log_reader_contract",
     "log_writer_contract",
+    "kafka_rig",
 ):
     pytest.register_assert_rewrite(f"contract.cluster.{_suite}")

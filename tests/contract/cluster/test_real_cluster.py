@@ -1,126 +1,31 @@
 """The contract on real brokers: that what the fake does is what Kafka does."""
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
 from functools import partial
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from confluent_kafka import Consumer
 
 from contract.cluster.acl_admin_contract import AclAdminContract, NoAuthorizerContract
-from contract.cluster.cluster_rig import ClusterRig, Ending, append_values, failure, new_topic, success
+from contract.cluster.cluster_rig import ClusterRig, append_values, failure, new_topic, success
 from contract.cluster.config_admin_contract import ConfigAdminContract
 from contract.cluster.election_contract import ElectionContract
 from contract.cluster.group_admin_contract import GroupAdminContract
+from contract.cluster.kafka_rig import KafkaRig
 from contract.cluster.log_admin_contract import LogAdminContract
 from contract.cluster.log_reader_contract import LogReaderContract
 from contract.cluster.log_writer_contract import LogWriterContract
-from contract.cluster.modern_members import modern_member
 from contract.cluster.quota_admin_contract import QuotaAdminContract
 from contract.cluster.topic_admin_contract import TopicAdminContract
 from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.admin.inspector import ClusterInspector
 from twinlog.kafka.admin.options import librdkafka_options
 from twinlog.kafka.admin.topics import TOPICS_A_REQUEST
-from twinlog.kafka.clients import aiokafka_producer_options
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import KafkaCluster, OffsetSpec
-from twinlog.kafka.producers import close_producer, new_producer
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, unique_name
 
 TIMEOUT_SECONDS = 60.0
-
-
-class KafkaRig:
-    def __init__(self, cluster: KafkaCluster, properties: dict[str, str]) -> None:
-        self.cluster = cluster
-        self._properties = properties
-
-    async def transaction(self, partition: TopicPartition, values: Sequence[bytes], ending: Ending) -> None:
-        async with self._producer() as producer:
-            last_offset = await self._write(producer, partition, values)
-            if ending is Ending.COMMIT:
-                await producer.commit_transaction()
-            else:
-                await producer.abort_transaction()
-            await self._until_marked(partition, last_offset)
-
-    def open_transaction(
-        self, partition: TopicPartition, values: Sequence[bytes]
-    ) -> AbstractAsyncContextManager[None]:
-        return self._open(partition, values)
-
-    def active_group(
-        self, group_id: str, topic: str, *, group_type: str
-    ) -> AbstractAsyncContextManager[None]:
-        if group_type in ("share", "streams"):
-            return modern_member(self._properties, group_id, topic, group_type=group_type)
-        return self._active(group_id, topic, group_type)
-
-    @asynccontextmanager
-    async def _producer(self) -> AsyncIterator[AIOKafkaProducer]:
-        options = aiokafka_producer_options(self._properties)
-        producer = new_producer({**options, "transactional_id": unique_name("contract")})
-        try:
-            await producer.start()
-            yield producer
-        finally:
-            await close_producer(producer)
-
-    async def _write(
-        self, producer: AIOKafkaProducer, partition: TopicPartition, values: Sequence[bytes]
-    ) -> int:
-        await producer.begin_transaction()
-        last_offset = -1
-        for value in values:
-            sent = await producer.send(
-                partition.topic, partition=partition.partition, key=b"key", value=value, timestamp_ms=1
-            )
-            last_offset = int((await sent).offset)
-        return last_offset
-
-    async def _until_marked(self, partition: TopicPartition, last_offset: int) -> None:
-        """Coordinators write markers after they have told the producer that its transaction is over."""
-
-        async def marked() -> bool:
-            stable = await self.cluster.list_offsets(OffsetSpec.LAST_STABLE, [partition])
-            return success(stable[partition]) > last_offset + 1
-
-        assert await eventually(marked)
-
-    @asynccontextmanager
-    async def _open(self, partition: TopicPartition, values: Sequence[bytes]) -> AsyncIterator[None]:
-        async with self._producer() as producer:
-            last_offset = await self._write(producer, partition, values)
-            yield
-            await producer.abort_transaction()
-            await self._until_marked(partition, last_offset)
-
-    @asynccontextmanager
-    async def _active(self, group_id: str, topic: str, group_type: str) -> AsyncIterator[None]:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._properties["bootstrap.servers"],
-                "group.id": group_id,
-                "group.protocol": group_type,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-            }
-        )
-        try:
-            consumer.subscribe([topic])
-
-            async def has_read() -> bool:
-                return await asyncio.to_thread(consumer.poll, 0.1) is not None
-
-            assert await eventually(has_read)
-            yield
-        finally:
-            await asyncio.to_thread(consumer.close)
 
 
 @pytest.fixture

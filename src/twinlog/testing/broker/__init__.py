@@ -11,6 +11,8 @@ differ, this one is wrong.
     codec      a request's bytes as an object of kio, an answer's fields as bytes
     releases   the versions that brokers of a release offer
     cluster    the state: nodes, topics, partitions
+    groups     groups of all protocols, and committed offsets
+    acls       who may do what
     server     listening and connections; FakeKafka
     calls      what a handler is given
     handlers   one function per API

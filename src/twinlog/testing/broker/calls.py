@@ -7,6 +7,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map
 
+from twinlog.testing.broker.acls import OPERATIONS, Operation, Resource
 from twinlog.testing.broker.cluster import Cluster
 from twinlog.testing.broker.codec import Fields
 from twinlog.testing.broker.partitions import Node, Partition
@@ -39,6 +40,17 @@ class Call:
     def get(self, name: str, default: Any = None) -> Any:
         """A field of the request that not every version has."""
         return getattr(self.body, name, default)
+
+    def allows(self, operation: Operation, resource: Resource, name: str) -> bool:
+        """Whether the client may do that."""
+        authorizer = self.cluster.authorizer
+        return authorizer is None or authorizer.allows(
+            self.principal, self.client_host, operation, resource, name
+        )
+
+    def authorized_operations(self, resource: Resource, name: str) -> int:
+        """A bit for each operation that the client may do (KIP-430)."""
+        return sum(1 << each for each in OPERATIONS[resource] if self.allows(each, resource, name))
 
     def leader_partition(
         self, topic: str, index: int, known_epoch: int = -1

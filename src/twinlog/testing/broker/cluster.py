@@ -10,7 +10,9 @@ from kio.schema.errors import ErrorCode
 
 from twinlog.batches import EndMarker
 from twinlog.clock import Clock
+from twinlog.testing.broker.acls import Authorizer
 from twinlog.testing.broker.appending import append_marker
+from twinlog.testing.broker.groups import Groups
 from twinlog.testing.broker.log import PartitionLog
 from twinlog.testing.broker.log_settings import LogSettings
 from twinlog.testing.broker.partitions import Node, Partition, Topic
@@ -41,6 +43,11 @@ class Cluster:
         self.transactions = TransactionCoordinators(self)
         self.broker_configs: dict[str, str] = {}
         """Cluster-wide defaults, from which topics inherit (`log.` names are not translated: topic names)."""
+        self.authorizer: Authorizer | None = None
+        """None: everyone may do everything, and there are no ACLs."""
+        self.principals: dict[str, str] = {}
+        """By client id, as "User:alice"."""
+        self.groups = Groups(random, self.broker_configs, self._partition_counts)
 
     @property
     def live_nodes(self) -> list[Node]:
@@ -107,8 +114,12 @@ class Cluster:
 
     def delete_topic(self, name: str) -> None:
         topic = self.topics.pop(name)
+        self.groups.forget_topic(name)
         for partition in topic.partitions:
             partition.wake()
+
+    def _partition_counts(self) -> dict[str, int]:
+        return {name: len(topic.partitions) for name, topic in self.topics.items()}
 
     def coordinator(self, key_type: int, key: str) -> Node | None:
         """The broker that coordinates a group (0), a transactional id (1) or a share partition (2)."""
@@ -158,3 +169,4 @@ class Cluster:
 
     def end_offsets(self, group_id: str, producer_id: int, marker: EndMarker) -> None:
         """Offsets that a transaction wants a group to have."""
+        self.groups.end_transaction(group_id, producer_id, commits=marker is EndMarker.COMMIT)

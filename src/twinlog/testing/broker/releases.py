@@ -69,7 +69,22 @@ class Release:
         return ranges
 
 
-_CLIENT_APIS = frozenset(range(76)) - {4, 5, 6, 7, *range(52, 55), 56, 58, 59, 62, 63, 64, 67, 70, 73}
+_CLIENT_APIS = frozenset((*range(78), 88, 89)) - {
+    4,
+    5,
+    6,
+    7,
+    *range(52, 55),
+    56,
+    58,
+    59,
+    62,
+    63,
+    64,
+    67,
+    70,
+    73,
+}
 """Without those between brokers and controllers."""
 
 KAFKA_4_3 = Release(

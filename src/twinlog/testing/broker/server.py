@@ -74,6 +74,7 @@ class FakeKafka:
     ) -> None:
         for listener in self._listeners.values():
             listener.close()
+        self.cluster.groups.close()
         for connection, task in self._connections.items():
             connection.abort()
             task.cancel()
@@ -111,7 +112,7 @@ class FakeKafka:
             version=request.version,
             client_id=request.client_id or "",
             client_host=connection.client_host,
-            principal=connection.principal,
+            principal=self.cluster.principals.get(request.client_id or "", connection.principal),
             body=request.body,
             offered=self._offered,
         )

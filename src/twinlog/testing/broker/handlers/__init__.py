@@ -4,14 +4,21 @@ from twinlog.testing.broker.calls import Handlers
 from twinlog.testing.broker.handlers import (
     coordinators,
     fetch,
+    groups,
+    groups_admin,
+    groups_modern,
     list_offsets,
     logs,
     metadata,
+    offsets,
     produce,
     topics,
     transactions,
 )
 
 HANDLERS = Handlers()
-for _module in (metadata, topics, produce, fetch, list_offsets, logs, coordinators, transactions):
+for _module in (
+    metadata, topics, produce, fetch, list_offsets, logs, coordinators, transactions,
+    groups, groups_modern, groups_admin, offsets,
+):  # fmt: skip
     HANDLERS.update(_module.HANDLERS)

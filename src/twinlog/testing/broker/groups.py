@@ -1,0 +1,122 @@
+"""The groups of a cluster and their committed offsets, whatever broker coordinates them.
+
+Offsets stay when a group changes its protocol, as in OffsetMetadataManager.java.
+"""
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from twinlog.testing.broker.classic_group import ClassicGroup
+from twinlog.testing.broker.modern_group import ModernGroup, TopicIndex
+
+Group = ClassicGroup | ModernGroup
+
+
+class Committed(NamedTuple):
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class Committer(NamedTuple):
+    """Who commits; an administrator has no generation."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = -1
+    """Or the member's epoch."""
+
+
+class Groups:
+    def __init__(
+        self,
+        random: Random,
+        broker_configs: Mapping[str, str],
+        partition_counts: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self._random = random
+        self._broker_configs = broker_configs
+        self._partition_counts = partition_counts
+        self.by_id: dict[str, Group] = {}
+        self.offsets: dict[str, dict[TopicIndex, Committed]] = {}
+        self.pending: dict[str, dict[int, dict[TopicIndex, Committed]]] = {}
+        """What open transactions want to have committed, by group and producer id."""
+
+    def classic(self, group_id: str, *, create: bool) -> ClassicGroup | None:
+        """None if there is no such group and none is created, or its members have another protocol."""
+        found = self.by_id.get(group_id)
+        if isinstance(found, ClassicGroup):
+            return found
+        if not create or (found is not None and (found.has_members or found.kind != "consumer")):
+            return None
+        delay_ms = int(self._broker_configs.get("group.initial.rebalance.delay.ms", "0"))
+        made = self.by_id[group_id] = ClassicGroup(group_id, self._random, delay_ms / 1000)
+        return made
+
+    def modern(self, group_id: str, kind: str, *, create: bool) -> ModernGroup | None:
+        """Likewise; the first member changes the protocol of a group that has offsets alone."""
+        found = self.by_id.get(group_id)
+        if isinstance(found, ModernGroup) and found.kind == kind:
+            return found
+        takes_over = isinstance(found, ClassicGroup) and not found.has_members and kind != "share"
+        if not create or (found is not None and not takes_over):
+            return None
+        if found is not None:
+            found.close()
+        made = self.by_id[group_id] = ModernGroup(group_id, kind, self._partition_counts)
+        return made
+
+    def commit_error(self, group_id: str, who: Committer, *, in_transaction: bool = False) -> ErrorCode:
+        """Whether they may commit. A group that does not exist is made by a commit outside any generation."""
+        group = self.by_id.get(group_id)
+        if group is None and who.generation < 0:
+            group = self.classic(group_id, create=True)
+        if group is None:
+            return ErrorCode.illegal_generation
+        return group.commit_error(
+            who.member_id, who.instance_id, who.generation, in_transaction=in_transaction
+        )
+
+    def commit(self, group_id: str, offsets: Mapping[TopicIndex, Committed]) -> None:
+        self.offsets.setdefault(group_id, {}).update(offsets)
+
+    def commit_in_transaction(
+        self, group_id: str, producer_id: int, offsets: Mapping[TopicIndex, Committed]
+    ) -> None:
+        """Wait for the transaction's end."""
+        self.pending.setdefault(group_id, {}).setdefault(producer_id, {}).update(offsets)
+
+    def end_transaction(self, group_id: str, producer_id: int, *, commits: bool) -> None:
+        offsets = self.pending.get(group_id, {}).pop(producer_id, {})
+        if commits and offsets:
+            self.commit(group_id, offsets)
+
+    def is_unstable(self, group_id: str, partition: TopicIndex) -> bool:
+        """Whether an open transaction is about to commit another offset (KIP-447)."""
+        return any(partition in offsets for offsets in self.pending.get(group_id, {}).values())
+
+    def delete(self, group_id: str) -> ErrorCode:
+        group = self.by_id.get(group_id)
+        if group is None:
+            return ErrorCode.group_id_not_found
+        if group.has_members:
+            return ErrorCode.non_empty_group
+        group.close()
+        del self.by_id[group_id]
+        self.offsets.pop(group_id, None)
+        self.pending.pop(group_id, None)
+        return ErrorCode.none
+
+    def forget_topic(self, topic: str) -> None:
+        """A deleted topic takes along what groups have committed for it."""
+        for offsets in self.offsets.values():
+            for partition in [each for each in offsets if each[0] == topic]:
+                del offsets[partition]
+
+    def close(self) -> None:
+        """Stop all timers."""
+        for group in self.by_id.values():
+            group.close()

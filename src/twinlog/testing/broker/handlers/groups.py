@@ -1,0 +1,145 @@
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the classic protocol (KIP-345, KIP-394)."""
+
+from kio.schema.errors import ErrorCode
+
+from twinlog.testing.broker.acls import Operation, Resource
+from twinlog.testing.broker.calls import Call, Handlers
+from twinlog.testing.broker.classic_group import ClassicGroup
+from twinlog.testing.broker.classic_member import Joined, Synced, Wish
+from twinlog.testing.broker.codec import Fields
+
+HANDLERS = Handlers()
+_NEEDS_ID_VERSION = 4
+_SKIPPING_VERSION = 9
+_MANY_LEAVE_VERSION = 3
+_SHORTEST_SESSION_MS, _LONGEST_SESSION_MS = 6_000, 1_800_000
+"""group.min.session.timeout.ms, group.max.session.timeout.ms."""
+
+
+@HANDLERS.serves("join_group")
+async def join_group(call: Call) -> Fields:
+    joined = await _join(call)
+    return {
+        "error_code": joined.error,
+        "generation_id": joined.generation,
+        "protocol_type": joined.protocol_type,
+        "protocol_name": joined.protocol if joined.protocol is not None or call.version >= 7 else "",
+        "leader": joined.leader,
+        "skip_assignment": joined.skips_assignment,
+        "member_id": joined.member_id,
+        "members": [
+            {"member_id": member_id, "group_instance_id": instance_id, "metadata": metadata}
+            for member_id, instance_id, metadata in joined.members
+        ],
+    }
+
+
+async def _join(call: Call) -> Joined:
+    body = call.body
+    error = group_error(call, body.group_id, Operation.READ)
+    if error:
+        return Joined(error, body.member_id)
+    session_ms = body.session_timeout.total_seconds() * 1000
+    shortest_ms = int(call.cluster.broker_configs.get("group.min.session.timeout.ms", _SHORTEST_SESSION_MS))
+    if not shortest_ms <= session_ms <= _LONGEST_SESSION_MS:
+        return Joined(ErrorCode.invalid_session_timeout, body.member_id)
+    groups = call.cluster.groups
+    if body.member_id and body.group_id not in groups.by_id:
+        return Joined(ErrorCode.unknown_member_id, body.member_id)
+    group = groups.classic(body.group_id, create=True)
+    if group is None:
+        return Joined(ErrorCode.inconsistent_group_protocol, body.member_id)
+    return await group.join(
+        Wish(
+            member_id=body.member_id,
+            instance_id=call.get("group_instance_id"),
+            client_id=call.client_id,
+            client_host=f"/{call.client_host}",
+            session_seconds=session_ms / 1000,
+            rebalance_seconds=call.get("rebalance_timeout", body.session_timeout).total_seconds(),
+            protocol_type=body.protocol_type,
+            protocols={each.name: each.metadata for each in body.protocols},
+            needs_id=call.version >= _NEEDS_ID_VERSION,
+            knows_skipping=call.version >= _SKIPPING_VERSION,
+        )
+    )
+
+
+@HANDLERS.serves("sync_group")
+async def sync_group(call: Call) -> Fields:
+    synced = await _sync(call)
+    return {
+        "error_code": synced.error,
+        "protocol_type": synced.protocol_type,
+        "protocol_name": synced.protocol,
+        "assignment": synced.assignment,
+    }
+
+
+async def _sync(call: Call) -> Synced:
+    body = call.body
+    error = group_error(call, body.group_id, Operation.READ)
+    group = _existing(call)
+    if error or group is None:
+        return Synced(error or ErrorCode.unknown_member_id)
+    member, error = group.member(body.member_id, call.get("group_instance_id"))
+    if member is None:
+        return Synced(error)
+    protocol = (call.get("protocol_type"), call.get("protocol_name"))
+    assignments = {each.member_id: each.assignment for each in body.assignments}
+    return await group.sync(member, body.generation_id, protocol, assignments)
+
+
+@HANDLERS.serves("heartbeat")
+async def heartbeat(call: Call) -> Fields:
+    body = call.body
+    error = group_error(call, body.group_id, Operation.READ)
+    group = _existing(call)
+    if not error and group is None:
+        error = ErrorCode.unknown_member_id
+    elif not error and group is not None:
+        member, error = group.member(body.member_id, call.get("group_instance_id"))
+        if member is not None:
+            error = group.heartbeat(member, body.generation_id)
+    return {"error_code": error}
+
+
+@HANDLERS.serves("leave_group")
+async def leave_group(call: Call) -> Fields:
+    """Several members at once from version 3 on, each with an answer of its own (KIP-345)."""
+    error = group_error(call, call.body.group_id, Operation.READ)
+    if error:
+        return {"error_code": error, "members": []}
+    if call.version < _MANY_LEAVE_VERSION:
+        return {"error_code": _leave(call, call.body.member_id, None), "members": []}
+    return {
+        "error_code": ErrorCode.none,
+        "members": [
+            {
+                "member_id": each.member_id,
+                "group_instance_id": each.group_instance_id,
+                "error_code": _leave(call, each.member_id, each.group_instance_id),
+            }
+            for each in call.body.members
+        ],
+    }
+
+
+def _leave(call: Call, member_id: str, instance_id: str | None) -> ErrorCode:
+    group = _existing(call)
+    return group.leave(member_id, instance_id) if group is not None else ErrorCode.unknown_member_id
+
+
+def _existing(call: Call) -> ClassicGroup | None:
+    return call.cluster.groups.classic(call.body.group_id, create=False)
+
+
+def group_error(call: Call, group_id: str, operation: Operation) -> ErrorCode:
+    """Why this broker does not serve the group to this client."""
+    if call.injected:
+        return call.injected
+    if not call.allows(operation, Resource.GROUP, group_id):
+        return ErrorCode.group_authorization_failed
+    return call.cluster.coordinator_error(call.node, 0, group_id) or (
+        ErrorCode.none if group_id else ErrorCode.invalid_group_id
+    )

@@ -1,0 +1,162 @@
+"""Groups of aiokafka's consumers and of KIP-848's heartbeats on the fake cluster, under virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from twinlog.testing.broker import FakeKafka
+from twinlog.testing.broker.classic_group import ClassicGroup, ClassicState
+from twinlog.testing.broker.modern_group import Beat, ModernGroup, ModernMember
+from twinlog.testing.brokers import eventually
+from unit.testing.broker.broker_rig import over_sockets
+
+P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+@asynccontextmanager
+async def consumer(kafka: FakeKafka, **options: object) -> AsyncIterator[AIOKafkaConsumer]:
+    options = {"group_id": "readers", "auto_offset_reset": "earliest", "enable_auto_commit": False, **options}
+    made = AIOKafkaConsumer("orders", bootstrap_servers=kafka.bootstrap, **options)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.stop()
+
+
+def classic(kafka: FakeKafka) -> ClassicGroup:
+    group = kafka.cluster.groups.classic("readers", create=False)
+    assert group is not None
+    return group
+
+
+async def settled(kafka: FakeKafka, member_count: int) -> None:
+    def is_settled() -> bool:
+        group = classic(kafka)
+        return group.state is ClassicState.STABLE and len(group.members) == member_count
+
+    assert await eventually(is_settled)
+
+
+async def _share_and_take_over() -> tuple[set[TopicPartition], set[TopicPartition]]:
+    async with FakeKafka(node_count=3) as kafka:
+        kafka.cluster.create_topic("orders", partition_count=2)
+        async with consumer(kafka) as first:
+            async with consumer(kafka) as second:
+                await settled(kafka, 2)
+                assert await eventually(lambda: len(first.assignment()) == len(second.assignment()) == 1)
+                shared = first.assignment() | second.assignment()
+            assert await eventually(lambda: len(first.assignment()) == 2)
+            return shared, first.assignment()
+
+
+async def test_members_share_partitions_and_one_takes_over_when_the_other_leaves() -> None:
+    assert await _share_and_take_over() == ({P0, P1}, {P0, P1})
+
+
+def test_the_same_over_sockets() -> None:
+    assert over_sockets(_share_and_take_over()) == ({P0, P1}, {P0, P1})
+
+
+async def test_a_group_without_members_is_empty_and_keeps_its_offsets() -> None:
+    async with FakeKafka() as kafka:
+        kafka.cluster.create_topic("orders", partition_count=2)
+        async with consumer(kafka) as first:
+            await first.commit({P0: 7})
+        assert classic(kafka).state is ClassicState.EMPTY
+        async with consumer(kafka) as second:
+            assert await second.committed(P0) == 7
+            assert await second.committed(P1) is None
+
+
+async def test_a_silent_member_is_out_after_its_session() -> None:
+    async with FakeKafka() as kafka:
+        kafka.cluster.create_topic("orders", partition_count=2)
+        async with consumer(kafka, session_timeout_ms=10_000, heartbeat_interval_ms=60_000):
+            loop = asyncio.get_running_loop()
+            await settled(kafka, 1)
+            began = loop.time()
+            assert await eventually(lambda: not classic(kafka).members)
+            assert 9 < loop.time() - began < 11
+
+
+async def test_a_static_member_that_comes_back_moves_nothing() -> None:
+    async with FakeKafka() as kafka:
+        kafka.cluster.create_topic("orders", partition_count=2)
+        async with (
+            consumer(kafka, group_instance_id="one"),
+            consumer(kafka, group_instance_id="two") as second,
+        ):
+            await settled(kafka, 2)
+            assert await eventually(lambda: len(second.assignment()) == 1)
+            generation, kept = classic(kafka).generation, second.assignment()
+        async with consumer(kafka, group_instance_id="two") as second:
+            assert await eventually(second.assignment)
+            assert (classic(kafka).generation, second.assignment()) == (generation, kept)
+
+
+async def test_groups_go_on_when_their_coordinator_moves() -> None:
+    async with FakeKafka(node_count=3) as kafka:
+        kafka.cluster.create_topic("orders", partition_count=2)
+        async with consumer(kafka) as first:
+            await first.commit({P0: 7})
+            home = kafka.cluster.coordinator(0, "readers")
+            assert home is not None
+            kafka.cluster.moved_coordinators[0, "readers"] = home.node_id % 3 + 1
+            await first.commit({P0: 8})
+            assert await first.committed(P0) == 8
+            assert len(classic(kafka).members) == 1
+
+
+async def test_offsets_of_a_transaction_count_when_it_is_committed() -> None:
+    async with FakeKafka() as kafka:
+        kafka.cluster.create_topic("orders", partition_count=2)
+        groups = kafka.cluster.groups
+        producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id="writer")
+        await producer.start()
+        try:
+            async with producer.transaction():
+                await producer.send_offsets_to_transaction({P0: 5}, "readers")
+                assert groups.is_unstable("readers", ("orders", 0))
+                assert groups.offsets.get("readers", {}) == {}
+            assert not groups.is_unstable("readers", ("orders", 0))
+            assert groups.offsets["readers"]["orders", 0].offset == 5
+            await producer.begin_transaction()
+            await producer.send_offsets_to_transaction({P0: 6}, "readers")
+            await producer.abort_transaction()
+            assert groups.offsets["readers"]["orders", 0].offset == 5
+        finally:
+            await producer.stop()
+
+
+def _beat(member_id: str, epoch: int, owned: set[tuple[str, int]] | None = None) -> Beat:
+    topics = ("orders",) if epoch == 0 else None
+    return Beat(
+        member_id, epoch, "c", "/h", None, None, 60.0, topics, None if owned is None else frozenset(owned)
+    )
+
+
+def _accepted(group: ModernGroup, beat: Beat) -> ModernMember:
+    member, error = group.heartbeat(beat)
+    assert member is not None, error
+    return member
+
+
+async def test_a_consumer_group_gives_a_partition_on_only_when_it_was_given_up() -> None:
+    group = ModernGroup("readers", "consumer", lambda: {"orders": 2})
+    first = _accepted(group, _beat("a", 0))
+    assert first.assigned == {("orders", 0), ("orders", 1)}
+    assert group.state == "Stable"
+    second = _accepted(group, _beat("b", 0))
+    assert not second.assigned
+    assert group.state == "Reconciling"
+    _accepted(group, _beat("a", first.epoch, {("orders", 0), ("orders", 1)}))
+    assert first.assigned == {("orders", 0)}
+    assert first.revoking == {("orders", 1)}
+    assert _accepted(group, _beat("b", second.epoch)).assigned == frozenset()
+    _accepted(group, _beat("a", first.epoch, {("orders", 0)}))
+    assert _accepted(group, _beat("b", second.epoch)).assigned == {("orders", 1)}
+    assert (first.epoch, second.epoch, group.state) == (2, 2, "Stable")
+    group.close()
