@@ -97,21 +97,24 @@ def ring_through(
     return None
 
 
-def are_in_a_circle(flow: Flow, other: Flow, flows: Iterable[Flow]) -> bool:
-    """Whether a way over these flows leads from `flow` over `other` back to its source."""
+def circle_of(flow: Flow, flows: Iterable[Flow]) -> frozenset[Flow]:
+    """The others of these flows over which a way leads from `flow` back to its source."""
+    known = frozenset(flows)
+    ahead = _reached(flow.target, [(each.source, each.target) for each in known])
+    behind = _reached(flow.source, [(each.target, each.source) for each in known])
+    return frozenset(each for each in known - {flow} if each.source in ahead and each.target in behind)
+
+
+def _reached(start: ClusterAlias, ways: Iterable[tuple[ClusterAlias, ClusterAlias]]) -> set[ClusterAlias]:
     onward: dict[ClusterAlias, set[ClusterAlias]] = {}
-    for each in flows:
-        onward.setdefault(each.source, set()).add(each.target)
-
-    def leads(start: ClusterAlias, end: ClusterAlias) -> bool:
-        reached, waiting = {start}, [start]
-        while waiting:
-            new = onward.get(waiting.pop(), set()) - reached
-            reached |= new
-            waiting.extend(new)
-        return end in reached
-
-    return leads(flow.target, other.source) and leads(other.target, flow.source)
+    for one, other in ways:
+        onward.setdefault(one, set()).add(other)
+    reached, waiting = {start}, [start]
+    while waiting:
+        new = onward.get(waiting.pop(), set()) - reached
+        reached |= new
+        waiting.extend(new)
+    return reached
 
 
 _ROUNDS: Final = 3

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from twinlog.config import ClientConfig, load
 from twinlog.errors import ConfigError
 from twinlog.filters.samples import samples
-from twinlog.loops import looping_flows, refuse_loops, same_places
+from twinlog.loops import circle_of, looping_flows, refuse_loops, same_places
 from twinlog.model import Flow
 from twinlog.service.app import ServiceContext, ServiceParts, service_main
 from twinlog.service.clusters import Clusters
@@ -188,3 +188,23 @@ def test_copies_that_come_back_under_another_name_once_are_not_refused(tmp_path:
     with file.open("a") as added:
         added.write("\nA->B.twinlog.topic.rename = orders -> eu-orders\n")
     refuse_loops(load(file, environ={}))
+
+
+@pytest.mark.parametrize(
+    ("flow", "others"),
+    [
+        ("A->B", {"B->A", "B->C", "C->B"}),
+        ("C->B", {"A->B", "B->A", "B->C"}),
+        ("D->A", set()),
+        ("A->E", set()),
+    ],
+)
+def test_the_flows_over_which_a_way_leads_back(flow: str, others: set[str]) -> None:
+    """D and E are on no way back."""
+    flows = [Flow.parse(name) for name in ("A->B", "B->A", "B->C", "C->B", "D->A", "A->E")]
+    assert circle_of(Flow.parse(flow), flows) == {Flow.parse(name) for name in others}
+
+
+def test_hundreds_of_flows_with_one_hub_form_circles_over_all_of_them() -> None:
+    flows = [each for number in range(300) for each in (Flow("hub", f"C{number}"), Flow(f"C{number}", "hub"))]
+    assert {len(circle_of(flow, flows)) for flow in flows} == {599}

@@ -8,7 +8,7 @@ from opentelemetry.metrics import NoOpMeterProvider
 
 from twinlog.api.configsync.v1.configsync_service_pb2 import DESCRIPTOR
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import add_ConfigSyncServiceServicer_to_server
-from twinlog.loops import are_in_a_circle
+from twinlog.loops import circle_of
 from twinlog.model import Flow
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.grpc_server import GrpcService
@@ -122,11 +122,11 @@ async def _flows_of_others(
     come back. Their registries are only read."""
     flows = [each.flow for each in whole]
     own = {each.flow for each in configured}
+    targets = {flow.target for flow in own}
+    concerned = frozenset().union(*(circle_of(flow, flows) for flow in own))
     found: dict[Flow, FlowPasses] = {}
     for entry in whole:
-        if entry.flow in own or not any(
-            entry.flow.target == flow.target or are_in_a_circle(flow, entry.flow, flows) for flow in own
-        ):
+        if entry.flow in own or (entry.flow.target not in targets and entry.flow not in concerned):
             continue
         target = await context.clusters.get(entry.target_client)
         unread = NoOpMeterProvider().get_meter("twinlog")
@@ -155,11 +155,7 @@ def _partners(passes: FlowPasses, all_passes: Mapping[Flow, FlowPasses]) -> list
     }
     if passes.flow not in keeping:
         return []
-    return [
-        each
-        for flow, each in keeping.items()
-        if flow != passes.flow and are_in_a_circle(passes.flow, flow, keeping)
-    ]
+    return [keeping[flow] for flow in sorted(circle_of(passes.flow, keeping))]
 
 
 def _journal(context: ServiceContext, flow: ConfigSyncFlow) -> Journal:

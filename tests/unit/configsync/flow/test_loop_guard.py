@@ -7,7 +7,7 @@ import pytest
 
 from twinlog.config import load
 from twinlog.errors import ConfigError
-from twinlog.loops import are_in_a_circle
+from twinlog.loops import circle_of
 from twinlog.model import Flow
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster
@@ -46,7 +46,7 @@ class FileRig:
         for (name, rig), there in zip(self.flows.items(), others, strict=True):
             partners = []
             for other, each in there.items():
-                if other != name and are_in_a_circle(Flow.parse(name), Flow.parse(other), known):
+                if Flow.parse(other) in circle_of(Flow.parse(name), known):
                     if divided:
                         each.of_other_process = True
                         each.restart()
