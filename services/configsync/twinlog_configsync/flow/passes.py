@@ -203,7 +203,7 @@ class FlowPasses:
             except TwinlogError as error:
                 self._journal.failed(error)
                 self._claims.doubt_acls(self.flow)
-                self._claims.doubt_quotas(self.flow, frozenset())
+                self._claims.doubt_quotas(self.flow)
             self._known_at = self._clock.monotonic()
 
     async def know_others(self) -> None:

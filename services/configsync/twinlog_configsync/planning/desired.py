@@ -72,10 +72,10 @@ class DesiredBindings:
         self._quotas[flow] = wanted
         self._some_quotas.pop(flow, None)
 
-    def doubt_quotas(self, flow: Flow, some: frozenset[str]) -> None:
-        """It is not known which quotas the flow wants besides `some`."""
-        self._quotas.pop(flow, None)
-        self._some_quotas[flow] = some
+    def doubt_quotas(self, flow: Flow, some: frozenset[str] | None = None) -> None:
+        """It is not known which quotas the flow wants besides `some`; None = those that were known."""
+        known = self._quotas.pop(flow, None) or self._some_quotas.get(flow, frozenset())
+        self._some_quotas[flow] = known if some is None else some
 
     def quotas_wanted_elsewhere(self, flow: Flow) -> frozenset[str] | None:
         """As `acls_wanted_elsewhere`."""

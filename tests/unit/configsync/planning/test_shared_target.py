@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from twinlog.config import load
+from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.fakes.clock import FakeClock
-from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog_configsync.config import configsync_flows, flows_of_others
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
@@ -154,6 +155,22 @@ async def test_the_other_flow_wants_nothing_that_its_rules_no_longer_sync(shared
     await shared.refresh(shared.first)
     assert shared.acls == set()
     assert shared.rate is None
+
+
+@pytest.mark.parametrize("shared", [3], ids=["divided processes"], indirect=True)
+async def test_a_quota_of_another_flow_stays_as_it_is_while_its_registry_cannot_be_read(
+    shared: SharedTarget,
+) -> None:
+    def refuse(call: Call) -> None:
+        if "mm2-configsync.A.internal" in str(call.arguments):
+            raise TransientKafkaError("no answer", reason="KAFKA_TIMEOUT")
+
+    read_again = shared.clusters["C"].intercept("list_offsets", refuse)
+    await shared.refresh(shared.second)
+    assert shared.rate == 1000.0
+    read_again()
+    await shared.refresh(shared.second)
+    assert shared.rate == 1000.0
 
 
 @pytest.mark.parametrize("shared", [2, 3], ids=["two processes", "divided processes"], indirect=True)
