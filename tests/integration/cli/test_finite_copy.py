@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
 from integration.source.source_rig import open_rig
 from integration.verify.verify_rig import VerifyRig, validated
@@ -116,6 +117,28 @@ async def has_arrived(mirror: VerifyRig, topic: str) -> bool:
     copy = TopicPartition(mirror.rig.remote(topic), 0)
     found = (await mirror.rig.target.list_offsets(OffsetSpec.LAST_STABLE, [copy]))[copy]
     return isinstance(found, int) and found >= 40
+
+
+async def test_a_copy_holds_what_was_acknowledged_behind_an_open_transaction(mirror: VerifyRig) -> None:
+    topic = unique_name("behind")
+    mirror.rig.extra |= {"topics": topic}
+    await written(mirror, topic)
+    servers = mirror.a.bootstrap_servers
+    opened = AIOKafkaProducer(bootstrap_servers=servers, transactional_id=topic)
+    plain = AIOKafkaProducer(bootstrap_servers=servers, acks="all")
+    async with opened, plain:
+        await opened.begin_transaction()
+        await opened.send_and_wait(topic, b"open")
+        for number in range(3):
+            await plain.send_and_wait(topic, b"acknowledged %d" % number)
+        async with copying(mirror) as copy:
+            await eventually(lambda: has_arrived(mirror, topic))
+            await opened.commit_transaction()
+            await asyncio.wait_for(copy.wait(), 120)
+            assert copy.returncode == 0
+    content = await mirror.rig.target_content(topic, 0)
+    assert content == await mirror.rig.source_content(topic, 0)
+    assert len(content) == 44
 
 
 @pytest.mark.parametrize("offsets", ["translated", "preserved"])

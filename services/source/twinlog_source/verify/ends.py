@@ -77,8 +77,8 @@ async def find_ends(configuration: Configuration, flow: Flow, topics: Collection
             if unknown:
                 raise ConfigError(f"--until: the source has no partition {unknown[0]}")
             partitions = sorted(until.offsets)
-        spec = OffsetSpec.LAST_STABLE if configured.source.read_committed else OffsetSpec.LATEST
-        ends = await _offsets(source, spec, partitions)
+        # Not the last stable offset: records behind an open transaction were acknowledged, too.
+        ends = await _offsets(source, OffsetSpec.LATEST, partitions)
         starts = await _offsets(source, OffsetSpec.EARLIEST, partitions)
         if until.offsets:
             for partition, end in ends.items():
