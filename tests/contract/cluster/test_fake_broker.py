@@ -8,15 +8,23 @@ from contract.cluster.cluster_rig import ClusterRig
 from contract.cluster.election_contract import ElectionContract
 from contract.cluster.group_admin_contract import GroupAdminContract
 from contract.cluster.kafka_rig import KafkaRig
+from contract.cluster.log_admin_contract import LogAdminContract
+from contract.cluster.log_reader_contract import LogReaderContract
+from contract.cluster.log_writer_contract import LogWriterContract
+from contract.cluster.topic_admin_contract import TopicAdminContract
 from twinlog.kafka.cluster import open_cluster
 from twinlog.testing.broker import FakeKafka
+from twinlog.testing.broker.releases import KAFKA_3_9, KAFKA_4_3
 
 TIMEOUT_SECONDS = 60.0
+BOTH_RELEASES = pytest.mark.parametrize(
+    "kafka", [KAFKA_3_9, KAFKA_4_3], ids=lambda each: each.name, indirect=True
+)
 
 
 @pytest.fixture
-async def kafka() -> AsyncIterator[FakeKafka]:
-    async with FakeKafka() as kafka:
+async def kafka(request: pytest.FixtureRequest) -> AsyncIterator[FakeKafka]:
+    async with FakeKafka(release=getattr(request, "param", KAFKA_4_3)) as kafka:
         yield kafka
 
 
@@ -32,4 +40,24 @@ class TestGroupAdmin(GroupAdminContract):
 
 
 class TestElection(ElectionContract):
+    pass
+
+
+@BOTH_RELEASES
+class TestTopicAdmin(TopicAdminContract):
+    pass
+
+
+@BOTH_RELEASES
+class TestLogAdmin(LogAdminContract):
+    pass
+
+
+@BOTH_RELEASES
+class TestLogReader(LogReaderContract):
+    pass
+
+
+@BOTH_RELEASES
+class TestLogWriter(LogWriterContract):
     pass

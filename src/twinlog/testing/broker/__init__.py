@@ -14,11 +14,14 @@ differ, this one is wrong.
     groups     groups of all protocols, and committed offsets
     acls       who may do what
     server     listening and connections; FakeKafka
+    faults     what goes wrong: kafka.faults.begin(api="fetch", hangs=True)
+    cluster_outages  elect, lose_tail, … of the cluster; FakeKafka has stop_node and start_node
     calls      what a handler is given
     handlers   one function per API
 """
 
 from twinlog.testing.broker.cluster import Cluster
+from twinlog.testing.broker.faults import Fault, Faults, Loss
 from twinlog.testing.broker.server import FakeKafka
 
-__all__ = ["Cluster", "FakeKafka"]
+__all__ = ["Cluster", "FakeKafka", "Fault", "Faults", "Loss"]

@@ -12,6 +12,7 @@ from twinlog.batches import EndMarker
 from twinlog.clock import Clock
 from twinlog.testing.broker.acls import Authorizer
 from twinlog.testing.broker.appending import append_marker
+from twinlog.testing.broker.cluster_outages import ClusterOutages
 from twinlog.testing.broker.groups import Groups
 from twinlog.testing.broker.log import PartitionLog
 from twinlog.testing.broker.log_settings import LogSettings
@@ -24,7 +25,7 @@ __all__ = ["Cluster", "Node", "Partition", "Topic"]
 _COORDINATOR_PARTITIONS = 50
 
 
-class Cluster:
+class Cluster(ClusterOutages):
     """What all brokers know."""
 
     def __init__(self, *, node_count: int, clock: Clock, random: Random, auto_create: bool = False) -> None:
@@ -132,22 +133,6 @@ class Cluster:
         number = zlib.crc32(key.encode()) % _COORDINATOR_PARTITIONS
         home = self.nodes[1 + number % len(self.nodes)]
         return home if home.is_up else live[number % len(live)]
-
-    def elect(self, partition: Partition, node_id: int) -> None:
-        """Make a replica the leader in a new leader epoch; -1 for nobody.
-
-        What the others have beyond its log is cut from theirs: that loses records if it was not in sync.
-        """
-        partition.leader_epoch += 1
-        if node_id >= 0 and node_id not in partition.isr:
-            partition.isr = [node_id]
-        partition.leader = node_id
-        if node_id >= 0:
-            log = partition.log
-            log.begin_epoch(partition.leader_epoch, log.end_offset)
-            partition.replicate()
-        partition.wake()
-        self.transactions.write_pending_markers()
 
     def coordinator_error(self, node: Node, key_type: int, key: str) -> ErrorCode:
         """What a broker answers that is asked for this key."""

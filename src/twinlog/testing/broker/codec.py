@@ -72,9 +72,7 @@ def read_request(frame: bytes) -> Request:
 def write_answer(api_key: int, version: int, correlation_id: int, answer: Fields) -> bytes:
     """A frame with its length. Raises KeyError for a field that no version has, or without which there is no
     answer."""
-    unknown = _names_in(answer) - _all_names(api_key)
-    if unknown:
-        raise KeyError(f"no version of {api_key_map[api_key]}'s answer has {sorted(unknown)}")
+    _check_names(api_key, version, _names_in(answer))
     schema = load_response_schema(api_key, version)
     buffer = io.BytesIO()
     entity_writer(schema.__header_schema__)(
@@ -155,12 +153,21 @@ def _names_in(answer: Any) -> set[str]:
     return names
 
 
-@cache
-def _all_names(api_key: int) -> frozenset[str]:
+def _check_names(api_key: int, version: int, names: set[str]) -> None:
+    """Look into as few schemas as it takes: loading one takes milliseconds."""
     lowest, highest = schema_versions(api_key)
+    unknown = names
+    for each in (version, highest, *range(lowest, highest)):
+        unknown = unknown - _names(api_key, each)
+        if not unknown:
+            return
+    raise KeyError(f"no version of {api_key_map[api_key]}'s answer has {sorted(unknown)}")
+
+
+@cache
+def _names(api_key: int, version: int) -> frozenset[str]:
     names: set[str] = set()
-    for version in range(lowest, highest + 1):
-        _collect_names(load_response_schema(api_key, version), names)
+    _collect_names(load_response_schema(api_key, version), names)
     return frozenset(names)
 
 

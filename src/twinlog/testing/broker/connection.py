@@ -20,8 +20,6 @@ class ClientConnection(asyncio.Protocol):
         self.principal = "User:ANONYMOUS"
         self.client_host = ""
         self.node_id = -1
-        self.muted_seconds = 0.0
-        """How long the answer just given throttles this connection (KIP-219)."""
         self._serve = serve
         self._start = start
         self._received = bytearray()

@@ -1,6 +1,7 @@
 """Brokers, topics, partitions: plain state."""
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -60,6 +61,15 @@ class Partition:
             if node_id != self.leader:
                 self.logs[node_id].advance_high_watermark(log.high_watermark)
         self.wake()
+
+    def synchronize(self, live: Collection[int]) -> None:
+        """Let every live replica catch up with the leader and be in sync, but for those that copy nothing."""
+        for node_id in self.replicas:
+            if node_id != self.leader and node_id in live and node_id not in self.lagging:
+                self.logs[node_id].follow(self.log)
+                if node_id not in self.isr:
+                    self.isr.append(node_id)
+        self.replicate()
 
     def wake(self) -> None:
         """Let everyone who waits look again."""

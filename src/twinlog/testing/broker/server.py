@@ -1,19 +1,22 @@
 """The brokers of a cluster, listening."""
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Mapping, Sequence
 from functools import partial
 from random import Random
 from types import TracebackType
 from typing import Self
 
 from kio.schema.errors import ErrorCode
+from kio.schema.index import api_key_map
 
 from twinlog.clock import Clock, SystemClock
 from twinlog.testing.broker.calls import API_KEYS, Call, Handler
 from twinlog.testing.broker.cluster import Cluster
-from twinlog.testing.broker.codec import UnsupportedVersionError, read_request, write_answer
+from twinlog.testing.broker.codec import Fields, Request, UnsupportedVersionError, read_request, write_answer
 from twinlog.testing.broker.connection import ClientConnection
+from twinlog.testing.broker.faults import Fault, Faults, Loss
 from twinlog.testing.broker.handlers import HANDLERS
 from twinlog.testing.broker.networks import Listener, new_listener
 from twinlog.testing.broker.partitions import Node
@@ -48,6 +51,7 @@ class FakeKafka:
             random=Random(seed),  # noqa: S311 - it has to repeat itself
             auto_create=auto_create,
         )
+        self.faults = Faults()
         self.release = release
         self._name = name
         self._handlers = handlers
@@ -104,7 +108,31 @@ class FakeKafka:
         except UnsupportedVersionError as error:
             self._refuse(connection, error)
             return
-        call = Call(
+        await self._answer(node, connection, request, len(frame))
+
+    async def _answer(self, node: Node, connection: ClientConnection, request: Request, size: int) -> None:
+        api = api_key_map[request.api_key]
+        faults = self.faults.of(api, node.node_id, request.client_id or "")
+        await _pause(sum(each.way_seconds(each.request_seconds, size) for each in faults))
+        for fault in faults:
+            if fault.hangs:
+                await fault.ended.wait()
+        if any(each.swallows_unseen for each in faults):
+            return
+        loss = next((each.loses for each in faults if each.loses), None)
+        if loss is Loss.BEFORE:
+            connection.abort()
+            return
+        answer = await self._handlers[request.api_key](self._call(node, connection, request, faults))
+        if loss is Loss.AFTER:
+            connection.abort()
+        elif answer is not None and not any(each.swallows for each in faults):
+            await self._send(connection, request, answer, faults, cut=loss is Loss.WITHIN)
+
+    def _call(
+        self, node: Node, connection: ClientConnection, request: Request, faults: Sequence[Fault]
+    ) -> Call:
+        return Call(
             cluster=self.cluster,
             node=node,
             release=self.release,
@@ -115,10 +143,43 @@ class FakeKafka:
             principal=self.cluster.principals.get(request.client_id or "", connection.principal),
             body=request.body,
             offered=self._offered,
+            injected=next((each.error for each in faults if each.error), ErrorCode.none),
         )
-        answer = await self._handlers[request.api_key](call)
-        if answer is not None:
-            connection.send(write_answer(request.api_key, request.version, request.correlation_id, answer))
+
+    async def _send(
+        self,
+        connection: ClientConnection,
+        request: Request,
+        answer: Fields,
+        faults: Sequence[Fault],
+        *,
+        cut: bool,
+    ) -> None:
+        throttle_ms = max((each.throttle_ms for each in faults), default=0)
+        if throttle_ms:
+            answer = {**answer, "throttle_time": throttle_ms}
+        data = write_answer(request.api_key, request.version, request.correlation_id, answer)
+        await _pause(sum(each.way_seconds(each.answer_seconds, len(data)) for each in faults))
+        if cut:
+            connection.send(data[: len(data) // 2])
+            connection.close()
+            return
+        connection.send(data)
+        await _pause(throttle_ms / 1000)
+
+    async def stop_node(self, node_id: int) -> None:
+        """The broker is away: nothing listens there, and its connections are reset."""
+        self.cluster.node_down(node_id)
+        self._listeners[node_id].close()
+        for connection, task in list(self._connections.items()):
+            if connection.node_id == node_id:
+                connection.abort()
+                task.cancel()
+
+    async def start_node(self, node_id: int) -> None:
+        """It is back, at the same address."""
+        await self._listen(self.cluster.nodes[node_id])
+        self.cluster.node_up(node_id)
 
     def _refuse(self, connection: ClientConnection, error: UnsupportedVersionError) -> None:
         """A broker closes the connection; only ApiVersions is answered, in version 0, with what it offers of
@@ -132,3 +193,10 @@ class FakeKafka:
             "api_keys": [{"api_key": _API_VERSIONS, "min_version": lowest, "max_version": highest}],
         }
         connection.send(write_answer(_API_VERSIONS, 0, error.correlation_id, answer))
+
+
+async def _pause(seconds: float) -> None:
+    if seconds > 0:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.get_running_loop().create_future()

@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from twinlog.testing.broker.calls import Call, Handlers
 from twinlog.testing.broker.codec import Fields
+from twinlog.testing.fakes.cluster_state import TOPIC_CONFIG_DEFAULTS
 
 HANDLERS = Handlers()
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -69,6 +70,9 @@ def _checked(call: Call, asked: Any) -> tuple[int, int, list[tuple[int, ...]]]:
         raise _RefusalError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {name!r}")
     if name in cluster.topics:
         raise _RefusalError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+    for each in asked.configs:
+        if each.name not in TOPIC_CONFIG_DEFAULTS:
+            raise _RefusalError(ErrorCode.invalid_config, f"Unknown topic config name: {each.name}")
     if asked.assignments:
         ordered = sorted(asked.assignments, key=lambda each: each.partition_index)
         replicas = [tuple(each.broker_ids) for each in ordered]

@@ -1,0 +1,68 @@
+"""What the log cleaner leaves, on demand."""
+
+from twinlog.batches import compress, decode_record, open_records
+from twinlog.batches.bodies import OpenRecord
+from twinlog.batches.varint import encode_varint
+from twinlog.testing.broker.log import PartitionLog
+from twinlog.testing.broker.partitions import Partition
+from twinlog.testing.broker.stored import StoredBatch, rewritten
+
+
+def compact(partition: Partition, *, drop_tombstones: bool = False) -> None:
+    """Keep each key's last record below the last stable offset, and nothing of aborted transactions.
+
+    Offsets stay: batches get holes. A batch without records goes, unless it is the last one of its producer.
+    """
+    for log in partition.logs.values():
+        log.replace_batches(_kept(log, drop_tombstones=drop_tombstones))
+
+
+def _kept(log: PartitionLog, *, drop_tombstones: bool) -> list[StoredBatch]:
+    end = log.last_stable_offset
+    clean = [each for each in log.batches if each.header.next_offset <= end]
+    newest: dict[bytes | None, int] = {}
+    for batch in clean:
+        for record in _records(log, batch) if batch.marker is None else ():
+            newest[decode_record(record).key] = record[0]
+    last_of_producer = {each.header.producer_id: each.header.base_offset for each in log.batches}
+    kept = []
+    for batch in clean:
+        if batch.marker is not None:
+            kept.append(batch)
+            continue
+        records = _records(log, batch)
+        opened = map(decode_record, records)
+        left = [
+            raw
+            for raw, record in zip(records, opened, strict=True)
+            if newest[record.key] == record.offset and not (drop_tombstones and record.value is None)
+        ]
+        header = batch.header
+        if left or (header.producer_id >= 0 and last_of_producer[header.producer_id] == header.base_offset):
+            kept.append(_with_records(batch, left))
+    return kept + log.batches[len(clean) :]
+
+
+def _records(log: PartitionLog, batch: StoredBatch) -> list[OpenRecord]:
+    """Those of no aborted transaction."""
+    header = batch.header
+    is_aborted = header.is_transactional and any(
+        each.producer_id == header.producer_id and each.first_offset <= header.base_offset < each.last_offset
+        for each in log.producers.aborted
+    )
+    return [] if is_aborted else open_records(batch.batch)
+
+
+def _with_records(batch: StoredBatch, records: list[OpenRecord]) -> StoredBatch:
+    header = batch.header
+    if len(records) == header.record_count:
+        return batch
+    pieces = []
+    for offset, timestamp_ms, body in records:
+        head = (
+            b"\0"
+            + encode_varint(timestamp_ms - header.base_timestamp_ms)
+            + encode_varint(offset - header.base_offset)
+        )
+        pieces.append(encode_varint(len(head) + len(body)) + head + body)
+    return rewritten(header._replace(record_count=len(records)), compress(header.codec, b"".join(pieces)))

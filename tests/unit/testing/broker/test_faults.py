@@ -1,0 +1,134 @@
+"""Trouble by script, as clients meet it."""
+
+import asyncio
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from twinlog.kafka.ports import OffsetSpec
+from twinlog.kafka.raw import ProducerSettings, RawProducer, list_offsets
+from twinlog.model import TopicPartition
+from twinlog.testing.broker import FakeKafka, Loss
+from twinlog.testing.broker.compaction import compact
+from unit.testing.broker.broker_rig import batch, fetched, pool, values
+
+ORDERS = TopicPartition("orders", 0)
+
+
+async def _write(kafka: FakeKafka, *each: bytes) -> list[int]:
+    async with pool(kafka) as session, RawProducer(session, ProducerSettings()) as producer:
+        acks = []
+        for value in each:
+            acks.append(producer.send(ORDERS, batch(value)))
+            await producer.flush()
+        return [ack.result() for ack in acks]
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+async def test_a_batch_is_written_once_whenever_its_connection_is_lost(loss: Loss) -> None:
+    async with FakeKafka() as kafka:
+        partition = kafka.cluster.create_topic("orders").partitions[0]
+        kafka.faults.begin(api="produce", loses=loss, times=1)
+        assert await _write(kafka, b"one", b"two") == [0, 1]
+        assert partition.log.end_offset == 2
+
+
+@pytest.mark.parametrize("code", [ErrorCode.not_leader_or_follower, ErrorCode.not_enough_replicas])
+async def test_an_error_is_answered_for_a_while(code: ErrorCode) -> None:
+    async with FakeKafka() as kafka:
+        kafka.cluster.create_topic("orders")
+        kafka.faults.begin(api="produce", error=code, seconds=2)
+        assert await _write(kafka, b"one") == [0]
+        assert asyncio.get_running_loop().time() >= 2
+
+
+async def test_a_hanging_broker_goes_on_where_it_stopped() -> None:
+    async with FakeKafka() as kafka, pool(kafka) as session:
+        kafka.cluster.create_topic("orders")
+        kafka.faults.begin(api="list_offsets", hangs=True, seconds=7)
+        assert await list_offsets(session, OffsetSpec.LATEST, [ORDERS]) == {ORDERS: 0}
+        assert 7 <= asyncio.get_running_loop().time() < 8
+
+
+async def test_a_link_takes_its_time_both_ways() -> None:
+    async with FakeKafka() as kafka, pool(kafka) as session:
+        kafka.cluster.create_topic("orders")
+        await list_offsets(session, OffsetSpec.LATEST, [ORDERS])
+        before = asyncio.get_running_loop().time()
+        with kafka.faults.during(request_seconds=0.25, answer_seconds=0.5):
+            await list_offsets(session, OffsetSpec.LATEST, [ORDERS])
+        assert asyncio.get_running_loop().time() - before >= 0.75
+
+
+async def test_a_broker_goes_and_comes_back_with_its_log_behind() -> None:
+    async with FakeKafka(node_count=3) as kafka:
+        partition = kafka.cluster.create_topic("orders").partitions[0]
+        first = partition.leader
+        await _write(kafka, b"one")
+        await kafka.stop_node(first)
+        assert partition.leader not in (first, -1)
+        assert await _write(kafka, b"two") == [1]
+        assert partition.logs[first].end_offset == 1
+        await kafka.start_node(first)
+        assert partition.logs[first].end_offset == 2
+        assert sorted(partition.isr) == [1, 2, 3]
+
+
+async def test_an_unclean_election_loses_a_tail_and_epochs_tell_where() -> None:
+    async with FakeKafka(node_count=2) as kafka, pool(kafka) as session:
+        cluster = kafka.cluster
+        partition = cluster.create_topic("orders").partitions[0]
+        behind = next(each for each in partition.replicas if each != partition.leader)
+        await _write(kafka, b"kept")
+        cluster.stop_replicating(partition, behind)
+        await _write(kafka, b"lost", b"lost too")
+        old_epoch = partition.leader_epoch
+        partition.lagging.clear()
+        cluster.elect(partition, behind)
+        assert await _write(kafka, b"new") == [1]
+        assert [log.end_offset for log in partition.logs.values()] == [2, 2]
+        assert partition.log.epoch_end(old_epoch) == (old_epoch, 1)
+        assert values(await fetched(session, ORDERS)) == [b"kept", b"new"]
+
+
+async def test_what_is_not_replicated_is_not_readable() -> None:
+    async with FakeKafka(node_count=2) as kafka:
+        partition = kafka.cluster.create_topic("orders").partitions[0]
+        partition.lagging.add(next(each for each in partition.replicas if each != partition.leader))
+        async with pool(kafka) as session, RawProducer(session, ProducerSettings()) as producer:
+            ack = producer.send(ORDERS, batch(b"one"))
+            async with asyncio.TaskGroup() as group:
+                waiting = group.create_task(producer.flush(), name="waits for the follower")
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(5):
+                        await asyncio.shield(ack)
+                assert (partition.log.end_offset, partition.high_watermark) == (1, 0)
+                kafka.cluster.replicate_again(partition, next(iter(partition.lagging)))
+            assert waiting.done()
+            assert ack.result() == 0
+
+
+async def test_compaction_keeps_the_last_record_of_a_key() -> None:
+    async with FakeKafka() as kafka, pool(kafka) as session:
+        partition = kafka.cluster.create_topic("orders", configs={"cleanup.policy": "compact"}).partitions[0]
+        await _write(kafka, b"one", b"two", b"three")
+        compact(partition)
+        assert values(await fetched(session, ORDERS)) == [b"three"]
+
+
+async def test_a_transaction_waits_for_a_partition_without_a_leader() -> None:
+    async with FakeKafka(node_count=2) as kafka, pool(kafka) as session:
+        topic = kafka.cluster.create_topic("orders", replication_factor=1)
+        partition = topic.partitions[0]
+        other = next(each for each in kafka.cluster.nodes if each != partition.leader)
+        home = partition.leader
+        kafka.cluster.moved_coordinators[1, "copier"] = other
+        async with RawProducer(session, ProducerSettings(), transactional_id="copier") as producer:
+            producer.begin()
+            producer.send(ORDERS, batch(b"one"))
+            await producer.flush()
+            await kafka.stop_node(home)
+            await producer.commit()
+            assert partition.log.last_stable_offset == 0
+            await kafka.start_node(home)
+            assert partition.log.last_stable_offset == 2
