@@ -19,6 +19,7 @@ from twinlog.filters.pattern_tree import Choice, Node, effort, parse
 LONGEST_PATTERN = 1 << 18
 """The limit in characters for a whole list of patterns."""
 LONGEST_TOPIC_NAME = 249
+_LONGEST_NAME = 1 << 16
 MOST_STEPS = 20_000_000
 """For all branches together: some tenths of a second in the worst case."""
 
@@ -38,7 +39,7 @@ class LinearPattern:
     match.
     """
 
-    __slots__ = ("_automaton", "_costly", "_quick", "_quick_up_to", "_tried")
+    __slots__ = ("_costly", "_for_long", "_quick", "_quick_up_to", "_tried")
 
     def __init__(self, translated: str) -> None:
         """`translated`: a pattern for `re.compile`. Raises RegexSyntaxError for one that is refused."""
@@ -62,7 +63,7 @@ class LinearPattern:
             re.compile("|".join(each.text for each in self._tried), re.ASCII) if self._tried else None
         )
         self._quick_up_to = _longest([each.tree for each in self._tried])
-        self._automaton: Automaton | None = None
+        self._for_long: tuple[re.Pattern[str], Automaton] | None = None
 
     def matches(self, name: str) -> bool:
         if self._quick is not None and (
@@ -72,12 +73,28 @@ class LinearPattern:
         return self._costly is not None and self._costly.matches(name)
 
     def _slowly(self, name: str) -> bool:
-        if self._automaton is None:
-            try:
-                self._automaton = Automaton(_choice(self._tried))
-            except NoAutomatonError:
-                self._automaton = Automaton(Choice(()))
-        return self._automaton.matches(name)
+        """Python's engine still tries the branches that stay cheap, however long the name is."""
+        if self._for_long is None:
+            self._for_long = _divided(self._tried)
+        cheap, automaton = self._for_long
+        return (len(name) <= _LONGEST_NAME and cheap.fullmatch(name) is not None) or automaton.matches(name)
+
+
+def _divided(branches: Sequence[_Branch]) -> tuple[re.Pattern[str], Automaton]:
+    """Those that Python's engine tries within MOST_STEPS, and an automaton of the others."""
+    left, cheap, others = MOST_STEPS, ["(?!)"], []
+    for branch in branches:
+        steps = effort(branch.tree, _LONGEST_NAME)
+        if steps <= left:
+            left -= steps
+            cheap.append(branch.text)
+        else:
+            others.append(branch)
+    try:
+        automaton = Automaton(_choice(others))
+    except NoAutomatonError:
+        automaton = Automaton(Choice(()))
+    return re.compile("|".join(cheap), re.ASCII), automaton
 
 
 def _choice(branches: Sequence[_Branch]) -> Node:
@@ -97,7 +114,7 @@ def _automaton(branches: Sequence[_Branch]) -> Automaton:
 
 def _longest(trees: list[Node]) -> int:
     """The longest name that Python's engine matches against all of them within MOST_STEPS."""
-    low, high = 0, 1 << 16
+    low, high = 0, _LONGEST_NAME
     if sum(effort(tree, high) for tree in trees) <= MOST_STEPS:
         return high  # Most lists only contain names.
     while low < high:

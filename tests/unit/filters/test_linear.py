@@ -126,6 +126,15 @@ def test_a_hostile_pattern_in_a_long_list_leaves_the_others_as_they_are() -> Non
     assert not patterns.matches("x" * 200)
 
 
+@pytest.mark.parametrize("others", [["(?!tmp-).*-live"], [f"users-{number:04d}" for number in range(900)]])
+def test_a_pattern_without_automaton_leaves_the_others_as_they_are_for_a_long_group(
+    others: list[str],
+) -> None:
+    patterns = PatternList("groups", [*others, "[a-z]+-.*b.*", "orders-.*"])
+    assert patterns.matches("orders-" + "x" * 1_000)
+    assert not patterns.matches("payments" + "x" * 1_000)
+
+
 @pytest.mark.parametrize(
     "pattern", ["a" * (LONGEST_PATTERN + 1), "(" * 5_000 + ")" * 5_000, "[" * 5_000 + "]" * 5_000]
 )
