@@ -6,6 +6,7 @@ ServiceContext and returns the service's loops and gRPC services as ServiceParts
 """
 
 import asyncio
+import contextlib
 import gc
 import hashlib
 import logging
@@ -322,7 +323,9 @@ def _leave_no_core_file() -> None:
 def _allow_files() -> None:
     """Use as many files as the system allows: connections of callers must not take those of brokers."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # macOS refuses a limit that it names itself, "infinite".
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def fingerprint(file: str) -> str:
