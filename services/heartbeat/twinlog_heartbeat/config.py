@@ -37,6 +37,8 @@ class HeartbeatFlow:
     copies_heartbeats: bool
     """heartbeats.replication.enabled, or the topic filter selects the topic."""
     interval_seconds: float
+    delay_seconds: float
+    """twinlog.delay.seconds: no heartbeat arrives sooner than this."""
     topic_replication_factor: int
     policy: ReplicationPolicy
     clients: HeartbeatClients
@@ -69,6 +71,7 @@ def heartbeat_flow(config: FlowConfig) -> HeartbeatFlow:
             or topic_filter(config).should_replicate_topic(policy.heartbeats_topic())
         ),
         interval_seconds=config.heartbeat.interval_seconds,
+        delay_seconds=config.source.delay_seconds,
         topic_replication_factor=config.heartbeat.topic_replication_factor,
         policy=policy,
         clients=HeartbeatClients(

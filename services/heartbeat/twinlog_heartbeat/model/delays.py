@@ -85,7 +85,7 @@ class DelayTracker:
 
     flow: Flow
     started_ms: int
-    """By the steady clock."""
+    """From when on a heartbeat can arrive, by the steady clock."""
     silent_after_ms: int
     emitted: int = 0
     observed: int = 0

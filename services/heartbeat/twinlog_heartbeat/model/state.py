@@ -66,7 +66,11 @@ class HeartbeatState:
         self._flows = {entry.flow: entry for entry in flows if entry.replicates}
         started_ms = self._steady_ms()
         self._trackers = {
-            flow: DelayTracker(flow=flow, started_ms=started_ms, silent_after_ms=entry.silent_after_ms)
+            flow: DelayTracker(
+                flow=flow,
+                started_ms=started_ms + round(1000 * entry.delay_seconds),
+                silent_after_ms=entry.silent_after_ms,
+            )
             for flow, entry in self._flows.items()
         }
         for entry in self._flows.values():

@@ -39,7 +39,8 @@ class Flows:
         self.configuration = configuration
         flows = heartbeat_flows(configuration)
         meter = HeartbeatInstruments(NoOpMeterProvider().get_meter("test"))
-        self.state = HeartbeatState(flows, clock=FakeClock(), meter=meter, statuses=list)
+        self.clock = FakeClock()
+        self.state = HeartbeatState(flows, clock=self.clock, meter=meter, statuses=list)
         self.started: list[tuple[bool, float]] = []
         self.running = 0
         (entry,) = [entry for entry in flows if entry.flow == FLOW]
@@ -89,6 +90,16 @@ def test_the_reason_for_silence_is_that_of_the_rules(configuration: Configuratio
     assert flows.reason == "NOT_REPLICATED", "beats that are written do not change that"
     flows.follow({})
     assert flows.reason == "STARTING"
+
+
+def test_heartbeats_of_a_delayed_flow_are_missing_only_after_the_delay(configuration: Configuration) -> None:
+    delayed = load(Path(configuration.file), environ={}, overrides={"twinlog.delay.seconds": "3600"})
+    flows = Flows(delayed)
+    flows.state.on_emitted(PROOF)
+    flows.clock.advance(3600)
+    assert flows.reason == "STARTING"
+    flows.clock.advance(60)
+    assert flows.reason == "HEARTBEAT_MISSING"
 
 
 def test_replicated_heartbeats_are_expected_even_if_only_a_later_rule_selects_them(tmp_path: Path) -> None:
