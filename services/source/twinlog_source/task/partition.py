@@ -110,7 +110,8 @@ class PartitionCopy:
     failures: int = 0
     """The number of failures in a row, including those of earlier tasks."""
     on_trial: bool = False
-    """It was FAULTED and nothing was committed since: the same records may be refused again."""
+    """It was FAULTED, and nothing was committed and no failure that a retry may heal came since: the same
+    records may be refused again. Alone in a round it could not be told from a cluster that is away."""
     epochs: tuple[EpochStart, ...] = ()
     """The leader epochs of the committed records, the last one of the record before `committed`; empty =
     unknown."""
@@ -363,7 +364,7 @@ class PartitionCopy:
             self._become(State.RUNNING)
 
     def _try_again(self) -> None:
-        self.on_trial = self.on_trial or self.state is State.FAULTED
+        self.on_trial = self.state is State.FAULTED
         self._continue()
 
     def _continue(self) -> None:
