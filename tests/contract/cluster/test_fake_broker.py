@@ -4,16 +4,20 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from contract.cluster.acl_admin_contract import AclAdminContract, NoAuthorizerContract
 from contract.cluster.cluster_rig import ClusterRig
+from contract.cluster.config_admin_contract import ConfigAdminContract
 from contract.cluster.election_contract import ElectionContract
 from contract.cluster.group_admin_contract import GroupAdminContract
 from contract.cluster.kafka_rig import KafkaRig
 from contract.cluster.log_admin_contract import LogAdminContract
 from contract.cluster.log_reader_contract import LogReaderContract
 from contract.cluster.log_writer_contract import LogWriterContract
+from contract.cluster.quota_admin_contract import QuotaAdminContract
 from contract.cluster.topic_admin_contract import TopicAdminContract
 from twinlog.kafka.cluster import open_cluster
 from twinlog.testing.broker import FakeKafka
+from twinlog.testing.broker.acls import Authorizer
 from twinlog.testing.broker.releases import KAFKA_3_9, KAFKA_4_3
 
 TIMEOUT_SECONDS = 60.0
@@ -61,3 +65,26 @@ class TestLogReader(LogReaderContract):
 @BOTH_RELEASES
 class TestLogWriter(LogWriterContract):
     pass
+
+
+@BOTH_RELEASES
+class TestConfigAdmin(ConfigAdminContract):
+    pass
+
+
+class TestQuotaAdmin(QuotaAdminContract):
+    pass
+
+
+class TestNoAuthorizer(NoAuthorizerContract):
+    pass
+
+
+class TestAclAdmin(AclAdminContract):
+    """On a cluster with an authorizer, as its super user."""
+
+    @pytest.fixture
+    async def kafka(self) -> AsyncIterator[FakeKafka]:
+        async with FakeKafka() as kafka:
+            kafka.cluster.authorizer = Authorizer(super_users=["User:ANONYMOUS"])
+            yield kafka

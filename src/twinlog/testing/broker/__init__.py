@@ -12,7 +12,9 @@ differ, this one is wrong.
     releases   the versions that brokers of a release offer
     cluster    the state: nodes, topics, partitions
     groups     groups of all protocols, and committed offsets
+    configs    of topics and brokers: names, defaults, what is refused
     acls       who may do what
+    quotas     how long clients have to wait
     server     listening and connections; FakeKafka
     faults     what goes wrong: kafka.faults.begin(api="fetch", hangs=True)
     cluster_outages  elect, lose_tail, … of the cluster; FakeKafka has stop_node and start_node

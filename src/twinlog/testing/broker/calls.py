@@ -15,6 +15,15 @@ from twinlog.testing.broker.releases import Release
 
 API_KEYS: Mapping[str, int] = {name: key for key, name in api_key_map.items()}
 """By kio's name, as "init_producer_id"."""
+_OPERATIONS = {
+    API_KEYS["produce"]: Operation.WRITE,
+    API_KEYS["fetch"]: Operation.READ,
+    API_KEYS["list_offsets"]: Operation.DESCRIBE,
+    API_KEYS["offset_for_leader_epoch"]: Operation.DESCRIBE,
+    API_KEYS["delete_records"]: Operation.DELETE,
+    API_KEYS["describe_producers"]: Operation.READ,
+}
+"""What a client does with the partitions that it names."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,6 +68,9 @@ class Call:
 
         `known_epoch` is the leader epoch that the client knows, -1 for none (KIP-320).
         """
+        operation = _OPERATIONS.get(self.api_key)
+        if operation is not None and not self.allows(operation, Resource.TOPIC, topic):
+            return None, ErrorCode.topic_authorization_failed
         partition = self.cluster.partition(topic, index)
         if partition is None:
             return None, ErrorCode.unknown_topic_or_partition

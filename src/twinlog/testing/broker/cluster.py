@@ -18,6 +18,7 @@ from twinlog.testing.broker.log import PartitionLog
 from twinlog.testing.broker.log_settings import LogSettings
 from twinlog.testing.broker.partitions import Node, Partition, Topic
 from twinlog.testing.broker.producer_states import AppendError
+from twinlog.testing.broker.quotas import Quotas
 from twinlog.testing.broker.transactions import Identity, TopicIndex, TransactionCoordinators
 
 __all__ = ["Cluster", "Node", "Partition", "Topic"]
@@ -46,6 +47,9 @@ class Cluster(ClusterOutages):
         """Cluster-wide defaults, from which topics inherit (`log.` names are not translated: topic names)."""
         self.authorizer: Authorizer | None = None
         """None: everyone may do everything, and there are no ACLs."""
+        self.quotas = Quotas(clock)
+        self.scram_users: dict[str, dict[int, int]] = {}
+        """The iterations by user and mechanism: 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512."""
         self.principals: dict[str, str] = {}
         """By client id, as "User:alice"."""
         self.groups = Groups(random, self.broker_configs, self._partition_counts)

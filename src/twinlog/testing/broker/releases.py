@@ -56,6 +56,10 @@ class Release:
     """Whether leaders ask the coordinator before the first batch of a transaction (since 3.6)."""
 
     @property
+    def is_before_4(self) -> bool:
+        return self.name < "4"
+
+    @property
     def transaction_version(self) -> int:
         return self.features.get("transaction.version", 0)
 

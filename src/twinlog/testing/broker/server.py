@@ -24,6 +24,7 @@ from twinlog.testing.broker.releases import KAFKA_4_3, Release
 from twinlog.testing.virtual_time import LoopClock, VirtualTimeLoop
 
 _API_VERSIONS = API_KEYS["api_versions"]
+_QUOTAS = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
 
 
 class FakeKafka:
@@ -127,7 +128,26 @@ class FakeKafka:
         if loss is Loss.AFTER:
             connection.abort()
         elif answer is not None and not any(each.swallows for each in faults):
+            quota_ms = self._quota_ms(connection, request, answer, size)
+            throttle_ms = max((quota_ms, *(each.throttle_ms for each in faults)))
+            if throttle_ms:
+                answer = {**answer, "throttle_time": throttle_ms}
             await self._send(connection, request, answer, faults, cut=loss is Loss.WITHIN)
+            await _pause(throttle_ms / 1000)
+
+    def _principal(self, connection: ClientConnection, request: Request) -> str:
+        return self.cluster.principals.get(request.client_id or "", connection.principal)
+
+    def _quota_ms(self, connection: ClientConnection, request: Request, answer: Fields, size: int) -> int:
+        """How long a client with a quota has to wait: its producers by what they send, its consumers by what
+        they are sent."""
+        key = _QUOTAS.get(api_key_map[request.api_key])
+        if key is None or not self.cluster.quotas.by_entity:
+            return 0
+        if key == "consumer_byte_rate":
+            size = len(write_answer(request.api_key, request.version, request.correlation_id, answer))
+        user = self._principal(connection, request).removeprefix("User:")
+        return self.cluster.quotas.throttle_ms(key, user, request.client_id or "", size)
 
     def _call(
         self, node: Node, connection: ClientConnection, request: Request, faults: Sequence[Fault]
@@ -140,7 +160,7 @@ class FakeKafka:
             version=request.version,
             client_id=request.client_id or "",
             client_host=connection.client_host,
-            principal=self.cluster.principals.get(request.client_id or "", connection.principal),
+            principal=self._principal(connection, request),
             body=request.body,
             offered=self._offered,
             injected=next((each.error for each in faults if each.error), ErrorCode.none),
@@ -155,9 +175,6 @@ class FakeKafka:
         *,
         cut: bool,
     ) -> None:
-        throttle_ms = max((each.throttle_ms for each in faults), default=0)
-        if throttle_ms:
-            answer = {**answer, "throttle_time": throttle_ms}
         data = write_answer(request.api_key, request.version, request.correlation_id, answer)
         await _pause(sum(each.way_seconds(each.answer_seconds, len(data)) for each in faults))
         if cut:
@@ -165,7 +182,6 @@ class FakeKafka:
             connection.close()
             return
         connection.send(data)
-        await _pause(throttle_ms / 1000)
 
     async def stop_node(self, node_id: int) -> None:
         """The broker is away: nothing listens there, and its connections are reset."""

@@ -2,6 +2,9 @@
 
 from twinlog.testing.broker.calls import Handlers
 from twinlog.testing.broker.handlers import (
+    acls,
+    cluster_info,
+    configs,
     coordinators,
     fetch,
     groups,
@@ -12,6 +15,7 @@ from twinlog.testing.broker.handlers import (
     metadata,
     offsets,
     produce,
+    quotas,
     topics,
     transactions,
 )
@@ -19,6 +23,6 @@ from twinlog.testing.broker.handlers import (
 HANDLERS = Handlers()
 for _module in (
     metadata, topics, produce, fetch, list_offsets, logs, coordinators, transactions,
-    groups, groups_modern, groups_admin, offsets,
+    groups, groups_modern, groups_admin, offsets, configs, acls, quotas, cluster_info,
 ):  # fmt: skip
     HANDLERS.update(_module.HANDLERS)

@@ -2,11 +2,16 @@
 
 from kio.schema.errors import ErrorCode
 
+from twinlog.testing.broker.acls import Operation, Resource
 from twinlog.testing.broker.calls import Call, Handlers
 from twinlog.testing.broker.codec import Fields
 
 HANDLERS = Handlers()
 _MANY_KEYS_VERSION = 4
+_RESOURCES = {
+    0: (Resource.GROUP, ErrorCode.group_authorization_failed),
+    1: (Resource.TRANSACTIONAL_ID, ErrorCode.transactional_id_authorization_failed),
+}
 
 
 @HANDLERS.serves("find_coordinator")
@@ -20,7 +25,11 @@ async def find_coordinator(call: Call) -> Fields:
 
 def _coordinator(call: Call, key_type: int, key: str) -> Fields:
     node = call.cluster.coordinator(key_type, key)
-    error = call.injected or (ErrorCode.none if node else ErrorCode.coordinator_not_available)
+    denied = ErrorCode.none
+    resource, refusal = _RESOURCES.get(key_type, _RESOURCES[0])
+    if not call.allows(Operation.DESCRIBE, resource, key):
+        denied = refusal
+    error = call.injected or denied or (ErrorCode.none if node else ErrorCode.coordinator_not_available)
     found = node if node is not None and not error else None
     return {
         **({"key": key} if call.version >= _MANY_KEYS_VERSION else {}),

@@ -4,14 +4,13 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from twinlog.testing.broker.acls import CLUSTER_NAME, Operation, Resource
 from twinlog.testing.broker.calls import Call, Handlers
 from twinlog.testing.broker.cluster import Cluster
 from twinlog.testing.broker.codec import Fields
 from twinlog.testing.broker.partitions import Partition, Topic
 
 HANDLERS = Handlers()
-ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
 NOT_ASKED = -(1 << 31)
 
 
@@ -41,7 +40,11 @@ async def metadata(call: Call) -> Fields:
     """Topics by name or id (KIP-516); null asks for all of them."""
     cluster = call.cluster
     if call.body.topics is None or (call.version == 0 and not call.body.topics):
-        topics = [_topic(call, topic) for topic in cluster.topics.values()]
+        topics = [
+            _topic(call, topic)
+            for topic in cluster.topics.values()
+            if call.allows(Operation.DESCRIBE, Resource.TOPIC, topic.name)
+        ]
     else:
         topics = [_asked_topic(call, asked) for asked in call.body.topics]
     return {
@@ -52,7 +55,9 @@ async def metadata(call: Call) -> Fields:
         "cluster_id": cluster.cluster_id,
         "controller_id": cluster.controller_id,
         "topics": topics,
-        "cluster_authorized_operations": NOT_ASKED,
+        "cluster_authorized_operations": call.authorized_operations(Resource.CLUSTER, CLUSTER_NAME)
+        if call.get("include_cluster_authorized_operations", False)
+        else NOT_ASKED,
     }
 
 
@@ -60,6 +65,9 @@ def _asked_topic(call: Call, asked: Any) -> Fields:
     topic_id = getattr(asked, "topic_id", None)
     name = asked.name
     topic = call.cluster.topic_by_id(topic_id) if topic_id is not None else call.cluster.topics.get(name)
+    told = topic.name if topic is not None else name
+    if told is not None and not call.allows(Operation.DESCRIBE, Resource.TOPIC, told):
+        return _missing(ErrorCode.topic_authorization_failed, name, topic_id)
     if topic is not None:
         return _topic(call, topic)
     if topic_id is not None:
@@ -82,7 +90,9 @@ def _topic(call: Call, topic: Topic) -> Fields:
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
         "partitions": [_partition(call.cluster, each) for each in topic.partitions],
-        "topic_authorized_operations": ALL_TOPIC_OPERATIONS if asked else NOT_ASKED,
+        "topic_authorized_operations": call.authorized_operations(Resource.TOPIC, topic.name)
+        if asked
+        else NOT_ASKED,
     }
 
 

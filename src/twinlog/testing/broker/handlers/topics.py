@@ -5,9 +5,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from twinlog.testing.broker import configs
+from twinlog.testing.broker.acls import CLUSTER_NAME, Operation, Resource
 from twinlog.testing.broker.calls import Call, Handlers
 from twinlog.testing.broker.codec import Fields
-from twinlog.testing.fakes.cluster_state import TOPIC_CONFIG_DEFAULTS
 
 HANDLERS = Handlers()
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -66,13 +67,20 @@ def _checked(call: Call, asked: Any) -> tuple[int, int, list[tuple[int, ...]]]:
     cluster, name = call.cluster, asked.name
     if call.injected:
         raise _RefusalError(call.injected)
+    if not (
+        call.allows(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
+        or call.allows(Operation.CREATE, Resource.TOPIC, name)
+    ):
+        raise _RefusalError(ErrorCode.topic_authorization_failed, "Authorization failed.")
     if not _LEGAL_NAME.fullmatch(name) or name in (".", ".."):
         raise _RefusalError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {name!r}")
     if name in cluster.topics:
         raise _RefusalError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
     for each in asked.configs:
-        if each.name not in TOPIC_CONFIG_DEFAULTS:
-            raise _RefusalError(ErrorCode.invalid_config, f"Unknown topic config name: {each.name}")
+        try:
+            configs.check(each.name, each.value or "", call.release)
+        except configs.RefusedError as error:
+            raise _RefusalError(ErrorCode.invalid_config, str(error)) from error
     if asked.assignments:
         ordered = sorted(asked.assignments, key=lambda each: each.partition_index)
         replicas = [tuple(each.broker_ids) for each in ordered]
@@ -109,6 +117,8 @@ def _delete(call: Call, name: str | None, topic_id: Any) -> Fields:
     topic = call.cluster.topics.get(name) if name is not None else call.cluster.topic_by_id(topic_id)
     if call.injected:
         error = call.injected
+    elif not call.allows(Operation.DELETE, Resource.TOPIC, topic.name if topic else name or ""):
+        error = ErrorCode.topic_authorization_failed if topic or name else ErrorCode.unknown_topic_id
     elif topic is None:
         error = ErrorCode.unknown_topic_or_partition if name is not None else ErrorCode.unknown_topic_id
     else:
@@ -131,7 +141,9 @@ async def create_partitions(call: Call) -> Fields:
 def _grow(call: Call, asked: Any) -> Fields:
     topic = call.cluster.topics.get(asked.name)
     error, message = call.injected, None
-    if topic is None:
+    if not call.allows(Operation.ALTER, Resource.TOPIC, asked.name):
+        error, message = ErrorCode.topic_authorization_failed, "Authorization failed."
+    elif topic is None:
         error = ErrorCode.unknown_topic_or_partition
         message = "This server does not host this topic-partition."
     elif not error and asked.count <= len(topic.partitions):

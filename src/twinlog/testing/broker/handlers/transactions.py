@@ -6,6 +6,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from twinlog.testing.broker.acls import Operation, Resource
 from twinlog.testing.broker.calls import Call, Handlers
 from twinlog.testing.broker.codec import Fields
 from twinlog.testing.broker.transactions import NOBODY, Identity, State, Transaction
@@ -22,6 +23,8 @@ _FENCED_VERSIONS = {22: 4, 24: 2, 25: 2, 26: 2}
 def _not_mine(call: Call, transactional_id: str | None) -> ErrorCode:
     if call.injected or transactional_id is None:
         return call.injected
+    if not call.allows(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
+        return ErrorCode.transactional_id_authorization_failed
     return call.cluster.coordinator_error(call.node, _TRANSACTION, transactional_id)
 
 
@@ -79,12 +82,17 @@ def _add(
     """All partitions, or none of them."""
     coordinators, cluster = call.cluster.transactions, call.cluster
     asked = [(topic.name, index) for topic in topics for index in topic.partitions]
-    unknown = {each for each in asked if cluster.partition(*each) is None}
+    refused = {
+        each: ErrorCode.unknown_topic_or_partition for each in asked if cluster.partition(*each) is None
+    }
+    for each in asked:
+        if not call.allows(Operation.WRITE, Resource.TOPIC, each[0]):
+            refused[each] = ErrorCode.topic_authorization_failed
     error = _not_mine(call, transactional_id)
     errors: dict[tuple[str, int], ErrorCode] = {}
-    if unknown and not error:
+    if refused and not error:
         errors = dict.fromkeys(asked, ErrorCode.operation_not_attempted)
-        errors |= dict.fromkeys(unknown, ErrorCode.unknown_topic_or_partition)
+        errors |= refused
     elif not error and verify_only:
         errors = {each: coordinators.verify(transactional_id, *identity, each, adds=False) for each in asked}
     elif not error:
