@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from contract.cluster.acl_admin_contract import AclAdminContract, NoAuthorizerContract
-from contract.cluster.cluster_rig import ClusterRig
+from contract.cluster.cluster_rig import ClusterRig, success
 from contract.cluster.config_admin_contract import ConfigAdminContract
 from contract.cluster.election_contract import ElectionContract
 from contract.cluster.group_admin_contract import GroupAdminContract
@@ -15,6 +15,7 @@ from contract.cluster.log_reader_contract import LogReaderContract
 from contract.cluster.log_writer_contract import LogWriterContract
 from contract.cluster.quota_admin_contract import QuotaAdminContract
 from contract.cluster.topic_admin_contract import TopicAdminContract
+from twinlog.kafka.admin.inspector import ClusterInspector
 from twinlog.kafka.cluster import open_cluster
 from twinlog.testing.broker import FakeKafka
 from twinlog.testing.broker.acls import Authorizer
@@ -88,3 +89,15 @@ class TestAclAdmin(AclAdminContract):
         async with FakeKafka() as kafka:
             kafka.cluster.authorizer = Authorizer(super_users=["User:ANONYMOUS"])
             yield kafka
+
+
+@BOTH_RELEASES
+async def test_preflight_is_told_release_and_rights(kafka: FakeKafka) -> None:
+    kafka.cluster.create_topic("orders")
+    properties = {"bootstrap.servers": kafka.bootstrap}
+    async with ClusterInspector("A", properties, timeout_seconds=TIMEOUT_SECONDS) as inspector:
+        assert (await inspector.release() == "4.0") == (kafka.release is KAFKA_4_3)
+        assert "CREATE" in await inspector.cluster_operations()
+        assert {"READ", "DELETE"} <= success((await inspector.group_operations(["nobody"]))["nobody"])
+        assert "ALTER_CONFIGS" in success((await inspector.topic_operations(["orders"]))["orders"])
+        assert await inspector.may_write_transactions("copier")

@@ -69,6 +69,8 @@ class Release:
         for key, name in api_key_map.items():
             lowest, highest = schema_versions(key)
             if name not in self.missing and key in _CLIENT_APIS:
+                if self.is_before_4:
+                    lowest = 0  # KIP-896 dropped versions. Of these the oldest are told, but cannot be read.
                 ranges[key] = (lowest, min(highest, self.highest.get(name, highest)))
         return ranges
 

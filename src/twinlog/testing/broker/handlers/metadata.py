@@ -41,7 +41,7 @@ async def metadata(call: Call) -> Fields:
     cluster = call.cluster
     if call.body.topics is None or (call.version == 0 and not call.body.topics):
         topics = [
-            _topic(call, topic)
+            topic_fields(call, topic)
             for topic in cluster.topics.values()
             if call.allows(Operation.DESCRIBE, Resource.TOPIC, topic.name)
         ]
@@ -67,22 +67,24 @@ def _asked_topic(call: Call, asked: Any) -> Fields:
     topic = call.cluster.topic_by_id(topic_id) if topic_id is not None else call.cluster.topics.get(name)
     told = topic.name if topic is not None else name
     if told is not None and not call.allows(Operation.DESCRIBE, Resource.TOPIC, told):
-        return _missing(ErrorCode.topic_authorization_failed, name, topic_id)
+        return missing_topic(ErrorCode.topic_authorization_failed, name, topic_id)
     if topic is not None:
-        return _topic(call, topic)
+        return topic_fields(call, topic)
     if topic_id is not None:
-        return _missing(ErrorCode.unknown_topic_id, None, topic_id)
+        return missing_topic(ErrorCode.unknown_topic_id, None, topic_id)
     if call.cluster.auto_create and call.get("allow_auto_topic_creation", True):
         call.cluster.create_topic(name)
-        return _missing(ErrorCode.unknown_topic_or_partition, name, None)
-    return _missing(ErrorCode.unknown_topic_or_partition, name, None)
+        return missing_topic(ErrorCode.unknown_topic_or_partition, name, None)
+    return missing_topic(ErrorCode.unknown_topic_or_partition, name, None)
 
 
-def _missing(error: ErrorCode, name: str | None, topic_id: Any) -> Fields:
+def missing_topic(error: ErrorCode, name: str | None, topic_id: Any) -> Fields:
+    """A topic that there is not, or that the client may not see."""
     return {"error_code": error, "name": name, "topic_id": topic_id, "partitions": []}
 
 
-def _topic(call: Call, topic: Topic) -> Fields:
+def topic_fields(call: Call, topic: Topic) -> Fields:
+    """A topic with its partitions."""
     asked = call.get("include_topic_authorized_operations", False)
     return {
         "error_code": call.injected,
