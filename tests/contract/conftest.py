@@ -11,6 +11,7 @@ for _suite in (
     "log_admin_contract",
     "log_reader_contract",
     "log_writer_contract",
+    "wire_contract",
     "kafka_rig",
 ):
     pytest.register_assert_rewrite(f"contract.cluster.{_suite}")

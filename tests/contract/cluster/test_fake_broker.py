@@ -15,6 +15,7 @@ from contract.cluster.log_reader_contract import LogReaderContract
 from contract.cluster.log_writer_contract import LogWriterContract
 from contract.cluster.quota_admin_contract import QuotaAdminContract
 from contract.cluster.topic_admin_contract import TopicAdminContract
+from contract.cluster.wire_contract import TransactionWireContract, WireContract
 from twinlog.kafka.admin.inspector import ClusterInspector
 from twinlog.kafka.cluster import open_cluster
 from twinlog.testing.broker import FakeKafka
@@ -101,3 +102,13 @@ async def test_preflight_is_told_release_and_rights(kafka: FakeKafka) -> None:
         assert {"READ", "DELETE"} <= success((await inspector.group_operations(["nobody"]))["nobody"])
         assert "ALTER_CONFIGS" in success((await inspector.topic_operations(["orders"]))["orders"])
         assert await inspector.may_write_transactions("copier")
+
+
+@BOTH_RELEASES
+class TestWire(WireContract):
+    pass
+
+
+@BOTH_RELEASES
+class TestTransactionWire(TransactionWireContract):
+    pass

@@ -16,6 +16,7 @@ from contract.cluster.log_reader_contract import LogReaderContract
 from contract.cluster.log_writer_contract import LogWriterContract
 from contract.cluster.quota_admin_contract import QuotaAdminContract
 from contract.cluster.topic_admin_contract import TopicAdminContract
+from contract.cluster.wire_contract import WireContract
 from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.admin.inspector import ClusterInspector
 from twinlog.kafka.admin.options import librdkafka_options
@@ -88,6 +89,10 @@ class TestLogReader(LogReaderContract):
 
 
 class TestLogWriter(LogWriterContract):
+    pass
+
+
+class TestWire(WireContract):
     pass
 
 

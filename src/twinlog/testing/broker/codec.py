@@ -79,7 +79,7 @@ def write_answer(api_key: int, version: int, correlation_id: int, answer: Fields
         buffer,
         schema.__header_schema__(correlation_id=correlation_id),  # type: ignore[arg-type]
     )
-    entity_writer(schema)(buffer, _build(schema, answer))
+    entity_writer(schema)(buffer, build(schema, answer))
     body = buffer.getvalue()
     return len(body).to_bytes(4) + body
 
@@ -90,7 +90,8 @@ class _Field(NamedTuple):
     default: Any
 
 
-def _build(entity_type: type[Any], answer: Fields) -> Any:
+def build(entity_type: type[Any], answer: Fields) -> Any:
+    """An entity of kio from the fields that it has. Raises KeyError for one that is needed."""
     values = {}
     for name, convert, default in _plan(entity_type):  # type: ignore[arg-type]
         value = answer.get(name, default)
@@ -115,11 +116,11 @@ def _planned(name: str, hint: Any, metadata: Mapping[str, Any], default: Any) ->
     if get_origin(hint) is tuple:
         inner: type[Any] = get_args(hint)[0]
         if is_dataclass(inner):
-            return _Field(name, lambda value: tuple(_build(inner, each) for each in value), default)
+            return _Field(name, lambda value: tuple(build(inner, each) for each in value), default)
         return _Field(name, tuple, default)
     if is_dataclass(hint):
         nested: type[Any] = hint  # type: ignore[assignment]
-        return _Field(name, lambda value: _build(nested, value), default)
+        return _Field(name, lambda value: build(nested, value), default)
     if kind == "error_code":
         return _Field(name, ErrorCode, ErrorCode.none if default is MISSING else default)
     if kind.startswith("timedelta"):

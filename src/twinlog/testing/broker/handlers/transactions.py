@@ -163,7 +163,7 @@ def _described(call: Call, transactional_id: str) -> Fields:
         "transactional_id": transactional_id,
         "transaction_state": shown.state.value if shown else "",
         "transaction_timeout": shown.timeout_ms if shown else 0,
-        "transaction_start_time": shown.started_ms if shown else -1,
+        "transaction_start_time": shown.started_ms if shown else 0,
         "producer_id": shown.identity.producer_id if shown else -1,
         "producer_epoch": shown.identity.epoch if shown else -1,
         "topics": [{"topic": topic, "partitions": indexes} for topic, indexes in topics.items()],

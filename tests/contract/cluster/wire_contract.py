@@ -1,0 +1,339 @@
+"""What a broker answers on the wire: what clients rely on, and what the fake has to answer as well."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from contract.cluster.cluster_rig import ClusterRig, new_topic
+from contract.cluster.wire_client import WireClient, batch_bytes, wire_client
+from twinlog.testing.brokers import eventually, unique_name
+
+Identity = tuple[int, int]
+"""Producer id and epoch."""
+_PRODUCE, _FETCH = 11, 11
+_IMPLICIT_ADD_PRODUCE = 12
+
+
+async def produce(
+    client: WireClient,
+    topic: str,
+    data: bytes,
+    *,
+    version: int = _PRODUCE,
+    transactional_id: str | None = None,
+) -> tuple[ErrorCode, int]:
+    """(error, base offset)."""
+    part = {"index": 0, "records": data}
+    answer = await client.ask(
+        "produce",
+        version,
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout=30_000,
+        topic_data=[{"name": topic, "partition_data": [part]}],
+    )
+    found = answer.responses[0].partition_responses[0]
+    return found.error_code, found.base_offset
+
+
+async def fetch(client: WireClient, topic: str, offset: int, **more: Any) -> Any:
+    part = {
+        "partition": 0,
+        "current_leader_epoch": more.pop("epoch", -1),
+        "fetch_offset": offset,
+        "log_start_offset": -1,
+        "partition_max_bytes": more.pop("max_bytes", 1 << 20),
+    }
+    answer = await client.ask(
+        "fetch",
+        _FETCH,
+        replica_id=-1,
+        max_wait=0,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=more.pop("isolation_level", 1),
+        topics=[{"topic": topic, "partitions": [part]}],
+        forgotten_topics_data=[],
+    )
+    return answer.responses[0].partitions[0]
+
+
+async def offset_at(
+    client: WireClient, topic: str, timestamp_ms: int, *, version: int = 9
+) -> tuple[Any, ...]:
+    """(error, offset, timestamp)."""
+    part = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp_ms}
+    answer = await client.ask(
+        "list_offsets",
+        9,
+        replica_id=-1,
+        isolation_level=0,
+        topics=[{"name": topic, "partitions": [part]}],
+    )
+    found = answer.topics[0].partitions[0]
+    return found.error_code, found.offset, found.timestamp
+
+
+async def new_identity(client: WireClient, transactional_id: str | None = None) -> Identity:
+    """Of a producer, once the transaction before it has ended."""
+    identities = []
+
+    async def given() -> bool:
+        if transactional_id is not None:
+            # Brokers make __transaction_state when somebody looks for a coordinator.
+            found = await client.ask("find_coordinator", 3, key=transactional_id, key_type=1)
+            if found.error_code is not ErrorCode.none:
+                return False
+        answer = await client.ask(
+            "init_producer_id",
+            4,
+            transactional_id=transactional_id,
+            transaction_timeout=60_000,
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+        identities.append((answer.producer_id, answer.producer_epoch))
+        return bool(answer.error_code is ErrorCode.none)
+
+    assert await eventually(given)
+    return identities[-1]
+
+
+async def add_partition(
+    client: WireClient, transactional_id: str, identity: tuple[int, int], topic: str
+) -> ErrorCode:
+    answer = await client.ask(
+        "add_partitions_to_txn",
+        3,
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=identity[0],
+        v3_and_below_producer_epoch=identity[1],
+        v3_and_below_topics=[{"name": topic, "partitions": [0]}],
+    )
+    code: ErrorCode = answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+    return code
+
+
+async def end(
+    client: WireClient,
+    transactional_id: str,
+    identity: tuple[int, int],
+    *,
+    version: int,
+    committed: bool = True,
+) -> Any:
+    return await client.ask(
+        "end_txn",
+        version,
+        transactional_id=transactional_id,
+        producer_id=identity[0],
+        producer_epoch=identity[1],
+        committed=committed,
+    )
+
+
+class WireContract:
+    async def test_sequences_are_checked_and_repeated_batches_answered(self, rig: ClusterRig) -> None:
+        topic = await new_topic(rig.cluster, "sequences")
+        async with wire_client(rig) as client:
+            identity = await new_identity(client)
+
+            async def send(sequence: int, *, epoch: int = identity[1]) -> tuple[ErrorCode, int]:
+                data = batch_bytes(b"a", b"b", identity=(identity[0], epoch), sequence=sequence)
+                return await produce(client, topic, data)
+
+            for number in range(6):
+                assert await send(2 * number) == (ErrorCode.none, 2 * number)
+            assert await send(2) == (ErrorCode.none, 2)
+            assert (await send(0))[0] is ErrorCode.out_of_order_sequence_number
+            assert (await send(14))[0] is ErrorCode.out_of_order_sequence_number
+            assert (await send(12, epoch=1))[0] is ErrorCode.out_of_order_sequence_number
+            assert await send(0, epoch=1) == (ErrorCode.none, 12)
+            assert (await send(12))[0] is ErrorCode.invalid_producer_epoch
+
+    async def test_a_producer_that_the_log_does_not_know_begins_anywhere(self, rig: ClusterRig) -> None:
+        topic = await new_topic(rig.cluster, "unknown-producer")
+        async with wire_client(rig) as client:
+            identity = await new_identity(client)
+            data = batch_bytes(b"a", identity=identity, sequence=7)
+            assert await produce(client, topic, data) == (ErrorCode.none, 0)
+
+    async def test_damaged_and_impossible_batches_are_refused(self, rig: ClusterRig) -> None:
+        topic = await new_topic(rig.cluster, "damaged", configs={"max.message.bytes": "1000"})
+        good = batch_bytes(b"a")
+        damaged = good[:-1] + bytes([good[-1] ^ 1])
+        async with wire_client(rig) as client:
+            assert (await produce(client, topic, damaged))[0] is ErrorCode.corrupt_message
+            assert (await produce(client, topic, batch_bytes(b"x" * 2000)))[0] is ErrorCode.message_too_large
+            assert await produce(client, topic, good) == (ErrorCode.none, 0)
+
+    async def test_fetches_outside_the_log_and_of_other_epochs_are_refused(self, rig: ClusterRig) -> None:
+        topic = await new_topic(rig.cluster, "outside")
+        async with wire_client(rig) as client:
+            await produce(client, topic, batch_bytes(b"a"))
+            assert (await fetch(client, topic, 2)).error_code is ErrorCode.offset_out_of_range
+            assert (await fetch(client, topic, 0, epoch=0)).error_code is ErrorCode.none
+            assert (await fetch(client, topic, 0, epoch=9)).error_code is ErrorCode.unknown_leader_epoch
+            found = await fetch(client, topic, 1)
+            assert (found.error_code, bytes(found.records or b"")) == (ErrorCode.none, b"")
+
+    async def test_the_first_batch_is_whole_and_the_last_one_may_be_cut(self, rig: ClusterRig) -> None:
+        topic = await new_topic(rig.cluster, "cut")
+        async with wire_client(rig) as client:
+            size = len(batch_bytes(b"x" * 500))
+            for _ in range(3):
+                await produce(client, topic, batch_bytes(b"x" * 500))
+            for limit, expected in ((10, size), (size + 10, size + 10), (3 * size + 10, 3 * size)):
+                found = await fetch(client, topic, 0, max_bytes=limit)
+                assert len(found.records) == expected
+
+    async def test_offsets_by_kind_and_time(self, rig: ClusterRig) -> None:
+        topic = await new_topic(rig.cluster, "kinds")
+        async with wire_client(rig) as client:
+            assert await offset_at(client, topic, -3) == (ErrorCode.none, -1, -1)
+            await produce(client, topic, batch_bytes(b"a", b"b", timestamp_ms=5_000))
+            await produce(client, topic, batch_bytes(b"c", timestamp_ms=1_000))
+            assert await offset_at(client, topic, -1) == (ErrorCode.none, 3, -1)
+            assert await offset_at(client, topic, -2) == (ErrorCode.none, 0, -1)
+            assert await offset_at(client, topic, -3) == (ErrorCode.none, 1, 5_001)
+            assert await offset_at(client, topic, -4) == (ErrorCode.none, 0, -1)
+            assert await offset_at(client, topic, -5) == (ErrorCode.none, -1, -1)
+            assert await offset_at(client, topic, 5_001) == (ErrorCode.none, 1, 5_001)
+            assert await offset_at(client, topic, 500) == (ErrorCode.none, 0, 5_000)
+            assert await offset_at(client, topic, 9_000) == (ErrorCode.none, -1, -1)
+
+    @pytest.mark.parametrize(("asked", "answered"), [(0, (0, 1)), (-1, (-1, -1)), (5, (-1, -1))])
+    async def test_where_an_epoch_ends(self, rig: ClusterRig, asked: int, answered: tuple[int, int]) -> None:
+        topic = await new_topic(rig.cluster, "epochs")
+        async with wire_client(rig) as client:
+            await produce(client, topic, batch_bytes(b"a"))
+            part = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": asked}
+            answer = await client.ask(
+                "offset_for_leader_epoch", 4, replica_id=-1, topics=[{"topic": topic, "partitions": [part]}]
+            )
+            found = answer.topics[0].partitions[0]
+            assert (found.error_code, (found.leader_epoch, found.end_offset)) == (ErrorCode.none, answered)
+
+
+class TransactionWireContract:
+    async def test_a_batch_of_a_partition_outside_the_transaction_is_refused(self, rig: ClusterRig) -> None:
+        topic, name = await new_topic(rig.cluster, "outside-txn"), unique_name("txn")
+        async with wire_client(rig) as client:
+            identity = await new_identity(client, name)
+            data = batch_bytes(b"a", identity=identity, sequence=0, transactional=True)
+            for version, code in ((10, ErrorCode.invalid_txn_state), (11, ErrorCode.transaction_abortable)):
+                refused, _ = await produce(client, topic, data, version=version, transactional_id=name)
+                assert refused is code
+            assert await add_partition(client, name, identity, topic) is ErrorCode.none
+            assert await produce(client, topic, data, transactional_id=name) == (ErrorCode.none, 0)
+
+    async def test_transactions_of_version_1_keep_their_epoch(self, rig: ClusterRig) -> None:
+        topic, name = await new_topic(rig.cluster, "version-1"), unique_name("txn")
+        async with wire_client(rig) as client:
+            identity = await new_identity(client, name)
+            assert (await end(client, name, identity, version=4)).error_code is ErrorCode.invalid_txn_state
+            assert await add_partition(client, name, identity, topic) is ErrorCode.none
+            data = batch_bytes(b"a", identity=identity, sequence=0, transactional=True)
+            assert await produce(client, topic, data, transactional_id=name) == (ErrorCode.none, 0)
+            assert (await fetch(client, topic, 0)).last_stable_offset == 0
+            assert (await end(client, name, identity, version=4)).error_code is ErrorCode.none
+            assert await eventually(lambda: _is_stable(client, topic, 2))
+            assert (await end(client, name, identity, version=4)).error_code is ErrorCode.none
+            refused = await end(client, name, identity, version=4, committed=False)
+            assert refused.error_code is ErrorCode.invalid_txn_state
+            data = batch_bytes(b"b", identity=identity, sequence=1, transactional=True)
+            assert await add_partition(client, name, identity, topic) is ErrorCode.none
+            assert await produce(client, topic, data, transactional_id=name) == (ErrorCode.none, 2)
+            assert (
+                await end(client, name, identity, version=4, committed=False)
+            ).error_code is ErrorCode.none
+            assert await eventually(lambda: _is_stable(client, topic, 4))
+            found = await fetch(client, topic, 0)
+            assert [(each.producer_id, each.first_offset) for each in found.aborted_transactions] == [
+                (identity[0], 2)
+            ]
+
+    async def test_transactions_of_version_2_have_an_epoch_each(self, rig: ClusterRig) -> None:
+        topic, name = await new_topic(rig.cluster, "version-2"), unique_name("txn")
+        async with wire_client(rig) as client:
+            if await _transaction_version(client) < 2:
+                pytest.skip("the cluster has no transactions of version 2")
+            identity = await new_identity(client, name)
+            for number in range(2):
+                data = batch_bytes(b"a", identity=identity, sequence=0, transactional=True)
+                sent = await produce(
+                    client, topic, data, version=_IMPLICIT_ADD_PRODUCE, transactional_id=name
+                )
+                assert sent == (ErrorCode.none, 2 * number)
+                answer = await end(client, name, identity, version=5)
+                assert answer.error_code is ErrorCode.none
+                assert (answer.producer_id, answer.producer_epoch) == (identity[0], identity[1] + 1)
+                assert await eventually(partial(_is_stable, client, topic, 2 * number + 2))
+                again = await end(client, name, identity, version=5)
+                assert (again.error_code, again.producer_epoch) == (ErrorCode.none, identity[1] + 1)
+                before, identity = identity, (answer.producer_id, answer.producer_epoch)
+                late = batch_bytes(b"late", identity=before, sequence=1, transactional=True)
+                refused, _ = await produce(
+                    client, topic, late, version=_IMPLICIT_ADD_PRODUCE, transactional_id=name
+                )
+                assert refused is ErrorCode.invalid_producer_epoch
+
+    async def test_the_next_owner_fences_and_leaders_know_it(self, rig: ClusterRig) -> None:
+        topic, name = await new_topic(rig.cluster, "fenced"), unique_name("txn")
+        async with wire_client(rig) as client:
+            old = await new_identity(client, name)
+            assert await add_partition(client, name, old, topic) is ErrorCode.none
+            data = batch_bytes(b"a", identity=old, sequence=0, transactional=True)
+            await produce(client, topic, data, transactional_id=name)
+            new = await new_identity(client, name)
+            assert new == (old[0], old[1] + 2)
+            assert await add_partition(client, name, old, topic) is ErrorCode.producer_fenced
+            assert (await end(client, name, old, version=3)).error_code is ErrorCode.producer_fenced
+            data = batch_bytes(b"b", identity=old, sequence=1, transactional=True)
+            refused, _ = await produce(client, topic, data, transactional_id=name)
+            assert refused is ErrorCode.invalid_producer_epoch
+            stranger = (old[0] + 1_000_000, 0)
+            refused = await add_partition(client, name, stranger, topic)
+            assert refused is ErrorCode.invalid_producer_id_mapping
+
+    async def test_producers_and_transactions_are_described(self, rig: ClusterRig) -> None:
+        topic, name = await new_topic(rig.cluster, "described"), unique_name("txn")
+        async with wire_client(rig) as client:
+            identity = await new_identity(client, name)
+            await add_partition(client, name, identity, topic)
+            data = batch_bytes(b"a", b"b", identity=identity, sequence=0, transactional=True)
+            await produce(client, topic, data, transactional_id=name)
+            found = await client.ask(
+                "describe_producers", 0, topics=[{"name": topic, "partition_indexes": [0]}]
+            )
+            (producer,) = found.topics[0].partitions[0].active_producers
+            assert (producer.producer_id, producer.producer_epoch) == identity
+            assert (producer.last_sequence, producer.last_timestamp) == (1, 1_001)
+            assert (producer.current_txn_start_offset, producer.coordinator_epoch) == (0, -1)
+            found = await client.ask("describe_transactions", 0, transactional_ids=[name, "no-such-id"])
+            known, unknown = found.transaction_states
+            assert (known.error_code, known.transaction_state) == (ErrorCode.none, "Ongoing")
+            assert [(each.topic, each.partitions) for each in known.topics] == [(topic, (0,))]
+            assert unknown.error_code is ErrorCode.transactional_id_not_found
+            marker = {
+                "producer_id": identity[0],
+                "producer_epoch": identity[1],
+                "transaction_result": False,
+                "topics": [{"name": topic, "partition_indexes": [0]}],
+                "coordinator_epoch": 0,
+            }
+            await client.ask("write_txn_markers", 1, markers=[marker])
+            assert await eventually(lambda: _is_stable(client, topic, 3))
+
+
+async def _is_stable(client: WireClient, topic: str, offset: int) -> bool:
+    found = await fetch(client, topic, 0)
+    return bool(found.last_stable_offset == offset == found.high_watermark)
+
+
+async def _transaction_version(client: WireClient) -> int:
+    answer = await client.ask("api_versions", 3, client_software_name="wire", client_software_version="1")
+    levels = {each.name: each.max_version_level for each in answer.finalized_features}
+    return int(levels.get("transaction.version", 0))
