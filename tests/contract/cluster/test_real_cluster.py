@@ -16,7 +16,7 @@ from contract.cluster.log_reader_contract import LogReaderContract
 from contract.cluster.log_writer_contract import LogWriterContract
 from contract.cluster.quota_admin_contract import QuotaAdminContract
 from contract.cluster.topic_admin_contract import TopicAdminContract
-from contract.cluster.wire_contract import WireContract
+from contract.cluster.wire_contract import TransactionWireContract, WireContract
 from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.admin.inspector import ClusterInspector
 from twinlog.kafka.admin.options import librdkafka_options
@@ -93,6 +93,10 @@ class TestLogWriter(LogWriterContract):
 
 
 class TestWire(WireContract):
+    pass
+
+
+class TestTransactionWire(TransactionWireContract):
     pass
 
 
