@@ -12,7 +12,9 @@ import typer
 from typer.testing import CliRunner
 
 from twinlog.cli import app
+from twinlog.cli.common.failures import help_after
 from twinlog.cli.common.next_command import next_command
+from twinlog.errors import StateError
 from twinlog.kafka.errors import CLIENT_REASONS, KAFKA_REASONS
 from twinlog.reasons import REASON_GROUPS
 
@@ -99,6 +101,14 @@ def test_a_file_that_is_wrong_leads_to_preflight_of_it_but_not_from_there(
         monkeypatch.setenv("TWINLOG_CONFIG", str(file))
     assert invoke(["run", str(file)]).stderr.splitlines()[-1] == f"next: twinlog preflight {file}"
     assert "next:" not in invoke(["preflight", str(file)]).stderr
+
+
+def test_the_flow_that_a_command_was_given_is_in_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["twinlog", "gaps", "ack", "dc-a->B", "--topic", "lost"])
+    error = StateError("no such gap", reason="GAP_UNKNOWN")
+    assert help_after(error) == "twinlog gaps 'dc-a->B' --all"
+    monkeypatch.setattr("sys.argv", ["twinlog", "gaps", "--topic", "lost"])
+    assert help_after(error) == "twinlog gaps <A->B> --all"
 
 
 def test_a_failure_in_json_has_the_command_as_a_field() -> None:

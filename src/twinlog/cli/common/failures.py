@@ -8,6 +8,7 @@ Commands for which 1 is an answer (`verify`) fail with another code, also for un
 
 import asyncio
 import json
+import re
 import sys
 import traceback
 from collections.abc import Coroutine, Iterator, Sequence
@@ -37,6 +38,7 @@ FILE_IS_IN_ENVIRONMENT: ContextVar[bool] = ContextVar("FILE_IS_IN_ENVIRONMENT", 
 GIVEN_ENDPOINTS: ContextVar[tuple[str, ...]] = ContextVar("GIVEN_ENDPOINTS", default=())
 """The addresses of services that were given to the running command."""
 
+_FLOW = re.compile(r"[^\s>-][^\s>]*->[^\s>]+")
 COMMAND: ContextVar[str] = ContextVar("COMMAND", default="twinlog")
 """The running command: `twinlog positions set`, however the program was started."""
 
@@ -212,9 +214,11 @@ def next_line(error: TwinlogError) -> str:
 def help_after(error: TwinlogError) -> str:
     """The command that helps after an error of the running command; empty if that is the command itself."""
     command = COMMAND.get()
+    # The error need not name the flow that the command was given.
+    given = next((word for word in sys.argv[1:] if _FLOW.fullmatch(word)), "")
     told = next_command(
         error.reason,
-        error.metadata,
+        {"flow": given, **error.metadata},
         command=command,
         file=GIVEN_FILE.get(),
         finds_file=FILE_IS_IN_ENVIRONMENT.get(),

@@ -171,8 +171,12 @@ def next_command(
     "twinlog resume 'A->B'"
     >>> next_command("INVALID_CONFIG", {}, command="twinlog partitions")
     'twinlog partitions --help'
+    >>> next_command("MOVE_BLOCKED", {"flow": "A->B"}, command="twinlog failback run")
+    "twinlog failback plan 'A->B'"
     """
     template = _template(reason, metadata, file)
+    if command.startswith("twinlog failback"):
+        template = template.replace("twinlog failover", "twinlog failback")
     named = {"command": command}
     for name, place in _PLACES.items():
         value = file if name == "file" else metadata.get(name, "")
