@@ -113,10 +113,12 @@ def _supervisor(
     runtime = plan.configuration.runtime
 
     def announce() -> None:
-        waits = f" (not working yet: {log.obstacles})" if log.obstacles else ""
-        write_line(stdout, f"{plan.ready_line}{waits}")
+        write_line(stdout, plan.ready_line)
         if plan.metrics_line:
             write_line(stdout, plan.metrics_line)
+        # A line of its own: others read the first one.
+        if log.obstacles:
+            write_line(stdout, f"not working yet: {log.obstacles}")
         log.event("info", "serving", seconds=round(clock.monotonic() - started, 1))
 
     async def wait_until_serving(stop: asyncio.Event) -> bool:
