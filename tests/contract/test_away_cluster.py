@@ -53,7 +53,7 @@ CALLS: Mapping[str, Callable[[KafkaCluster], Awaitable[object]]] = {
     "create_partitions": lambda cluster: cluster.create_partitions({"topic": 2}),
     "delete_topics": lambda cluster: cluster.delete_topics(["topic"]),
     "describe_topic_configs": lambda cluster: cluster.describe_topic_configs(["topic"]),
-    "describe_broker_configs": lambda cluster: cluster.describe_broker_configs(1),
+    "describe_broker_configs": lambda cluster: cluster.describe_broker_configs(),
     "alter_topic_configs": lambda cluster: cluster.alter_topic_configs(
         {"topic": [ConfigChange(name="retention.ms", value="1")]}
     ),

@@ -12,8 +12,8 @@ from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.admin.configs import ConfigAdminMixin
 from twinlog.kafka.admin.groups import GroupAdminMixin
 from twinlog.kafka.admin.options import librdkafka_options, require_kerberos_of_admin
+from twinlog.kafka.admin.outages import BrokerAdminMixin
 from twinlog.kafka.admin.quotas import QuotaAdminMixin
-from twinlog.kafka.admin.topics import TopicAdminMixin
 from twinlog.kafka.clients import (
     aiokafka_client_options,
     aiokafka_producer_options,
@@ -63,7 +63,7 @@ def open_cluster(
 
 
 class _Cluster(
-    TopicAdminMixin, ConfigAdminMixin, AclAdminMixin, QuotaAdminMixin, GroupAdminMixin, LogAdminMixin
+    BrokerAdminMixin, ConfigAdminMixin, AclAdminMixin, QuotaAdminMixin, GroupAdminMixin, LogAdminMixin
 ):
     def __init__(
         self, alias: str, properties: Mapping[str, str], *, timeout_seconds: float, client_id_suffix: str

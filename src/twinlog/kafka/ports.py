@@ -47,10 +47,44 @@ class BrokerDescription:
     rack: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """Brokers that do not answer while others do. Empty and zeros without one."""
+
+    brokers: frozenset[int] = frozenset()
+    """Node ids."""
+    without_leader: int = 0
+    """Partitions, of the topics that the principal may see."""
+    under_replicated: int = 0
+    """Partitions with fewer replicas in sync than they should have, those without a leader included."""
+
+    def told(self, alias: str) -> str:
+        """In words.
+
+        >>> Outage(brokers=frozenset({2}), under_replicated=7).told("B")
+        'broker 2 of B does not answer; the others do; partitions without a leader: 0, that lack replicas: 7'
+        """
+        ids = ", ".join(map(str, sorted(self.brokers)))
+        who = f"broker {ids} of {alias} does" if len(self.brokers) == 1 else f"brokers {ids} of {alias} do"
+        return (
+            f"{who} not answer; the others do; partitions without a leader: {self.without_leader:,},"
+            f" that lack replicas: {self.under_replicated:,}"
+        )
+
+
 class TopicAdmin(Protocol):
     async def cluster_id(self) -> str: ...
 
     async def brokers(self) -> Sequence[BrokerDescription]: ...
+
+    async def outage(self, whole: Collection[int] = ()) -> tuple[frozenset[int], Outage]:
+        """The node ids of the brokers that the metadata names, and which brokers do not answer: those among
+        them that two requests did not reach, and those that metadata does not name but replicas are on.
+
+        The second kind is not looked for (it takes the metadata of all topics) while the metadata names
+        exactly the brokers of `whole`. May take as long as two of the client's time-outs.
+        """
+        ...
 
     async def list_topics(self) -> Collection[str]:
         """The names of all topics that the principal may see, without Kafka's internal ones (as
@@ -110,7 +144,9 @@ class ConfigAdmin(Protocol):
         """Only these properties; all when `keys` is empty (a topic has about 35)."""
         ...
 
-    async def describe_broker_configs(self, node_id: int) -> Sequence[ConfigEntry]: ...
+    async def describe_broker_configs(self) -> Sequence[ConfigEntry]:
+        """Those of any broker that can be reached."""
+        ...
 
     async def alter_topic_configs(
         self, changes: Mapping[str, Sequence[ConfigChange]]

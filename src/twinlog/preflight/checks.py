@@ -102,6 +102,8 @@ def check_cluster(cluster: ClusterFacts) -> Iterator[Finding]:
         )
         return
     yield fine(cluster.alias, "reachable", f"{_brokers(cluster)}, cluster id {cluster.cluster_id}")
+    if cluster.outage.brokers:
+        yield warning(cluster.alias, "brokers", cluster.outage.told(cluster.alias))
     if _number(cluster.release) < _number(OLDEST_RELEASE):
         yield error(
             cluster.alias,

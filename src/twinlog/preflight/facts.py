@@ -7,7 +7,7 @@ from typing import TypeAlias
 from twinlog.config import Address, FlowConfig, Notice
 from twinlog.config.security import SecuritySettings
 from twinlog.errors import KafkaError, StateError
-from twinlog.kafka.ports import ConfigEntry, TopicDescription
+from twinlog.kafka.ports import ConfigEntry, Outage, TopicDescription
 from twinlog.model import ClusterAlias, Flow
 from twinlog.selection import TopicSelector
 
@@ -26,6 +26,7 @@ class ClusterFacts:
     broker_configs: Mapping[str, str] = field(default_factory=dict)
     """Configs of one broker; empty without the right to read them."""
     topics: frozenset[str] = frozenset()
+    outage: Outage = field(default=Outage())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,21 +55,23 @@ async def _cluster(client: ClientConfig, timeout_seconds: float) -> ClusterFacts
         inspector = await stack.enter_async_context(_inspect(client, timeout_seconds))
         try:
             brokers = await cluster.brokers()
+            _, outage = await cluster.outage()
             return ClusterFacts(
                 alias=client.alias,
                 cluster_id=await cluster.cluster_id(),
                 release=await inspector.release(),
                 broker_count=len(brokers),
-                broker_configs=await _broker_configs(cluster, brokers[0].node_id) if brokers else {},
+                broker_configs=await _broker_configs(cluster),
                 topics=frozenset(await cluster.list_topics()),
+                outage=outage,
             )
         except KafkaError as error:
             return ClusterFacts(alias=client.alias, unreachable=error)
 
 
-async def _broker_configs(cluster: KafkaCluster, node_id: int) -> Mapping[str, str]:
+async def _broker_configs(cluster: KafkaCluster) -> Mapping[str, str]:
     try:
-        entries = await cluster.describe_broker_configs(node_id)
+        entries = await cluster.describe_broker_configs()
     except KafkaError as error:
         if error.retriable:
             raise

@@ -150,6 +150,11 @@ FLOWS: Final = ReasonGroup(
             "heartbeats are written on the source and do not arrive on the target",
             "nothing while the flow is paused; otherwise see the state of its partitions in `twinlog status`",
         ),
+        OwnReason(
+            "BROKER_SILENT",
+            "a broker of the cluster does not answer while others do; copying goes on with those",
+            "look after the broker; it is not missed once no partition has replicas on it",
+        ),
     ),
 )
 

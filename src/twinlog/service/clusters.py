@@ -1,9 +1,10 @@
 """The Kafka clusters of a process: opened once, closed at the end, and probed every few seconds."""
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import structlog
 from opentelemetry.metrics import Meter, Observation
@@ -11,7 +12,7 @@ from opentelemetry.metrics import Meter, Observation
 from twinlog.clock import Clock
 from twinlog.config import ClientConfig
 from twinlog.errors import StateError, TransientKafkaError, TwinlogError
-from twinlog.kafka.ports import KafkaCluster
+from twinlog.kafka.ports import KafkaCluster, Outage
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.interceptors import too_late
 from twinlog.service.runtime import wait_or_stop
@@ -27,6 +28,8 @@ PROBES_PER_SECOND = 4
 """Most probes of a process per second, whatever the number of clusters."""
 _AWAY_PROBE_INTERVAL_SECONDS = 2.0
 PROBE_TIMEOUT_SECONDS = 5.0
+BROKERS_INTERVAL_SECONDS = 20.0
+"""Time between two questions to each broker of a cluster, where all have answered."""
 _TIMEOUT_MARGIN_SECONDS = 1.0
 """Lets the client's own time-out come first, because its error says more."""
 
@@ -58,6 +61,8 @@ class ClusterStatus:
     """Kafka's cluster id as last seen; kept while the cluster is away."""
     since_ms: int = 0
     """Wall-clock milliseconds since when it has not been reachable; 0 when it is, or was not asked yet."""
+    outage: Outage = field(default=Outage())
+    """Of single brokers, while it is reachable."""
 
 
 def probe_interval_seconds(clusters: int) -> float:
@@ -89,6 +94,8 @@ class Clusters:
         self._clock = clock
         self._open: dict[tuple[ClusterAlias, frozenset[tuple[str, str]], float | None], KafkaCluster] = {}
         self._probes: dict[ClusterAlias, KafkaCluster] = {}
+        self._whole: dict[ClusterAlias, tuple[float, frozenset[int]]] = {}
+        """When no broker was missing last, in monotonic seconds, and which ones there were."""
         self._statuses = {
             alias: ClusterStatus(alias=alias, reachable=False, reason=UNKNOWN, message="not looked at yet")
             for alias in self._probed
@@ -153,7 +160,7 @@ class Clusters:
 
     async def probe(self, stop: asyncio.Event) -> None:
         """Loop: ask every cluster for its id, at the interval of `probe_interval_seconds`, and every 2 s
-        while it is away; each by itself."""
+        while it is away; each by itself. Now and then each of its brokers is asked, too."""
         async with asyncio.TaskGroup() as group:
             probes = [
                 group.create_task(self._probe_one(alias, stop), name=f"probe-{alias}")
@@ -169,6 +176,10 @@ class Clusters:
             before = self._statuses[alias]
             after = self._statuses[alias] = await self._look_at(alias)
             self._log_change(before, after)
+            if after.reachable:
+                outage = await self._outage(alias)
+                self._statuses[alias] = replace(after, outage=outage)
+                self._log_outage(alias, before.outage, outage)
             usual_seconds = probe_interval_seconds(len(self._probed))
             seconds = usual_seconds if after.reachable else _AWAY_PROBE_INTERVAL_SECONDS
             await wait_or_stop(stop, seconds)
@@ -185,7 +196,11 @@ class Clusters:
             reason, message = error.reason, str(error)
         else:
             return ClusterStatus(
-                alias=alias, reachable=True, as_of_ms=self._clock.now_ms(), cluster_id=cluster_id
+                alias=alias,
+                reachable=True,
+                as_of_ms=self._clock.now_ms(),
+                cluster_id=cluster_id,
+                outage=known.outage,
             )
         now_ms = self._clock.now_ms()
         return ClusterStatus(
@@ -197,6 +212,20 @@ class Clusters:
             cluster_id=known.cluster_id,
             since_ms=known.since_ms or now_ms,
         )
+
+    async def _outage(self, alias: ClusterAlias) -> Outage:
+        """The last known one while it cannot be told."""
+        known = self._statuses[alias].outage
+        looked_at, whole = self._whole.get(alias, (-math.inf, frozenset()))
+        if not known.brokers and self._clock.monotonic() - looked_at < BROKERS_INTERVAL_SECONDS:
+            return known
+        try:
+            named, outage = await (await self._probe_connection(alias)).outage(whole)
+        except TwinlogError:
+            return known
+        if not outage.brokers:
+            self._whole[alias] = self._clock.monotonic(), named
+        return outage
 
     async def _probe_connection(self, alias: ClusterAlias) -> KafkaCluster:
         cluster = self._probes.get(alias)
@@ -219,6 +248,20 @@ class Clusters:
                 message=after.message,
                 left_out=left_out,
             )
+
+    def _log_outage(self, alias: ClusterAlias, before: Outage, after: Outage) -> None:
+        if before.brokers == after.brokers:
+            return
+        if not after.brokers:
+            _log.info("all_brokers_answer", cluster=alias)
+            return
+        _log.warning(
+            "brokers_silent",
+            cluster=alias,
+            brokers=sorted(after.brokers),
+            without_leader=after.without_leader,
+            under_replicated=after.under_replicated,
+        )
 
     def observe(self, meter: Meter) -> None:
         """Publish the states as a gauge."""

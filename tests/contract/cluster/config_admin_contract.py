@@ -81,7 +81,7 @@ class ConfigAdminContract:
         assert failure(altered["no-such-topic"]).reason == "TOPIC_UNKNOWN"
 
     async def test_brokers_have_configs(self, rig: ClusterRig) -> None:
-        entries = {entry.name: entry for entry in await rig.cluster.describe_broker_configs(1)}
+        entries = {entry.name: entry for entry in await rig.cluster.describe_broker_configs()}
         assert entries["node.id"].value == "1"
         assert entries["node.id"].read_only
         assert entries["node.id"].source is ConfigSource.STATIC_BROKER

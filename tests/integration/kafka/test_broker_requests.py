@@ -143,7 +143,7 @@ async def test_metadata_max_age_ms_is_how_often_every_client_asks_what_there_is(
         "bootstrap.servers": told[0].bootstrap_servers,
     }
     async with open_cluster("often", properties) as cluster, cluster.reader() as reader:
-        await cluster.describe_broker_configs(1)
+        await cluster.describe_broker_configs()
         await cluster.list_topics()
         with pytest.raises(KafkaError):
             await reader.fetch(TopicPartition("not there", 0), 0, max_wait_seconds=0)
@@ -197,10 +197,10 @@ async def test_connections_that_are_idle_are_closed(told: tuple[BlockingCluster,
     others = connections()
     async with open_cluster("idle", properties) as cluster:
         await cluster.list_topics()
-        await cluster.describe_broker_configs(1)
+        await cluster.describe_broker_configs()
         opened = connections() - others
         assert opened
         # Nine minutes unless it is set.
         await eventually(lambda: not opened & connections())
         await cluster.list_topics()
-        await cluster.describe_broker_configs(1)
+        await cluster.describe_broker_configs()

@@ -88,7 +88,7 @@ async def refusals(
     ):
         errors: dict[str, KafkaError] = {}
         ways: dict[str, Callable[[], Awaitable[object]]] = {
-            "admin": lambda: cluster.describe_broker_configs(1),
+            "admin": cluster.describe_broker_configs,
             "list": cluster.list_topics,
             "acls": cluster.describe_acls,
             "reader": lambda: reader.fetch(partition, 0, max_wait_seconds=0),
@@ -339,7 +339,7 @@ async def test_missing_rights_are_named_by_resource(secured: BlockingCluster) ->
                 partition
             ],
             "acls": await _raised(cluster.describe_acls()),
-            "brokers": await _raised(cluster.describe_broker_configs(1)),
+            "brokers": await _raised(cluster.describe_broker_configs()),
         }
         async with cluster.reader() as reader, cluster.writer() as writer:
             refused["read"] = await _raised(reader.fetch(partition, 0, max_wait_seconds=0))

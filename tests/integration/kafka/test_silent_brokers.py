@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ async def test_a_call_to_brokers_that_do_not_answer_ends_with_default_api_timeou
     async with Listener(hangs_up=False).listening() as server:
         properties = {"bootstrap.servers": server, "default.api.timeout.ms": "400"}
         async with open_cluster("silent", properties) as cluster:
-            for ask in (cluster.list_topics, lambda: cluster.describe_broker_configs(1)):
+            for ask in (cluster.list_topics, cluster.describe_broker_configs):
                 with pytest.raises(KafkaError):
                     async with asyncio.timeout(PATIENT_SECONDS):
                         await ask()
@@ -63,7 +62,7 @@ async def test_administrative_calls_of_a_flow_end_with_admin_timeout_ms(tmp_path
             for name, flow in (("hasty", hasty), ("patient", patient)):
                 for client in (flow.clients.source_admin, flow.clients.target_admin):
                     cluster = await opened.enter_async_context(open_cluster(client.alias, client.properties))
-                    for ask in (cluster.list_topics, partial(cluster.describe_broker_configs, 1)):
+                    for ask in (cluster.list_topics, cluster.describe_broker_configs):
                         calls[name].append(group.create_task(refused(ask), name=name))
             async with asyncio.timeout(PATIENT_SECONDS):
                 await asyncio.wait(calls["hasty"])

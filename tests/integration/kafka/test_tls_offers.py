@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from integration.kafka.listener_rig import PATIENT_SECONDS, refused
 from twinlog.kafka.cluster import open_cluster
@@ -64,7 +63,7 @@ async def hellos(settings: Mapping[str, str]) -> list[Hello]:
     properties = {"bootstrap.servers": f"{host}:{port}", "security.protocol": "SSL", **settings}
     found = []
     async with server, open_cluster("tls", properties) as cluster:
-        for call in (cluster.list_topics, partial(cluster.describe_broker_configs, 1)):
+        for call in (cluster.list_topics, cluster.describe_broker_configs):
             async with asyncio.TaskGroup() as group, asyncio.timeout(PATIENT_SECONDS):
                 asking = group.create_task(refused(call), name="asks")
                 found.append(read_hello(await seen.get()))

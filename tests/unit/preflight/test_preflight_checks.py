@@ -8,6 +8,7 @@ import pytest
 from twinlog.config import Address
 from twinlog.errors import FatalKafkaError, StateError
 from twinlog.kafka.admin.inspector import release_of
+from twinlog.kafka.ports import Outage
 from twinlog.preflight.checks import judge
 from twinlog.preflight.facts import ClusterFacts, GroupRights, InternalTopic
 from twinlog.preflight.findings import Level
@@ -97,6 +98,13 @@ def test_refused_credentials_do_not_send_anybody_to_the_addresses(configure: Con
     finding = the_trouble(facts_of(configure({}), clusters={"B": locked}))
     assert "B.sasl.jaas.config" in finding.remedy
     assert "bootstrap.servers" not in finding.remedy
+
+
+def test_a_broker_that_does_not_answer_while_others_do_is_a_warning(configure: Configure) -> None:
+    outage = Outage(brokers=frozenset({2}), without_leader=1, under_replicated=7)
+    finding = the_trouble(facts_of(configure({}), clusters={"B": cluster("B", outage=outage)}))
+    assert (finding.level, finding.about) == (Level.WARNING, "B")
+    assert "broker 2 of B does not answer; the others do" in finding.message
 
 
 def test_a_release_that_is_too_old(configure: Configure) -> None:

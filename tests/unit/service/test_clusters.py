@@ -6,7 +6,7 @@ from pathlib import Path
 
 from twinlog.config import ClientConfig, load
 from twinlog.model import Flow
-from twinlog.service.clusters import Clusters
+from twinlog.service.clusters import BROKERS_INTERVAL_SECONDS, Clusters
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
@@ -60,3 +60,32 @@ async def test_what_keeps_an_answer_is_the_cluster_that_is_away() -> None:
     assert "cluster A does not answer" in str(error)
     assert "cluster B" not in str(error)
     assert error.retriable
+
+
+async def test_brokers_that_do_not_answer_are_named_until_they_do_and_not_while_none_does() -> None:
+    clock, stop = FakeClock(), asyncio.Event()
+    cluster = FakeCluster("B", broker_count=3)
+    async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+        clusters = Clusters(
+            {"B": ClientConfig(alias="B", properties={})},
+            open_cluster=lambda _config, _timeout: cluster,
+            stack=stack,
+            clock=clock,
+        )
+        group.create_task(clusters.probe(stop), name="probe")
+
+        async def said(*brokers: int, reachable: bool = True) -> bool:
+            (status,) = clusters.statuses()
+            clock.advance(BROKERS_INTERVAL_SECONDS)
+            return status.outage.brokers == set(brokers) and status.reachable == reachable
+
+        assert await eventually(said)
+        cluster.silent_brokers = {2}
+        assert await eventually(lambda: said(2))
+        cluster.take_away()
+        assert await eventually(lambda: said(reachable=False))
+        cluster.bring_back()
+        assert await eventually(lambda: said(2))
+        cluster.silent_brokers = set()
+        assert await eventually(said)
+        stop.set()

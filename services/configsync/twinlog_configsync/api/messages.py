@@ -8,6 +8,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.model import Flow
+from twinlog.service.api_values import cluster_message
 from twinlog.service.clusters import ClusterStatus
 from twinlog_configsync.model.entry import TopicEntry, TopicState
 from twinlog_configsync.model.schedule import Scope
@@ -82,16 +83,6 @@ def scope_message(scope: Scope, status: ScopeStatus) -> pb2.ScopeStatus:
         message=status.message,
         pending_changes=status.pending_changes,
         drift_reverted=status.drift_reverted,
-    )
-
-
-def cluster_message(status: ClusterStatus) -> types_pb2.ClusterStatus:
-    return types_pb2.ClusterStatus(
-        alias=status.alias,
-        reachable=status.reachable,
-        reason=status.reason,
-        message=status.message,
-        as_of=timestamp_message(status.as_of_ms or None),
     )
 
 

@@ -187,7 +187,7 @@ class Observer:
     async def _target_cluster(self, registry_configs: Configs) -> TargetCluster:
         brokers = await self.target.brokers()
         try:
-            configs = await self.target.describe_broker_configs(brokers[0].node_id) if brokers else ()
+            configs = await self.target.describe_broker_configs()
         except KafkaError as error:
             if error.retriable:
                 raise

@@ -28,7 +28,7 @@ ordered it), each counted once, at its cause.
 with 0 if there is none, with 1 if there is one or the state is not known, with 2 for wrong usage. These are \
 pauses, waiting topics, partitions that are not RUNNING, missing heartbeats, and clusters or services that \
 do not answer. Lag, delays, gaps, limits, changed rules and a flow that another process copies are not. \
---strict adds losses, differences and foreign writes.
+--strict adds losses, differences, foreign writes and brokers that do not answer while others do.
 """
 
 _COLOURS = {"bad": typer.colors.RED, "warn": typer.colors.YELLOW}
@@ -43,7 +43,10 @@ def status_command(
         typer.Option("--check", help="Only say whether everything moves, by the exit code and in words."),
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="With --check: losses and foreign writes are problems, too.")
+        bool,
+        typer.Option(
+            "--strict", help="With --check: losses, foreign writes and silent brokers are problems, too."
+        ),
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Also what the services said themselves.")

@@ -159,12 +159,28 @@ class ClusterRow:
     away_since: str | None = None
     """RFC 3339: since when a service that does not reach it has not, the earliest of them."""
     notes: list[Note] = field(default_factory=list)
+    silent_brokers: dict[int, list[str]] = field(default_factory=dict)
+    """By node id, the services that get no answer from it, while others answer."""
+    partitions_without_leader: int = 0
+    """As the service tells it that may see most of them; while a broker is silent."""
+    partitions_under_replicated: int = 0
 
     @property
     def is_away(self) -> bool:
         """No service that has looked reaches it."""
         looked = [seen for seen in self.seen_by.values() if seen is not None]
         return bool(looked) and not any(looked)
+
+    def add_outage(self, service: str, status: types_pb2.ClusterStatus) -> None:
+        """A service tells it for each of its flows."""
+        for node_id in status.silent_brokers:
+            services = self.silent_brokers.setdefault(node_id, [])
+            if service not in services:
+                services.append(service)
+        self.partitions_without_leader = max(self.partitions_without_leader, status.partitions_without_leader)
+        self.partitions_under_replicated = max(
+            self.partitions_under_replicated, status.partitions_under_replicated
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -190,6 +206,7 @@ class Status:
                 row.seen_by.setdefault(service, None)
                 continue
             row.seen_by[service] = status.reachable
+            row.add_outage(service, status)
             if not status.reachable and not any(note.service == service for note in row.notes):
                 row.notes.append(Note(service=service, reason=status.reason, message=status.message))
             if not status.reachable and status.HasField("since"):

@@ -128,7 +128,8 @@ def cluster_cells(row: ClusterRow) -> Sequence[str]:
     if not answers:
         return row.alias, UNKNOWN
     if all(answers.values()):
-        return row.alias, "yes"
+        silent = ", ".join(map(str, sorted(row.silent_brokers)))
+        return row.alias, f"yes, but for broker {silent}" if silent else "yes"
     if not any(answers.values()):
         return row.alias, "no"
     return row.alias, "not by " + ", ".join(service for service, seen in answers.items() if not seen)

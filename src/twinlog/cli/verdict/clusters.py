@@ -1,11 +1,12 @@
 """What is wrong with a cluster: one issue for it, whatever follows from it. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from twinlog.cli.status.rows import ClusterRow, FlowRow, Note
 from twinlog.cli.verdict.issues import Issue, Level
 from twinlog.cli.verdict.remedy import remedy
+from twinlog.kafka.ports import Outage
 
 FOLLOWS_FROM_CLUSTER = frozenset(
     {
@@ -53,7 +54,10 @@ def cluster_issues(
 ) -> list[Issue]:
     """`flows`: those with this cluster at an end; `services`: how many there are."""
     if not row.is_away:
-        return [_in_part(row, reason, notes, file) for reason, notes in _by_reason(row.notes).items()]
+        return [
+            *(_in_part(row, reason, notes, file) for reason, notes in _by_reason(row.notes).items()),
+            *_silent(row),
+        ]
     first = min(row.notes, key=lambda note: note.service)
     swallowed = list(symptoms)
     said = tuple(f"{note.service}: {note.message}" for note in sorted(row.notes, key=lambda n: n.service))
@@ -81,6 +85,25 @@ def _in_part(row: ClusterRow, reason: str, notes: Sequence[Note], file: str) -> 
         reason=reason,
         message=f"{', '.join(note.service for note in notes)}: {notes[0].message}",
         command=remedy(reason, file=file),
+    )
+
+
+def _silent(row: ClusterRow) -> Iterator[Issue]:
+    if not row.silent_brokers:
+        return
+    by = sorted({service for services in row.silent_brokers.values() for service in services})
+    outage = Outage(
+        brokers=frozenset(row.silent_brokers),
+        without_leader=row.partitions_without_leader,
+        under_replicated=row.partitions_under_replicated,
+    )
+    yield Issue(
+        level=Level.WARN,
+        about=row.alias,
+        reason="BROKER_SILENT",
+        message=outage.told(row.alias) + ("" if by == sorted(row.seen_by) else f" (seen by {', '.join(by)})"),
+        stops=False,
+        strict=True,
     )
 
 

@@ -36,6 +36,8 @@ class Issue:
     """What mends it or shows more of it, complete; empty where none is known."""
     stops: bool = True
     """Something makes no progress, or may make none. What is lost, limited or left does not stop anything."""
+    strict: bool = False
+    """It fails --strict, although it is no problem yet."""
     in_force: bool = False
     """It is one of the lines about what is in force."""
     flows: tuple[str, ...] = ()
@@ -65,8 +67,8 @@ class Verdict:
 
     @property
     def failing(self) -> list[Issue]:
-        """The same with --strict: losses, differences and foreign writes count, too."""
-        return [each for each in self.issues if each.stops or each.level == Level.BAD]
+        """The same with --strict: losses, differences, foreign writes and silent brokers count, too."""
+        return [each for each in self.issues if each.stops or each.strict or each.level == Level.BAD]
 
     @property
     def pressing(self) -> list[Issue]:

@@ -96,7 +96,10 @@ class ConfigAdminMixin:
         }
         return described
 
-    async def describe_broker_configs(self, node_id: int) -> Sequence[ConfigEntry]:
+    async def describe_broker_configs(self) -> Sequence[ConfigEntry]:
+        doing = "describe the configs of a broker"
+        async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
+            node_id = await self._wire.any_node(doing)
         resource = ConfigResource(ResourceType.BROKER, str(node_id))
         described = await self._admin.one(
             f"describe the configs of broker {node_id}",

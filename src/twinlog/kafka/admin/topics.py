@@ -47,7 +47,7 @@ def librdkafka_topics(topics: Collection[NewTopic]) -> list[LibrdkafkaNewTopic]:
 
 
 class TopicAdminMixin:
-    """Implements `TopicAdmin` with confluent-kafka."""
+    """Implements `TopicAdmin` with confluent-kafka, but for `outage`."""
 
     _admin: AdminSession
     _wire: DataClientPool
@@ -109,11 +109,11 @@ class TopicAdminMixin:
             internal=topic.is_internal,
         )
 
-    async def _topics(self, names: Sequence[str] | None, doing: str) -> Metadata:
+    async def _topics(self, names: Collection[str] | None, doing: str) -> Metadata:
         """Raises KafkaError."""
 
         def check(answer: Metadata) -> None:
-            self._refuse_fenced(not answer.broker_count, doing)
+            self._refuse_fenced(not answer.brokers, doing)
 
         async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
             answer: Metadata = await self._wire.send_any(

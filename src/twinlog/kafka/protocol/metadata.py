@@ -1,11 +1,13 @@
 """Metadata, versions 4 (Kafka 0.11) to 12 (3.0): the topics of a cluster as a broker sees them.
 
-Read in place: fields that a description does not need (leaders, replicas in sync) are skipped, because
-services read all topics of their flows again and again.
+Read in place: fields that a description does not need are skipped, because services read all topics of their
+flows again and again.
 """
 
 import base64
+import struct
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
 from twinlog.kafka.protocol.encoding import (
@@ -55,10 +57,38 @@ class TopicMetadata(NamedTuple):
     """The replicas of the partition with the most; 0 without partitions."""
 
 
+@dataclass(slots=True)
+class Replicas:
+    """What the partitions of an answer lack."""
+
+    offline: set[int] = field(default_factory=set)
+    """Node ids of brokers, or of disks of theirs, that are down; not known before Kafka 1.0."""
+    without_leader: int = 0
+    under_replicated: int = 0
+
+    def take_partition(self, data: Frame, position: int, version: int) -> tuple[int, int]:
+        """The number of its replicas, and the position after it."""
+        leader, _ = take_int32(data, position + 2 + 4)
+        position += 2 + 4 + 4 + (4 if version >= _WITH_LEADER_EPOCH else 0)
+        take_count = take_compact_length if version >= _FLEXIBLE else _take_array_length
+        replicas, position = take_count(data, position)
+        in_sync, position = take_count(data, position + 4 * replicas)
+        position += 4 * in_sync
+        if version >= _WITH_OFFLINE_REPLICAS:
+            offline, position = take_count(data, position)
+            if offline:
+                self.offline.update(struct.unpack_from(f">{offline}i", data, position))
+            position += 4 * offline
+        self.without_leader += leader < 0
+        self.under_replicated += leader < 0 or in_sync < replicas
+        return replicas, skip_tags(data, position) if version >= _FLEXIBLE else position
+
+
 class Metadata(NamedTuple):
-    broker_count: int
-    """0 while the broker that answers knows of no broker that is up."""
+    brokers: list[int]
+    """Node ids; empty while the broker that answers knows of no broker that is up."""
     topics: list[TopicMetadata]
+    replicas: Replicas
 
 
 def metadata_request(topics: Collection[str] | None) -> HandWrittenRequest[Metadata]:
@@ -106,18 +136,27 @@ def _flags(version: int) -> Pieces:
     return [bytes(1 + rights)]
 
 
+def _take_array_length(data: Frame, position: int) -> tuple[int, int]:
+    """Null counts as empty. Never negative, so that skipping only moves forward."""
+    length, position = take_int32(data, position)
+    return max(length, 0), position
+
+
 def read_metadata(data: Frame, position: int, version: int) -> Metadata:
     flexible = version >= _FLEXIBLE
     take_count = take_compact_length if flexible else _take_array_length
     take_text = take_compact_string if flexible else take_string
     broker_count, position = take_count(data, position + 4)  # after the throttle time
+    brokers = []
     for _ in range(broker_count):
-        _, position = take_text(data, position + 4)  # after the node id
+        node_id, position = take_int32(data, position)
+        brokers.append(node_id)
+        _, position = take_text(data, position)
         _, position = take_text(data, position + 4)  # after the port
         position = skip_tags(data, position) if flexible else position
     _, position = take_text(data, position)  # cluster id
     position += 4  # controller
-    topics = []
+    topics, replicas = [], Replicas()
     count, position = take_count(data, position)
     for _ in range(count):
         (code,) = INT16.unpack_from(data, position)
@@ -132,29 +171,10 @@ def read_metadata(data: Frame, position: int, version: int) -> Metadata:
         partition_count, position = take_count(data, position + 1)
         most_replicas = 0
         for _ in range(partition_count):
-            replicas, position = _skip_partition(data, position, version)
-            most_replicas = max(most_replicas, replicas)
+            replica_count, position = replicas.take_partition(data, position, version)
+            most_replicas = max(most_replicas, replica_count)
         if version >= _WITH_RIGHTS:
             position += _RIGHTS_BYTES
         position = skip_tags(data, position) if flexible else position
         topics.append(TopicMetadata(code, name, topic_id, is_internal, partition_count, most_replicas))
-    return Metadata(broker_count, topics)
-
-
-def _skip_partition(data: Frame, position: int, version: int) -> tuple[int, int]:
-    """The number of its replicas, and the position after it."""
-    flexible = version >= _FLEXIBLE
-    take_count = take_compact_length if flexible else _take_array_length
-    position += 2 + 4 + 4 + (4 if version >= _WITH_LEADER_EPOCH else 0)  # error, index, leader, epoch
-    replicas, position = take_count(data, position)
-    position += 4 * replicas
-    for _ in range(2 if version >= _WITH_OFFLINE_REPLICAS else 1):  # in sync, and offline
-        nodes, position = take_count(data, position)
-        position += 4 * nodes
-    return replicas, skip_tags(data, position) if flexible else position
-
-
-def _take_array_length(data: Frame, position: int) -> tuple[int, int]:
-    """Null counts as empty. Never negative, so that skipping only moves forward."""
-    length, position = take_int32(data, position)
-    return max(length, 0), position
+    return Metadata(brokers, topics, replicas)

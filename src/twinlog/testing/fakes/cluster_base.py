@@ -47,6 +47,8 @@ class FakeClusterBase:
         self.users: dict[str, frozenset[str]] = {}
         self._cluster_id = cluster_id or new_kafka_id()
         self._broker_count = broker_count
+        self.silent_brokers: set[int] = set()
+        """Node ids of those that do not answer, of 1 to `broker_count`."""
         self._broker_configs = dict(broker_configs or {})
         self._authorizer = authorizer
         self._change: asyncio.Future[None] | None = None

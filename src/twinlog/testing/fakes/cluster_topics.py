@@ -11,6 +11,7 @@ from twinlog.kafka.ports import (
     ConfigEntry,
     ConfigSource,
     NewTopic,
+    Outage,
     TopicDescription,
 )
 from twinlog.testing.fakes.cluster_base import KAFKA_INTERNAL_TOPICS, FakeClusterBase
@@ -56,6 +57,11 @@ class FakeTopicAdmin(FakeClusterBase):
             BrokerDescription(node_id=number, host=self.alias, port=_FIRST_PORT + number, rack=None)
             for number in range(1, self._broker_count + 1)
         ]
+
+    @operation
+    async def outage(self, whole: Collection[int] = ()) -> tuple[frozenset[int], Outage]:
+        up = frozenset(range(1, self._broker_count + 1)) - self.silent_brokers
+        return up, Outage(brokers=frozenset(self.silent_brokers))
 
     @operation
     async def list_topics(self) -> Collection[str]:
@@ -155,11 +161,7 @@ class FakeConfigAdmin(FakeClusterBase):
         }
 
     @operation
-    async def describe_broker_configs(self, node_id: int) -> Sequence[ConfigEntry]:
-        if not 1 <= node_id <= self._broker_count:
-            raise from_code(
-                ErrorCode.REQUEST_TIMED_OUT, f"describe the configs of broker {node_id}", alias=self.alias
-            )
+    async def describe_broker_configs(self) -> Sequence[ConfigEntry]:
         return [
             ConfigEntry(name=name, value=value, source=ConfigSource.STATIC_BROKER, read_only=True)
             for name, value in sorted(self._broker_configs.items())

@@ -7,7 +7,7 @@ import pytest
 from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.status.query import explain_silence
 from twinlog.cli.status.rows import FlowRow, InForce, ServiceRow, Status
-from twinlog.cli.status.view import check_as_json, check_lines
+from twinlog.cli.status.view import check_as_json, check_lines, cluster_cells
 from twinlog.cli.verdict.clusters import failure_kind
 from twinlog.cli.verdict.issues import Issue, Level
 from twinlog.cli.verdict.remedy import alike
@@ -47,6 +47,18 @@ def away(
     told.since.FromJsonString("2026-11-28T13:08:56Z")
     for name in services:
         status.add_clusters(name, [told])
+
+
+def broker_silent(status: Status, services: Sequence[str] = SERVICES) -> None:
+    told = types_pb2.ClusterStatus(
+        alias="B",
+        reachable=True,
+        silent_brokers=[2],
+        partitions_without_leader=1,
+        partitions_under_replicated=7,
+    )
+    for name in services:
+        status.add_clusters(name, [told, told])
 
 
 def pause(status: Status) -> None:
@@ -369,3 +381,21 @@ def test_heartbeats_of_a_paused_flow_are_no_trouble_of_their_own() -> None:
     (note,) = flow(status).notes
     assert "paused" in note.message
     assert [each.reason for each in verdict_of(status).issues] == ["PAUSED"]
+
+
+@pytest.mark.parametrize("services", [SERVICES, ("source", "heartbeat")])
+def test_a_broker_that_does_not_answer_while_others_do_is_a_warning_that_strict_counts(
+    services: Sequence[str],
+) -> None:
+    status = healthy()
+    broker_silent(status, services)
+    verdict = verdict_of(status)
+    (issue,) = verdict.pressing
+    assert (issue.level, issue.about, issue.reason) == (Level.WARN, "B", "BROKER_SILENT")
+    assert issue.message.startswith(
+        "broker 2 of B does not answer; the others do; partitions without a leader: 1"
+    )
+    assert ("seen by heartbeat, source" in issue.message) == (services is not SERVICES)
+    assert not verdict.stopping
+    assert verdict.failing == [issue]
+    assert cluster_cells(status.clusters["B"]) == ("B", "yes, but for broker 2")

@@ -9,6 +9,7 @@ from twinlog.kafka.protocol.encoding import INT16, INT32, compact_length, compac
 from twinlog.kafka.protocol.metadata import (
     METADATA,
     Metadata,
+    Replicas,
     TopicMetadata,
     metadata_request,
     topic_ids_request,
@@ -42,8 +43,8 @@ def nodes(ids: list[int], version: int) -> bytes:
     return count(len(ids), version) + b"".join(map(INT32.pack, ids))
 
 
-def partition(index: int, replicas: list[int], version: int) -> bytes:
-    packed = struct.pack(">hii", 0, index, replicas[0])
+def partition(index: int, replicas: list[int], version: int, leader: int = 1) -> bytes:
+    packed = struct.pack(">hii", 0, index, leader)
     packed += INT32.pack(7) if version >= 7 else b""
     packed += nodes(replicas, version) + nodes(replicas[:1], version)
     return packed + (nodes(replicas[1:], version) if version >= 5 else b"") + tags(version)
@@ -76,7 +77,7 @@ def test_an_answer_is_read_with_what_a_description_needs(version: int) -> None:
             "orders",
             version,
             partition(0, [1, 2, 3], version),
-            partition(1, [2], version),
+            partition(1, [2], version, leader=-1),
             topic_id=ORDERS_ID,
         ),
         topic("no-such-topic", version, code=3),
@@ -85,12 +86,13 @@ def test_an_answer_is_read_with_what_a_description_needs(version: int) -> None:
     frame = (b"\x00" if is_flexible(version) else b"") + body
     orders_id = base64.urlsafe_b64encode(ORDERS_ID).decode().rstrip("=") if version >= 10 else ""
     assert agreed.read(frame, 0) == Metadata(
-        broker_count=2,
+        brokers=[0, 1],
         topics=[
             TopicMetadata(0, "orders", orders_id, False, 2, 3),
             TopicMetadata(3, "no-such-topic", "", False, 0, 0),
             TopicMetadata(0, "__consumer_offsets", "", True, 1, 1),
         ],
+        replicas=Replicas(offline={2, 3} if version >= 5 else set(), without_leader=1, under_replicated=2),
     )
     assert agreed.throttle_ms == 250
 
@@ -99,7 +101,7 @@ def test_an_answer_is_read_with_what_a_description_needs(version: int) -> None:
 def test_a_broker_that_knows_of_none_that_is_up_says_so(version: int) -> None:
     agreed = metadata_request([]).prepare({METADATA: (0, version)})
     frame = (b"\x00" if is_flexible(version) else b"") + answer(version, brokers=0)
-    assert agreed.read(frame, 0) == Metadata(broker_count=0, topics=[])
+    assert agreed.read(frame, 0) == Metadata(brokers=[], topics=[], replicas=Replicas())
 
 
 @pytest.mark.parametrize(

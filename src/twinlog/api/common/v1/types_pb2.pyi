@@ -3,9 +3,11 @@
 isort:skip_file
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -105,6 +107,9 @@ class ClusterStatus(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     AS_OF_FIELD_NUMBER: _builtins.int
     SINCE_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
+    PARTITIONS_WITHOUT_LEADER_FIELD_NUMBER: _builtins.int
+    PARTITIONS_UNDER_REPLICATED_FIELD_NUMBER: _builtins.int
     alias: _builtins.str
     """Alias of the cluster."""
     reachable: _builtins.bool
@@ -113,6 +118,10 @@ class ClusterStatus(_message.Message):
     """Stable reason of the last failure, empty when reachable."""
     message: _builtins.str
     """What happened, in words, without secrets."""
+    partitions_without_leader: _builtins.int
+    """Partitions without a leader, of the topics that the service may see; 0 while no broker is silent."""
+    partitions_under_replicated: _builtins.int
+    """Partitions that lack replicas, in the same way."""
     @_builtins.property
     def as_of(self) -> _timestamp_pb2.Timestamp:
         """When this was last known."""
@@ -120,6 +129,10 @@ class ClusterStatus(_message.Message):
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
         """Since when it has not been reachable; absent when it is."""
+
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Node ids of brokers that do not answer although others do."""
 
     def __init__(
         self,
@@ -130,10 +143,13 @@ class ClusterStatus(_message.Message):
         message: _builtins.str = ...,
         as_of: _timestamp_pb2.Timestamp | None = ...,
         since: _timestamp_pb2.Timestamp | None = ...,
+        silent_brokers: _abc.Iterable[_builtins.int] | None = ...,
+        partitions_without_leader: _builtins.int = ...,
+        partitions_under_replicated: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of", "since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alias", b"alias", "as_of", b"as_of", "message", b"message", "reachable", b"reachable", "reason", b"reason", "since", b"since"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alias", b"alias", "as_of", b"as_of", "message", b"message", "partitions_under_replicated", b"partitions_under_replicated", "partitions_without_leader", b"partitions_without_leader", "reachable", b"reachable", "reason", b"reason", "silent_brokers", b"silent_brokers", "since", b"since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,50 @@
+"""Which brokers do not answer while others do: by what partitions say of them, and by asking each."""
+
+from twinlog.kafka.cluster import open_cluster
+from twinlog.testing.broker import FakeKafka
+
+TIMEOUT_SECONDS = 5.0
+
+
+async def test_a_dead_broker_is_missed_for_as_long_as_partitions_have_replicas_on_it() -> None:
+    async with FakeKafka(node_count=3) as kafka:
+        for name, factor in (("orders", 3), ("single", 1)):
+            kafka.cluster.create_topic(name, partition_count=3, replication_factor=factor)
+        async with open_cluster(
+            "B", {"bootstrap.servers": kafka.bootstrap}, timeout_seconds=TIMEOUT_SECONDS
+        ) as cluster:
+            every, outage = await cluster.outage()
+            assert len(every) == 3
+            assert not outage.brokers
+            dead = kafka.cluster.topics["single"].partitions[0].leader
+            await kafka.stop_node(dead)
+            up, outage = await cluster.outage(every)
+            assert up == every - {dead}
+            assert (outage.brokers, outage.without_leader, outage.under_replicated) == ({dead}, 1, 4)
+            for name in ("orders", "single"):
+                kafka.cluster.delete_topic(name)
+            assert (await cluster.outage(every))[1].brokers == frozenset()
+
+
+async def test_a_broker_that_the_metadata_names_is_missed_when_it_answers_nothing() -> None:
+    async with FakeKafka(node_count=3) as kafka:
+        kafka.cluster.create_topic("orders", partition_count=3, replication_factor=3)
+        async with open_cluster(
+            "B", {"bootstrap.servers": kafka.bootstrap}, timeout_seconds=TIMEOUT_SECONDS
+        ) as cluster:
+            every, _ = await cluster.outage()
+            hung = min(every)
+            fault = kafka.faults.begin(node_id=hung, hangs=True)
+            assert (await cluster.outage(every))[1].brokers == {hung}
+            kafka.faults.end(fault)
+            assert (await cluster.outage(every))[1].brokers == frozenset()
+
+
+async def test_a_broker_that_missed_one_request_is_not_named() -> None:
+    async with (
+        FakeKafka(node_count=3) as kafka,
+        open_cluster("B", {"bootstrap.servers": kafka.bootstrap}, timeout_seconds=TIMEOUT_SECONDS) as cluster,
+    ):
+        every, _ = await cluster.outage()
+        kafka.faults.begin(api="metadata", node_id=max(every), swallows_unseen=True, times=1)
+        assert (await cluster.outage(every))[1].brokers == frozenset()
