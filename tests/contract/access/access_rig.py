@@ -202,7 +202,8 @@ class Port:
         """Whether the next connection gets this certificate."""
         try:
             shown = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", self.server.port))
-        except OSError:  # the server of the earlier certificate is just closing
+        except (ConnectionResetError, ssl.SSLEOFError):
+            # It met the server of the earlier certificate, just closing; another one listens already.
             return False
         return shown.strip() in chain.decode()
 

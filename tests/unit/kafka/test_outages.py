@@ -1,6 +1,7 @@
 """Which brokers do not answer while others do: by what partitions say of them, and by asking each."""
 
 from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import Outage
 from twinlog.testing.broker import FakeKafka
 
 TIMEOUT_SECONDS = 5.0
@@ -20,7 +21,7 @@ async def test_a_dead_broker_is_missed_for_as_long_as_partitions_have_replicas_o
             await kafka.stop_node(dead)
             up, outage = await cluster.outage(every)
             assert up == every - {dead}
-            assert (outage.brokers, outage.without_leader, outage.under_replicated) == ({dead}, 1, 4)
+            assert outage == Outage(brokers=frozenset({dead}), without_leader=1, under_replicated=4)
             for name in ("orders", "single"):
                 kafka.cluster.delete_topic(name)
             assert (await cluster.outage(every))[1].brokers == frozenset()
