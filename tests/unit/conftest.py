@@ -9,6 +9,7 @@ import io
 import json
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,15 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_given() -> None:
+    """What a command noted of its options in one test is not seen by another."""
+    noted = sys.modules.get("twinlog.cli.common.pasteable")
+    if noted is not None:
+        noted.GIVEN_FILE.set("")
+        noted.GIVEN_ENDPOINTS.set(())
 
 
 @pytest.fixture

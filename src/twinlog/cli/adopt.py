@@ -10,6 +10,7 @@ from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_fail
 from twinlog.cli.common.location import load_config, note_file
 from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.common.pasteable import say
 from twinlog.printable import printable
 
 if TYPE_CHECKING:
@@ -96,11 +97,11 @@ def _print(adoption: "Adoption") -> None:
     rows = [_row(topic, found) for topic, found in by_topic.items()]
     print_table(f"{adoption.flow}", _COLUMNS, rows, empty="no topic is selected")
     for topic, count in Counter(each.topic for each in adoption.left_behind).items():
-        typer.echo(printable(f"not selected: {topic} has {count} positions, and stays as it is"))
+        say(printable(f"not selected: {topic} has {count} positions, and stays as it is"))
     for change in adoption.changes:
-        typer.echo(printable(f"from then on: {change}"))
+        say(printable(f"from then on: {change}"))
     for refusal in adoption.refusals:
-        typer.secho(printable(f"not now: {refusal}"), fg=typer.colors.RED)
+        say(printable(f"not now: {refusal}"), fg=typer.colors.RED)
     if not adoption.refusals:
         typer.secho(f"{adoption.flow}: Twinlog may begin", fg=typer.colors.GREEN)
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from twinlog.cli.common.pasteable import pasteable
 from twinlog.cli.topic_again import create_again, topic_as_it_is
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster
@@ -70,5 +71,5 @@ async def _delete(target: KafkaCluster, topic: str) -> KafkaError | None:
 def _what_is_left(remedy: Remedy, pause: Pause) -> str:
     return (
         f"{remedy.target_topic} was not fully recreated, and {remedy.topic} stays paused. Once the copy"
-        f" exists and is empty, run {', then '.join(pause.left_to_do)}"
+        f" exists and is empty, run {', then '.join(map(pasteable, pause.left_to_do))}"
     )

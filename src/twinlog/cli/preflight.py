@@ -10,6 +10,7 @@ from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_fail
 from twinlog.cli.common.location import load_config, note_file
 from twinlog.cli.common.numbers import MOST_SECONDS, counted
 from twinlog.cli.common.output import Output, OutputOption, print_json
+from twinlog.cli.common.pasteable import say
 from twinlog.printable import printable
 
 _HELP = """Check a properties file against its clusters before anything is started; nothing is changed.
@@ -78,9 +79,9 @@ def preflight_command(
         else:
             for finding in shown:
                 typer.secho(f"{finding.level.value:8}", fg=_COLOURS[finding.level.value], nl=False)
-                typer.echo(printable(f"{finding.about}: {finding.check}: {finding.message}"))
+                say(printable(f"{finding.about}: {finding.check}: {finding.message}"))
                 if finding.remedy:
-                    typer.echo(printable(f"        {finding.remedy}"))
+                    say(printable(f"        {finding.remedy}"))
             errors = sum(finding.level is Level.ERROR for finding in findings)
             warnings = sum(finding.level is Level.WARNING for finding in findings)
             typer.echo(f"{counted(errors, 'error')}, {counted(warnings, 'warning')}")

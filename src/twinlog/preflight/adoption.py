@@ -160,7 +160,7 @@ def _continuation(
     target = facts.remote[partition.topic]
     position = stored.get(partition)
     if partition in facts.positions.unreadable:
-        why = f"its record is damaged: {facts.positions.unreadable[partition]}; twinlog positions set"
+        why = f"its record is damaged: {facts.positions.unreadable[partition]}; `twinlog positions set`"
         return Continuation(
             partition=partition,
             target_topic=target,

@@ -49,10 +49,10 @@ def test_rules_that_are_not_the_files_are_told_with_the_commands_that_end_this()
     first, second = told_of_rules(flow, [*RULES.rules, in_force, aside])
     assert first == (
         "topics: the file has 'acct', a rule of 2026-11-28 13:32:00 UTC by ann replaces it by 'txt';"
-        " undo: twinlog rules reset 'A->B' topics"
+        " undo: `twinlog rules reset 'A->B' topics`"
     )
     assert second == (
         "groups: the file has '.*', and had 'a' when a rule replaced that by nothing: the rule is put aside,"
-        " not in force; to apply it again: twinlog rules restore 'A->B' groups; to drop it: twinlog rules"
-        " reset 'A->B' groups"
+        " not in force; to apply it again: `twinlog rules restore 'A->B' groups`; to drop it: `twinlog"
+        " rules reset 'A->B' groups`"
     )

@@ -14,6 +14,9 @@ from typer.testing import CliRunner
 from twinlog.cli import app
 from twinlog.cli.common.failures import help_after
 from twinlog.cli.common.next_command import next_command
+from twinlog.cli.common.output import Column, print_table
+from twinlog.cli.common.pasteable import GIVEN_ENDPOINTS, GIVEN_FILE, document, pasteable, say, with_pasteable
+from twinlog.cli.verdict.moving import Check
 from twinlog.errors import StateError
 from twinlog.kafka.errors import CLIENT_REASONS, KAFKA_REASONS
 from twinlog.reasons import REASON_GROUPS
@@ -62,7 +65,7 @@ def test_what_is_not_named_has_a_place() -> None:
 def test_no_advice_takes_the_properties_file_for_a_file_of_state(reason: str) -> None:
     named = next_command(reason, {**NAMED, "state_file": "backup.jsonl"}, file="mm2.properties")
     if named.startswith("twinlog state "):
-        assert "mm2.properties" not in named.partition(" --config ")[0]
+        assert "mm2.properties" not in named
     assert next_command(reason, {}, file="mm2.properties").count("mm2.properties") <= 1
 
 
@@ -149,6 +152,42 @@ def test_the_flow_is_the_first_argument_and_help_shows_no_other_spelling(
     assert not re.search(r"\bFLOW\b", metavars), "a flow is shown as A->B"
 
 
+@pytest.fixture
+def given() -> None:
+    """The running command was told where the services are."""
+    GIVEN_FILE.set("my file")
+    GIVEN_ENDPOINTS.set(("source=h:1",))
+
+
+@pytest.mark.usefixtures("given")
+@pytest.mark.parametrize(("words", "command"), ALL, ids=[" ".join(words) for words, _ in ALL])
+def test_a_command_in_a_sentence_asks_the_services_that_the_running_command_asks(
+    words: tuple[str, ...], command: Any
+) -> None:
+    options = {name for parameter in command.params for name in parameter.opts}
+    line = shlex.join(["twinlog", *words, "A->B"])
+    (told,) = re.findall("`(.+)`", with_pasteable(f"lost; undo: `{line}`, or wait"))
+    assert ("--config 'my file'" in told) == ("--config" in options)
+    assert ("--endpoint source=h:1" in told) == ("--endpoint" in options)
+    assert told.startswith(line)
+    assert with_pasteable(f"`{told}`") == f"`{told}`"
+
+
+@pytest.mark.usefixtures("given")
+def test_what_is_no_command_and_what_needs_no_service_stays_as_it_is() -> None:
+    for text in ("twinlog gaps", "`kafka-topics.sh --list`", "`twinlog --version`", "`twinlog gaps --help`"):
+        assert with_pasteable(text) == text
+    assert pasteable("# delete B.orders") == "# delete B.orders"
+    assert pasteable("") == ""
+
+
+@pytest.mark.usefixtures("given")
+def test_tables_and_lines_complete_their_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table("", [Column(title="why")], [["`twinlog verify A->B`"]])
+    say("note: `twinlog verify A->B`")
+    assert capsys.readouterr().out.count("`twinlog verify A->B --config 'my file'`") == 2
+
+
 MISSING = "/nowhere/of/them.properties"
 
 
@@ -177,3 +216,9 @@ def test_mirror_makers_dry_run_refuses_what_would_not_start(tmp_path: Path) -> N
     assert answer.exit_code == 2
     assert "not a valid regular expression" in answer.stderr
     assert invoke(["mirror-maker", *both, "--include", "a"]).exit_code == 0
+
+
+@pytest.mark.usefixtures("given")
+def test_a_document_has_the_same_commands() -> None:
+    check = Check(title="GAPS", verdict="NO_GO", message="1 gap", command="twinlog gaps 'A->B'")
+    assert document(check)["command"] == "twinlog gaps 'A->B' --endpoint source=h:1 --config 'my file'"

@@ -64,7 +64,7 @@ def test_a_plan_is_a_diff_with_the_command_that_carries_it_out(capsys: pytest.Ca
         "  ~ SET A.users retention.ms 5 (drift)",
         "  - DELETE ACL x",
         "  ! quotas: too old (UNSUPPORTED_VERSION)",
-        "  1 thing left out on purpose: `twinlog plan --skips` shows them",
+        "  1 thing left out on purpose: `twinlog plan 'A->B' --skips` shows them",
         "  twinlog apply 'A->B' --plan 1234",
     ]
 

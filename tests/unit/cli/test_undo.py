@@ -1,15 +1,9 @@
 """What takes a command back is the last line of its output."""
 
-import shlex
-from collections.abc import Iterator
-
-import pytest
-
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.source.v1 import source_service_pb2 as source
-from twinlog.cli.common.failures import GIVEN_ENDPOINTS, GIVEN_FILE
-from twinlog.cli.common.undo import MOST_SHOWN, undo_command, undo_lines
+from twinlog.cli.common.undo import MOST_SHOWN, undo_lines
 from twinlog.cli.configsync.rules import undo_of_change
 from twinlog.cli.source.client import parse_scope
 from twinlog.cli.source.pause import undo_of_resume
@@ -17,24 +11,6 @@ from twinlog.cli.source.positions import undo_of_moves
 from twinlog.cli.source.throttle import undo_of_throttle
 
 FLOW = types_pb2.Flow(source="A", target="B")
-
-
-@pytest.fixture(autouse=True)
-def nothing_given() -> Iterator[None]:
-    """The command was not told where the services are; commands of other tests were."""
-    file, places = GIVEN_FILE.set(""), GIVEN_ENDPOINTS.set(())
-    yield
-    GIVEN_FILE.reset(file)
-    GIVEN_ENDPOINTS.reset(places)
-
-
-def test_it_asks_the_same_services() -> None:
-    GIVEN_FILE.set("my file")
-    GIVEN_ENDPOINTS.set(("source=h:1", "configsync=h:2"))
-    assert shlex.split(undo_command("resume", "A->B")) == [
-        *("twinlog", "resume", "A->B", "--endpoint", "source=h:1", "--endpoint", "configsync=h:2"),
-        *("--config", "my file"),
-    ]
 
 
 def test_one_is_a_line_and_many_are_a_list_that_ends() -> None:

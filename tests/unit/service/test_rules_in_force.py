@@ -47,7 +47,7 @@ async def test_the_stored_rules_are_in_force_and_are_named(tmp_path: Path, targe
     [told] = found.told
     assert told == (
         "topics: the file has 'orders', a rule of 2026-11-22 13:39:39 UTC by ann replaces it by 'txt';"
-        " undo: twinlog rules reset 'A->B' topics"
+        " undo: `twinlog rules reset 'A->B' topics`"
     )
 
 
@@ -67,8 +67,8 @@ async def test_a_start_puts_aside_what_another_file_ruled(tmp_path: Path, target
     [told] = found.told
     assert told == (
         "topics: the file has 'acct', and had 'orders' when a rule replaced that by 'txt': the rule is put"
-        " aside, not in force; to apply it again: twinlog rules restore 'A->B' topics; to drop it:"
-        " twinlog rules reset 'A->B' topics"
+        " aside, not in force; to apply it again: `twinlog rules restore 'A->B' topics`; to drop"
+        " it: `twinlog rules reset 'A->B' topics`"
     )
 
 

@@ -62,7 +62,7 @@ class RulesFollower:
             return ""
         return (
             f"the changed rules do not apply yet: {problem}. This is tried again; correct the file, or reset"
-            " the rules (twinlog rules reset)"
+            f" the rules (`twinlog rules reset '{self.checkpointer.entry.flow}'`)"
         )
 
     @property

@@ -39,7 +39,8 @@ _WHY = {
     SOURCE_LOST: "{source} no longer has any of the translated groups: " + _REMEDY,
     SOURCE_REPLACED: "{source} has another cluster id than before: " + _REMEDY,
     FAILED_OVER: (
-        "a failover moves groups to {target} or has moved them: `twinlog failback run` moves them back"
+        "a failover moves groups to {target} or has moved them: `twinlog failback run '{flow}'` moves"
+        " them back"
     ),
 }
 

@@ -33,6 +33,7 @@ from twinlog.cli.common.output import (
     print_json_line,
     print_table,
 )
+from twinlog.cli.common.pasteable import say
 from twinlog.cli.configsync.client import parse_flow
 from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError
@@ -128,7 +129,7 @@ def groups_command(
                 answer.groups, answer.flows, notes(answer.flows, answer.clusters, answer.unsupported_groups)
             )
             if is_missing:
-                typer.echo(f"{group} is not translated: `twinlog explain group {group}` says why")
+                say(f"{group} is not translated: `twinlog explain group {group}` says why")
 
 
 groups_command.__doc__ = _HELP
@@ -201,4 +202,4 @@ def _print(
     cells = [group_cells(row, confirmed_ms(known, row.flow), now_ms) for row in rows]
     print_table("", COLUMNS, cells, empty="no groups known")
     for line in (*lines, *listings(known, now_ms=now_ms)):
-        typer.echo(f"note: {line}")
+        say(f"note: {line}")

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import typer
 
 from twinlog.cli.common.next_command import next_command
+from twinlog.cli.common.pasteable import GIVEN_FILE, pasteable, with_pasteable
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.printable import printable_json
 from twinlog.supervisor.streams import silence
@@ -28,15 +29,6 @@ T = TypeVar("T")
 
 ANSWERS_IN_JSON: ContextVar[bool] = ContextVar("ANSWERS_IN_JSON", default=False)
 """Whether the running command was called with `-o json`."""
-
-GIVEN_FILE: ContextVar[str] = ContextVar("GIVEN_FILE", default="")
-"""The properties file that was given to the running command; empty = none."""
-
-FILE_IS_IN_ENVIRONMENT: ContextVar[bool] = ContextVar("FILE_IS_IN_ENVIRONMENT", default=False)
-"""Whether the next command finds this file by itself."""
-
-GIVEN_ENDPOINTS: ContextVar[tuple[str, ...]] = ContextVar("GIVEN_ENDPOINTS", default=())
-"""The addresses of services that were given to the running command."""
 
 _FLOW = re.compile(r"[^\s>-][^\s>]*->[^\s>]+")
 COMMAND: ContextVar[str] = ContextVar("COMMAND", default="twinlog")
@@ -193,8 +185,9 @@ def tell(error: TwinlogError, text: str) -> None:
             "metadata": dict(error.metadata),
             "next": help_after(error),
         }
-        text = printable_json(json.dumps(told, ensure_ascii=False))
-    _say_text(text)
+        _say_text(printable_json(json.dumps(told, ensure_ascii=False)))
+    else:
+        _say_text(with_pasteable(text))
 
 
 def _say_text(text: str) -> None:
@@ -221,11 +214,9 @@ def help_after(error: TwinlogError) -> str:
         {"flow": given, **error.metadata},
         command=command,
         file=GIVEN_FILE.get(),
-        finds_file=FILE_IS_IN_ENVIRONMENT.get(),
     )
-    has_options = " --" in told.partition(" --config ")[0]
-    is_the_same = " " in command and f"{told} ".startswith(f"{command} ") and not has_options
-    return "" if is_the_same else told
+    is_the_same = " " in command and f"{told} ".startswith(f"{command} ") and " --" not in told
+    return "" if is_the_same else pasteable(told)
 
 
 def run_async(work: Coroutine[Any, Any, T], failed: int | None = None) -> T:

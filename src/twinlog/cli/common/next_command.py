@@ -162,10 +162,9 @@ def next_command(
     *,
     command: str = "twinlog",
     file: str = "",
-    finds_file: bool = False,
 ) -> str:
     """The command that helps after a failure. `command` is the one that failed, `file` the properties file
-    that it was given; `finds_file`: the next command uses this file without `--config`.
+    that it was given.
 
     >>> next_command("PAUSED_BY_OPERATOR", {"flow": "A->B"})
     "twinlog resume 'A->B'"
@@ -181,9 +180,7 @@ def next_command(
     for name, place in _PLACES.items():
         value = file if name == "file" else metadata.get(name, "")
         named[name] = shlex.quote(value) if value else place
-    told = template.format(**named)
-    takes_config = not template.startswith((_HELP, _PREFLIGHT, "twinlog local", "twinlog demo", "twinlog --"))
-    return f"{told} --config {shlex.quote(file)}" if file and takes_config and not finds_file else told
+    return template.format(**named)
 
 
 def _template(reason: str, metadata: Mapping[str, str], file: str) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from twinlog.cli.common.failures import ANSWERS_IN_JSON
+from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.table import Column, table_lines
 from twinlog.cli.common.tones import toned
 from twinlog.printable import PrintableStream, printable_json
@@ -84,7 +85,7 @@ def print_table(
     when there are no rows."""
     cells = [*rows]
     if empty and not cells:
-        typer.echo(empty)
+        say(empty)
         return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     lines = table_lines(columns, cells, width=width)

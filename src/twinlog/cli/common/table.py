@@ -1,4 +1,4 @@
-"""Tables as lines of text, fitted to the available width. Pure.
+"""Tables as lines of text, fitted to the available width. Commands in their cells are complete.
 
 In a pipe every row is one line, whatever its length, because programs process it. On a terminal no line is
 wider than the terminal: long cells are wrapped. If columns would become too narrow, dispensable columns are
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from twinlog.cli.common.pasteable import with_pasteable
 from twinlog.printable import printable
 
 _GAP: Final = "  "
@@ -34,7 +35,7 @@ class Column:
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int | None) -> list[str]:
     """Heading and rows; `width` in characters, None in a pipe. No line ends with a blank."""
-    cells = [[printable(" ".join(re.split("[\n\t]", cell))) for cell in row] for row in rows]
+    cells = [[printable(" ".join(re.split("[\n\t]", with_pasteable(cell)))) for cell in row] for row in rows]
     natural = [
         max([len(column.title), *(len(row[index]) for row in cells)]) for index, column in enumerate(columns)
     ]

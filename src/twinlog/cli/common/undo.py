@@ -8,21 +8,14 @@ from collections.abc import Sequence
 
 import typer
 
-from twinlog.cli.common.failures import FILE_IS_IN_ENVIRONMENT, GIVEN_ENDPOINTS, GIVEN_FILE
+from twinlog.cli.common.pasteable import pasteable
 
 MOST_SHOWN = 10
 
 
 def undo_command(*words: str) -> str:
     """A command line such as `twinlog resume 'A->B'` that asks the same services as the running command."""
-    return f"{shlex.join(['twinlog', *words])} {same_services()}".rstrip()
-
-
-def same_services() -> str:
-    """The options with which another command asks the services that the running one asks."""
-    file = "" if FILE_IS_IN_ENVIRONMENT.get() else GIVEN_FILE.get()
-    places = [word for endpoint in GIVEN_ENDPOINTS.get() for word in ("--endpoint", endpoint)]
-    return shlex.join([*places, *(("--config", file) if file else ())])
+    return pasteable(shlex.join(["twinlog", *words]))
 
 
 def undo_lines(commands: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Any, Final
 import typer
 
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.cli.common.pasteable import pasteable, say
 from twinlog.cli.configsync.client import flow_name
 from twinlog.policy.offsets_rule import fill_words
 from twinlog.printable import printable
@@ -32,22 +33,24 @@ def print_plan(plan: pb2.Plan, *, skips: bool) -> None:
         bold=True,
     )
     for sentence in plan.rules:
-        typer.secho(printable(f"  ! {sentence}"), fg=typer.colors.YELLOW)
+        say(printable(f"  ! {sentence}"), fg=typer.colors.YELLOW)
     for action in plan.actions:
         if action.kind != _SKIP or skips:
             _print_action(action)
     for problem in plan.problems:
-        typer.secho(f"  ! {problem.scope}: {problem.message} ({problem.reason})", fg=typer.colors.YELLOW)
+        say(f"  ! {problem.scope}: {problem.message} ({problem.reason})", fg=typer.colors.YELLOW)
     left_out = sum(action.kind == _SKIP for action in plan.actions)
     if left_out and not skips:
         things = count_of(left_out, "thing")
-        typer.secho(f"  {things} left out on purpose: `twinlog plan --skips` shows them", dim=True)
+        command = f"twinlog plan '{flow_name(plan.flow)}' --skips"
+        say(f"  {things} left out on purpose: `{command}` shows them", dim=True)
 
 
 def print_next_step(plan: pb2.Plan) -> None:
     """The command that carries the plan out, if there is something to do."""
     if plan.change_count:
-        typer.echo(f"  twinlog apply '{flow_name(plan.flow)}' --plan {plan.plan_id}")
+        command = f"twinlog apply '{flow_name(plan.flow)}' --plan {plan.plan_id}"
+        typer.echo(f"  {pasteable(command)}")
 
 
 def print_outcome(outcome: pb2.ApplySyncResponse, *, shown: bool) -> None:
@@ -62,9 +65,7 @@ def print_outcome(outcome: pb2.ApplySyncResponse, *, shown: bool) -> None:
         )
     typer.echo(f"{len(outcome.applied)} done, {len(outcome.refused)} refused")
     if outcome.applied:
-        typer.echo(
-            "undo: none; the target follows the source and the rules (`twinlog rules`): change them instead"
-        )
+        say("undo: none; the target follows the source and the rules (`twinlog rules`): change them instead")
 
 
 def plan_as_json(plan: pb2.Plan) -> dict[str, Any]:
@@ -143,7 +144,7 @@ def acl_as_json(binding: pb2.AclBinding) -> dict[str, str]:
 
 def _print_action(action: pb2.PlannedAction) -> None:
     if action.kind == _SKIP:
-        typer.secho(f"    {action.text}", dim=True)
+        say(f"    {action.text}", dim=True)
         return
     if action.kind in _ADDS:
         sign, colour = "+", typer.colors.GREEN
@@ -151,7 +152,7 @@ def _print_action(action: pb2.PlannedAction) -> None:
         sign, colour = "-", typer.colors.RED
     else:
         sign, colour = "~", typer.colors.YELLOW
-    typer.secho(f"  {sign} {action.text}{' (drift)' if action.drift else ''}", fg=colour)
+    say(f"  {sign} {action.text}{' (drift)' if action.drift else ''}", fg=colour)
     if action.HasField("offsets"):
         typer.secho(f"      {offsets_words(action.offsets)}", dim=True)
 

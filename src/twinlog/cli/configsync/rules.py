@@ -13,6 +13,7 @@ from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.numbers import MOST_OFFSET
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.undo import print_undo, undo_command
 from twinlog.cli.configsync.client import (
     PASS_TIMEOUT_SECONDS,
@@ -78,7 +79,7 @@ def get_command(
             chosen = [rule for rule in rules.rules if key in (None, rule.key)]
             print_table(_title(rules), _COLUMNS, [_cells(rule) for rule in chosen])
             for sentence in told_of_rules(rules.flow, chosen):
-                typer.echo(printable(sentence))
+                say(printable(sentence))
             if key is not None:
                 for rule in chosen:
                     typer.echo(rule.meaning)
@@ -113,7 +114,7 @@ def diff_command(
             print_table("", _DIFF_COLUMNS, rows)
             for rules, rule in changed:
                 for sentence in told_of_rules(rules.flow, [rule]):
-                    typer.echo(printable(sentence))
+                    say(printable(sentence))
         else:
             typer.echo("every flow follows its file")
 

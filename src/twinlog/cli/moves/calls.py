@@ -17,6 +17,7 @@ from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, require_termi
 from twinlog.cli.common.flow_choice import flow_of_file, required_flow
 from twinlog.cli.common.location import SERVICES, channels, load_config, service_endpoints
 from twinlog.cli.common.output import Output, print_json
+from twinlog.cli.common.pasteable import say
 from twinlog.cli.configsync.client import flow_name, parse_flow
 from twinlog.cli.moves.moves import print_plan, print_run
 from twinlog.cli.moves.plan_outcome import actions_by_group, plan_facts
@@ -125,7 +126,7 @@ class MoveCall:
             if self.output is Output.JSON:
                 print_json(run_as_json(answer.run))
             else:
-                typer.echo(answer.run.message or "the run had already ended: nothing was cancelled")
+                say(answer.run.message or "the run had already ended: nothing was cancelled")
 
     async def abort(self) -> None:
         async with checkpoint_stub(self.config, self.endpoint) as stub:
@@ -155,7 +156,7 @@ class MoveCall:
                 if event.HasField("part"):
                     rows.MergeFrom(event.part)
                 elif self.output is Output.TABLE and sys.stderr.isatty():
-                    typer.echo(f"{event.step.message} …", err=True)
+                    say(f"{event.step.message} …", err=True)
         except grpc.aio.AioRpcError as error:
             raise error_from_rpc(error, peer="checkpoint") from error
         raise AssertionError("PlanMove ends with a plan")

@@ -1,7 +1,6 @@
 """Shared by `twinlog failover` and `twinlog failback`: options, the plan's table, the steps of a run."""
 
 from collections.abc import AsyncIterable, Sequence
-from dataclasses import asdict
 from typing import Annotated
 
 import grpc
@@ -12,7 +11,8 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with
 from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Output, print_json, print_json_line
-from twinlog.cli.common.undo import print_undo, same_services, undo_command
+from twinlog.cli.common.pasteable import document, say
+from twinlog.cli.common.undo import print_undo, undo_command
 from twinlog.cli.configsync.client import flow_name
 from twinlog.cli.moves.as_json import event_as_json, plan_as_json
 from twinlog.cli.moves.plan_outcome import THERE, action, count_moved, staying, summary
@@ -20,7 +20,6 @@ from twinlog.cli.moves.plan_view import print_plan_table
 from twinlog.cli.source.client import who
 from twinlog.cli.status.view import with_command
 from twinlog.cli.verdict.moving import GO, Check, overall, verdict_words
-from twinlog.cli.verdict.remedy import alike
 from twinlog.service.errors_wire import error_from_rpc
 
 GroupsOption = Annotated[
@@ -97,17 +96,17 @@ def print_plan(plan: pb2.MovePlan, checks: Sequence[Check], output: Output, *, r
     """With the verdict of the checks, first and last. Exits with 1 if it `refuses`."""
     with exiting_with(EXIT_FAILED if refuses else 0):
         if output is Output.JSON:
-            decided = {"verdict": overall(checks), "checks": [asdict(check) for check in checks]}
+            decided = {"verdict": overall(checks), "checks": [document(check) for check in checks]}
             print_json({**plan_as_json(plan), **decided})
             return
         words = verdict_words(checks)
-        typer.echo(words)
+        say(words)
         print_plan_table(plan, f"{flow_name(plan.flow)}: from {plan.from_cluster} to {plan.to_cluster}")
         for check in checks:
             if check.verdict != GO:
-                told = with_command(check.message, alike(_of_others(check.command), same_services()))
-                typer.echo(f"{check.verdict.replace('_', '-')}  {check.title}: {told}")
-        typer.echo(words)
+                told = with_command(check.message, _of_others(check.command))
+                say(f"{check.verdict.replace('_', '-')}  {check.title}: {told}")
+        say(words)
 
 
 def _of_others(command: str) -> str:
@@ -158,7 +157,7 @@ def print_step(step: pb2.MoveStep) -> None:
     """One line."""
     left = f" ({step.records_left})" if step.HasField("records_left") and step.records_left else ""
     state = pb2.StepState.Name(step.state).removeprefix("STEP_STATE_").lower()
-    typer.echo(f"{clock_time(step.at)}  {step.name:<13} {state:<8} {step.message}{left}")
+    say(f"{clock_time(step.at)}  {step.name:<13} {state:<8} {step.message}{left}")
 
 
 def _print_report(report: pb2.MoveReport) -> None:
@@ -176,9 +175,9 @@ def _print_report(report: pb2.MoveReport) -> None:
     lines = summary(plan)
     # The plan of a second run only has the groups that were left: it does not know how many were moved.
     for line in lines[1:] if report.already_done else lines:
-        typer.echo(line)
+        say(line)
     for line in (*_next_steps(plan), *(f"not done: {reason}" for reason in report.left_behind)):
-        typer.echo(line)
+        say(line)
     if moved:
         other_way = "failback" if plan.to_cluster == plan.flow.target else "failover"
         print_undo([undo_command(other_way, "run", flow_name(plan.flow))])

@@ -7,6 +7,8 @@ import typer
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.cli.checkpoint.client import shown, topic_partition, verdict_name
 from twinlog.cli.common.output import Column, print_table
+from twinlog.cli.common.pasteable import say
+from twinlog.cli.configsync.client import flow_name
 from twinlog.cli.moves.plan_outcome import THERE, action
 
 _ROWS_SHOWN = 500
@@ -50,15 +52,16 @@ def print_plan_table(plan: pb2.MovePlan, title: str) -> None:
         for grant in plan.write_grants[:_ROWS_SHOWN]:
             typer.echo(f"  {grant}")
     if plan.HasField("last") and not plan.last.finished:
-        steps = ", ".join(plan.last.steps) or "nothing"
-        typer.echo(
+        steps, flow = ", ".join(plan.last.steps) or "nothing", flow_name(plan.flow)
+        say(
             f"note: {plan.last.kind} run {plan.last.run_id} by {plan.last.by or 'somebody'} was interrupted"
-            f" after {steps}; `twinlog {plan.last.kind} run` continues it, `abort` gives it up"
+            f" after {steps}; `twinlog {plan.last.kind} run '{flow}'` continues it,"
+            f" `twinlog {plan.last.kind} abort '{flow}'` gives it up"
         )
     for warning in plan.warnings:
-        typer.echo(f"note: {warning}")
+        say(f"note: {warning}")
     for blocker in plan.blockers:
-        typer.echo(f"blocked: {blocker}")
+        say(f"blocked: {blocker}")
 
 
 def _backlog_line(plan: pb2.MovePlan) -> str:

@@ -12,6 +12,7 @@ from twinlog.cli.common.flow_choice import OptionalFlowOption, chosen_flow, is_f
 from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.numbers import MOST_OFFSET
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.common.pasteable import say
 from twinlog.cli.configsync.client import flow_name, parse_flow
 from twinlog.cli.source.client import (
     CALL_TIMEOUT_SECONDS,
@@ -156,7 +157,7 @@ def _print_acknowledged(gaps: Sequence[pb2.LedgerGap], output: Output) -> None:
         "acknowledged", _COLUMNS, [_cells(gap, with_names=False) for gap in gaps], empty="nothing new"
     )
     if gaps:
-        typer.echo("undo: none; `twinlog gaps --all` still shows them")
+        say("undo: none; `twinlog gaps --all` still shows them")
 
 
 def _cells(gap: pb2.LedgerGap, *, with_names: bool) -> list[str]:

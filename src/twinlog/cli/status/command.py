@@ -8,7 +8,7 @@ from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_fail
 from twinlog.cli.common.location import ConfigOption, EndpointOption, channels, service_endpoints
 from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_table
-from twinlog.cli.common.undo import same_services
+from twinlog.cli.common.pasteable import say
 
 if TYPE_CHECKING:
     from twinlog.cli.status.rows import Status
@@ -90,8 +90,8 @@ def status_command(
                 document["check"] = view.check_as_json(problems, standing_by(status))
             print_json(document)
         elif check:
-            lines = view.check_lines(problems, standing_by(status), same_services(), verbose=verbose)
-            typer.echo("\n".join(lines))
+            lines = view.check_lines(problems, standing_by(status), verbose=verbose)
+            say("\n".join(lines))
         else:
             _print_tables(status, verdict, verbose=verbose)
 
@@ -111,13 +111,13 @@ def _print_tables(status: "Status", verdict: "Verdict", *, verbose: bool) -> Non
     if status.clusters:
         cells = [view.cluster_cells(status.clusters[alias]) for alias in sorted(status.clusters)]
         print_table("", view.CLUSTER_COLUMNS, cells)
-    if in_force := view.in_force_cells(status, same_services()):
+    if in_force := view.in_force_cells(status):
         print_table("", view.IN_FORCE_COLUMNS, in_force)
-    if issues := view.issue_cells(verdict, same_services()):
+    if issues := view.issue_cells(verdict):
         print_table("", view.ISSUE_COLUMNS, issues)
     for issue in verdict.issues:
         for line in view.details(issue, verbose=verbose):
-            typer.echo(line)
+            say(line)
     typer.secho(verdict.line, fg=_COLOURS.get(verdict.level, typer.colors.GREEN))
 
 

@@ -2,16 +2,15 @@
 
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from twinlog.cli.common.output import Column
+from twinlog.cli.common.pasteable import document
 from twinlog.cli.source.partition_rows import shown_catch_up, shown_seconds
 from twinlog.cli.status.deployment import deployment_lines
 from twinlog.cli.status.producers import State, producers_of
 from twinlog.cli.status.rows import ClusterRow, FlowRow, InForce, ServiceRow, Status
 from twinlog.cli.verdict.issues import Issue, Verdict
-from twinlog.cli.verdict.remedy import alike
 from twinlog.cli.verdict.verdict import verdict_of
 
 UNKNOWN = "-"
@@ -57,12 +56,12 @@ def as_json(status: Status) -> dict[str, Any]:
         "verdict": {
             "level": verdict.level,
             "line": verdict.line,
-            "issues": [asdict(each) for each in verdict.issues],
+            "issues": [document(each) for each in verdict.issues],
         },
         "asked": {"config": status.asked_file},
-        "services": [asdict(row) for row in status.services],
-        "flows": [asdict(row) for row in _sorted_flows(status)],
-        "clusters": [asdict(row) for row in _sorted_clusters(status)],
+        "services": [document(row) for row in status.services],
+        "flows": [document(row) for row in _sorted_flows(status)],
+        "clusters": [document(row) for row in _sorted_clusters(status)],
     }
 
 
@@ -75,23 +74,23 @@ def check_as_json(problems: Sequence[Issue], standing_by: Sequence[str] = ()) ->
     """What `--check` adds to the document. `standing_by`: flows that another process copies."""
     return {
         "ok": not problems,
-        "problems": [asdict(each) for each in problems],
+        "problems": [document(each) for each in problems],
         "standing_by": list(standing_by),
     }
 
 
 def check_lines(
-    problems: Sequence[Issue], standing_by: Sequence[str] = (), places: str = "", *, verbose: bool = False
+    problems: Sequence[Issue], standing_by: Sequence[str] = (), *, verbose: bool = False
 ) -> list[str]:
     """One line for each thing that does not move."""
     if problems:
-        return [line for each in problems for line in _issue_lines(each, places, verbose=verbose)]
+        return [line for each in problems for line in _issue_lines(each, verbose=verbose)]
     others = f"; on standby here, copied by another process: {', '.join(standing_by)}" if standing_by else ""
     return [f"everything moves{others}"]
 
 
-def _issue_lines(issue: Issue, places: str, *, verbose: bool) -> list[str]:
-    told = with_command(issue.message, alike(issue.command, places))
+def _issue_lines(issue: Issue, *, verbose: bool) -> list[str]:
+    told = with_command(issue.message, issue.command)
     return [f"{issue.about}: {issue.reason}: {told}", *details(issue, verbose=verbose)]
 
 
@@ -135,10 +134,10 @@ def cluster_cells(row: ClusterRow) -> Sequence[str]:
     return row.alias, "not by " + ", ".join(service for service, seen in answers.items() if not seen)
 
 
-def issue_cells(verdict: Verdict, places: str = "") -> list[Sequence[str]]:
+def issue_cells(verdict: Verdict) -> list[Sequence[str]]:
     """What is not as it should be, the worst first, besides what is in force."""
     return [
-        (each.about, each.reason, with_command(each.message, alike(each.command, places)))
+        (each.about, each.reason, with_command(each.message, each.command))
         for each in verdict.issues
         if not each.in_force
     ]
@@ -161,24 +160,22 @@ def _number(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.0f}"
 
 
-def in_force_cells(status: Status, places: str = "") -> list[Sequence[str]]:
+def in_force_cells(status: Status) -> list[Sequence[str]]:
     """What holds until somebody acts: pauses, limits, changed rules, waiting topics, gaps."""
     return [
-        (each.kind, each.about, _in_force(each, places))
-        for row in _sorted_flows(status)
-        for each in row.in_force
+        (each.kind, each.about, _in_force(each)) for row in _sorted_flows(status) for each in row.in_force
     ]
 
 
-def _in_force(each: InForce, places: str) -> str:
+def _in_force(each: InForce) -> str:
     by = f", by {each.by}" if each.by else ""
     since = f" since {each.since}" if each.since else ""
-    return with_command(f"{each.message}{by}{since}", alike(each.command, places))
+    return with_command(f"{each.message}{by}{since}", each.command)
 
 
 def with_command(message: str, command: str) -> str:
     """A message that names a command itself needs no other."""
-    return f"{message} (`{command}`)" if command and "`" not in message else message
+    return f"{message} (`{command}`)" if command and "`twinlog " not in message else message
 
 
 def _topics(counts: Mapping[str, int]) -> str:

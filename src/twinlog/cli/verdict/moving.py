@@ -202,7 +202,7 @@ def _compared(row: FlowRow) -> str:
     """A proof needs continuous verification."""
     equal, total = row.proofs.get("EQUAL", 0), sum(row.partitions.values())
     if not equal:
-        return f"not compared: twinlog verify {shlex.quote(row.flow)} does"
+        return f"not compared: `twinlog verify {shlex.quote(row.flow)}` does"
     return f"{equal:,} of {partitions(total)} compared, all equal"
 
 

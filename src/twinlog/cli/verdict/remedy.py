@@ -1,4 +1,4 @@
-"""The command that helps with an issue, complete: it can be pasted. Pure."""
+"""The command that helps with an issue. Pure."""
 
 import re
 import shlex
@@ -8,7 +8,6 @@ from twinlog.cli.common.next_command import next_command
 _PLACE = re.compile(r"<[A-Z_>-]+>")
 _SHOWS_THE_SAME = "twinlog status"
 _RUN = "NO_SERVICE"
-_NEEDS_NO_SERVICE = ("twinlog preflight ", "twinlog run ", "twinlog local ", "twinlog --")
 
 
 def remedy(reason: str, *, flow: str = "", file: str = "") -> str:
@@ -25,10 +24,3 @@ def remedy(reason: str, *, flow: str = "", file: str = "") -> str:
     if file:
         told = told.replace("<FILE>", shlex.quote(file))
     return "" if _PLACE.search(told) or told == _SHOWS_THE_SAME else told
-
-
-def alike(command: str, places: str) -> str:
-    """The command with the options that make it ask the same services (`--config FILE`), if it asks any."""
-    return (
-        f"{command} {places}" if command and places and not command.startswith(_NEEDS_NO_SERVICE) else command
-    )

@@ -12,6 +12,7 @@ import typer
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.common.pasteable import pasteable, with_pasteable
 from twinlog.errors import ConfigError
 from twinlog.printable import printable
 
@@ -124,16 +125,16 @@ def next_steps(found: "Sequence[Remedy]", done: "Sequence[Repaired]", *, flow: s
     has records which the source no longer has."""
     left = [each for number, each in enumerate(found) if not done or not done[number].applied]
     outdated = {number for number, each in enumerate(done) if each.is_outdated}
-    lines = [f"twinlog verify '{flow}' --report FILE"] if outdated else []
+    lines = [pasteable(f"twinlog verify '{flow}' --report FILE")] if outdated else []
     left = [
         each
         for each in left
         if not each.holds_older and not any(found[number] is each for number in outdated)
     ]
     if any(each.offset is None for each in left):
-        lines.append("twinlog repair --new-copies does this; by hand:")
+        lines.append(with_pasteable("`twinlog repair --from-report FILE --new-copies` does this; by hand:"))
     # All partitions of a topic are copied again together.
-    return [*lines, *dict.fromkeys(command for each in left for command in each.commands)]
+    return [*lines, *dict.fromkeys(pasteable(command) for each in left for command in each.commands)]
 
 
 def _words(done: "Repaired") -> str:
@@ -164,7 +165,7 @@ def _as_json(remedy: "Remedy") -> dict[str, Any]:
         "action": str(remedy.action),
         "offset": remedy.offset,
         "why": remedy.why,
-        "commands": list(remedy.commands),
+        "commands": [pasteable(command) for command in remedy.commands],
     }
 
 

@@ -10,6 +10,7 @@ from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOpt
 from twinlog.cli.common.location import ConfigOption, load_config
 from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.times import EXPECTED
 from twinlog.cli.verify.engine import engine, verified
 from twinlog.cli.verify.options import IsolationOption, flow_of, instant_of, reads_committed
@@ -99,7 +100,7 @@ def safe_to_delete_command(
             print_table("", columns, [_cells(each) for each in found], empty="no partition was compared")
             print_rules(rules_used(report))
             for failure in failures:
-                typer.echo(f"{failure['topic'] or report.flow}: {failure['reason']} {failure['detail']}")
+                say(f"{failure['topic'] or report.flow}: {failure['reason']} {failure['detail']}")
 
 
 safe_to_delete_command.__doc__ = _HELP

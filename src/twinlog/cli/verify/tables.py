@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from twinlog.cli.common.output import Column, print_table
+from twinlog.cli.common.pasteable import say
 from twinlog.printable import printable
 
 _COLOURS = {"EQUAL": typer.colors.GREEN, "DIFFERENT": typer.colors.RED, "INCOMPLETE": typer.colors.YELLOW}
@@ -62,7 +63,7 @@ def print_report(told: dict[str, Any]) -> None:
             [_not_compared_row(each) for each in told["not_compared"][:_MOST_ROWS]],
         )
     print_rules(told["rules"])
-    typer.secho(_summary(told), fg=_COLOURS[told["verdict"]], bold=True)
+    say(_summary(told), fg=_COLOURS[told["verdict"]], bold=True)
 
 
 def print_rules(rules: dict[str, Any] | None) -> None:
@@ -70,7 +71,7 @@ def print_rules(rules: dict[str, Any] | None) -> None:
     if rules is not None and rules["not_of_the_file"]:
         typer.echo(f"by version {rules['version']} of the rules:")
         for sentence in rules["not_of_the_file"]:
-            typer.echo(printable(f"  {sentence}"))
+            say(printable(f"  {sentence}"))
 
 
 def _partition_row(told: dict[str, Any], each: dict[str, Any]) -> list[str]:
@@ -139,5 +140,5 @@ def _summary(told: dict[str, Any]) -> str:
     )
     text = f"{told['verdict']}: {told['records']} records equal in {partitions}"
     if lost:
-        text += f"; up to {lost} source offsets are {_LOST}: twinlog gaps {shlex.quote(told['flow'])} --all"
+        text += f"; up to {lost} source offsets are {_LOST}: `twinlog gaps {shlex.quote(told['flow'])} --all`"
     return f"{text}{'; ' + kinds if kinds else ''} ({seconds:.1f} s, {rate:.0f} MB/s)"

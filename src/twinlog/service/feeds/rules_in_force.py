@@ -80,4 +80,4 @@ def rules_remedy(error: KafkaError | WireFormatError | ConfigError, flow: Flow) 
         case WireFormatError():
             return f"Run the newer release, or delete {topic} on {flow.target}: then the file applies"
         case _:
-            return "Correct the file, or reset the rules (twinlog rules reset)"
+            return f"Correct the file, or reset the rules (`twinlog rules reset '{flow}'`)"

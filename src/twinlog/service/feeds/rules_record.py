@@ -115,10 +115,10 @@ def rule_words(
         return (
             f"{key}: the file has {_shown(file_value)}, and had {_shown(origin.replaced)} when a rule{at}{by}"
             f" replaced that by {_shown(value)}: the rule is put aside, not in force; to apply it again:"
-            f" twinlog rules restore {named} {key}; to drop it: {undo}"
+            f" `twinlog rules restore {named} {key}`; to drop it: `{undo}`"
         )
     now = f"the file has {_shown(file_value)}, a rule{at}{by} replaces it by {_shown(value)}"
-    return f"{key}: {now}; undo: {undo}"
+    return f"{key}: {now}; undo: `{undo}`"
 
 
 def rules_told(

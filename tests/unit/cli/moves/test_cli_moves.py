@@ -73,7 +73,7 @@ def cut(plan: pb2.MovePlan) -> None:
         (stuck, "not copied yet: 40 records\n"),
         (
             cut,
-            "failover run r1 by ann was interrupted after CHECK, FENCE; `twinlog failover run` continues it",
+            "was interrupted after CHECK, FENCE; `twinlog failover run 'A->B'` continues",
         ),
         (cut, "fence on A, no writes to: orders"),
         (lambda plan: plan.ClearField("partitions"), "nothing to move"),

@@ -78,7 +78,7 @@ def test_what_was_acknowledged_or_never_compared_is_not_told_as_if_nothing_were_
     checks = {check.title: check.message for check in told}
     assert overall(told) == GO
     assert checks["Losses are dealt with"] == "2,475 source offsets are lost, acknowledged by ana, ben"
-    assert checks["No difference of a copy is known"] == "not compared: twinlog verify 'A->B' does"
+    assert checks["No difference of a copy is known"] == "not compared: `twinlog verify 'A->B'` does"
     row.proofs = {"EQUAL": 2}
     checks = {check.title: check.message for check in readiness(row, NOTHING, Drain(state="DRAINED"))}
     assert checks["No difference of a copy is known"].startswith("2 of ")

@@ -10,7 +10,6 @@ from twinlog.cli.status.rows import FlowRow, InForce, ServiceRow, Status
 from twinlog.cli.status.view import check_as_json, check_lines, cluster_cells
 from twinlog.cli.verdict.clusters import failure_kind
 from twinlog.cli.verdict.issues import Issue, Level
-from twinlog.cli.verdict.remedy import alike
 from twinlog.cli.verdict.verdict import standing_by, verdict_of
 
 SERVICES = ("source", "checkpoint", "heartbeat", "configsync")
@@ -313,12 +312,6 @@ def test_remedies_have_no_places_left_and_never_ask_for_the_status_again() -> No
     flow(status).add_note("checkpoint", "NOT_READY", "wait")
     flow(status).add_note("source", "NO_TOPICS", "none")
     assert [each.command for each in verdict_of(status).issues] == ["", "", ""]
-
-
-def test_a_command_is_given_the_options_that_ask_the_same_services() -> None:
-    assert alike("twinlog gaps 'A->B'", "--config f") == "twinlog gaps 'A->B' --config f"
-    assert alike("twinlog preflight f", "--config f") == "twinlog preflight f"
-    assert alike("", "--config f") == ""
 
 
 def test_one_pause_is_named_with_the_command_that_ends_it() -> None:

@@ -23,4 +23,4 @@ def test_a_copy_is_not_called_equal_without_a_word_of_what_is_lost(
     print_report(told)
     summary = capsys.readouterr().out.splitlines()[-1]
     assert summary.startswith("EQUAL: ")
-    assert "up to 125 source offsets are LOST: twinlog gaps 'A->B' --all" in summary
+    assert "up to 125 source offsets are LOST: `twinlog gaps 'A->B' --all`" in summary

@@ -1,5 +1,7 @@
 """The reasons why a move cannot run now."""
 
+import shlex
+
 from twinlog_checkpoint.journal.record import MoveKind
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.routes.route import Route
@@ -22,7 +24,7 @@ async def blockers_of(
     if unknown:
         blockers.append(
             f"groups that do not exist on {route.from_alias}, or that the filter excludes:"
-            f" {', '.join(unknown)} (see twinlog explain group)"
+            f" {', '.join(unknown)} (`twinlog explain group {shlex.quote(unknown[0])}`)"
         )
     if options.grant_write:
         blockers += await _against_granting(route, to_reachable=to_reachable)

@@ -174,7 +174,7 @@ def _without_place(nowhere: Sequence[MovePartition], most: int = 10) -> str:
 
 def _cause(entry: MovePartition) -> str:
     if entry.action is MoveAction.SKIP_NO_PARTITION:
-        return f"{entry.message}: `twinlog explain topic` says why"
+        return f"{entry.message}: `twinlog explain topic {entry.from_partition.topic}` says why"
     return f"{entry.translation.verdict.value}, {entry.message}"
 
 

@@ -218,8 +218,8 @@ class MoveHost:
 
 def _cancelled(run: MoveRun, flow: Flow) -> StateError:
     return StateError(
-        f"the {run.kind} of {flow} was cancelled: what it did stays. `twinlog {run.kind} run` continues it,"
-        f" `twinlog {run.kind} abort` removes its fence",
+        f"the {run.kind} of {flow} was cancelled: what it did stays. `twinlog {run.kind} run '{flow}'`"
+        f" continues it, `twinlog {run.kind} abort '{flow}'` removes its fence",
         reason="MOVE_CANCELLED",
         metadata={"flow": str(flow)},
     )

@@ -328,7 +328,7 @@ def _nothing_to_abort(journal: MoveJournal, kind: str, last: MoveRecord | None) 
     if last is None:
         what = f"no move of {journal.flow} is recorded"
     elif last.state is MoveState.RUNNING:
-        what = f"the interrupted run is a {last.kind}: `twinlog {last.kind} abort`"
+        what = f"the interrupted run is a {last.kind}: `twinlog {last.kind} abort '{journal.flow}'`"
     else:
         remedy = f"`twinlog failback run '{journal.flow}'` moves the groups back and removes its fence"
         what = f"{last.kind} run {last.run_id} is finished" + (f": {remedy}" if last.fences else "")

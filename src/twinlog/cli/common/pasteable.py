@@ -1,0 +1,66 @@
+"""Commands that can be pasted as they are: they ask the services that the running command asks.
+
+Sentences name commands between backticks, also those that services write, which do not know how they are
+called. Whatever a command tells people goes through `say`, or is a cell of a table.
+"""
+
+import re
+import shlex
+from collections.abc import Iterable
+from contextvars import ContextVar
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+GIVEN_FILE: ContextVar[str] = ContextVar("GIVEN_FILE", default="")
+"""The properties file that was given to the running command; empty = none."""
+
+FILE_IS_IN_ENVIRONMENT: ContextVar[bool] = ContextVar("FILE_IS_IN_ENVIRONMENT", default=False)
+"""Whether the next command finds this file by itself."""
+
+GIVEN_ENDPOINTS: ContextVar[tuple[str, ...]] = ContextVar("GIVEN_ENDPOINTS", default=())
+"""The addresses of services that were given to the running command."""
+
+_QUOTED: Final = re.compile(r"`(twinlog [^`]+)`")
+_READ_NO_CONFIG: Final = frozenset(
+    {"adopt", "completion", "demo", "import", "local", "mirror-maker", "preflight", "run"}
+)
+_CALL_NO_SERVICE: Final = frozenset({"copy", "decode", "safe-to-delete", "state", "verify"})
+"""They read the clusters themselves."""
+
+
+def pasteable(command: str) -> str:
+    """The command with the `--config` and `--endpoint` that the running one was given, if it takes them and
+    has none; other text as it is."""
+    program, _, rest = command.partition(" ")
+    name = rest.partition(" ")[0]
+    is_complete = "--config" in rest or rest.endswith("--help") or name.startswith("-")
+    if program != "twinlog" or not name or is_complete or name in _READ_NO_CONFIG:
+        return command
+    endpoints = () if name in _CALL_NO_SERVICE else GIVEN_ENDPOINTS.get()
+    file = "" if FILE_IS_IN_ENVIRONMENT.get() else GIVEN_FILE.get()
+    places = [word for endpoint in endpoints for word in ("--endpoint", endpoint)]
+    return " ".join([command, *map(shlex.quote, [*places, *(("--config", file) if file else ())])])
+
+
+def with_pasteable(sentence: str) -> str:
+    """A sentence, in which every command between backticks is complete."""
+    return _QUOTED.sub(lambda found: f"`{pasteable(found[1])}`", sentence)
+
+
+def document(row: "DataclassInstance") -> dict[str, Any]:
+    """A dataclass as a JSON object, in which every `command` is complete."""
+    return asdict(row, dict_factory=_with_command)
+
+
+def _with_command(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: pasteable(value) if name == "command" else value for name, value in fields}
+
+
+def say(sentence: str, **style: Any) -> None:
+    """Print it; `style` as for `typer.secho`."""
+    typer.secho(with_pasteable(sentence), **style)
