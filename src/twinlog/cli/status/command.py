@@ -24,13 +24,15 @@ Exit codes: 0 all services serve; 1 a service does not; 2 wrong usage.
 The last line is the verdict: problems (somebody has to act) and warnings (it may end by itself, or somebody \
 ordered it), each counted once, at its cause.
 
---check is a probe for monitoring: it prints a line for each thing that keeps records from moving and exits \
-with 0 if there is none, with 1 if there is one or the state is not known, with 2 for wrong usage. These are \
-pauses, waiting topics, partitions that are not RUNNING, missing heartbeats, and clusters or services that \
-do not answer. Lag, delays, gaps, limits, changed rules and a flow that another process copies are not. \
---strict adds losses, differences, foreign writes and brokers that do not answer while others do.
+--check is a probe for monitoring: it prints a line for each problem and for all that keeps records from \
+moving. It exits with 0 if there is none, with 1 if there is one or the state is not known, with 2 for wrong \
+usage, with 3 if a flow only needs time to start. These are pauses, waiting topics, partitions that are not \
+RUNNING, missing heartbeats, clusters or services that do not answer, and losses, differences and foreign \
+writes that nobody has acknowledged: `failover plan` says NO-GO for each of them. Lag, delays, limits, \
+changed rules and a flow that another process copies are not. --strict adds the warnings.
 """
 
+EXIT_WAITS = 3
 _COLOURS = {"bad": typer.colors.RED, "warn": typer.colors.YELLOW}
 
 
@@ -44,9 +46,7 @@ def status_command(
     ] = False,
     strict: Annotated[
         bool,
-        typer.Option(
-            "--strict", help="With --check: losses, foreign writes and silent brokers are problems, too."
-        ),
+        typer.Option("--strict", help="With --check: warnings count as problems."),
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Also what the services said themselves.")
@@ -81,16 +81,18 @@ def status_command(
     with reported_failures():
         status = run_async(asked())
     verdict = verdict_of(status)
-    problems = verdict.failing if strict else verdict.stopping
+    problems, waiting = verdict.failing, verdict.waiting
+    if strict:
+        problems = [each for each in verdict.pressing if not each.waits]
     fails = bool(problems) if check else not status.all_serving
-    with exiting_with(EXIT_FAILED if fails else 0):
+    with exiting_with(EXIT_FAILED if fails else EXIT_WAITS if check and waiting else 0):
         if output is Output.JSON:
             document = view.as_json(status)
             if check:
-                document["check"] = view.check_as_json(problems, standing_by(status))
+                document["check"] = view.check_as_json(problems, waiting, standing_by(status))
             print_json(document)
         elif check:
-            lines = view.check_lines(problems, standing_by(status), verbose=verbose)
+            lines = view.check_lines([*problems, *waiting], standing_by(status), verbose=verbose)
             say("\n".join(lines))
         else:
             _print_tables(status, verdict, verbose=verbose)

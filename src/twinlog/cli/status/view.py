@@ -70,11 +70,14 @@ def deployment(status: Status) -> list[str]:
     return deployment_lines(status.services, asked_file=status.asked_file, own_host=socket.gethostname())
 
 
-def check_as_json(problems: Sequence[Issue], standing_by: Sequence[str] = ()) -> dict[str, Any]:
+def check_as_json(
+    problems: Sequence[Issue], waiting: Sequence[Issue] = (), standing_by: Sequence[str] = ()
+) -> dict[str, Any]:
     """What `--check` adds to the document. `standing_by`: flows that another process copies."""
     return {
-        "ok": not problems,
+        "ok": not problems and not waiting,
         "problems": [document(each) for each in problems],
+        "waiting": [document(each) for each in waiting],
         "standing_by": list(standing_by),
     }
 
@@ -82,7 +85,7 @@ def check_as_json(problems: Sequence[Issue], standing_by: Sequence[str] = ()) ->
 def check_lines(
     problems: Sequence[Issue], standing_by: Sequence[str] = (), *, verbose: bool = False
 ) -> list[str]:
-    """One line for each thing that does not move."""
+    """One line for each thing that is wrong, or not yet as it should be."""
     if problems:
         return [line for each in problems for line in _issue_lines(each, verbose=verbose)]
     others = f"; on standby here, copied by another process: {', '.join(standing_by)}" if standing_by else ""

@@ -103,7 +103,6 @@ def _silent(row: ClusterRow) -> Iterator[Issue]:
         reason="BROKER_SILENT",
         message=outage.told(row.alias) + ("" if by == sorted(row.seen_by) else f" (seen by {', '.join(by)})"),
         stops=False,
-        strict=True,
     )
 
 

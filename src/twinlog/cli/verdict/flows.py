@@ -25,11 +25,9 @@ from twinlog.cli.verdict.issues import Issue, Level, worst
 from twinlog.cli.verdict.remedy import remedy
 
 RUNNING = "RUNNING"
-STARTING = "STARTING"
+STARTING, DISABLED = "STARTING", "HEARTBEATS_DISABLED"
 _PAUSED, _WAITS = "PAUSED", "WAITING"
-_AS_CONFIGURED = frozenset(
-    {"NO_TOPICS", "NO_TOPICS_SELECTED", "HEARTBEATS_DISABLED", "NOT_REPLICATED", STANDS_BY}
-)
+_AS_CONFIGURED = frozenset({"NO_TOPICS", "NO_TOPICS_SELECTED", DISABLED, "NOT_REPLICATED", STANDS_BY})
 """Reasons that say that there is nothing to move, nothing to prove it by, or another process
 that does it."""
 _MAY_END = frozenset(
@@ -95,6 +93,7 @@ def _of_notes(row: FlowRow, file: str) -> list[Issue]:
                 message=f"{', '.join(note.service for note in notes)}: {notes[0].message}",
                 command=remedy(reason, flow=row.flow, file=file),
                 stops=not is_note,
+                waits=reason == STARTING and not is_note,
             )
         )
     return found
@@ -153,7 +152,8 @@ def _caused(row: FlowRow, issues: Sequence[Issue]) -> list[Issue]:
     cause = next((each for each in issues if each.reason in reasons), None)
     nothing = not row.partitions.get(RUNNING) and not row.stands_by("source")
     states = cause is not None
-    cause = cause or next((each for each in issues if each.reason == STARTING), None)
+    if cause is None and any(each.reason == STARTING and each.service != "heartbeat" for each in row.notes):
+        cause = next(each for each in issues if each.reason == STARTING)
     if cause is None:
         return list(issues)
     apart = {_PAUSED, "FAULTED"} if cause.reason in FOLLOWS_FROM_CLUSTER else {_PAUSED}

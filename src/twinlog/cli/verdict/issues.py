@@ -36,8 +36,8 @@ class Issue:
     """What mends it or shows more of it, complete; empty where none is known."""
     stops: bool = True
     """Something makes no progress, or may make none. What is lost, limited or left does not stop anything."""
-    strict: bool = False
-    """It fails --strict, although it is no problem yet."""
+    waits: bool = False
+    """It stops something that begins by itself: nobody has to act."""
     in_force: bool = False
     """It is one of the lines about what is in force."""
     flows: tuple[str, ...] = ()
@@ -62,17 +62,23 @@ class Verdict:
 
     @property
     def stopping(self) -> list[Issue]:
-        """What keeps `twinlog status --check` from saying that everything moves."""
+        """What keeps records from moving, or may do so."""
         return [each for each in self.issues if each.stops]
 
     @property
     def failing(self) -> list[Issue]:
-        """The same with --strict: losses, differences, foreign writes and silent brokers count, too."""
-        return [each for each in self.issues if each.stops or each.strict or each.level == Level.BAD]
+        """What `twinlog status --check` fails for, and what makes a plan NO-GO: problems, and what stands
+        still until somebody acts."""
+        return [each for each in self.issues if each.level == Level.BAD or (each.stops and not each.waits)]
+
+    @property
+    def waiting(self) -> list[Issue]:
+        """What only needs time."""
+        return [each for each in self.issues if each.waits]
 
     @property
     def pressing(self) -> list[Issue]:
-        """Problems and warnings, without notes."""
+        """Problems and warnings, without notes: what `--check --strict` fails for."""
         return [each for each in self.issues if each.level in (Level.BAD, Level.WARN)]
 
     @property

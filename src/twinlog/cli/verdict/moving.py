@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from twinlog.cli.source.partition_rows import shown_seconds
 from twinlog.cli.status.rows import DIFFERS, FENCE, FOREIGN, GAPS, MOVE, OPEN_TRANSACTION, FlowRow, Status
 from twinlog.cli.verdict.drain import DRAINING, LOSING, Drain, drain_told
-from twinlog.cli.verdict.flows import partitions
+from twinlog.cli.verdict.flows import DISABLED, partitions
 from twinlog.cli.verdict.issues import Issue, Verdict
 from twinlog.cli.verdict.verdict import of_services, verdict_of
 
@@ -40,14 +40,16 @@ def readiness(row: FlowRow, verdict: Verdict, drain: Drain) -> list[Check]:
         for each in verdict.stopping
         if each.concerns(row.flow)
     ]
+    # While a flow starts, nobody has to act on what is not known yet.
+    unknown = WAIT if own and all(each.waits for each in own) else NO_GO
     told_by_source = row.records is not None
     moves_known = row.group_count is not None and row.moves_known
     running = partitions(sum(row.partitions.values()))
     return [
         _problems(ANSWER, services, good="all of them"),
         _problems("Everything moves", own, good=f"{running} without a problem"),
-        _lag(row, drain),
-        _groups(row),
+        _lag(row, drain, unknown),
+        _groups(row, unknown),
         _in_force(
             row, "Losses are dealt with", GAPS, good=_lost(row), known=told_by_source and row.gaps_known
         ),
@@ -65,9 +67,10 @@ def readiness(row: FlowRow, verdict: Verdict, drain: Drain) -> list[Check]:
             OPEN_TRANSACTION,
             good="none stays open",
             known=told_by_source,
+            otherwise=WAIT,
         ),
         _in_force(row, "No earlier move is unfinished", MOVE, good="none", known=moves_known),
-        _heartbeats(row),
+        _heartbeats(row, unknown),
     ]
 
 
@@ -140,7 +143,8 @@ def _problems(title: str, problems: Sequence[Issue], *, good: str) -> Check:
     more = len(problems) - _PROBLEMS_NAMED
     command = next((each.command for each in problems if each.command), "twinlog status")
     message = f"{told}; and {more} more" if more > 0 else told
-    return Check(title=title, verdict=NO_GO, message=message, command=command)
+    waits = all(each.waits for each in problems)
+    return Check(title=title, verdict=WAIT if waits else NO_GO, message=message, command=command)
 
 
 def _in_words(issue: Issue) -> str:
@@ -148,11 +152,11 @@ def _in_words(issue: Issue) -> str:
     return issue.message if names_itself else f"{issue.about}: {issue.message}"
 
 
-def _lag(row: FlowRow, drain: Drain) -> Check:
+def _lag(row: FlowRow, drain: Drain, unknown: str) -> Check:
     title = BACKLOG
     command = f"twinlog partitions {shlex.quote(row.flow)}"
     if row.lag_records is None:
-        return Check(title=title, verdict=NO_GO, message="the lag is not known", command=command)
+        return Check(title=title, verdict=unknown, message="the lag is not known", command=command)
     if row.lag_records == 0:
         return Check(title=title, verdict=GO, message="the lag is 0")
     told = "1 record" if row.lag_records == 1 else f"{row.lag_records:,} records"
@@ -165,11 +169,11 @@ def _lag(row: FlowRow, drain: Drain) -> Check:
     return Check(title=title, verdict=WAIT, message=f"{told} left, no estimate yet", command=command)
 
 
-def _groups(row: FlowRow) -> Check:
+def _groups(row: FlowRow, unknown: str) -> Check:
     title = f"{GROUPS} {row.flow.partition('->')[2]}"
     command = f"twinlog groups {shlex.quote(row.flow)}"
     if row.group_count is None:
-        return Check(title=title, verdict=NO_GO, message="the groups are not known", command=command)
+        return Check(title=title, verdict=unknown, message="the groups are not known", command=command)
     without = {verdict: count for verdict, count in row.groups.items() if verdict not in TRANSLATED and count}
     if not without:
         all_of = "1 group" if row.group_count == 1 else f"all {row.group_count:,} groups"
@@ -180,7 +184,7 @@ def _groups(row: FlowRow) -> Check:
     return Check(title=title, verdict=NO_GO, message=told, command=command)
 
 
-def _in_force(row: FlowRow, title: str, *kinds: str, good: str, known: bool) -> Check:
+def _in_force(row: FlowRow, title: str, *kinds: str, good: str, known: bool, otherwise: str = NO_GO) -> Check:
     if not known:
         told = f"not known: {title[0].lower()}{title[1:]}"
         return Check(title=title, verdict=NO_GO, message=told, command="twinlog status")
@@ -188,7 +192,7 @@ def _in_force(row: FlowRow, title: str, *kinds: str, good: str, known: bool) -> 
     if not found:
         return Check(title=title, verdict=GO, message=good)
     told = "; ".join(each.message for each in found)
-    return Check(title=title, verdict=NO_GO, message=told, command=found[0].command)
+    return Check(title=title, verdict=otherwise, message=told, command=found[0].command)
 
 
 def _lost(row: FlowRow) -> str:
@@ -206,13 +210,16 @@ def _compared(row: FlowRow) -> str:
     return f"{equal:,} of {partitions(total)} compared, all equal"
 
 
-def _heartbeats(row: FlowRow) -> Check:
+def _heartbeats(row: FlowRow, unknown: str) -> Check:
     title = "Heartbeats arrive"
     if row.path == "ALIVE":
         delay = "" if row.delay_seconds is None else f"after {row.delay_seconds:.2f} s"
         return Check(title=title, verdict=GO, message=delay)
+    said = {note.reason: note.message for note in row.notes if note.service == "heartbeat"}
+    if DISABLED in said:
+        return Check(title=title, verdict=GO, message=said[DISABLED])
     told = "the heartbeat service does not say" if row.path is None else f"the path is {row.path}"
-    return Check(title=title, verdict=NO_GO, message=told, command="twinlog topology")
+    return Check(title=title, verdict=unknown, message=told, command="twinlog topology")
 
 
 def _plan(plan: PlanFacts) -> Check:

@@ -10,6 +10,7 @@ from twinlog.cli.status.rows import FlowRow, InForce, ServiceRow, Status
 from twinlog.cli.status.view import check_as_json, check_lines, cluster_cells
 from twinlog.cli.verdict.clusters import failure_kind
 from twinlog.cli.verdict.issues import Issue, Level
+from twinlog.cli.verdict.moving import GO, NO_GO, WAIT, checks_of, overall
 from twinlog.cli.verdict.verdict import standing_by, verdict_of
 
 SERVICES = ("source", "checkpoint", "heartbeat", "configsync")
@@ -201,12 +202,12 @@ def test_a_lag_that_is_copied_is_no_issue_and_what_is_ordered_is_a_note() -> Non
     flow(status).add_note("heartbeat", "HEARTBEATS_DISABLED", "by the file")
     verdict = verdict_of(status)
     assert {each.level for each in verdict.issues} == {Level.NOTE}
-    assert (verdict.stopping, verdict.failing, verdict.pressing) == ([], [], [])
+    assert (verdict.failing, verdict.waiting, verdict.pressing) == ([], [], [])
     assert verdict.line == "everything moves; in force: DELAY, FENCE, LIMIT, MANUAL, RULE"
     assert check_lines([]) == ["everything moves"]
 
 
-def test_losses_and_foreign_writes_are_problems_that_stop_nothing_and_count_when_strict() -> None:
+def test_losses_and_foreign_writes_are_problems_that_stop_nothing() -> None:
     status = healthy()
     flow(status).in_force += [
         InForce(kind=kind, about="A->B", message="so") for kind in ("GAPS", "FOREIGN", "MOVE")
@@ -219,6 +220,53 @@ def test_losses_and_foreign_writes_are_problems_that_stop_nothing_and_count_when
     assert [each.reason for each in verdict.failing] == ["FOREIGN", "GAPS", "PAUSED"]
     (behind,) = [each for each in verdict.issues if each.reason == "FALLING_BEHIND"]
     assert behind.message == "the lag grows by 40 records each second"
+
+
+def begins(status: Status) -> None:
+    """Of a delayed flow no heartbeat arrives before the delay is over."""
+    flow(status).path = "UNKNOWN"
+    flow(status).add_note("heartbeat", "STARTING", "no heartbeat has been seen on the target yet")
+
+
+def in_force(kind: str) -> Callable[[Status], None]:
+    return lambda status: flow(status).in_force.append(InForce(kind=kind, about="A->B", message="so"))
+
+
+def heartbeats_off(status: Status) -> None:
+    flow(status).path = "UNKNOWN"
+    flow(status).add_note("heartbeat", "HEARTBEATS_DISABLED", "by the file")
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        (lambda _: None, GO),
+        (heartbeats_off, GO),
+        *((in_force(kind), GO) for kind in ("LIMIT", "RULE", "MANUAL", "DELAY", "FENCE", "OFFSETS")),
+        *((change, WAIT) for change in (starts, begins)),
+        *((in_force(kind), NO_GO) for kind in ("GAPS", "DIFFERS", "FOREIGN", "WAITING")),
+        *((change, NO_GO) for change in (pause, service_down, away, stalled, silent, path_unknown)),
+    ],
+)
+def test_the_check_fails_where_a_plan_says_no_go_and_waits_where_it_says_wait(
+    what: Callable[[Status], None], expected: str
+) -> None:
+    status = healthy()
+    row = flow(status)
+    row.group_count, row.lag_records = 0, 0
+    what(status)
+    verdict = verdict_of(status)
+    assert (NO_GO if verdict.failing else WAIT if verdict.waiting else GO) == expected
+    assert overall(checks_of(status, "failover", "A->B", ())) == expected
+
+
+def test_a_flow_that_waits_for_its_first_heartbeat_hides_no_other_problem() -> None:
+    status = healthy()
+    begins(status)
+    groups_not_translated(status)
+    verdict = verdict_of(status)
+    assert [each.reason for each in verdict.failing] == ["GROUPS_NOT_TRANSLATED"]
+    assert [each.reason for each in verdict.waiting] == ["STARTING"]
 
 
 def test_a_cluster_that_no_service_reaches_explains_everything_about_it() -> None:
@@ -352,7 +400,7 @@ def test_a_healthy_standby_is_no_problem_and_is_said_to_stand_by() -> None:
     assert standing_by(status) == ["A->B"]
     (line,) = check_lines([], standing_by(status))
     assert "on standby here, copied by another process: A->B" in line
-    assert check_as_json([], ["A->B"]) == {"ok": True, "problems": [], "standing_by": ["A->B"]}
+    assert check_as_json([], [], ["A->B"])["standing_by"] == ["A->B"]
 
 
 @pytest.mark.parametrize(("harm", "reason"), [("STALLED", "STALLED"), ("lag", "LAG_UNKNOWN")])
@@ -363,7 +411,7 @@ def test_a_standby_sees_that_nothing_moves_at_the_other_process(harm: str, reaso
         lag_unknown(status)
     else:
         flow(status).partitions = {"WAITING": 2, harm: 1}
-    assert [each.reason for each in verdict_of(status).stopping] == [reason]
+    assert [each.reason for each in verdict_of(status).failing] == [reason]
 
 
 def test_heartbeats_of_a_paused_flow_are_no_trouble_of_their_own() -> None:
@@ -377,7 +425,7 @@ def test_heartbeats_of_a_paused_flow_are_no_trouble_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("services", [SERVICES, ("source", "heartbeat")])
-def test_a_broker_that_does_not_answer_while_others_do_is_a_warning_that_strict_counts(
+def test_a_broker_that_does_not_answer_while_others_do_is_a_warning(
     services: Sequence[str],
 ) -> None:
     status = healthy()
@@ -389,6 +437,5 @@ def test_a_broker_that_does_not_answer_while_others_do_is_a_warning_that_strict_
         "broker 2 of B does not answer; the others do; partitions without a leader: 1"
     )
     assert ("seen by heartbeat, source" in issue.message) == (services is not SERVICES)
-    assert not verdict.stopping
-    assert verdict.failing == [issue]
+    assert not verdict.failing
     assert cluster_cells(status.clusters["B"]) == ("B", "yes, but for broker 2")
