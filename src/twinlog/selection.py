@@ -87,7 +87,7 @@ class TopicSelector:
             rule = f"its name says that it came through cluster {alias}: copying it would form a loop"
             return self._decision(topic, TopicReason.CYCLE, rule, alias=alias)
         renaming = self.policy if isinstance(self.policy, RenamingPolicy) else None
-        if renaming is not None and (other := renaming.in_the_way(topic)) is not None:
+        if renaming is not None and (other := renaming.in_the_way(self.flow.source, topic)) is not None:
             rule = (
                 f"{RENAME_KEY}: its copy would have the name of the copy of {other}: give it a rule of its"
                 " own, before the others, or exclude it"

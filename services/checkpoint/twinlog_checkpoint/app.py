@@ -1,12 +1,14 @@
 """The composition root of the checkpoint service: connects clusters, assembles flows, names the loops."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import DESCRIPTOR
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import add_CheckpointServiceServicer_to_server
+from twinlog.batches.transformed import Transform
 from twinlog.config import ClientConfig
 from twinlog.errors import ConfigError
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
@@ -146,21 +148,28 @@ async def _clusters(context: ServiceContext, stack: AsyncExitStack, entry: Check
         syncs=await context.clusters.get(clients.syncs_reader),
         checkpoints_reader=await context.clusters.get(target),
         checkpoints_writer=await context.clusters.get(clients.checkpoints_writer),
-        source_log=await _log_side(context, stack, source, read_committed=copied),
+        source_log=await _log_side(
+            context, stack, source, read_committed=copied, changes=entry.transforms.changes
+        ),
         target_log=await _log_side(context, stack, target, read_committed=True),
     )
 
 
 async def _log_side(
-    context: ServiceContext, stack: AsyncExitStack, client: ClientConfig, *, read_committed: bool
+    context: ServiceContext,
+    stack: AsyncExitStack,
+    client: ClientConfig,
+    *,
+    read_committed: bool,
+    changes: Callable[[str], Transform | None] = lambda _topic: None,
 ) -> LogSide:
-    """Log ends and records of one cluster."""
+    """Log ends and records of one cluster. `changes`: as for `BatchLog`."""
     options = aiokafka_client_options(client.properties, alias=client.alias)
     session = DataClientPool(client.alias, options, timeout_seconds=READ_TIMEOUT_SECONDS)
     stack.push_async_callback(session.close)
     return LogSide(
         admin=await context.clusters.get(client),
-        log=BatchLog(BatchReader(session, read_committed=read_committed)),
+        log=BatchLog(BatchReader(session, read_committed=read_committed), changes),
         end=OffsetSpec.LAST_STABLE if read_committed else OffsetSpec.LATEST,
         open_transactions=partial(open_transactions, session),
     )

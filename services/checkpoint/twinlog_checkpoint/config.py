@@ -9,6 +9,7 @@ from twinlog.filters import GroupFilter
 from twinlog.model import Flow
 from twinlog.policy import HostedTopic, ReplicationPolicy, offset_syncs_topic, policy_from_config
 from twinlog.policy.internal_topics import OffsetSyncsLocation as HostedLocation
+from twinlog.policy.transformed import TopicTransforms
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 
@@ -42,6 +43,7 @@ class CheckpointFlow:
     checkpoints_topic: str
     settings: CheckpointSettings
     clients: CheckpointClients
+    transforms: TopicTransforms
 
 
 def checkpoint_flows(configuration: Configuration) -> tuple[CheckpointFlow, ...]:
@@ -80,6 +82,7 @@ def checkpoint_flow(config: FlowConfig) -> CheckpointFlow:
         syncs_topic=syncs_topic,
         checkpoints_topic=policy.checkpoints_topic(flow.source),
         settings=settings,
+        transforms=TopicTransforms(config.policy_config, flow.source),
         clients=CheckpointClients(
             source_admin=client(clients.source_admin, "checkpoint-source-admin"),
             target_admin=client(clients.target_admin, "checkpoint-target-admin"),

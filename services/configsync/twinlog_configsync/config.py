@@ -14,7 +14,7 @@ from twinlog.filters import PatternList
 from twinlog.loops import refuse_loops
 from twinlog.model import Flow
 from twinlog.policy.internal_topics import configsync_topic
-from twinlog.policy.offsets_rule import OffsetsRule
+from twinlog.policy.offsets_rule import offsets_rule
 from twinlog.selection_configured import topic_selector
 from twinlog_configsync.access.acl_rules import AclRules, AclSyncMode
 from twinlog_configsync.model.schedule import Scope
@@ -122,7 +122,7 @@ def flow_rules(config: FlowConfig) -> FlowRules:
         intervals_seconds=_intervals(settings),
         refresh_enabled=settings.refresh_topics_enabled,
         automatic=settings.apply_automatically,
-        offsets=OffsetsRule(config.source.offsets),
+        offsets=offsets_rule(config),
         exactly_once=config.source.exactly_once,
     )
 

@@ -1,13 +1,13 @@
 """The part of the configuration that the source service uses, by flow."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from twinlog.config import Configuration, FlowClients, OffsetSyncsLocation, SourceSettings
 from twinlog.model import Flow
 from twinlog.policy import HostedTopic, ReplicationPolicy, offset_syncs_topic, policy_from_config
 from twinlog.policy import OffsetSyncsLocation as SyncsHost
-from twinlog.policy.offsets_rule import OffsetsRule
+from twinlog.policy.offsets_rule import OffsetsRule, offsets_rule
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 from twinlog.service.owner.deployments import selection_fingerprint
@@ -28,6 +28,9 @@ class SourceFlow:
     """None = no offset syncs are written."""
     offsets: OffsetsRule
     """Which copies keep the source's offsets."""
+    transforms: Mapping[str, str] = field(default_factory=dict)
+    """What a task needs to transform records: the settings of transforms and names; empty = it copies them
+    unchanged."""
     rules: str = ""
     """A fingerprint of the file's selection. It tells two deployments apart that would both own the flow."""
 
@@ -64,7 +67,8 @@ def source_flows(configuration: Configuration) -> tuple[SourceFlow, ...]:
                 selector=topic_selector(entry),
                 offset_syncs=offset_syncs_topic(policy, entry.flow, location) if syncs.enabled else None,
                 rules=selection_fingerprint(entry),
-                offsets=OffsetsRule(entry.source.offsets),
+                transforms=entry.policy_config if "transforms" in entry.policy_config else {},
+                offsets=offsets_rule(entry),
             )
         )
     return tuple(flows)

@@ -34,13 +34,39 @@ class DecodedRecord(NamedTuple):
     headers: RawHeaders
 
 
+class SplitBody(NamedTuple):
+    """A body up to its headers, which are read only when somebody asks for them."""
+
+    body: bytes
+    value_is_null: bool
+    headers_at: int
+    """Where the count of the headers begins."""
+
+    def headers(self) -> RawHeaders:
+        """Raises WireFormatError (CORRUPT_BATCH) when they are not exactly the rest of the body."""
+        return _take_headers(self.body, self.headers_at)
+
+
 def encode_body(key: bytes | None, value: bytes | None, headers: RawHeaders = ()) -> bytes:
+    return _nullable(key) + _nullable(value) + encode_headers(headers)
+
+
+def encode_headers(headers: RawHeaders) -> bytes:
+    """The end of a body: the count of the headers, and the headers."""
     if not headers:
-        return _nullable(key) + _nullable(value) + _NO_HEADERS
-    pieces = [_nullable(key), _nullable(value), encode_varint(len(headers))]
+        return _NO_HEADERS
+    pieces = [encode_varint(len(headers))]
     for header_key, header_value in headers:
         pieces += (_nullable(header_key), _nullable(header_value))
     return b"".join(pieces)
+
+
+def split_body(body: bytes) -> SplitBody:
+    """Find where a body's headers begin. Raises WireFormatError (CORRUPT_BATCH) for a field that reaches past
+    the end."""
+    _, position = _take_nullable(body, 0)
+    value, position = _take_nullable(body, position)
+    return SplitBody(body, value is None, position)
 
 
 def decode_record(record: OpenRecord) -> DecodedRecord:
@@ -48,6 +74,16 @@ def decode_record(record: OpenRecord) -> DecodedRecord:
     offset, timestamp_ms, body = record
     key, position = _take_nullable(body, 0)
     value, position = _take_nullable(body, position)
+    try:
+        headers = _take_headers(body, position)
+    except WireFormatError as error:
+        raise WireFormatError(
+            f"the record at offset {offset}: {error}", reason=error.reason, metadata={"offset": str(offset)}
+        ) from error
+    return DecodedRecord(offset, timestamp_ms, key, value, headers)
+
+
+def _take_headers(body: bytes, position: int) -> RawHeaders:
     count, position = decode_varint(body, position)
     headers = []
     for _ in range(count):
@@ -57,12 +93,8 @@ def decode_record(record: OpenRecord) -> DecodedRecord:
             raise WireFormatError("the key of a header is null", reason="CORRUPT_BATCH")
         headers.append((header_key, header_value))
     if position != len(body) or count < 0:
-        raise WireFormatError(
-            f"the record at offset {offset} does not end where its length says",
-            reason="CORRUPT_BATCH",
-            metadata={"offset": str(offset)},
-        )
-    return DecodedRecord(offset, timestamp_ms, key, value, tuple(headers))
+        raise WireFormatError("it does not end where its length says", reason="CORRUPT_BATCH")
+    return tuple(headers)
 
 
 def _nullable(field: bytes | None) -> bytes:

@@ -47,6 +47,8 @@ class LaneReason(StrEnum):
     SMALL_BATCHES = "SMALL_BATCHES"
     """RECODE: one of many small batches of a backlog, packed together."""
 
+    TRANSFORMED = "TRANSFORMED"
+    """RECODE: the flow's transforms may change the records."""
     OWN_RECORDS = "OWN_RECORDS"
     """RECODE: made here (positions), not copied."""
 

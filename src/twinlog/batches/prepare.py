@@ -133,6 +133,12 @@ class _Preparation:
             self._note_leader(header)
         visibility = self._tracker.see(batch)
         lane, reason = choose_lane(header, self._wanted_offset, self._policy.target, visibility)
+        if (
+            self._policy.transform is not None
+            and lane is not Lane.DROP
+            and reason is not LaneReason.OLD_MAGIC
+        ):
+            lane, reason = Lane.RECODE, LaneReason.TRANSFORMED
         if lane is Lane.DROP:
             self._drop(batch, reason)
         elif reason is LaneReason.OLD_MAGIC:
@@ -218,6 +224,8 @@ class _Preparation:
     def _join_plain_ones(self, data: bytes, position: int) -> int:
         """Add as many plain small batches as fit; return the byte position after them."""
         policy = self._policy
+        if policy.transform is not None:
+            return position
         before = len(self._group)
         gathered = gather(
             data,
@@ -267,6 +275,9 @@ class _Preparation:
         self, records: Sequence[OpenRecord], codec: Codec, reason: LaneReason, next_offset: int
     ) -> None:
         """Pack records into batches; the source continues at `next_offset` after the last of them."""
+        if not records:
+            self._position = next_offset
+            return
         pieces = dense_pieces(records) if self._policy.keeps_offsets else (records,)
         ends = [*(piece[0][0] for piece in pieces[1:]), next_offset]
         for piece, end in zip(pieces, ends, strict=True):
@@ -296,8 +307,8 @@ class _Preparation:
         records = open_records(batch, check_crc=self._policy.check_crc, max_bytes=self._policy.max_open_bytes)
         wanted = self._wanted_offset
         if records and records[0][0] < wanted:
-            return [record for record in records if record[0] >= wanted]
-        return records
+            records = [record for record in records if record[0] >= wanted]
+        return records if self._policy.transform is None else list(self._policy.transform(records))
 
     def _codec_for(self, batch: Batch) -> Codec:
         named = self._policy.target.codec

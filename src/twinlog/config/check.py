@@ -32,8 +32,9 @@ _AT_CLUSTER = frozenset((Scope.TARGET, Scope.TARGET_OR_TOP))
 _OPEN_PREFIXES = (
     *("config.providers.", "replication.policy.", SPARK_CONF_PREFIX),
     *("topic.filter.", "group.filter.", "config.property.filter."),
+    *("transforms.", "predicates."),
 )
-"""Names below these prefixes belong to other packages."""
+"""Names below these prefixes belong to other packages, or are judged by what reads them."""
 _POSITIONS_TOPIC_PREFIX = "offset.storage."
 _TOPIC_SETTING_PREFIXES = ("config.storage.", "status.storage.")
 _NOT_FOR_THIS_CLIENT = "Twinlog's clients have no such setting"

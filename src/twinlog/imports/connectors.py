@@ -24,6 +24,7 @@ from twinlog.imports.draft import Draft
 from twinlog.imports.old_defaults import write_old_defaults
 from twinlog.imports.references import References
 from twinlog.imports.report import Setting
+from twinlog.transforms import problems_of_config
 
 _READERS: Mapping[Kind, frozenset[Service]] = {
     Kind.SOURCE: frozenset((Service.SOURCE, Service.CONFIGSYNC)),
@@ -115,13 +116,9 @@ class ConnectorImport:
         elif key in _CONVERTERS:
             self._add_converter(flow, connector, key, setting)
         elif key.startswith(("transforms", "predicates")):
-            if setting.value.strip() and connector.kind is Kind.SOURCE:
-                self._refuse(
-                    flow,
-                    setting,
-                    "transforms are Java classes; records are copied unchanged or not at all (to rename"
-                    " topics write twinlog.topic.rename, docs/policies.md)",
-                )
+            # MirrorMaker 2 would apply those of the other connectors to checkpoints and heartbeats.
+            if connector.kind is Kind.SOURCE:
+                self._add_transforms(flow, connector, key, setting)
         elif key.startswith(("source.cluster.", "target.cluster.")):
             self._add_cluster_key(flow, key, setting)
         elif key.startswith(_CLIENT_PREFIXES):
@@ -179,6 +176,19 @@ class ConnectorImport:
             self._add_known(flow, spec, key, setting)
         else:
             self._put(flow, key, setting)
+
+    def _add_transforms(self, flow: str, connector: Connector, key: str, setting: Setting) -> None:
+        problems = problems_of_config(
+            {
+                name: found.value.strip()
+                for name, found in connector.config.items()
+                if name.startswith(("transforms", "predicates"))
+            }
+        )
+        if not problems:
+            self._put(flow, key, setting)
+        elif key == "transforms":
+            self._refuse(flow, setting, "; ".join(problems))
 
     def _add_converter(self, flow: str, connector: Connector, key: str, setting: Setting) -> None:
         if setting.value.strip().rpartition(".")[2] == "ByteArrayConverter":

@@ -4,14 +4,15 @@ from collections.abc import Mapping
 
 from twinlog.errors import ConfigError
 from twinlog.policy.other_policies import other_policy
-from twinlog.policy.rename import RENAME_KEY, parse_renames
-from twinlog.policy.renaming import RenamingPolicy
+from twinlog.policy.rename import RENAME_KEY, parse_renames, reversible
+from twinlog.policy.renaming import RenamingPolicy, Route
 from twinlog.policy.replication import (
     DEFAULT_SEPARATOR,
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,
     ReplicationPolicy,
 )
+from twinlog.transforms import Chain, RegexRouter, TimestampRouter, chain_from_config
 
 POLICY_CLASS_KEY = "replication.policy.class"
 SEPARATOR_KEY = "replication.policy.separator"
@@ -30,9 +31,32 @@ def policy_from_config(config: Mapping[str, str]) -> ReplicationPolicy:
     Raises ConfigError for an unknown class, an unusable separator, a switch that is neither true nor false,
     or invalid rules of `twinlog.topic.rename` (RENAME_REFUSED).
     """
-    renames = parse_renames(config.get(RENAME_KEY, ""))
+    renames, routes = parse_renames(config.get(RENAME_KEY, "")), _routes(chain_from_config(config))
     base = _base(config)
-    return RenamingPolicy(base=base, renames=renames) if renames.rules else base
+    return RenamingPolicy(base=base, renames=renames, routes=routes) if renames.rules or routes else base
+
+
+def _routes(chain: Chain) -> tuple[Route, ...]:
+    """The routers of a chain. Raises ConfigError for one whose names cannot be read back: failback,
+    checkpoints and the search for loops lead from a copy to its topic."""
+    routes = []
+    for step in chain.steps:
+        router, key = step.transform, f"transforms.{step.name}"
+        if isinstance(router, TimestampRouter) or (isinstance(router, RegexRouter) and step.predicate):
+            raise _unroutable(
+                key, "records of one topic would go to several; exclude it, or give it a flow without"
+            )
+        if isinstance(router, RegexRouter):
+            try:
+                back = reversible(router.regex_written, router.replacement_written)
+            except ConfigError as error:
+                raise _unroutable(key, str(error).removeprefix(f"{RENAME_KEY}: ")) from error
+            routes.append(Route(router, back))
+    return tuple(routes)
+
+
+def _unroutable(key: str, why: str) -> ConfigError:
+    return ConfigError(f"{key}: {why}", reason="RENAME_REFUSED", metadata={"key": key})
 
 
 def _base(config: Mapping[str, str]) -> ReplicationPolicy:

@@ -1,7 +1,10 @@
 """The configured offsets of a topic's copy, and their cost. Pure."""
 
-from twinlog.config.flow.settings import OffsetsMode, OffsetsSettings
+from collections.abc import Callable
+
+from twinlog.config.flow.settings import FlowConfig, OffsetsMode, OffsetsSettings
 from twinlog.filters import PatternList
+from twinlog.policy.transformed import TopicTransforms
 
 FILLER_BYTES_PER_OFFSET = 0.82
 """Size of a filled offset on each replica of the target until Kafka deletes it (zstd)."""
@@ -25,8 +28,12 @@ def fill_words(size_bytes: float) -> str:
 class OffsetsRule:
     """The configured mode of each source topic's offsets."""
 
-    def __init__(self, settings: OffsetsSettings) -> None:
-        """Raises ConfigError for a pattern that does not compile."""
+    def __init__(
+        self, settings: OffsetsSettings, drops_records: Callable[[str], bool] = lambda _topic: False
+    ) -> None:
+        """`drops_records`: whether the transforms of a topic drop records. Raises ConfigError for a pattern
+        that does not compile."""
+        self._drops_records = drops_records
         self.fill_max = settings.fill_max
         self.fill_total = settings.fill_total
         self._mode = settings.mode
@@ -39,6 +46,13 @@ class OffsetsRule:
         >>> rule.wanted("orders").value, rule.wanted("log-1").value
         ('auto', 'translated')
         """
-        if self._translated.matches(topic):
+        if self._translated.matches(topic) or self._drops_records(topic):
             return OffsetsMode.TRANSLATED
         return OffsetsMode.PRESERVED if self._preserved.matches(topic) else self._mode
+
+
+def offsets_rule(config: FlowConfig) -> OffsetsRule:
+    """The rule of a flow: a copy that lacks records of its topic cannot have the source's offsets. Raises
+    ConfigError."""
+    transforms = TopicTransforms(config.policy_config, config.flow.source)
+    return OffsetsRule(config.source.offsets, transforms.drops_records)

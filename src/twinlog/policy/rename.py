@@ -29,6 +29,8 @@ _MOST_EXAMPLES: Final = 200
 _TRIED: Final = ("a", "a-b", "a.b", "a_b", "a-a", "a.a", "1")
 """Each group is tested with these when rules are read, beside samples of its pattern."""
 _ARROW: Final = "->"
+_GROUPS: Final = re.compile(r"(\([^()]*\))")
+_ESCAPED: Final = re.compile(r"\\([._-])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +83,23 @@ class RenameMap:
         return None if other == topic else other
 
 
+NO_RENAMES: Final = RenameMap(())
+
+
 def parse_renames(text: str) -> RenameMap:
     """Raises ConfigError for a rule that cannot be read or reversed, and for two rules that overlap."""
-    rules = tuple(_rule(part) for each in text.split(";") if (part := each.strip()))
+    return _checked(tuple(_rule(part, *_sides(part)) for each in text.split(";") if (part := each.strip())))
+
+
+def reversible(regex: str, replacement: str) -> RenameMap:
+    """The map of one Java expression and what replaces it, as far as it is text and groups. Raises
+    ConfigError if names cannot be mapped back."""
+    pieces = _GROUPS.split(regex.removeprefix("^").removesuffix("$"))
+    left = "".join(piece if index % 2 else _ESCAPED.sub(r"\1", piece) for index, piece in enumerate(pieces))
+    return _checked((_rule(f"{regex} -> {replacement}", left, replacement),))
+
+
+def _checked(rules: tuple[Rule, ...]) -> RenameMap:
     renames = RenameMap(rules)
     for rule in rules:
         for topic in _examples(rule.before):
@@ -98,10 +114,14 @@ def parse_renames(text: str) -> RenameMap:
     return renames
 
 
-def _rule(written: str) -> Rule:
+def _sides(written: str) -> tuple[str, str]:
     left, arrow, right = (part.strip() for part in written.partition(_ARROW))
     if not arrow or not left or not right:
         raise _wrong(written, "it must have the form 'TOPIC -> NEW NAME'")
+    return left, right
+
+
+def _rule(written: str, left: str, right: str) -> Rule:
     before = _shape(written, left)
     groups = {part.number: part for part in before if isinstance(part, Group)}
     after: list[Part] = []

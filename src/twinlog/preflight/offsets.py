@@ -15,6 +15,7 @@ from twinlog.policy.offsets_rule import (
     MOST_MARKERS,
     OffsetsRule,
     fill_words,
+    offsets_rule,
 )
 from twinlog.preflight.facts import FlowFacts, TopicFacts
 from twinlog.preflight.findings import Finding, error, fine, warning
@@ -26,7 +27,7 @@ def check_offsets(flow: FlowFacts, flows: Sequence[FlowFacts] = ()) -> Iterator[
     """Lines for the flow, and one for each new topic that cannot have its source's offsets, although it must
     or a key would allow it, or whose target topic already holds records. `flows` are all of the file: what
     one of them reads is never said to be deleted."""
-    rule, about = OffsetsRule(flow.config.source.offsets), str(flow.flow)
+    rule, about = offsets_rule(flow.config), str(flow.flow)
     new = [
         NewTopic(name=topic.name, cleanup_policy=_cleanup_policy(topic), log_starts=topic.log_starts)
         for topic in flow.topics
@@ -112,7 +113,7 @@ def _holes(flow: FlowFacts) -> str:
 
 def fills_offsets(flow: FlowFacts) -> bool:
     """Whether new copies shall have their source's offsets and do not begin at offset 0."""
-    rule = OffsetsRule(flow.config.source.offsets)
+    rule = offsets_rule(flow.config)
     return flow.config.source.exactly_once and any(
         any(topic.log_starts) and rule.wanted(topic.name) is not OffsetsMode.TRANSLATED
         for topic in flow.topics

@@ -80,7 +80,7 @@ def test_output_that_nobody_reads_is_no_success_and_no_traceback(errors_too: boo
 
 @pytest.mark.parametrize("errors_too", [False, True])
 @pytest.mark.parametrize(
-    ("name", "exit_code"), [("connect-standalone.properties", 0), ("connect-regex-router.json", 1)]
+    ("name", "exit_code"), [("connect-standalone.properties", 0), ("connect-mask-field.json", 1)]
 )
 def test_the_answer_of_a_command_is_its_exit_code_though_nobody_reads_it(
     name: str, exit_code: int, errors_too: bool

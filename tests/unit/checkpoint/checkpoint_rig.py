@@ -13,6 +13,7 @@ from twinlog.filters import DefaultGroupFilter, DefaultTopicFilter
 from twinlog.kafka.raw.transactions.open_transactions import OpenTransaction
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy import DefaultReplicationPolicy, HostedTopic, ReplicationPolicy
+from twinlog.policy.transformed import TopicTransforms
 from twinlog.selection import TopicSelector
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
@@ -239,6 +240,7 @@ class CheckpointFlowRig:
             topic_replication_factor=1,
         )
         return CheckpointFlow(
+            transforms=TopicTransforms({}, "A"),
             flow=flow,
             policy=self.policy,
             topics=TopicSelector(flow=flow, policy=self.policy, topic_filter=DefaultTopicFilter()),

@@ -46,7 +46,6 @@ POLICIES = (
             "com.example.Mine",
             f"one of {MM2}.DefaultTopicFilter or that of an installed package",
         ),
-        ("transforms", "mask", "nothing"),
         ("B.exactly.once.source.support", "yes", "one of disabled, preparing, enabled"),
         ("A.consumer.isolation.level", "committed", "one of read_committed, read_uncommitted"),
         ("A.consumer.auto.offset.reset", "now", "one of earliest, latest, none, by_duration:PT1H"),

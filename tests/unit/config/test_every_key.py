@@ -161,7 +161,7 @@ OF_FLOWS = {
     },
     "unit/config/test_errors.py": {
         "test_wrong_value": """
-            source.cluster.alias replication.policy.class transforms
+            source.cluster.alias replication.policy.class
         """,
         "test_refused": """
             exactly.once.support
@@ -173,8 +173,13 @@ OF_FLOWS = {
         """,
     },
     "unit/config/test_key_effects.py": {
-        "test_classes_that_are_not_kafkas_own_and_what_would_change_records_are_refused": """
-            forwarding.admin.class predicates target.cluster.alias
+        "test_classes_that_are_not_kafkas_own_are_refused": """
+            forwarding.admin.class target.cluster.alias
+        """,
+    },
+    "unit/config/test_transform_keys.py": {
+        "test_a_flow_has_the_transforms_of_its_file": """
+            transforms predicates
         """,
     },
     "unit/config/test_providers.py": {

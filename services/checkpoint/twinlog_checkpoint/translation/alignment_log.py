@@ -1,11 +1,12 @@
 """How alignment reads a log: prints of visible records, or only their number; few batches are opened."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from twinlog.batches import RecordLocator, Visibility, VisibleCounter, classify, decode_batch
+from twinlog.batches.transformed import Transform, transformed
 from twinlog.errors import KafkaError
 from twinlog.kafka.raw.fetch.reader import BatchReader, FetchedBatches
 from twinlog.model import TopicPartition
@@ -63,17 +64,22 @@ class AlignedLog(Protocol):
 
 
 class BatchLog:
-    """Over raw batches: counting looks at headers only."""
+    """Over raw batches: counting looks at headers only, where records are copied unchanged."""
 
-    def __init__(self, reader: BatchReader) -> None:
+    def __init__(
+        self, reader: BatchReader, changes: Callable[[str], Transform | None] = lambda _topic: None
+    ) -> None:
+        """`changes`: what the copy does to the records of each topic of this log; positions are found among
+        the records that it keeps."""
         self._reader = reader
+        self._changes = changes
 
     async def expect(self, partitions: Collection[TopicPartition]) -> None:
         with suppress(KafkaError):
             await self._reader.expect(partitions)
 
     async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Stretch:
-        fetched = await self._reader.fetch(partition, offset, max_bytes=max_bytes)
+        fetched = await self._fetch(partition, offset, max_bytes)
         prints: list[Print] = []
         visible = classify(fetched.batches, fetched.aborted, read_committed=self._reader.read_committed)
         for batch, visibility in visible:
@@ -98,16 +104,26 @@ class BatchLog:
         )
 
     async def count(self, partition: TopicPartition, offset: int, stop: int, *, max_bytes: int) -> Passed:
-        fetched = await self._reader.fetch(partition, offset, max_bytes=max_bytes)
+        fetched = await self._fetch(partition, offset, max_bytes)
         counter = VisibleCounter(offset, stop, read_committed=self._reader.read_committed)
         counter.feed(fetched.batches, fetched.aborted)
         return self._passed(counter.records, counter.next_offset, fetched)
 
     async def skip(self, partition: TopicPartition, offset: int, records: int, *, max_bytes: int) -> Passed:
-        fetched = await self._reader.fetch(partition, offset, max_bytes=max_bytes)
+        fetched = await self._fetch(partition, offset, max_bytes)
         locator = RecordLocator(offset, records, read_committed=self._reader.read_committed)
         locator.feed(fetched.batches, fetched.aborted)
         return self._passed(records - locator.records_before, locator.next_offset, fetched)
+
+    async def _fetch(self, partition: TopicPartition, offset: int, max_bytes: int) -> FetchedBatches:
+        fetched = await self._reader.fetch(partition, offset, max_bytes=max_bytes)
+        transform = self._changes(partition.topic)
+        if transform is None:
+            return fetched
+        batches = [
+            batch if batch.header.is_control else transformed(batch, transform) for batch in fetched.batches
+        ]
+        return replace(fetched, batches=tuple(batches))
 
     def _passed(self, records: int, next_offset: int, fetched: FetchedBatches) -> Passed:
         return Passed(

@@ -208,7 +208,7 @@ async def open_copier(
         )
         copier = Copier(
             flow=flow,
-            dials=copy_settings(setup, check_crcs=fetching.check_crcs),
+            dials=copy_settings(setup, flow.source, check_crcs=fetching.check_crcs),
             source=source,
             clock=clock,
             source_reader=source_reader,

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from twinlog.batches import Codec, CopyPolicy, TargetTopicLimits
 from twinlog.config.flow.copy_until import parse_until
+from twinlog.model import ClusterAlias
+from twinlog.policy.transformed import TopicTransforms
 from twinlog_source.task.orders import TaskAssignment, TaskSetup
 from twinlog_source.task.reading.horizon import Horizon
 
@@ -23,6 +25,8 @@ class CopySettings:
     fail_on_data_loss: bool
     exactly_once: bool
     """Rounds are transactions."""
+    transforms: TopicTransforms | None = None
+    """None = records are copied unchanged."""
 
     def policy(self, assignment: TaskAssignment) -> CopyPolicy:
         """How batches of one partition are copied to its target topic."""
@@ -42,6 +46,9 @@ class CopySettings:
             coalesce_below_bytes=self.coalesce_below_bytes,
             max_open_bytes=self.max_uncompressed_bytes,
             keeps_offsets=assignment.preserved is not None,
+            transform=None
+            if self.transforms is None
+            else self.transforms.changes(assignment.partition.topic),
         )
 
 
@@ -54,7 +61,7 @@ def horizon_of(settings: Mapping[str, str]) -> Horizon:
     )
 
 
-def copy_settings(setup: TaskSetup, *, check_crcs: bool) -> CopySettings:
+def copy_settings(setup: TaskSetup, source: ClusterAlias, *, check_crcs: bool) -> CopySettings:
     """How records are copied, from Twinlog's settings and the producer's `compression.type`."""
     settings = setup.settings
     level = settings["twinlog.recode.compression.level"]
@@ -68,4 +75,5 @@ def copy_settings(setup: TaskSetup, *, check_crcs: bool) -> CopySettings:
         forced_codec=Codec[codec.upper()] if codec else None,
         fail_on_data_loss=settings["twinlog.on.data.loss"] == "fail",
         exactly_once=bool(setup.transactional_ids),
+        transforms=TopicTransforms(settings, source) if "transforms" in settings else None,
     )

@@ -70,6 +70,7 @@ class Verification:
             clients.target_consumer,
             read_committed=gathered.read_committed,
             max_bytes_per_second=self.request.max_bytes_per_second,
+            policy_config=gathered.flow.policy_config,
         )
         proofs = await self._prove_all(gathered, sides, bounds, stack)
         lost = {

@@ -20,6 +20,7 @@ from twinlog.config.values.providers import Resolver
 from twinlog.config.values.reader import SettingsReader
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
+from twinlog.transforms import problems_of_config
 
 SHORTEST_INTERVAL_SECONDS = 0.1
 """The meaning of an interval of 0 where MM2 allows it; in MM2 it is a busy loop."""
@@ -98,7 +99,25 @@ def _policy(sources: FlowSources) -> dict[str, str]:
         config["clusters"] = sources.raw["clusters"].value
     if renames := (sources.read.optional_text("twinlog.topic.rename") or "").strip():
         config["twinlog.topic.rename"] = renames
+    config |= _transforms(sources)
     sources.read.boolean(f"{prefix}internal.topic.separator.enabled")
+    return config
+
+
+def _transforms(sources: FlowSources) -> dict[str, str]:
+    """The keys of Connect's transforms; empty if the flow has none."""
+    if not sources.read.elements("transforms"):
+        return {}
+    found = {
+        key: sources.resolver.resolve(prop)
+        for prefix in precedence.TRANSFORM_PREFIXES
+        for key, prop in precedence.with_prefix(sources.connector, prefix).items()
+    }
+    config = {key: prop.value.strip() for key, prop in found.items()}
+    for problem in problems_of_config(config):
+        key, _, text = problem.partition(": ")
+        prop = found.get(key) or found["transforms"]
+        sources.findings.problem(prop.key if key in found else f"{sources.flow}.{key}", text, line=prop.line)
     return config
 
 
@@ -114,14 +133,19 @@ def _filters(sources: FlowSources) -> dict[str, str]:
 
 def _check_converters(sources: FlowSources) -> None:
     """In MM2 another converter would change records. Twinlog converts nothing, so such a key must not be
-    ignored silently."""
+    ignored silently. Only transforms that insert headers need another one in MM2; here, copied headers stay
+    bytes beside it."""
+    transforms = bool(sources.read.elements("transforms"))
     for name in ("key.converter", "value.converter", "header.converter"):
         for settings in (sources.worker, sources.connector):
             prop = settings.get(name)
             if prop is None:
                 continue
             value = sources.resolver.resolve(prop).value.strip()
-            if value.rpartition(".")[2] != "ByteArrayConverter":
+            simple = value.rpartition(".")[2]
+            if transforms and name == "header.converter" and simple == "SimpleHeaderConverter":
+                continue
+            if simple != "ByteArrayConverter":
                 sources.findings.problem(
                     prop.key,
                     f"{value} would convert records, and they are copied byte for byte here; remove it",
@@ -184,8 +208,6 @@ def _heartbeat(sources: FlowSources) -> HeartbeatSettings:
 
 def _configsync(sources: FlowSources, topics: Selection) -> ConfigSyncSettings:
     read = sources.read
-    for key in ("transforms", "predicates"):
-        read.elements(key)
     refresh, refresh_seconds = read.repeated("refresh.topics")
     sync_configs, sync_configs_seconds = read.repeated("sync.topic.configs")
     sync_acls, sync_acls_seconds = read.repeated("sync.topic.acls")

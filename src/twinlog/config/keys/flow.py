@@ -31,7 +31,6 @@ def _key(
     negative_is_off: bool = False,
     choices: tuple[str, ...] = (),
     distinct: bool = False,
-    must_be_empty: bool = False,
     aliases: tuple[str, ...] = (),
     mm2_default: str | None = None,
     other_classes: str = "",
@@ -41,7 +40,7 @@ def _key(
     return KeySpec(
         name=name, type=value_type, default=default, scope=scope, services=services, meaning=meaning,
         unit=unit, minimum=minimum, negative_is_off=negative_is_off, choices=choices, distinct=distinct,
-        must_be_empty=must_be_empty, aliases=aliases, mm2_default=mm2_default, other_classes=other_classes,
+        aliases=aliases, mm2_default=mm2_default, other_classes=other_classes,
         remedy=remedy, no_effect=no_effect,
     )  # fmt: skip
 
@@ -226,11 +225,12 @@ _IGNORED = (
              "a transaction ends when the fetched data is drained", scope=Scope.FLOW_ONLY),
 )  # fmt: skip
 
-_REFUSED = (
-    _key("transforms", ValueType.LIST, "", _SOURCE,
-         "Must be empty: Connect's transforms are Java classes, which Twinlog cannot run, and it does not "
-         "copy unchanged what the file wants transformed.", must_be_empty=True),
-    _key("predicates", ValueType.LIST, "", _SOURCE, "Must be empty, like `transforms`.", must_be_empty=True),
+_TRANSFORMS = (
+    _key("transforms", ValueType.LIST, "", ALL_SERVICES,
+         "Names of transforms of Kafka Connect, in the order in which they are applied; each has "
+         "`transforms.<name>.type` and more keys (docs/transforms.md)."),
+    _key("predicates", ValueType.LIST, "", ALL_SERVICES,
+         "Names of predicates, which say for which records a transform is applied."),
 )  # fmt: skip
 
 FLOW_KEYS: tuple[KeySpec, ...] = (
@@ -238,6 +238,6 @@ FLOW_KEYS: tuple[KeySpec, ...] = (
     *_SOURCE_KEYS,
     *_CHECKPOINT_KEYS,
     *_HEARTBEAT_KEYS,
-    *_REFUSED,
+    *_TRANSFORMS,
     *_IGNORED,
 )  # fmt: skip

@@ -72,7 +72,6 @@ class KeySpec:
     """The group of entry points with which other packages extend the choices of a class."""
     distinct: bool = False
     """A list without empty elements, in which a repeated element counts once (as in MM2 ≥ 4.2)."""
-    must_be_empty: bool = False
     aliases: tuple[str, ...] = ()
     """Older names of the key; the newer one takes precedence."""
     mm2_default: str | None = None
@@ -83,8 +82,6 @@ class KeySpec:
 
 def expected(spec: KeySpec) -> str:
     """The expected form of the value, for errors and docs."""
-    if spec.must_be_empty:
-        return "nothing"
     if spec.choices:
         others = " or that of an installed package" if spec.other_classes else ""
         remedy = f"; {spec.remedy}" if spec.remedy else ""
@@ -181,8 +178,6 @@ def _class(spec: KeySpec, text: str) -> str:
 
 def _list(spec: KeySpec, text: str) -> tuple[str, ...]:
     elements = split_list(text)
-    if spec.must_be_empty and elements:
-        raise ValueError("not empty")
     if spec.distinct and "" in elements:
         raise ValueError("an empty element")
     if spec.choices and not set(elements) <= set(spec.choices):

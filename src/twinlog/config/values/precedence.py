@@ -16,6 +16,7 @@ from twinlog.properties import Property
 Settings = Mapping[str, Property]
 
 _CLIENTS = ("producer", "consumer", "admin")
+TRANSFORM_PREFIXES = "transforms", "predicates"
 _BYTE_ARRAY_CONVERTER = "org.apache.kafka.connect.converters.ByteArrayConverter"
 _WORKER_PREFIXES_AT_TOP = (
     "offset.storage",
@@ -117,11 +118,15 @@ def cluster_properties(raw: Settings, alias: ClusterAlias) -> dict[str, Property
 
 
 def connector_properties(raw: Settings, flow: Flow, connector: Connector) -> dict[str, Property]:
-    """MM2's connectorBaseConfig. References stay as written until they are used."""
+    """MM2's connectorBaseConfig. References stay as written until they are used.
+
+    MM2 takes `transforms` at the top level and drops `transforms.<name>.type` there, so that every flow
+    fails; here they hold for each flow."""
     inherited = INHERITED_BY_FLOWS | SECURITY_KEYS | {"config.providers"}
     properties = {k: v for k, v in raw.items() if k in inherited}
     properties |= with_prefix(raw, "config.providers")
-    properties |= with_prefix(raw, "replication.policy")
+    for prefix in ("replication.policy", *TRANSFORM_PREFIXES):
+        properties |= with_prefix(raw, prefix)
     for side, alias in ((Side.SOURCE, flow.source), (Side.TARGET, flow.target)):
         for key, prop in cluster_properties(raw, alias).items():
             of_client = key.startswith(_CLIENTS)

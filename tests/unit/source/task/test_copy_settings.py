@@ -28,7 +28,7 @@ def told(*lines: str) -> TaskSetup:
 def copied(*lines: str, data: bytes, compression_type: str = "producer", backlog: bool = False) -> Prepared:
     setup = told(*lines)
     check_crcs = fetch_options(setup.clients["source_consumer"], alias="A").check_crcs
-    settings = copy_settings(setup, check_crcs=check_crcs)
+    settings = copy_settings(setup, "A", check_crcs=check_crcs)
     assigned = TaskAssignment(
         partition=TopicPartition("t", 0), target_topic="t", position=0, compression_type=compression_type
     )
@@ -79,7 +79,7 @@ def test_the_lease_of_a_task_is_as_long_as_configured() -> None:
 
 def test_a_loss_stops_the_partition_only_where_that_is_configured() -> None:
     def of(*lines: str) -> bool:
-        return copy_settings(told(*lines), check_crcs=True).fail_on_data_loss
+        return copy_settings(told(*lines), "A", check_crcs=True).fail_on_data_loss
 
     assert not of()
     assert of(f"twinlog.on.data.loss = {OnDataLoss.FAIL.value}")

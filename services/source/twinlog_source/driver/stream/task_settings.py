@@ -78,6 +78,7 @@ class TaskSettings:
             },
             transactional_ids=transactional_ids(flow, epoch, slot),
             settings={
+                **flow.transforms,
                 "twinlog.coalesce.below.bytes": str(settings.coalesce_below_bytes),
                 "twinlog.batch.max.uncompressed.bytes": str(settings.max_uncompressed_bytes),
                 "twinlog.recode.compression.level": "" if level is None else str(level),

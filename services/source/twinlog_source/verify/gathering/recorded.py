@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from twinlog.config import FlowConfig
 from twinlog.config.flow.settings import AutoOffsetReset, OffsetsMode
 from twinlog.model import TopicPartition
-from twinlog.policy.offsets_rule import OffsetsRule
+from twinlog.policy.offsets_rule import offsets_rule
 from twinlog.verify.model import KnownGap, NotCompared, Reason, Side
 from twinlog_source.log.gaps import Gap
 from twinlog_source.log.positions import PositionsLog
@@ -46,7 +46,7 @@ class RecordedCopies:
         the configuration."""
         fact = self.positions.control.copies.get(partition)
         if fact is None or fact.target_topic_id != self.pairs[partition.topic].target.topic_id:
-            wanted = OffsetsRule(self.flow.source.offsets).wanted(partition.topic)
+            wanted = offsets_rule(self.flow).wanted(partition.topic)
             return (0 if wanted is OffsetsMode.PRESERVED else None), None
         if fact.preserved:
             return fact.since, None

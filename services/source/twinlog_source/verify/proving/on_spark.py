@@ -173,6 +173,7 @@ class OnSpark:
             "target_alias": clients.target_consumer.alias,
             "target": dict(clients.target_consumer.properties),
             "read_committed": self.gathered.read_committed,
+            "policy_config": dict(self.gathered.flow.policy_config),
             "max_bytes_per_second": max(1, limit // min(cores, len(self._parts))) if limit else 0,
             "patience_seconds": self.request.patience_seconds,
             "max_open_bytes": self.gathered.flow.source.max_uncompressed_bytes,

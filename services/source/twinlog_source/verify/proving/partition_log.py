@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from twinlog.batches import Visibility, classify
+from twinlog.batches.transformed import Transform, transformed
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import DataClientPool, list_offsets
@@ -46,6 +47,8 @@ class PartitionLog:
     session: DataClientPool
     reader: Fetches
     pace: Pace
+    transform: Transform | None = None
+    """What the copy does to the records of this log."""
     patience_seconds: float
     group: asyncio.TaskGroup
     """Runs the fetch ahead."""
@@ -140,6 +143,8 @@ class PartitionLog:
                 )
             # Compaction removed the last records of the log.
             next_offset = fetched.end_offset
+        if self.transform is not None:
+            visible = tuple(transformed(batch, self.transform) for batch in visible)
         return Chunk(batches=visible, next_offset=next_offset)
 
     async def _beyond(self, offset: int, error: KafkaError) -> Chunk:

@@ -1,6 +1,7 @@
 """The connections for reading the records of both sides."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ from twinlog.config.client_settings import ClientConfig
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.raw import BatchReader, DataClientPool
 from twinlog.model import TopicPartition
+from twinlog.policy.transformed import TopicTransforms
 from twinlog.verify.model import Side
 from twinlog_source.verify.proving.pace import Pace
 from twinlog_source.verify.proving.partition_log import PartitionLog
@@ -25,6 +27,7 @@ class Sides:
     target_reader: BatchReader
     source_pace: Pace
     target_pace: Pace
+    transforms: TopicTransforms | None
 
     def log(
         self, side: Side, partition: TopicPartition, patience: float, group: asyncio.TaskGroup
@@ -35,6 +38,7 @@ class Sides:
             session=self.source if is_source else self.target,
             reader=self.source_reader if is_source else self.target_reader,
             pace=self.source_pace if is_source else self.target_pace,
+            transform=self.transforms.changes(partition.topic) if is_source and self.transforms else None,
             patience_seconds=patience,
             group=group,
         )
@@ -47,8 +51,9 @@ async def open_sides(
     *,
     read_committed: bool,
     max_bytes_per_second: int,
+    policy_config: Mapping[str, str],
 ) -> Sides:
-    """They close with the stack. Raises ConfigError."""
+    """They close with the stack. `policy_config`: the flow's, with its transforms. Raises ConfigError."""
     pools = []
     for client in (source, target):
         options = aiokafka_client_options(client.properties, alias=client.alias, client_id_suffix="verify")
@@ -62,4 +67,5 @@ async def open_sides(
         target_reader=BatchReader(pools[1], read_committed=True),
         source_pace=Pace(max_bytes_per_second),
         target_pace=Pace(max_bytes_per_second),
+        transforms=TopicTransforms(policy_config, source.alias) if "transforms" in policy_config else None,
     )

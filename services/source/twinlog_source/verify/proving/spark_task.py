@@ -64,6 +64,7 @@ async def _prove(spec: PartSpec) -> PartitionProof:
             ClientConfig(alias=settings["target_alias"], properties=settings["target"]),
             read_committed=settings["read_committed"],
             max_bytes_per_second=settings["max_bytes_per_second"],
+            policy_config=settings["policy_config"],
         )
 
         async def extend(comparison: Comparison) -> Extended:
