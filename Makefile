@@ -11,7 +11,8 @@ EDITABLE := -e '.[dev,local]' $(foreach d,$(wildcard distributions/* services/*)
 JOBS := 3
 # Packages come from the locks, file by file held against its hash. LOCKED=no: a Python that a locked package has no files for.
 LOCKED := yes
-SIDE_BY_SIDE := -n $(JOBS)
+# Tests of a file, and those that share what takes seconds to start (tests/conftest.py), run in one process.
+SIDE_BY_SIDE := -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 SOURCES := src services tests bench examples
 RELEASED_API := proto/released.binpb
 
@@ -52,7 +53,7 @@ test: install ## Every test: unit, contract, integration, e2e, a short chaos run
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/e2e tests/chaos tests/integration tests/contract tests/unit
 
 unit: install ## Tests without I/O (seconds)
-	$(BIN)/python -m pytest -n auto tests/unit
+	$(BIN)/python -m pytest -n auto --dist loadgroup tests/unit
 
 contract: install ## The ports' suite on the fake and on a real broker
 	$(BIN)/python -m pytest tests/contract

@@ -5,13 +5,13 @@ import inspect
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import side_by_side
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.testing.brokers import KafkaPair, start_clusters, stop_clusters, unique_name
@@ -19,6 +19,21 @@ from twinlog.testing.brokers import KafkaPair, start_clusters, stop_clusters, un
 _BROKER_FIXTURES = {"kafka_pair", "tls_cluster", "sasl_cluster", "start_cluster"}
 ALICE_PASSWORD = 'alice\'s ;secret="quoted" \\ $'
 _UNIT_TESTS = Path(__file__).parent / "unit"
+_TLS_AND_SASL = "clusters with TLS and SASL"
+_GUARDED = "clusters with rights of their own"
+_TOGETHER = {
+    "tests/e2e/one_run/": "one run",
+    "tests/e2e/test_secured_flow.py": _TLS_AND_SASL,
+    "tests/integration/kafka/test_kafka_security.py": _TLS_AND_SASL,
+    "tests/contract/cluster/test_real_cluster.py": _TLS_AND_SASL,
+    "tests/integration/configsync/test_configsync_access.py": _GUARDED,
+    "tests/integration/configsync/test_configsync_acls.py": _GUARDED,
+    "tests/integration/checkpoint/test_checkpoint_operations.py": _GUARDED,
+    "tests/integration/cli/test_preflight_command.py": _GUARDED,
+    "tests/integration/source/test_read_only_source.py": _GUARDED,
+}
+"""Files, and directories of them, that share what takes seconds to start. Else the tests of a file do."""
+_MOST_UNIT_TESTS = 40
 _LEAK_GRACE_SECONDS = 0.2
 
 # As the Makefile does for `make`: where it is set, each worker compiles and rewrites hundreds of files again.
@@ -27,26 +42,31 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    side_by_side.add_option(parser)
-
-
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Under `nohup`, and in the background of a shell, all children would be deaf to signals that tests send
     them.
     """
     for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
-    side_by_side.configure(config)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs brokers; refuse it among the unit tests."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Say which tests run in one process; mark what needs brokers, and refuse it among the unit tests."""
+    unit_tests: Counter[Path] = Counter()
     for item in items:
+        is_unit = item.path.is_relative_to(_UNIT_TESTS)
+        file = item.path.relative_to(config.rootpath).as_posix()
+        if is_unit:
+            # They start nothing, so many of a file are split.
+            file = f"{file}-{unit_tests[item.path] // _MOST_UNIT_TESTS}"
+            unit_tests[item.path] += 1
+        group = next((shared for begin, shared in _TOGETHER.items() if file.startswith(begin)), file)
+        item.add_marker(pytest.mark.xdist_group(group))
         if _BROKER_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             continue
-        if item.path.is_relative_to(_UNIT_TESTS):
+        if is_unit:
             raise pytest.UsageError(f"{item.nodeid} is a unit test and asks for real brokers")
         item.add_marker(pytest.mark.broker)
 
