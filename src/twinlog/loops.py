@@ -53,12 +53,7 @@ def ring_of(selectors: Iterable[TopicSelector], topic: str, places: Places | Non
     number of flows.
     """
     places = places or {}
-    onward: dict[ClusterAlias, list[TopicSelector]] = {}
-    for selector in selectors:
-        source, target = (places.get(end, end) for end in (selector.flow.source, selector.flow.target))
-        if source != target:
-            onward.setdefault(source, []).append(selector)
-    longest = _ROUNDS * sum(map(len, onward.values())) + 1
+    onward, longest = _onward(selectors, places)
     done: set[tuple[ClusterAlias, str]] = set()
     for start in sorted(onward):
         ring = _closed_way(onward, places, (start, topic), [], done, longest)
@@ -74,27 +69,13 @@ def ring_through(
     """The flows over which the copy of a topic comes back to the topic itself, `selector` first; None without
     such a way. `others` are flows of the file; those that show origins in names do not matter."""
     places = places or {}
-    onward: dict[ClusterAlias, list[TopicSelector]] = {}
-    for each in (selector, *others):
-        onward.setdefault(places.get(each.flow.source, each.flow.source), []).append(each)
-    home = places.get(selector.flow.source, selector.flow.source), topic
     name = _name_of_copy(selector, topic)
-    ways: list[tuple[ClusterAlias, str, Ring]] = []
-    if name is not None:
-        ways.append((places.get(selector.flow.target, selector.flow.target), name, (selector,)))
-    seen: set[tuple[ClusterAlias, str]] = set()
-    longest = _ROUNDS * sum(map(len, onward.values())) + 1
-    for cluster, name, way in ways:
-        # Names that change with each round never come back, and are copied without end all the same.
-        if (cluster, name) == home or len(way) > longest:
-            return way
-        for each in onward.get(cluster, ()):
-            copy = _name_of_copy(each, name)
-            there = places.get(each.flow.target, each.flow.target)
-            if copy is not None and (there, copy) not in seen:
-                seen.add((there, copy))
-                ways.append((there, copy, (*way, each)))
-    return None
+    if name is None:
+        return None
+    home, there = (places.get(end, end) for end in (selector.flow.source, selector.flow.target))
+    onward, longest = _onward((selector, *others), places)
+    way = [(selector, (home, topic))]
+    return _closed_way(onward, places, (there, name), way, set(), longest, home=(home, topic))
 
 
 def circle_of(flow: Flow, flows: Iterable[Flow]) -> frozenset[Flow]:
@@ -117,6 +98,18 @@ def _reached(start: ClusterAlias, ways: Iterable[tuple[ClusterAlias, ClusterAlia
     return reached
 
 
+def _onward(
+    selectors: Iterable[TopicSelector], places: Places
+) -> tuple[Mapping[ClusterAlias, Sequence[TopicSelector]], int]:
+    """The flows by the place where they begin, and how many flows a way has that is endless."""
+    onward: dict[ClusterAlias, list[TopicSelector]] = {}
+    for selector in selectors:
+        source, target = (places.get(end, end) for end in (selector.flow.source, selector.flow.target))
+        if source != target:
+            onward.setdefault(source, []).append(selector)
+    return onward, _ROUNDS * sum(map(len, onward.values())) + 1
+
+
 _ROUNDS: Final = 3
 """How many rounds with a changed name count as an endless loop."""
 
@@ -128,9 +121,10 @@ def _closed_way(
     way: list[tuple[TopicSelector, tuple[ClusterAlias, str]]],
     done: set[tuple[ClusterAlias, str]],
     longest: int,
+    home: tuple[ClusterAlias, str] | None = None,
 ) -> Ring | None:
     """`way`: the flows so far, with their starting places. `done`: places without a way back, which are
-    skipped and extended here."""
+    skipped and extended here. `home`: where the way has to end; None: anywhere on itself."""
     for selector in onward.get(here[0], ()):
         name = _name_of_copy(selector, here[1])
         if name is None:
@@ -139,11 +133,13 @@ def _closed_way(
         passed = [place for _, place in way] + [here]
         flows = [each for each, _ in way] + [selector]
         if there in passed:
-            return tuple(flows[passed.index(there) :])
+            if home in (None, there):
+                return tuple(flows[passed.index(there) :])
+            continue
         if len(flows) >= longest:
             return _first_round([cluster for cluster, _ in passed], flows)
         if there not in done:
-            ring = _closed_way(onward, places, there, [*way, (selector, here)], done, longest)
+            ring = _closed_way(onward, places, there, [*way, (selector, here)], done, longest, home)
             if ring is not None:
                 return ring
     done.add(here)

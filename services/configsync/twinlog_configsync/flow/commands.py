@@ -183,7 +183,9 @@ class FlowCommands:
 
     async def explain(self, topic: str) -> list[Explanation]:
         """Explain why the topic of this name is replicated or not. A cluster that does not answer is an
-        answer, not an error."""
+        answer, not an error. A standby answers as the owner would."""
+        await self._passes.know_others()
+        self._passes.heed_partners()
         on_source = await _find(self._passes.source, topic)
         on_target = await _find(self._passes.target, topic)
         explanations = explain(

@@ -190,6 +190,11 @@ class FlowPasses:
             self._claims.follow(self.flow, acls=self._syncs(Scope.ACLS), quotas=self._syncs(Scope.QUOTAS))
             claim_as_stored(self._claims, self.flow, self.memory, scopes=self.rules.intervals_seconds)
 
+    def heed_partners(self) -> None:
+        """Leave out the topics that the partners would copy back, by the rules that are known of them."""
+        if self.loop_guard.meet():
+            self.rules = self.own_rules
+
     async def know(self) -> None:
         """Make sure that this process knows what the flow's owner has stored, for other flows. While that
         cannot be read, its rules stay as they were, and nothing is removed that it may want."""
@@ -225,8 +230,7 @@ class FlowPasses:
     async def look(self, scopes: Collection[Scope]) -> World:
         """Read what these scopes need, within a `turn`. Raises KafkaError when a cluster as a whole does not
         answer."""
-        if self.loop_guard.meet():
-            self.rules = self.own_rules
+        self.heed_partners()
         candidates = set(self.memory.entries)
         listed: frozenset[str] = frozenset()
         if Scope.TOPICS in scopes:

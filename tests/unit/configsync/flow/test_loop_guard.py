@@ -122,6 +122,20 @@ async def test_a_topic_that_comes_later_and_that_both_flows_select_is_not_copied
 
 
 @pytest.mark.parametrize("divided", [False, True], ids=["one process", "a process each"])
+async def test_a_standby_explains_a_loop_as_the_owner_does(tmp_path: Path, divided: bool) -> None:
+    flows = {"A->B": "[a-z]+-eu", "B->A": "orders-.*"}
+    file = FileRig(tmp_path, flows, divided=divided)
+    for cluster in file.clusters.values():
+        cluster.add_topic("orders-eu")
+    for name in flows:
+        rig = file.flows[name]
+        rig.passes.stand_by()
+        await rig.passes.follow()
+        (told, *_) = await rig.commands.explain("orders-eu")
+        assert (told.verdict, "would copy topics in a loop" in told.rule) == ("CYCLE", True)
+
+
+@pytest.mark.parametrize("divided", [False, True], ids=["one process", "a process each"])
 async def test_a_loop_over_a_third_cluster_is_found(tmp_path: Path, divided: bool) -> None:
     file = FileRig(tmp_path, {"A->B": "a.*", "B->C": "b.*", "C->A": "c.*", "B->A": "never"}, divided=divided)
     for cluster in file.clusters.values():
