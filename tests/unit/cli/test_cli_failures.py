@@ -97,6 +97,7 @@ TOO_LARGE = "99999999999999999999"
         (["gaps", "ack", "A->B", "--topic", "orders", "--partition", "0", "--from", TOO_LARGE], "--from"),
         (["positions", "set", "A->B", "--topic", "orders", "--to", TOO_LARGE], "--to"),
         (["positions", "set", "A->B", "--topic", "orders", "--to=-999999d"], "--to"),
+        (["positions", "set", "A->B", "--to", "latest"], "--yes"),
         (["positions", "set", "A->B", "--topic", "orders", "--to", "1969-12-31T00:00:00Z"], "--to"),
         (["translate", "A->B", f"orders:0:{TOO_LARGE}"], "OFFSET"),
         (["translate", "A->B", "orders:3000000000:5"], "OFFSET"),

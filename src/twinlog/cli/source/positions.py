@@ -1,6 +1,5 @@
 """`twinlog positions get` and `twinlog positions set`."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
+from twinlog.cli.common.failures import (
+    EXIT_FAILED,
+    exiting_with,
+    reported_failures,
+    require_terminal,
+    run_async,
+)
 from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.numbers import offset_of, shortened
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
@@ -123,9 +128,9 @@ def set_command(
     A copy that has the source's offsets can only be moved forward, and that cannot be undone.
 
     Only the selected partitions pause for a moment. Skipped records are listed by `twinlog gaps`. Without
-    --topic the command moves the whole flow; in a terminal it asks first. The last lines are the commands
-    that move the other partitions back; records that were copied meanwhile stay. Exit code 1 if a partition
-    was not moved.
+    --topic the command moves the whole flow, and asks first; without a terminal it needs --yes. The last
+    lines are the commands that move the other partitions back; records that were copied meanwhile stay. Exit
+    code 1 if a partition was not moved.
     """
     with reported_failures():
         target = _target(to, now_ms=SystemClock().now_ms())
@@ -133,7 +138,8 @@ def set_command(
         request = pb2.SetPositionsRequest(
             scope=parse_scope(flow, topic, partition), target=target, dry_run=dry_run, by=who()
         )
-        if not topic and not dry_run and not yes and sys.stdin.isatty():
+        if not topic and not dry_run and not yes:
+            require_terminal()
             _ask(request, config, endpoint, output)
         answer = run_async(_set(request, config, endpoint))
         undo = undo_of_moves(flow, answer.changes)
@@ -241,8 +247,9 @@ def _known(scope: pb2.Scope, found: list[pb2.PartitionStatus]) -> list[pb2.Parti
     """Return the partitions. Raises NotFoundError for a topic that the flow does not copy."""
     if scope.source_topic and not found:
         raise NotFoundError(
-            f"{scope_name(scope)} is not copied: `twinlog partitions` shows what is",
+            f"{scope_name(scope)} is not copied now; a new topic is found with the next refresh",
             reason="PARTITION_UNKNOWN",
+            metadata={"topic": scope.source_topic},
         )
     return found
 
