@@ -20,8 +20,9 @@ COMMANDS: Final = ReasonGroup(
         ),
         OwnReason(
             "PARTITION_UNKNOWN",
-            "the flow does not copy this topic or partition",
-            "`twinlog partitions` lists what it copies",
+            "the flow does not copy this topic or partition now",
+            "nothing if the topic is new: it is found with the next refresh"
+            " (`refresh.topics.interval.seconds`); else `twinlog explain topic` says why",
         ),
         OwnReason(
             "NOT_REPAIRED",

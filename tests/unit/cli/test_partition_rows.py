@@ -138,3 +138,15 @@ def test_of_many_partitions_with_one_problem_the_first_are_shown_and_the_others_
     shown, more = rows.first_of_each([*away, *paused])
     assert shown == [*away[:5], *paused]
     assert more == {("BACKOFF", "KAFKA_TIMEOUT"): 27}
+
+
+@pytest.mark.parametrize(
+    ("producer_id", "by"), [(7, "producer id 7"), (-1, "a producer without idempotence (id -1)")]
+)
+def test_who_wrote_into_a_copy_is_told_also_where_the_batch_has_no_producer_id(
+    producer_id: int, by: str
+) -> None:
+    found = status("orders", "RUNNING")
+    found.foreign_records = 2
+    found.foreign_write.CopyFrom(pb2.ForeignWrite(from_offset=5, to_offset=7, producer_id=producer_id))
+    assert by in " ".join(rows.cells(found, now_ms=0))

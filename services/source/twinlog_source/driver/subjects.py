@@ -50,7 +50,7 @@ def require_partitions(driver: FlowDriver, subject: Subject) -> frozenset[TopicP
     found = partitions_of(driver, subject)
     if not found and subject.topic is not None:
         raise NotFoundError(
-            f"{driver.flow} does not copy {subject}",
+            f"{driver.flow} does not copy {subject} now; a new topic is found with the next refresh",
             reason="PARTITION_UNKNOWN",
             metadata={"flow": str(driver.flow), "topic": subject.topic},
         )

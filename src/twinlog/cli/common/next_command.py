@@ -81,7 +81,7 @@ _OF_REASON: Final[Mapping[str, str]] = {
     "NOT_COPIED_YET": _PARTITIONS,
     "TARGET_MISSING": _EXPLAIN_TOPIC,
     "FLOW_UNKNOWN": _STATUS,
-    "PARTITION_UNKNOWN": "twinlog partitions {flow}",
+    "PARTITION_UNKNOWN": _EXPLAIN_TOPIC,
     "NOT_REPAIRED": _VERIFY,
     "NOT_RUNNING": _PREFLIGHT,
     "NOT_PAUSED": "twinlog pause",

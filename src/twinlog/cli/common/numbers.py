@@ -47,3 +47,12 @@ def shortened(text: str) -> str:
 
 
 _SHOWN = 80
+
+
+def producer_words(producer_id: int) -> str:
+    """Who wrote a batch, by its header.
+
+    >>> producer_words(-1)
+    'a producer without idempotence (id -1)'
+    """
+    return f"producer id {producer_id}" if producer_id >= 0 else "a producer without idempotence (id -1)"

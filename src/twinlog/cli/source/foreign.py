@@ -10,6 +10,7 @@ from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.flow_choice import OptionalFlowOption, required_flow
 from twinlog.cli.common.location import ConfigOption, EndpointOption
+from twinlog.cli.common.numbers import producer_words
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.cli.configsync.client import flow_name
 from twinlog.cli.source.client import (
@@ -31,8 +32,8 @@ _COLUMNS = (
     Column(title="partition"),
     Column(title="records", right=True),
     Column(title="last in the copy"),
-    Column(title="producer id", right=True),
-    Column(title="written"),
+    Column(title="written by"),
+    Column(title="at"),
 )
 _Row = tuple[str, pb2.ForeignCopy]
 
@@ -120,7 +121,7 @@ def _cells(flow: str, copy: pb2.ForeignCopy) -> list[str]:
         partition_name(copy.partition),
         f"{copy.records:,}",
         f"{last.from_offset} to {last.to_offset - 1}",
-        str(last.producer_id),
+        producer_words(last.producer_id),
         last.written_at.ToJsonString(),
     ]
 

@@ -7,6 +7,7 @@ from typing import Any
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
+from twinlog.cli.common.numbers import producer_words
 from twinlog.cli.common.output import Column
 from twinlog.cli.configsync.client import flow_name
 from twinlog.cli.source.client import partition_name, shown_bytes
@@ -177,7 +178,7 @@ def _foreign_words(status: pb2.PartitionStatus) -> str:
     write = status.foreign_write
     return (
         f"FOREIGN_WRITE {status.foreign_records} of others' records in the copy, the last at"
-        f" {write.from_offset} to {write.to_offset - 1} of producer id {write.producer_id}"
+        f" {write.from_offset} to {write.to_offset - 1} of {producer_words(write.producer_id)}"
     )
 
 

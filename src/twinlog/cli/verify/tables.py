@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from twinlog.cli.common.numbers import producer_words
 from twinlog.cli.common.output import Column, print_table
 from twinlog.cli.common.pasteable import say
 from twinlog.printable import printable
@@ -101,7 +102,7 @@ def _difference_row(each: dict[str, Any]) -> list[str]:
     if "found_in" in each:
         what = f"it is in {each['found_in']}"
     elif each["kind"] == "FOREIGN" and "written_by" in each:
-        what = f"written by producer id {each['written_by']['producer_id']}"
+        what = f"written by {producer_words(each['written_by']['producer_id'])}"
     return [
         each["topic"],
         str(each["partition"]),
