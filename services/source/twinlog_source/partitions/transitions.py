@@ -139,7 +139,7 @@ def _change_position(row: PartitionRow, event: PositionEvent) -> None:
             _forget_source(row)
         case Restored(position=position):
             row.position, row.stored, row.leader_epochs = position, True, ()
-            row.target_end_is_old = True
+            row.target_end_is_old, row.held_from = True, None
         case _:
             _change_blocker(row, event)
 
@@ -154,7 +154,7 @@ def _change_blocker(row: PartitionRow, event: SetAside | MoveBegun | Moved | Mov
             row.blocker = BEING_SET
         case Moved(position=position):
             row.position, row.stored, row.leader_epochs = position, True, ()
-            row.target_end_is_old = True
+            row.target_end_is_old, row.held_from = True, None
             row.blocker = row.blocker_before_move = None
         case MoveUndone():
             if row.blocker is BEING_SET:
@@ -175,12 +175,12 @@ def reread(row: PartitionRow, position: int | None, epochs: tuple[EpochStart, ..
 
 def follow(row: PartitionRow, position: int | None) -> None:
     """Another process copies the flow, and has committed this position; None = the log has none."""
-    row.position, row.stored = position, position is not None
+    row.position, row.stored, row.held_from = position, position is not None, None
     _observe_lag(row)
 
 
 def _forget_source(row: PartitionRow) -> None:
-    row.target_end_is_old = True
+    row.target_end_is_old, row.held_from = True, None
     row.position, row.stored, row.report, row.end, row.end_problem = None, False, None, None, None
     row.lag_time = LagTime()
 
@@ -285,7 +285,8 @@ def _change_target(row: PartitionRow, event: TargetEvent) -> None:
         case TargetChanged():
             row.target_end = row.target_checked = None
         case TargetRemembered(end_offset=end, position=position, held_from=held_from):
-            row.target_end, row.target_end_at, row.held_from = end, position, held_from
+            row.target_end, row.target_end_at = end, position
+            row.held_from = held_from if row.held_from is None else row.held_from
             row.target_end_is_old, row.target_checked = not event.is_newest, event.checked
         case TargetEndSeen(end_offset=end):
             _see_target_end(row, end)
@@ -315,8 +316,9 @@ def _see_target_start(row: PartitionRow, start: int) -> None:
         # What is filled before the copy's beginning is deleted later; the start only grows then.
         row.held_from = max(start, row.copy.since, row.held_from or 0)
     elif row.target_end is not None:
-        # No more records than offsets; the other offsets are transaction markers.
-        row.held_from = max(0, row.target_end_at - (row.target_end - start))
+        # No more records than offsets; the others are transaction markers, and records of other producers.
+        # While no position goes back, the copy only loses what it began with.
+        row.held_from = max(row.held_from or 0, row.target_end_at - (row.target_end - start))
 
 
 def _see_target_end(row: PartitionRow, end_offset: int, *, next_written: int | None = None) -> None:
@@ -388,7 +390,9 @@ def _change_copy(row: PartitionRow, event: CopyEvent) -> None:
             _forget_words(row)
         case CopyTranslated(position=position):
             row.position, row.stored = position, True
+            held_from = row.held_from
             _forget_target(row)
+            row.held_from = held_from
             _forget_words(row)
         case _:
             assert_never(event)

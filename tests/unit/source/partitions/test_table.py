@@ -227,6 +227,18 @@ def test_what_the_copy_holds_is_counted_back_from_its_end() -> None:
     assert row.held_from is None
 
 
+def test_a_copy_that_has_ended_holds_nothing_before_it_began() -> None:
+    """What another producer wrote into it is no record of the source."""
+    began = CopyDecided(partition=P, copy=replace(PRESERVED, since=5), has_no_writer=True)
+    seen = TargetStartSeen(partition=P, start_offset=5)
+    ended = CopyTranslated(partition=P, copy=None, position=156)
+    foreign = said(156, target_end=157)
+    _, row = after(began, seen, ended, foreign, seen)
+    assert row.held_from == 5
+    _, row = after(began, seen, ended, foreign, Moved(partition=P, position=2), said(3, target_end=158), seen)
+    assert row.held_from == 0, "records before its beginning were copied behind it"
+
+
 def test_a_recreated_target_leaves_nothing_known_of_its_log() -> None:
     remembered = TargetRemembered(partition=P, end_offset=9, position=5, held_from=2)
     _, row = after(remembered)
