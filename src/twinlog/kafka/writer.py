@@ -3,7 +3,8 @@
 aiokafka's idempotent producer retries for ever while a broker is down, and a refused batch leaves a gap in
 its sequence numbers, because of which all later ones are refused. So a producer that failed in one of these
 ways is discarded: after a time-out or a cancelled call at once, so that nothing that was given up is written
-later; after a refused record as soon as its other records are done. The next append opens a new one.
+later; after a refused record as soon as its other records are done. The next append opens a new one, with the
+same id where that can be.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, OFFSET_UNKNOWN, from_code,
 from twinlog.kafka.ports import Introduce, ManagedWriter
 from twinlog.kafka.producers import abandon_producer, close_producer, new_producer
 from twinlog.kafka.protocol.connection import request_timeout_ms
+from twinlog.kafka.raw.transactions.wire import LAST_EPOCH
 from twinlog.model import Headers, TopicPartition
 
 _NEW_PRODUCER_HELPS = frozenset({"PRODUCER_STATE_LOST", "PRODUCER_FENCED"})
@@ -35,10 +37,23 @@ class _Generation:
     producer: AIOKafkaProducer
     in_flight: int = 0
     retired: bool = False
+    is_introduced: bool = False
+    is_refused: bool = False
+    """Brokers take nothing more from its id."""
     turns: defaultdict[TopicPartition, asyncio.Lock] = field(
         default_factory=lambda: defaultdict(asyncio.Lock)
     )
     """Records of a partition enter the producer in call order, also while one waits for metadata."""
+
+    def follow(self, before: "_Generation | None") -> None:
+        """Go on with the id of the one before in its next epoch (KIP-360), so that brokers refuse what is
+        still under way of it. Not while that one has records to send, and only before the start."""
+        if before is None or before.is_refused or (before.in_flight and not before.producer._closed):
+            return
+        identity = before.producer._txn_manager._pid_and_epoch
+        if identity.pid >= 0 and identity.epoch < LAST_EPOCH:
+            self.producer._txn_manager.set_pid_and_epoch(identity.pid, identity.epoch + 1)
+            self.is_introduced = before.is_introduced
 
 
 class KafkaLogWriter:
@@ -59,6 +74,8 @@ class KafkaLogWriter:
         self._timeout_seconds = timeout_seconds
         self._introduce = introduce
         self._generation: _Generation | None = None
+        self._last: _Generation | None = None
+        """The present one, or the one before."""
         self._opening = asyncio.Lock()
         self._closed = False
 
@@ -107,9 +124,11 @@ class KafkaLogWriter:
         async with self._opening:
             if self._generation is None:
                 producer = new_producer(self._options)
+                generation = _Generation(producer)
+                generation.follow(self._last)
                 try:
                     await producer.start()
-                    generation = _Generation(producer)
+                    self._last = generation
                     await self._introduced(generation, doing)
                     self._generation = generation
                 except KAFKA_CLIENT_ERRORS as error:
@@ -120,11 +139,12 @@ class KafkaLogWriter:
             return self._generation
 
     async def _introduced(self, generation: _Generation, doing: str) -> None:
-        if self._introduce is None:
+        if self._introduce is None or generation.is_introduced:
             return
         partition, key, value = self._introduce(generation.producer._txn_manager.producer_id)
         fields: dict[str, Any] = {"key": key, "value": value, "timestamp_ms": None, "headers": []}
         await self._append(generation, partition, fields, doing)
+        generation.is_introduced = True
 
     async def _append(
         self, generation: _Generation, partition: TopicPartition, fields: Mapping[str, Any], doing: str
@@ -164,6 +184,7 @@ class KafkaLogWriter:
             failure = translate(error, doing, alias=self._alias)
             self._retire(generation)
             if failure.reason in _NEW_PRODUCER_HELPS:
+                generation.is_refused = True
                 failure = _transient(failure)
             raise failure from error
         if offset < 0:

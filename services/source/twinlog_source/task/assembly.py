@@ -112,12 +112,14 @@ async def open_copier(
         by_target: dict[TopicPartition, PartitionCopy] = {}
         throttle = Throttle()
 
+        at_least_once = AtLeastOnce(target, settings)
+
         def open_transport() -> Transport:
             if setup.transactional_ids:
                 return ExactlyOnce(
                     target, setup.transactional_ids, settings, on_failure=source_reader.arrived.set
                 )
-            return AtLeastOnce(target, settings)
+            return at_least_once
 
         take_over = TakeOver(
             session=target,

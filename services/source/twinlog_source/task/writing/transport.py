@@ -30,7 +30,7 @@ class Transaction(Protocol):
 
 
 class Transport(Protocol):
-    """Writes one round after the other. Create a new transport after a failure."""
+    """Writes one round after the other. After a failure leave it, and enter a new one."""
 
     @property
     def overlaps(self) -> bool:
@@ -103,15 +103,20 @@ class _KafkaTransaction:
 
 
 class AtLeastOnce:
-    """Positions follow their data: a crash in between repeats records, and never loses any."""
+    """Positions follow their data: a crash in between repeats records, and never loses any. After a failure
+    it can be entered again, and keeps its producer id if brokers accept that."""
 
     overlaps = False
 
     def __init__(self, session: DataClientPool, settings: ProducerSettings) -> None:
+        self._session = session
+        self._settings = settings
         self._producer = RawProducer(session, settings)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
+        identity = self._producer.next_identity
+        self._producer = RawProducer(self._session, self._settings, identity=identity)
         await self._stack.enter_async_context(self._producer)
         return self
 

@@ -48,7 +48,7 @@ from twinlog.kafka.raw.produce.transaction_partitions import TransactionPartitio
 from twinlog.kafka.raw.produce.wire import ProduceAnswer, ProducePart, ProduceResponse, produce_request
 from twinlog.kafka.raw.settings import TIMER_MARGIN_SECONDS, ProducerSettings
 from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator
-from twinlog.kafka.raw.transactions.wire import ProducerIdentity
+from twinlog.kafka.raw.transactions.wire import NO_IDENTITY, ProducerIdentity
 from twinlog.model import TopicPartition
 
 _END_SHARE = 0.1
@@ -86,7 +86,7 @@ class Delivery:
         self.batches = OpenBatches(max_in_flight=settings.max_in_flight if transactional_id else 1)
         self.idle = self.batches.idle
         """Set while everything is acknowledged."""
-        self._identity = ProducerIdentity(-1, -1)
+        self._identity = NO_IDENTITY
         self._over_at: float | None = None
         """The loop time at which the coordinator may abort the present transaction."""
         self._stopped = False

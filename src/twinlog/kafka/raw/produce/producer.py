@@ -12,7 +12,7 @@ from twinlog.kafka.raw.owned_tasks import OwnedTasks
 from twinlog.kafka.raw.produce.delivery import Delivery
 from twinlog.kafka.raw.settings import ProducerSettings
 from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator
-from twinlog.kafka.raw.transactions.wire import ProducerIdentity
+from twinlog.kafka.raw.transactions.wire import LAST_EPOCH, NO_IDENTITY, ProducerIdentity
 from twinlog.model import TopicPartition
 
 
@@ -49,15 +49,17 @@ class RawProducer:
         settings: ProducerSettings,
         *,
         transactional_id: str | None = None,
+        identity: ProducerIdentity | None = None,
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_failure` is called once when the producer fails, possibly while nothing is sent: the last
-        transaction may hang."""
+        transaction may hang. `identity`: the `next_identity` of an idempotent producer that was left; None =
+        ask for one."""
         self.transactional_id = transactional_id
         self._session = session
         self._settings = settings
         self._state = ProducerState.NEW
-        self._identity = ProducerIdentity(-1, -1)
+        self._identity = identity or NO_IDENTITY
         self._coordinator = TransactionCoordinator(
             session,
             transactional_id,
@@ -69,9 +71,10 @@ class RawProducer:
 
     async def __aenter__(self) -> Self:
         """Get an identity, which fences earlier holders of the transactional id. Raises KafkaError."""
-        self._identity = await self._coordinator.new_identity(
-            timeout_seconds=self._settings.delivery_timeout_seconds
-        )
+        if self._identity is NO_IDENTITY:
+            self._identity = await self._coordinator.new_identity(
+                timeout_seconds=self._settings.delivery_timeout_seconds
+            )
         if self.transactional_id is not None:
             await self._coordinator.agree(timeout_seconds=self._settings.delivery_timeout_seconds)
         await self._tasks.open()
@@ -94,6 +97,16 @@ class RawProducer:
     @property
     def failure(self) -> KafkaError | None:
         return self.delivery.failure
+
+    @property
+    def next_identity(self) -> ProducerIdentity | None:
+        """With which the next idempotent producer of this process may go on (KIP-360): the same id in a
+        greater epoch, so that brokers refuse what is still under way of this one. None: it needs another id.
+        """
+        is_refused = self.failure is not None and self.failure.reason == "PRODUCER_FENCED"
+        if self._identity is NO_IDENTITY or is_refused or self._identity.producer_epoch >= LAST_EPOCH:
+            return None
+        return self._identity._replace(producer_epoch=self._identity.producer_epoch + 1)
 
     @property
     def partition_failures(self) -> Mapping[TopicPartition, KafkaError]:

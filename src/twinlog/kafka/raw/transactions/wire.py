@@ -37,6 +37,11 @@ class ProducerIdentity(NamedTuple):
     producer_epoch: int
 
 
+NO_IDENTITY = ProducerIdentity(-1, -1)
+LAST_EPOCH = 32_767
+"""Of a producer id; then it is used up."""
+
+
 class EndAnswer(NamedTuple):
     error_code: int
     identity: ProducerIdentity | None
