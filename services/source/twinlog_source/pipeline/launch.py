@@ -194,6 +194,11 @@ def end_jvm(gateway: Any, *, within_seconds: float = 5.0) -> None:
     directory.remove()
 
 
+def kill_jvm(gateway: Any) -> None:
+    """At once. Its directory is left for `end_jvm`."""
+    _kill(gateway.proc)
+
+
 def _kill(process: "subprocess.Popen[bytes]") -> None:
     process.kill()
     if process.stdin is not None:

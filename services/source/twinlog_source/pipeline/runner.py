@@ -17,6 +17,8 @@ from twinlog_source.pipeline.job import job_group, load_workers, run_epoch, run_
 from twinlog_source.pipeline.jvm_log import JvmOutput
 from twinlog_source.pipeline.launch import SPARK_FAILURES, SparkUnavailableError
 from twinlog_source.pipeline.session import (
+    ANSWER_SECONDS,
+    cancel_group,
     close_context,
     is_local,
     is_stopped,
@@ -28,8 +30,6 @@ from twinlog_source.task.run import TaskSpec
 
 CONNECT_TIMEOUT_SECONDS = 20.0
 LAUNCH_SECONDS = 15.0
-ANSWER_SECONDS = 20.0
-"""How long a JVM may take to say how many cores Spark has; garbage collection and load take some of it."""
 
 JVM_GONE = (
     "Spark's JVM is gone, and another one is being started; if that happens again, check the system's log for"
@@ -152,7 +152,7 @@ class SparkRunner:
             return
         try:
             # In a separate thread: those of the pool may all be waiting for jobs like this one.
-            await asyncio.to_thread(context.cancelJobGroup, group)
+            await asyncio.to_thread(cancel_group, context, group)
         except (*SPARK_FAILURES, *CLOSED_CONTEXT) as error:
             raise SparkUnavailableError(f"job group {group} could not be cancelled: {error}") from error
 

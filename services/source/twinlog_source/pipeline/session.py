@@ -8,7 +8,8 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
@@ -24,6 +25,7 @@ from twinlog_source.pipeline.launch import (
     SPARK_FAILURES,
     SparkUnavailableError,
     end_jvm,
+    kill_jvm,
     launch_by_scripts,
     launch_jvm,
 )
@@ -32,6 +34,7 @@ from twinlog_source.pipeline.settings import is_local, local_cores, resolve_mast
 __all__ = [
     "SPARK_FAILURES",
     "SparkUnavailableError",
+    "cancel_group",
     "close_context",
     "is_local",
     "is_stopped",
@@ -39,6 +42,9 @@ __all__ = [
     "open_context",
     "resolve_master",
 ]
+
+ANSWER_SECONDS = 20.0
+"""How long a JVM may take to answer a question or to stop; garbage collection and load take some of it."""
 
 
 def open_context(
@@ -100,19 +106,43 @@ def open_context(
     return context, output
 
 
+@contextmanager
+def answering(seconds: float = ANSWER_SECONDS) -> Iterator[None]:
+    """Kill the JVM if the block takes longer. One that hangs is then gone for everybody who waits for it:
+    their calls fail with SPARK_FAILURES."""
+    gateway = SparkContext._gateway
+    if gateway is None:
+        yield
+        return
+    limit = threading.Timer(seconds, kill_jvm, [gateway])
+    limit.start()
+    try:
+        yield
+    finally:
+        limit.cancel()
+
+
 def is_stopped(context: SparkContext) -> bool:
     """Whether Spark has given up a context whose JVM still runs, as it does without a master. Raises
-    SPARK_FAILURES when the JVM is gone."""
-    return bool(context._jsc.sc().isStopped())
+    SPARK_FAILURES when the JVM is gone, or does not answer in time and was killed."""
+    with answering():
+        return bool(context._jsc.sc().isStopped())
 
 
-def close_context(context: SparkContext | None) -> None:
-    """Stop Spark and its JVM, so that this process can open another context. Blocks for up to some
-    seconds."""
+def cancel_group(context: SparkContext, group: str) -> None:
+    """Kill the tasks of a job group. Raises as `is_stopped` does."""
+    with answering():
+        context.cancelJobGroup(group)
+
+
+def close_context(context: SparkContext | None, *, within_seconds: float = ANSWER_SECONDS) -> None:
+    """Stop Spark and its JVM, so that this process can open another context. Blocks for up to some seconds; a
+    JVM that takes longer is killed."""
     gateway = SparkContext._gateway
     if context is not None:
         try:
-            context.stop()
+            with answering(within_seconds):
+                context.stop()
         except SPARK_FAILURES:
             logging.getLogger(__name__).debug("the JVM was gone already")
     SparkContext._active_spark_context = None

@@ -2,12 +2,15 @@
 
 import asyncio
 import io
+import signal
+import subprocess
 import threading
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkContext
 
 from twinlog.clock import SystemClock
 from twinlog.model import Flow, TopicPartition
@@ -15,6 +18,7 @@ from twinlog_source.driver.epoch import Epoch
 from twinlog_source.pipeline.jvm_log import JvmOutput
 from twinlog_source.pipeline.launch import SparkUnavailableError
 from twinlog_source.pipeline.runner import SparkRunner
+from twinlog_source.pipeline.session import answering
 
 
 class LostContext:
@@ -225,3 +229,37 @@ async def test_a_jvm_that_hangs_holds_up_no_look_at_its_cores_for_ever() -> None
     assert await runner.slots() == 6
     assert context.looks <= 2, "one question waits, however often it is asked"
     await runner.close()
+
+
+class HangingJvm:
+    """A gateway and the context on it: no call is answered before the process is dead."""
+
+    def __init__(self) -> None:
+        self.proc = subprocess.Popen(["sleep", "600"])
+
+    def stop(self) -> None:
+        self.proc.wait()
+        raise ConnectionResetError
+
+    def shutdown(self) -> None:
+        """There is nobody to tell it."""
+
+
+def test_a_jvm_that_does_not_answer_is_killed_and_ends_every_call_that_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jvm = HangingJvm()
+    monkeypatch.setattr(SparkContext, "_gateway", jvm)
+    with pytest.raises(ConnectionResetError), answering(0.01):
+        jvm.stop()
+    assert jvm.proc.returncode == -signal.SIGKILL
+
+
+def test_a_jvm_that_answers_in_time_lives_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    jvm = HangingJvm()
+    monkeypatch.setattr(SparkContext, "_gateway", jvm)
+    with answering(60.0):
+        pass
+    assert jvm.proc.poll() is None
+    jvm.proc.kill()
+    jvm.proc.wait()
