@@ -5,6 +5,7 @@ The OpenTelemetry SDK is imported only when it is needed: without an endpoint a 
 """
 
 import errno
+import inspect
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -19,6 +20,9 @@ from twinlog.config import Address
 from twinlog.telemetry.otlp import Otlp, open_otlp, refused_setting, resource_of, wanted
 
 _log = structlog.stdlib.get_logger(__name__)
+
+MOST_SERIES = 1_000_000
+"""Of an instrument: Kafka clusters have fewer partitions."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,7 +86,10 @@ def open_telemetry(
     readers = [] if listen is None else [PrometheusMetricReader(registry=registry)]
     try:
         provider = MeterProvider(
-            resource=resource, metric_readers=[*readers, *otlp.metric_readers], shutdown_on_exit=False
+            resource=resource,
+            metric_readers=[*readers, *otlp.metric_readers],
+            shutdown_on_exit=False,
+            views=[_without_limit()],
         )
     except Exception as error:  # noqa: BLE001 (the SDK refuses its variables in many ways)
         refused_setting("METRICS", error, os.environ)
@@ -131,3 +138,15 @@ def open_telemetry(
             " have no TLS and no authentication, so let only your scraper reach it, or listen on 127.0.0.1",
         )
     return telemetry
+
+
+def _without_limit() -> Any:
+    """Every series of every instrument: by default the SDK counts those behind the first 2,000, as of
+    partitions, as one series without a name. Releases without that limit do not know its argument."""
+    from opentelemetry.sdk.metrics.view import View
+
+    known = inspect.signature(View).parameters
+    limit: dict[str, Any] = (
+        {"aggregation_cardinality_limit": MOST_SERIES} if "aggregation_cardinality_limit" in known else {}
+    )
+    return View(instrument_name="*", **limit)

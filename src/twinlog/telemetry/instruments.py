@@ -1,10 +1,21 @@
 """Records a metric with the instrument of its kind."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, Observation, UpDownCounter
+from opentelemetry.metrics import (
+    CallbackOptions,
+    Counter,
+    Histogram,
+    Meter,
+    ObservableGauge,
+    Observation,
+    UpDownCounter,
+)
 
 from twinlog.telemetry.metrics.spec import Kind, MetricSpec
+
+_IDLE_SERIES = 1_000
 
 
 def counter(meter: Meter, spec: MetricSpec) -> Counter:
@@ -30,9 +41,11 @@ def gauge(meter: Meter, spec: MetricSpec, observe: Callable[[], Iterable[Observa
     _require(spec, Kind.GAUGE)
 
     def callback(_options: CallbackOptions) -> Iterable[Observation]:
-        return observe()
+        observed = list(observe())
+        _forget_idle(meter, made, len(observed))
+        return observed
 
-    meter.create_observable_gauge(spec.name, [callback], spec.unit, spec.description)
+    made = meter.create_observable_gauge(spec.name, [callback], spec.unit, spec.description)
 
 
 def observed_sum(meter: Meter, spec: MetricSpec, observe: Callable[[], Iterable[Observation]]) -> None:
@@ -49,6 +62,36 @@ def observed_sum(meter: Meter, spec: MetricSpec, observe: Callable[[], Iterable[
         return observe()
 
     create(spec.name, [callback], spec.unit, spec.description)
+
+
+def forget_series(meter: Meter, is_gone: Callable[[Mapping[str, Any]], bool]) -> None:
+    """Drop the series with such attributes, of every instrument and reader. May be called in any thread.
+
+    The SDK has no call for it: it keeps each series, and most of them go on being exported, for as long as
+    the process lives. A meter without an SDK has none.
+    """
+    for storage in _storages(meter):
+        for matches in list(storage.values()):
+            for match in matches:
+                with match._lock:
+                    series = match._attributes_aggregation
+                    for key in [key for key, each in series.items() if is_gone(each._attributes or {})]:
+                        del series[key]
+
+
+def _forget_idle(meter: Meter, gauge: ObservableGauge, observed: int) -> None:
+    """Drop the series of a gauge when most of them are of earlier scrapes: each one sets its values anew."""
+    for storage in _storages(meter):
+        for match in storage.get(gauge, ()):
+            with match._lock:
+                if len(match._attributes_aggregation) > 2 * observed + _IDLE_SERIES:
+                    match._attributes_aggregation.clear()
+
+
+def _storages(meter: Meter) -> list[dict[Any, list[Any]]]:
+    """For each reader, what the SDK keeps of each instrument."""
+    readers = getattr(getattr(meter, "_measurement_consumer", None), "_reader_storages", {})
+    return [storage._instrument_view_instrument_matches for storage in readers.values()]
 
 
 def _require(spec: MetricSpec, kind: Kind) -> None:

@@ -2,11 +2,13 @@
 
 import http.client
 import socket
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
 import structlog
+from opentelemetry.metrics import Observation
 from prometheus_client import CollectorRegistry, Counter
 
 from twinlog.config import Address
@@ -68,6 +70,25 @@ def test_metrics_that_others_reach_are_told_at_the_start(host: str, told: int) -
         with telemetry:
             pass
     assert [line["log_level"] for line in lines if line["event"] == "metrics_open"] == ["warning"] * told
+
+
+def test_every_series_of_a_large_cluster_has_its_name() -> None:
+    """By default the SDK counts those behind the first 2,000 as one."""
+    telemetry = open_telemetry(
+        service="source",
+        version="1",
+        instance_id="one",
+        listen=Address(host="127.0.0.1", port=0),
+        environment={},
+    )
+    with telemetry:
+        telemetry.meter.create_observable_gauge(
+            "lag", [lambda _: [Observation(1, {"partition": number}) for number in range(3_000)]]
+        )
+        url = f"http://127.0.0.1:{telemetry.port}/metrics"
+        with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as scraped:
+            lines = scraped.read().decode().splitlines()
+    assert sum(line.startswith("lag{") and "partition=" in line for line in lines) == 3_000
 
 
 async def test_a_request_that_comes_byte_by_byte_is_given_up_as_a_whole() -> None:

@@ -62,6 +62,9 @@ class FlowInstruments:
     def __init__(
         self, meter: Meter, flow: SourceFlow, table: PartitionTable, control: ControlState, clock: Clock
     ) -> None:
+        self._meter = meter
+        self._topics: frozenset[str] = frozenset()
+        """The target topics of the last scrape."""
         self._flow = flow_attributes(flow.flow.source, flow.flow.target)
         self._syncs_topic = "" if flow.offset_syncs is None else flow.offset_syncs.topic
         self._table = table
@@ -119,7 +122,8 @@ class FlowInstruments:
                 self._copied[topic].record_age.merge(age)
 
     def publish(self) -> None:
-        """Hand what was added up to the instruments. Called by each scrape, in its thread."""
+        """Hand what was added up to the instruments, and drop the series of topics that are copied no more.
+        Called by each scrape, in its thread."""
         with self._lock:
             copied, self._copied = self._copied, {}
             self._latencies.forget(self._clock.monotonic())
@@ -137,6 +141,14 @@ class FlowInstruments:
             ):
                 for seconds in spread.samples(MOST_SAMPLES):
                     histogram.record(seconds, attributes)
+
+        before = self._topics
+        self._topics = frozenset(row.target_topic for row in list(self._table.rows.values()))
+        if gone := before - self._topics:
+            of_flow = self._flow.items()
+            instruments.forget_series(
+                self._meter, lambda series: series.get(DESTINATION) in gone and of_flow <= series.items()
+            )
 
     def task_counted(self, before: TaskCounters, now: TaskCounters) -> None:
         """Count the increase of a task's own counters; they begin at 0 with every task."""

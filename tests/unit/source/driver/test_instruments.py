@@ -16,7 +16,7 @@ from twinlog_source.config import source_flows
 from twinlog_source.driver.gauges import ObservedFlow, observe_flows
 from twinlog_source.driver.instruments import MOST_SAMPLES, FlowInstruments
 from twinlog_source.log.control import ControlState
-from twinlog_source.partitions.events import Copied
+from twinlog_source.partitions.events import Copied, TopicsChosen
 from twinlog_source.partitions.latency import LatencyHistogram
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
@@ -110,4 +110,27 @@ def test_a_scrape_has_what_was_copied_before_it() -> None:
         assert counted(reader, REPLICATION_RECORDS.name, "messaging.destination.name") == {
             ("A.t0",): expected
         }
+    provider.shutdown()
+
+
+def test_a_topic_that_is_copied_no_more_has_no_series_and_others_keep_theirs() -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+    (flow,) = source_flows(load_more("A->B.enabled = true"))
+    table = PartitionTable()
+    metrics = FlowInstruments(provider.get_meter("test"), flow, table, ControlState(), FakeClock())
+    copied = report(topics=3, partitions=2, records=10)
+
+    def topics() -> set[str]:
+        metrics.publish()
+        return {
+            str(name) for (name,) in counted(reader, REPLICATION_RECORDS.name, "messaging.destination.name")
+        }
+
+    table.apply(TopicsChosen(targets={each.row.partition: each.row.target_topic for each in copied}), 0.0)
+    metrics.copied(copied)
+    assert topics() == {"A.t0", "A.t1", "A.t2"}
+    left = {each.row.partition: each.row.target_topic for each in copied if each.row.target_topic != "A.t1"}
+    table.apply(TopicsChosen(targets=left), 1.0)
+    assert topics() == {"A.t0", "A.t2"}
     provider.shutdown()
