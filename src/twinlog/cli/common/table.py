@@ -1,9 +1,9 @@
 """Tables as lines of text, fitted to the available width. Commands in their cells are complete.
 
 In a pipe every row is one line, whatever its length, because programs process it. On a terminal no line is
-wider than the terminal: long cells are wrapped. If columns would become too narrow, dispensable columns are
-left out, or else each row becomes a paragraph. `rich.table` does neither: it cuts cells to the width, in a
-pipe to 80 columns.
+wider than the terminal: long cells are wrapped. If columns would become too narrow, empty and dispensable
+ones are left out, or else each row becomes a paragraph. `rich.table` does neither: it cuts cells to the
+width, in a pipe to 80 columns.
 """
 
 import re
@@ -42,12 +42,20 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, wid
     if width is None:
         return _plain(columns, cells, [min(size, _WIDEST_PADDING) for size in natural])
     fitting = _fitted(columns, cells, natural, width)
-    if fitting is None and (spared := max(column.spare for column in columns)):
-        left_out = next(index for index, column in enumerate(columns) if column.spare == spared)
+    if fitting is None and (left_out := _least_missed(columns, cells)) is not None:
         fewer = [column for index, column in enumerate(columns) if index != left_out]
         rest = [[cell for index, cell in enumerate(row) if index != left_out] for row in rows]
         return table_lines(fewer, rest, width=width)
     return _paragraphs(columns, cells, width) if fitting is None else _wrapped(columns, cells, fitting)
+
+
+def _least_missed(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> int | None:
+    """A column without a word in it, else the most dispensable one; None where all are needed."""
+    for index in range(1, len(columns)):
+        if not any(row[index] for row in cells):
+            return index
+    spared = max(column.spare for column in columns)
+    return next((index for index, column in enumerate(columns) if column.spare == spared > 0), None)
 
 
 def _plain(columns: Sequence[Column], cells: Sequence[Sequence[str]], widths: Sequence[int]) -> list[str]:

@@ -183,7 +183,7 @@ class MoveCall:
             await print_run(events, self.output)
         except (asyncio.CancelledError, BrokenPipeError):
             verb, flow = f"twinlog {self.kind}", flow_name(self.flow)
-            typer.echo(
+            say(
                 f"the run continues in the service: `{verb} attach '{flow}'` follows it, `{verb} cancel"
                 f" '{flow}'` stops it, and `{verb} abort '{flow}'` then removes its fence",
                 err=True,

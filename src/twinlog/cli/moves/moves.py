@@ -19,7 +19,7 @@ from twinlog.cli.moves.plan_outcome import THERE, action, count_moved, staying, 
 from twinlog.cli.moves.plan_view import print_plan_table
 from twinlog.cli.source.client import who
 from twinlog.cli.status.view import with_command
-from twinlog.cli.verdict.moving import GO, Check, overall, verdict_words
+from twinlog.cli.verdict.moving import GO, Check, overall, verdict_word, verdict_words
 from twinlog.service.errors_wire import error_from_rpc
 
 GroupsOption = Annotated[
@@ -105,7 +105,7 @@ def print_plan(plan: pb2.MovePlan, checks: Sequence[Check], output: Output, *, r
         for check in checks:
             if check.verdict != GO:
                 told = with_command(check.message, _of_others(check.command))
-                say(f"{check.verdict.replace('_', '-')}  {check.title}: {told}")
+                say(f"{verdict_word(check.verdict)}  {told}")
         say(words)
 
 

@@ -60,8 +60,6 @@ def print_plan_table(plan: pb2.MovePlan, title: str) -> None:
         )
     for warning in plan.warnings:
         say(f"note: {warning}")
-    for blocker in plan.blockers:
-        say(f"blocked: {blocker}")
 
 
 def _backlog_line(plan: pb2.MovePlan) -> str:

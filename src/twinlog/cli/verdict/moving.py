@@ -51,7 +51,11 @@ def readiness(row: FlowRow, verdict: Verdict, drain: Drain) -> list[Check]:
         _lag(row, drain, unknown),
         _groups(row, unknown),
         _in_force(
-            row, "Losses are dealt with", GAPS, good=_lost(row), known=told_by_source and row.gaps_known
+            row,
+            "Losses are dealt with",
+            GAPS,
+            good=_lost(row),
+            unknown="" if told_by_source and row.gaps_known else "losses are not known",
         ),
         _in_force(
             row,
@@ -59,17 +63,23 @@ def readiness(row: FlowRow, verdict: Verdict, drain: Drain) -> list[Check]:
             DIFFERS,
             FOREIGN,
             good=_compared(row),
-            known=told_by_source,
+            unknown="" if told_by_source else "differences of copies are not known",
         ),
         _in_force(
             row,
             "Nothing waits behind a transaction of the source",
             OPEN_TRANSACTION,
             good="none stays open",
-            known=told_by_source,
+            unknown="" if told_by_source else "open transactions are not known",
             otherwise=WAIT,
         ),
-        _in_force(row, "No earlier move is unfinished", MOVE, good="none", known=moves_known),
+        _in_force(
+            row,
+            "No earlier move is unfinished",
+            MOVE,
+            good="none",
+            unknown="" if moves_known else "unfinished moves are not known",
+        ),
         _heartbeats(row, unknown),
     ]
 
@@ -122,7 +132,11 @@ def verdict_words(checks: Sequence[Check]) -> str:
         return "GO"
     told = list(dict.fromkeys(check.message for check in checks if check.verdict == verdict))
     more = f"; and {len(told) - _PROBLEMS_NAMED} more" if len(told) > _PROBLEMS_NAMED else ""
-    return f"{verdict.replace('_', '-')}: {'; '.join(told[:_PROBLEMS_NAMED])}{more}"
+    return f"{verdict_word(verdict)}: {'; '.join(told[:_PROBLEMS_NAMED])}{more}"
+
+
+def verdict_word(verdict: str) -> str:
+    return verdict.replace("_", "-")
 
 
 def overall(checks: Sequence[Check]) -> str:
@@ -178,16 +192,19 @@ def _groups(row: FlowRow, unknown: str) -> Check:
     if not without:
         all_of = "1 group" if row.group_count == 1 else f"all {row.group_count:,} groups"
         return Check(title=title, verdict=GO, message=all_of if row.group_count else "there are no groups")
-    told = ", ".join(f"{partitions(count)} {verdict}" for verdict, count in sorted(without.items()))
+    told = "groups: " + ", ".join(
+        f"{partitions(count)} {verdict}" for verdict, count in sorted(without.items())
+    )
     if set(without) == {"ACTIVE_ON_TARGET"}:
         return Check(title=title, verdict=GO, message=told)
     return Check(title=title, verdict=NO_GO, message=told, command=command)
 
 
-def _in_force(row: FlowRow, title: str, *kinds: str, good: str, known: bool, otherwise: str = NO_GO) -> Check:
-    if not known:
-        told = f"not known: {title[0].lower()}{title[1:]}"
-        return Check(title=title, verdict=NO_GO, message=told, command="twinlog status")
+def _in_force(
+    row: FlowRow, title: str, *kinds: str, good: str, unknown: str, otherwise: str = NO_GO
+) -> Check:
+    if unknown:
+        return Check(title=title, verdict=NO_GO, message=unknown, command="twinlog status")
     found = [each for each in row.in_force if each.kind in kinds]
     if not found:
         return Check(title=title, verdict=GO, message=good)

@@ -22,7 +22,7 @@ def test_a_cut_move_and_one_under_way_say_how_far_they_are() -> None:
     cut = last(finished=False, steps=["CHECK", "FENCE"])
     (shown,) = left_of_move("A->B", cut, running=False)
     assert (shown.kind, shown.by) == ("MOVE", "ann")
-    assert shown.message == "failover r1 was interrupted; done: CHECK, FENCE"
+    assert shown.message == "failover r1 was interrupted (done: CHECK, FENCE)"
     assert shown.command == "twinlog failover run 'A->B'"
     (shown,) = left_of_move("A->B", cut, running=True)
     assert shown.message.startswith("failover r1 is running")
