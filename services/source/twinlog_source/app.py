@@ -1,7 +1,7 @@
 """The composition root of the source service: Spark, a driver for each flow, the gRPC services."""
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -25,7 +25,7 @@ from twinlog_source.api.partition_feed import PartitionBoard
 from twinlog_source.api.servicer import SourceServicer
 from twinlog_source.config import SourceFlow, source_flows
 from twinlog_source.driver.commands import FlowOperations
-from twinlog_source.driver.epoch_jobs import EpochJobs
+from twinlog_source.driver.epoch_jobs import EpochJobs, EpochRunner
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.flow_monitor import FlowMonitor
 from twinlog_source.driver.gauges import observe_flows
@@ -64,8 +64,17 @@ WATCH_RETRY_MAX_SECONDS = 5.0
 FENCE_SECONDS = 30.0
 
 
+MakeRunner = Callable[[ServiceContext, Sequence[SourceFlow], WorkerPort, AsyncExitStack], EpochRunner]
+"""Makes what runs the tasks; the stack closes it."""
+
+
 async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     """Connect the parts. Waits neither for brokers nor for Spark."""
+    return await build_on(_spark_runner, context, stack)
+
+
+async def build_on(make_runner: MakeRunner, context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
+    """The same with tasks that run elsewhere."""
     flows = source_flows(context.configuration)
     hosts: dict[Flow, WorkerHost] = {}
     port = WorkerPort(
@@ -73,11 +82,11 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         listen=listen_address(context.configuration),
         meter=context.meter,
         clock=context.clock,
+        rpc=context.around.rpc,
     )
     stack.push_async_callback(port.stop)
     await port.start()
-    runner = _runner(context, flows, port)
-    stack.push_async_callback(runner.close)
+    runner = make_runner(context, flows, port, stack)
     watch = TopicsWatch(
         context.peers.channel("configsync"),
         clock=context.clock,
@@ -137,12 +146,14 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     )
 
 
-def _runner(context: ServiceContext, flows: Sequence[SourceFlow], port: WorkerPort) -> SparkRunner:
+def _spark_runner(
+    context: ServiceContext, flows: Sequence[SourceFlow], port: WorkerPort, stack: AsyncExitStack
+) -> SparkRunner:
     configuration = context.configuration
     spark = configuration.spark
     cores = local_cores(spark.master) or 1
     slots = sum(flow.settings.max_slots or cores for flow in flows)
-    return SparkRunner(
+    runner = SparkRunner(
         master=spark.master,
         threads=2 * slots,
         conf=spark.conf,
@@ -152,6 +163,8 @@ def _runner(context: ServiceContext, flows: Sequence[SourceFlow], port: WorkerPo
         log_level=configuration.runtime.log_level,
         clock=context.clock,
     )
+    stack.push_async_callback(runner.close)
+    return runner
 
 
 async def _driver(
@@ -159,7 +172,7 @@ async def _driver(
     flow: SourceFlow,
     lease: FlowLease,
     watch: TopicsWatch,
-    runner: SparkRunner,
+    runner: EpochRunner,
     stack: AsyncExitStack,
     *,
     index: int,

@@ -41,6 +41,7 @@ from twinlog.service.grpc_server import GrpcServer, GrpcService
 from twinlog.service.options import load_configuration, parse_options
 from twinlog.service.owner.standings import FlowStandings
 from twinlog.service.peers import Peers
+from twinlog.service.rpc import GRPC, Rpc
 from twinlog.service.runtime import Backoff, Loop, supervise, wait_or_stop
 from twinlog.service.signals import handle_signals
 from twinlog.telemetry import instruments
@@ -71,23 +72,43 @@ class BoundPort:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a service has from its process, and from elsewhere where it runs in virtual time."""
+
+    clock: Clock
+    meter: Meter
+    instance_id: str
+    """Random for each process start; names the history of its resume tokens."""
+    rpc: Rpc = GRPC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceContext:
     """What the runtime gives a service; the runtime closes all of it."""
 
     name: str
     """ "source", "checkpoint", "heartbeat" or "configsync"."""
     configuration: Configuration
-    clock: Clock
+    around: Surroundings
     stop: asyncio.Event
     """Set when the service must stop; loops and watch streams end then."""
-    meter: Meter
     clusters: Clusters
     peers: Peers
-    instance_id: str
-    """Random for each process start; names the history of its resume tokens."""
     standings: FlowStandings
     """Ownership of the flows, for metrics and readiness; `open_lease` enters it."""
     bound: BoundPort = field(default_factory=BoundPort)
+
+    @property
+    def clock(self) -> Clock:
+        return self.around.clock
+
+    @property
+    def meter(self) -> Meter:
+        return self.around.meter
+
+    @property
+    def instance_id(self) -> str:
+        return self.around.instance_id
 
     def backoff(self, initial_seconds: float, max_seconds: float) -> Backoff:
         """A back-off with real randomness."""
@@ -157,7 +178,7 @@ async def _run(name: str, build: Build, configuration: Configuration, *, port_fi
     settings = configuration.runtime
     clock = SystemClock()
     started = clock.monotonic()
-    stop, asked = asyncio.Event(), asyncio.Event()
+    asked = asyncio.Event()
     main = asyncio.current_task()
     assert main is not None
 
@@ -172,65 +193,102 @@ async def _run(name: str, build: Build, configuration: Configuration, *, port_fi
     def details() -> None:
         _log.warning("log_level_changed", log_level=toggle_debug(settings.log_level))
 
+    own = configuration.endpoints[Service(name)]
+    instance_id = uuid.uuid4().hex
+    with (
+        handle_signals(on_first=ask, on_second=force, on_details=details),
+        open_telemetry(
+            service=name,
+            version=__version__,
+            instance_id=instance_id,
+            listen=own.metrics_listen,
+            make_way=own.metrics_is_default,
+            strimzi_cluster=settings.strimzi_cluster,
+        ) as telemetry,
+    ):
+        observe_process(telemetry.meter)
+        around = Surroundings(clock=clock, meter=telemetry.meter, instance_id=instance_id)
+        await run_service(
+            name,
+            build,
+            configuration,
+            around,
+            asked=asked,
+            port_file=port_file,
+            on_built=_leave_out_of_collections,
+        )
+    _log.info("stopped", outcome="clean", seconds=round(clock.monotonic() - started, 3))
+
+
+async def run_service(
+    name: str,
+    build: Build,
+    configuration: Configuration,
+    around: Surroundings,
+    *,
+    asked: asyncio.Event,
+    port_file: Path | None = None,
+    on_built: Callable[[], None] = lambda: None,
+) -> None:
+    """Run a service until `asked` is set, and drain it then. Raises as `supervise`, and ConfigError."""
+    settings = configuration.runtime
+    stop = asyncio.Event()
     # Before connecting anything: a port without valid security is a configuration error.
     access = open_port_access(configuration, Service(name))
-    with handle_signals(on_first=ask, on_second=force, on_details=details):
-        async with AsyncExitStack() as stack:
-            context = _open_context(name, configuration, stack, stop=stop, clock=clock)
-            parts = await build(context, stack)
+    async with AsyncExitStack() as stack:
+        context = _open_context(name, configuration, stack, around, stop=stop)
+        parts = await build(context, stack)
 
-            def works() -> bool:
-                return parts.ready() and context.standings.is_ready(parts.first_pass_done)
+        def works() -> bool:
+            return parts.ready() and context.standings.is_ready(parts.first_pass_done)
 
-            instruments.gauge(
-                context.meter,
-                SERVICE_READY,
-                lambda: [Observation(int(works()), {TWINLOG_SERVICE: name})],
-            )
-            server = GrpcServer(
-                parts.grpc,
-                service=name,
-                listen=configuration.endpoints[Service(name)].listen,
-                meter=context.meter,
-                ready=parts.ready,
-                works=works,
-                port_file=port_file,
-                hindrance=context.clusters.hindrance,
-                access=access,
-                process=_this_process(configuration),
-            )
-            instruments.gauge(context.meter, CERTIFICATE_EXPIRY, lambda: _expiry(server, clock))
-            stack.push_async_callback(server.stop, 0.0)
-            await server.start()
-            context.bound.number = server.port
-            _leave_out_of_collections()
+        instruments.gauge(
+            context.meter,
+            SERVICE_READY,
+            lambda: [Observation(int(works()), {TWINLOG_SERVICE: name})],
+        )
+        server = GrpcServer(
+            parts.grpc,
+            service=name,
+            listen=configuration.endpoints[Service(name)].listen,
+            meter=context.meter,
+            ready=parts.ready,
+            works=works,
+            port_file=port_file,
+            hindrance=context.clusters.hindrance,
+            access=access,
+            process=_this_process(configuration),
+            rpc=around.rpc,
+        )
+        instruments.gauge(context.meter, CERTIFICATE_EXPIRY, lambda: _expiry(server, around.clock))
+        stack.push_async_callback(server.stop, 0.0)
+        await server.start()
+        context.bound.number = server.port
+        on_built()
 
-            async def serve(stop: asyncio.Event) -> None:
-                await stop.wait()
-                # Less than the loops' grace: a call that hangs is cut while its loops still drain.
-                await server.stop(settings.grace_seconds * 0.8)
+        async def serve(stop: asyncio.Event) -> None:
+            await stop.wait()
+            # Less than the loops' grace: a call that hangs is cut while its loops still drain.
+            await server.stop(settings.grace_seconds * 0.8)
 
-            async def drain(stop: asyncio.Event) -> None:
-                await asked.wait()
-                await server.leave()
-                await wait_or_stop(stop, settings.drain_seconds)
-                stop.set()
+        async def drain(stop: asyncio.Event) -> None:
+            await asked.wait()
+            await server.leave()
+            await wait_or_stop(stop, settings.drain_seconds)
+            stop.set()
 
-            runtime_loops: dict[str, Loop] = {
-                "probe-clusters": context.clusters.probe,
-                "health": server.watch_readiness,
-                "certificate": server.renew_certificate,
-                "connections": context.peers.tidy,
-                "grpc": serve,
-                "drain": drain,
-            }
-            try:
-                await supervise(
-                    {**parts.loops, **runtime_loops}, stop=stop, grace_seconds=settings.grace_seconds
-                )
-            finally:
-                stop.set()
-    _log.info("stopped", outcome="clean", seconds=round(clock.monotonic() - started, 3))
+        runtime_loops: dict[str, Loop] = {
+            "probe-clusters": context.clusters.probe,
+            "health": server.watch_readiness,
+            "certificate": server.renew_certificate,
+            "connections": context.peers.tidy,
+            "grpc": serve,
+            "drain": drain,
+        }
+        try:
+            await supervise({**parts.loops, **runtime_loops}, stop=stop, grace_seconds=settings.grace_seconds)
+        finally:
+            stop.set()
 
 
 def _this_process(configuration: Configuration) -> AnsweringProcess:
@@ -247,22 +305,11 @@ def _open_context(
     name: str,
     configuration: Configuration,
     stack: AsyncExitStack,
+    around: Surroundings,
     *,
     stop: asyncio.Event,
-    clock: Clock,
 ) -> ServiceContext:
-    instance_id = uuid.uuid4().hex
-    own = configuration.endpoints[Service(name)]
-    telemetry = stack.enter_context(
-        open_telemetry(
-            service=name,
-            version=__version__,
-            instance_id=instance_id,
-            listen=own.metrics_listen,
-            make_way=own.metrics_is_default,
-            strimzi_cluster=configuration.runtime.strimzi_cluster,
-        )
-    )
+    clock, meter = around.clock, around.meter
     clusters = Clusters(
         _clusters_of_flows(configuration),
         open_cluster=_open_cluster,
@@ -270,15 +317,14 @@ def _open_context(
         clock=clock,
         find_loops=partial(looping_flows, configuration),
     )
-    clusters.observe(telemetry.meter)
+    clusters.observe(meter)
     logins = {alias: client.properties for alias, client in _clusters_of_flows(configuration).items()}
-    LoginCertificates(logins, clock=clock).observe(telemetry.meter)
-    Tokens(logins, token_file=configuration.security.client.token_file, clock=clock).observe(telemetry.meter)
-    observe_process(telemetry.meter)
+    LoginCertificates(logins, clock=clock).observe(meter)
+    Tokens(logins, token_file=configuration.security.client.token_file, clock=clock).observe(meter)
     _log.info(
         "starting",
         pid=os.getpid(),
-        instance_id=instance_id,
+        instance_id=around.instance_id,
         config=configuration.file,
         config_sha256=fingerprint(configuration.file),
         clusters={
@@ -286,7 +332,7 @@ def _open_context(
             for alias, client in _clusters_of_flows(configuration).items()
         },
         flows=[str(entry.flow) for entry in configuration.flows],
-        listen=str(own.listen),
+        listen=str(configuration.endpoints[Service(name)].listen),
     )
     for notice in configuration.notices:
         level = logging.WARNING if notice.level is NoticeLevel.WARNING else logging.INFO
@@ -294,17 +340,16 @@ def _open_context(
     return ServiceContext(
         name=name,
         configuration=configuration,
-        clock=clock,
+        around=around,
         stop=stop,
-        meter=telemetry.meter,
         clusters=clusters,
         peers=Peers(
             {str(peer): str(entry.endpoint) for peer, entry in configuration.endpoints.items()},
             stack,
             security=lambda peer: configuration.security.to_call(Service(peer), own=Service(name)),
+            rpc=around.rpc,
         ),
-        instance_id=instance_id,
-        standings=FlowStandings.observed(name, telemetry.meter),
+        standings=FlowStandings.observed(name, meter),
     )
 
 

@@ -21,6 +21,7 @@ from twinlog.service.access.port import PortAccess
 from twinlog.service.answering_process import AnsweringProcess
 from twinlog.service.interceptors import REQUEST_SECONDS, Context, RpcBoundary, too_late
 from twinlog.service.limits import MAX_CONCURRENT_RPCS, MAX_CONCURRENT_STREAMS, MAX_MESSAGE_BYTES
+from twinlog.service.rpc import GRPC, Rpc
 from twinlog.service.runtime import wait_or_stop
 
 __all__ = ["Context", "GrpcServer", "GrpcService"]
@@ -98,12 +99,14 @@ class GrpcServer:
         renewal_seconds: float = _RENEWAL_SECONDS,
         request_seconds: float = REQUEST_SECONDS,
         handshake_seconds: float = _HANDSHAKE_SECONDS,
+        rpc: Rpc = GRPC,
     ) -> None:
         """`works`: see above, None = same as `ready`. `hindrance`: see `RpcBoundary`. `access`: TLS and
         access control, None = neither. `listen_key`: the key of `listen`, by default the service's own.
         `process`: sent with every answer, None = nothing. `renewal_seconds`: interval of reading the
         certificate's files. `request_seconds`: see `RpcBoundary`. `handshake_seconds`: after that a
-        connection that has said nothing is closed."""
+        connection that has said nothing is closed. `rpc`: makes the server."""
+        self._rpc = rpc
         self._options = (*_OPTIONS, ("grpc.server_handshake_timeout_ms", round(handshake_seconds * 1000)))
         self._renewal_seconds = renewal_seconds
         self._listen_key = listen_key or f"twinlog.{service}.listen"
@@ -224,7 +227,7 @@ class GrpcServer:
 
     def _make_server(self) -> grpc.aio.Server:
         shared = self._access.newest is not None
-        server = grpc.aio.server(
+        server: grpc.aio.Server = self._rpc.server(
             interceptors=[self._boundary],
             # Two processes on one port must be an error, not a lottery; see `free_port` for the shared case.
             options=(*self._options, ("grpc.so_reuseport", int(shared))),

@@ -14,6 +14,7 @@ from twinlog.service.access.client import Credentials, SecureChannel, token_need
 from twinlog.service.limits import MAX_MESSAGE_BYTES
 from twinlog.service.outgoing import outgoing_interceptors
 from twinlog.service.owner.calls import OwnerChannel
+from twinlog.service.rpc import GRPC, Rpc
 from twinlog.service.waiting import wait_or_stop
 
 CALL_TIMEOUT_SECONDS = 5.0
@@ -67,14 +68,17 @@ def credentials_for(endpoint: str, security: ClientSecurity | None) -> Credentia
     return Credentials(security, endpoint)
 
 
-def open_with(endpoint: str, credentials: Credentials | None) -> grpc.aio.Channel:
+def open_with(endpoint: str, credentials: Credentials | None, rpc: Rpc = GRPC) -> grpc.aio.Channel:
     """Like `open_channel`, with credentials that were read before. Raises nothing."""
     if credentials is None:
-        return grpc.aio.insecure_channel(endpoint, options=_OPTIONS, interceptors=outgoing_interceptors())
+        opened: grpc.aio.Channel = rpc.insecure_channel(
+            endpoint, options=_OPTIONS, interceptors=outgoing_interceptors()
+        )
+        return opened
     return SecureChannel(endpoint, credentials, _OPTIONS)
 
 
-def open_to_owner(endpoint: str, shown: Callable[[str], Credentials | None]) -> OwnerChannel:
+def open_to_owner(endpoint: str, shown: Callable[[str], Credentials | None], rpc: Rpc = GRPC) -> OwnerChannel:
     """A channel to HOST:PORT whose calls reach the owner when a process on standby refuses them. `shown`
     returns the credentials for an address. Raises its errors for `endpoint`.
 
@@ -85,9 +89,9 @@ def open_to_owner(endpoint: str, shown: Callable[[str], Credentials | None]) -> 
         credentials = shown(address)
         if credentials is not None and not credentials.uses_tls:
             raise token_needs_tls(address)
-        return open_with(address, credentials)
+        return open_with(address, credentials, rpc)
 
-    return OwnerChannel(open_with(endpoint, shown(endpoint)), endpoint, open_owner)
+    return OwnerChannel(open_with(endpoint, shown(endpoint), rpc), endpoint, open_owner)
 
 
 class Peers:
@@ -99,9 +103,11 @@ class Peers:
         stack: AsyncExitStack,
         *,
         security: Callable[[str], ClientSecurity] = lambda _: ClientSecurity(),
+        rpc: Rpc = GRPC,
     ) -> None:
         """`endpoints`: service name → HOST:PORT. `stack` closes the channels. `security`: TLS and credentials
-        for calls."""
+        for calls. `rpc`: opens channels without TLS."""
+        self._rpc = rpc
         self._endpoints = dict(endpoints)
         self._security = security
         self._stack = stack
@@ -118,7 +124,7 @@ class Peers:
         """The process's one channel to a service ("configsync"). Raises NotFoundError for an unknown name."""
         if name not in self._channels:
             security = self._security(name)
-            channel = open_to_owner(self.endpoint(name), lambda at: credentials_for(at, security))
+            channel = open_to_owner(self.endpoint(name), lambda at: credentials_for(at, security), self._rpc)
             self._channels[name] = channel
             self._stack.push_async_callback(channel.close)
         return self._channels[name]

@@ -6,19 +6,45 @@ A loop mixes `MemoryNetworkMixin` in. Its `create_connection` to a host and port
 """
 
 import asyncio
+import contextvars
 import socket
 from collections.abc import Callable
+from contextvars import Context, ContextVar
 from typing import Any
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 Address = tuple[str, int]
 
 
+class Cable:
+    """The connections that a process has opened. A task's connections belong to the cable of its context."""
+
+    def __init__(self) -> None:
+        self._transports: dict[MemoryTransport, None] = {}
+        self._is_cut = False
+
+    def join(self, transport: "MemoryTransport") -> None:
+        """Raises ConnectionRefusedError after the cut."""
+        if self._is_cut:
+            raise ConnectionRefusedError("the cable is cut")
+        self._transports = {each: None for each in self._transports if not each.is_closing()}
+        self._transports[transport] = None
+
+    def cut(self) -> None:
+        """Reset all connections, and refuse new ones: what was written still arrives."""
+        self._is_cut = True
+        for transport in self._transports:
+            transport.abort()
+
+
+CABLE: ContextVar[Cable | None] = ContextVar("cable", default=None)
+
+
 class MemoryNetwork:
     """Who listens at which (host, port)."""
 
     def __init__(self) -> None:
-        self._listeners: dict[Address, ProtocolFactory] = {}
+        self._listeners: dict[Address, tuple[ProtocolFactory, Context]] = {}
         self._hosts: dict[str, int] = {}
         self._next_port = 50_000
 
@@ -33,7 +59,7 @@ class MemoryNetwork:
         self.add_host(host)
         if (host, port) in self._listeners:
             raise OSError(f"{host}:{port} is in use")
-        self._listeners[host, port] = factory
+        self._listeners[host, port] = factory, contextvars.copy_context()
 
     def stop_listening(self, host: str, port: int) -> None:
         self._listeners.pop((host, port), None)
@@ -46,14 +72,19 @@ class MemoryNetwork:
         listener = self._listeners.get(address)
         if listener is None:
             raise ConnectionRefusedError(f"nothing listens at {address[0]}:{address[1]}")
-        client, server = factory(), listener()
+        make_server, context = listener[0], listener[1].copy()
+        client = factory()
         self._next_port += 1
         own = ("client", self._next_port)
         near = MemoryTransport(loop, client, own=own, peer=address)
-        far = MemoryTransport(loop, server, own=address, peer=own)
+        cable = CABLE.get()
+        if cable is not None:
+            cable.join(near)
+        server = context.run(make_server)
+        far = context.run(MemoryTransport, loop, server, own=address, peer=own)
         near.join(far)
         far.join(near)
-        server.connection_made(far)
+        context.run(server.connection_made, far)
         client.connection_made(near)
         return near, client
 
@@ -73,6 +104,8 @@ class MemoryTransport(asyncio.Transport):
     ) -> None:
         super().__init__({"sockname": own, "peername": peer, "socket": _NoSocket()})
         self._loop = loop
+        self._context = contextvars.copy_context()
+        """Each end works in its own: what a server begins is not its client's."""
         self._protocol = protocol
         self._other: MemoryTransport | None = None
         self._closing = False
@@ -107,7 +140,7 @@ class MemoryTransport(asyncio.Transport):
         self._closing = True
         self._loop.call_soon(self._lose, None)
         if self._other is not None:
-            self._loop.call_soon(self._other.reset)
+            self._other.soon(self._other.reset)
 
     def is_closing(self) -> bool:
         return self._closing
@@ -125,7 +158,7 @@ class MemoryTransport(asyncio.Transport):
         self._paused = False
         waiting, self._waiting = self._waiting, []
         for data in waiting:
-            self._loop.call_soon(self.arrive, data)
+            self.soon(self.arrive, data)
 
     def is_reading(self) -> bool:
         return not self._paused and not self._closing
@@ -141,7 +174,11 @@ class MemoryTransport(asyncio.Transport):
 
     def _tell(self, data: bytes | None) -> None:
         if self._other is not None:
-            self._loop.call_soon(self._other.arrive, data)
+            self._other.soon(self._other.arrive, data)
+
+    def soon(self, call: Callable[..., None], *arguments: object) -> None:
+        """In the next turn of the loop, in the context of this end."""
+        self._loop.call_soon(call, *arguments, context=self._context)
 
     def arrive(self, data: bytes | None) -> None:
         """Take bytes from the other side, None for their end."""

@@ -1,6 +1,7 @@
 """An event loop whose time jumps: waits of hours pass at once, in order, as long as no task does real I/O.
 
-While a thread works for the loop (`asyncio.to_thread`), its time stands still.
+`asyncio.to_thread` does its work in the loop itself, so that a run repeats exactly. While the thread of
+another executor works for the loop, time stands still.
 """
 
 import asyncio
@@ -52,20 +53,19 @@ class VirtualTimeLoop(MemoryNetworkMixin, asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
     ) -> "asyncio.Future[T]":
+        if executor is None:
+            return self.create_task(_inline(func, *args), name="no thread")
         work = super().run_in_executor(executor, func, *args)
         self._jumping.busy_threads += 1
         work.add_done_callback(self._thread_is_done)
         return work
 
-    async def shutdown_default_executor(self) -> None:
-        self._jumping.busy_threads += 1
-        try:
-            await super().shutdown_default_executor()
-        finally:
-            self._jumping.busy_threads -= 1
-
     def _thread_is_done(self, _work: "asyncio.Future[Any]") -> None:
         self._jumping.busy_threads -= 1
+
+
+async def _inline(func: Callable[[*Ts], T], *args: *Ts) -> T:
+    return func(*args)
 
 
 class LoopClock:

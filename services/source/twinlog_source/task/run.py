@@ -8,8 +8,10 @@ import structlog
 import uvloop
 
 from twinlog import __version__
+from twinlog.clock import Clock, SystemClock
 from twinlog.errors import TwinlogError
 from twinlog.model import Flow
+from twinlog.service.rpc import GRPC, Rpc
 from twinlog.telemetry.logging import configure_logging
 from twinlog_source.reasons import EndReason
 from twinlog_source.task.memory import give_back_memory
@@ -77,7 +79,7 @@ def configure_task_logging(spec: TaskSpec) -> None:
     )
 
 
-def connection(spec: TaskSpec) -> TaskConnection:
+def connection(spec: TaskSpec, *, rpc: Rpc = GRPC, clock: Clock | None = None) -> TaskConnection:
     return TaskConnection(
         flow=Flow.parse(spec.flow_name),
         epoch=spec.epoch,
@@ -86,4 +88,6 @@ def connection(spec: TaskSpec) -> TaskConnection:
         driver_certificate=spec.driver_certificate,
         token=spec.token,
         connect_timeout_seconds=spec.connect_timeout_seconds,
+        rpc=rpc,
+        clock=clock or SystemClock(),
     )

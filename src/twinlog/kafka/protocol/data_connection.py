@@ -64,6 +64,7 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         self._timer: asyncio.TimerHandle | None = None
         self._patience = Patience(self._request_timeout)
         self._written_bytes = 0
+        self._heard_at: float = self._loop.time()
         self.contact = 0
         """Another number after each pause of more than a second without an answer of the broker."""
         self._renewal_timer: asyncio.TimerHandle | None = None
@@ -259,7 +260,8 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
 
     def has_heard_within(self, seconds: float) -> bool:
         """Whether the last answer is not older."""
-        return time.monotonic() - float(self._last_action) <= seconds
+        silent_seconds: float = self._loop.time() - self._heard_at
+        return silent_seconds <= seconds
 
     def close(self, reason: Any = None, exc: BaseException | None = None) -> "asyncio.Future[None] | None":
         """Close the connection; requests without an answer fail with KafkaConnectionError."""
@@ -311,6 +313,7 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         """A response belongs to the oldest request. Anything unreadable ends the connection."""
         if self.is_quiet():
             self.contact += 1
+        self._heard_at = self._loop.time()
         try:
             self._handle_frame(frame)
             if not self._requests:
@@ -341,7 +344,7 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         self._note_answer(request.throttle_ms)
         if not answered.done():
             answered.set_result(answer)
-        self._last_action = time.monotonic()
+        self._last_action = time.monotonic()  # The library closes idle connections by it.
         self._requests.popleft()
 
     def _connection_lost(self, error: BaseException | None) -> None:

@@ -115,6 +115,7 @@ class Cluster(ClusterOutages):
             logs = {node_id: PartitionLog(settings) for node_id in replicas}
             isr = [node_id for node_id in replicas if self.nodes[node_id].is_up] or replicas[:1]
             leader = isr[0] if self.nodes[isr[0]].is_up else -1
+            logs[isr[0]].begin_epoch(0, 0)
             topic.partitions.append(Partition(topic.name, index, replicas, logs, leader, isr=isr))
 
     def delete_topic(self, name: str) -> None:

@@ -17,6 +17,7 @@ from twinlog.service.access.gate import Gate
 from twinlog.service.access.own_certificate import own_certificate
 from twinlog.service.access.port import PortAccess
 from twinlog.service.grpc_server import GrpcServer, GrpcService
+from twinlog.service.rpc import GRPC, Rpc
 from twinlog_source.driver.stream.worker_servicer import WorkerServicer
 from twinlog_source.task.stream.session import DRIVER_NAME
 
@@ -27,7 +28,15 @@ LISTEN_KEY = "twinlog.source.worker.listen"
 class WorkerPort:
     """Started before the first task, stopped after the last."""
 
-    def __init__(self, servicer: WorkerServicer, *, listen: Address, meter: Meter, clock: Clock) -> None:
+    def __init__(
+        self,
+        servicer: WorkerServicer,
+        *,
+        listen: Address,
+        meter: Meter,
+        clock: Clock,
+        rpc: Rpc = GRPC,
+    ) -> None:
         self._pem = own_certificate(DRIVER_NAME, clock)
         self._server = GrpcServer(
             [
@@ -43,6 +52,7 @@ class WorkerPort:
             ready=lambda: True,
             access=PortAccess(pem=self._pem, gate=Gate(AuthSettings(), workers=True), lacks="", word="tls"),
             listen_key=LISTEN_KEY,
+            rpc=rpc,
         )
 
     @property

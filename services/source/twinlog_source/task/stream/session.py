@@ -25,6 +25,7 @@ from twinlog.clock import Clock, SystemClock
 from twinlog.errors import FatalKafkaError, TransientKafkaError, TwinlogError
 from twinlog.kafka.deadline import pause
 from twinlog.model import Flow, TopicPartition
+from twinlog.service.rpc import GRPC, Rpc
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.reasons import EndReason
@@ -81,6 +82,7 @@ class TaskConnection:
     token: str
     connect_timeout_seconds: float
     clock: Clock = field(default_factory=SystemClock)
+    rpc: Rpc = GRPC
     _lease_seconds: float = 0.0
     _lease: DriverLease | None = None
     """None before the driver has sent its length."""
@@ -108,7 +110,7 @@ class TaskConnection:
         self._setup, self._start = loop.create_future(), loop.create_future()
         self._lease_seconds = self.connect_timeout_seconds
         trusted = grpc.ssl_channel_credentials(self.driver_certificate.encode())
-        async with grpc.aio.secure_channel(self.driver_endpoint, trusted, CHANNEL_OPTIONS) as channel:
+        async with self.rpc.secure_channel(self.driver_endpoint, trusted, CHANNEL_OPTIONS) as channel:
             stream: Any = pb_grpc.WorkerServiceStub(channel).Run(wait_for_ready=True)
             async with asyncio.TaskGroup() as group:
                 work = group.create_task(self._work(stream), name="task work")

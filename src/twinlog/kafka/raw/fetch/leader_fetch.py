@@ -4,6 +4,7 @@ It finds moved leaders again, for all these readers.
 """
 
 import asyncio
+import math
 from collections.abc import Collection
 
 from twinlog.kafka.codes import LEADER_MOVED, ErrorCode
@@ -83,7 +84,7 @@ async def _fetch(
             await pause(left_seconds)
         request = fetch_request(
             [FetchPart(partition, offset)],
-            max_wait_ms=int(max_wait_seconds * 1000),
+            max_wait_ms=math.ceil(max_wait_seconds * 1000),  # Never 0 for a rest: it would be asked again.
             min_bytes=min_bytes,
             max_bytes=max_bytes,
             max_partition_bytes=max_bytes,

@@ -1,0 +1,62 @@
+"""A process of a simulated world: tasks and connections of the test's loop that can be killed together."""
+
+import asyncio
+import contextvars
+from collections.abc import Coroutine
+from contextvars import ContextVar
+from typing import Any
+
+from twinlog.testing.memory_network import CABLE, Cable
+from twinlog.testing.rpc import MemoryRpc, RpcNetwork
+
+_PROCESS: ContextVar["Process | None"] = ContextVar("process", default=None)
+_DYING_SECONDS = 1.0
+
+
+class Process:
+    """Whatever its tasks begin belongs to it, too."""
+
+    def __init__(self, name: str, network: RpcNetwork) -> None:
+        self.name = name
+        self.rpc = MemoryRpc(network)
+        self.is_killed = False
+        self.main: asyncio.Task[Any] | None = None
+        self._cable = Cable()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._context = contextvars.copy_context()
+        self._context.run(_PROCESS.set, self)
+        self._context.run(CABLE.set, self._cable)
+
+    def start(self, main: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        loop = asyncio.get_running_loop()
+        return loop.create_task(main, name=self.name, context=self._context.copy())
+
+    def join(self, task: asyncio.Task[Any]) -> None:
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+
+    async def kill(self) -> None:
+        """As SIGKILL: what it wrote still arrives, and nothing that it does while it ends has an effect."""
+        self.is_killed = True
+        self._cable.cut()
+        self.rpc.cut()
+        while self._tasks:
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.wait(list(self._tasks), timeout=_DYING_SECONDS)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        del self._tasks[task]
+        if self.is_killed and not task.cancelled():
+            task.exception()  # Nobody is left to look at it.
+
+
+def task_factory(
+    loop: asyncio.AbstractEventLoop, coroutine: Any, context: contextvars.Context | None = None
+) -> asyncio.Task[Any]:
+    """For `loop.set_task_factory`: a task belongs to the process of its context."""
+    task = asyncio.Task(coroutine, loop=loop, context=context)
+    process = _PROCESS.get() if context is None else context.get(_PROCESS)
+    if process is not None:
+        process.join(task)
+    return task

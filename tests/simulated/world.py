@@ -1,0 +1,188 @@
+"""Two clusters and the services of Twinlog in one event loop, in virtual time: one seed, one history.
+
+async with World(tmp_path, PROPERTIES, seed=1) as world:
+    world.on["A"].cluster.create_topic("orders")
+    world.start(*SERVICES)
+    await world.until(lambda: world.on["B"].read("orders") == …)
+    await world.kill("source")
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, MutableMapping
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+import structlog
+from opentelemetry.metrics import NoOpMeterProvider
+
+import twinlog_checkpoint.app
+import twinlog_configsync.app
+import twinlog_heartbeat.app
+import twinlog_source.app
+from simulated.clients import Applications
+from simulated.process import Process, task_factory
+from simulated.tasks import SimulatedTasks
+from twinlog.service.app import Build, ServiceContext, Surroundings, run_service
+from twinlog.service.options import load_configuration, parse_options
+from twinlog.testing.broker import FakeKafka
+from twinlog.testing.broker.releases import KAFKA_4_3, Release
+from twinlog.testing.rpc import RpcNetwork
+from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
+from twinlog_source.driver.stream.worker_port import WorkerPort, endpoint_of
+
+ONE_BROKER = """
+clusters = A, B
+A.bootstrap.servers = {A}
+B.bootstrap.servers = {B}
+replication.factor = 1
+offset-syncs.topic.replication.factor = 1
+checkpoints.topic.replication.factor = 1
+heartbeats.topic.replication.factor = 1
+offset.storage.replication.factor = 1
+"""
+"""The beginning of a file for two clusters with one broker each."""
+SERVICES = ("configsync", "source", "checkpoint", "heartbeat")
+_LOOK_SECONDS = 0.5
+_PATIENCE_SECONDS = 300.0
+
+
+class World:
+    """`properties` name the brokers of cluster X `{X}`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        properties: str,
+        *,
+        seed: int = 0,
+        aliases: str = "AB",
+        node_count: int = 1,
+        release: Release = KAFKA_4_3,
+        slots: int = 2,
+    ) -> None:
+        self.file = directory / "mm2.properties"
+        self.logged: list[dict[str, Any]] = []
+        """What services and tasks have logged, but for details."""
+        self.rpc = RpcNetwork()
+        self.services: dict[str, Process] = {}
+        self.tasks: SimulatedTasks | None = None
+        """Those of the source service that started last."""
+        self._properties = properties
+        self._slots = slots
+        self._asked: dict[str, asyncio.Event] = {}
+        self._stack = AsyncExitStack()
+        random.seed(seed)
+        self.kafka = {
+            alias: FakeKafka(name=alias.lower(), node_count=node_count, seed=seed + number, release=release)
+            for number, alias in enumerate(aliases)
+        }
+        self.on = {alias: Applications(kafka.cluster) for alias, kafka in self.kafka.items()}
+
+    async def __aenter__(self) -> Self:
+        asyncio.get_running_loop().set_task_factory(task_factory)
+        structlog.configure(
+            processors=[self._take_log], wrapper_class=structlog.make_filtering_bound_logger(20)
+        )
+        for kafka in self.kafka.values():
+            await self._stack.enter_async_context(kafka)
+        places = {alias: kafka.bootstrap for alias, kafka in self.kafka.items()}
+        self.file.write_text(self._properties.format(**places))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for name in list(self.services):
+            await self.kill(name)
+        await self._stack.__aexit__(kind, error, trace)
+        structlog.reset_defaults()
+
+    def start(self, *names: str, arguments: tuple[str, ...] = ()) -> None:
+        """Start services; "source 2" is another process of the service source."""
+        for name in names:
+            service = name.split()[0]
+            process = self.services[name] = Process(name, self.rpc)
+            self._asked[name] = asyncio.Event()
+            argv = ["--config", str(self.file), *arguments]
+            main = run_service(
+                service,
+                self._build(service),
+                load_configuration(service, parse_options(service, argv, environment={}), environment={}),
+                Surroundings(
+                    clock=LoopClock(),
+                    meter=NoOpMeterProvider().get_meter("simulated"),
+                    instance_id=f"{random.getrandbits(128):032x}",
+                    rpc=process.rpc,
+                ),
+                asked=self._asked[name],
+            )
+            process.main = process.start(main)
+
+    async def stop(self, name: str) -> None:
+        """As SIGTERM; returns when the service has ended."""
+        self._asked.pop(name).set()
+        main = self.services.pop(name).main
+        assert main is not None
+        await main
+
+    async def kill(self, name: str) -> None:
+        """As SIGKILL. The tasks of a source service die with it."""
+        if name.startswith("source") and self.tasks is not None:
+            await self.tasks.close()
+        await self.services.pop(name).kill()
+
+    async def kill_tasks(self) -> None:
+        assert self.tasks is not None
+        await self.tasks.close()
+
+    async def until(self, condition: Callable[[], object], seconds: float = _PATIENCE_SECONDS) -> None:
+        """Wait until it holds, for this long at most. Raises what a service has ended with."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + seconds
+        while not condition():
+            for process in self.services.values():
+                if process.main is not None and process.main.done():
+                    process.main.result()
+            if loop.time() >= give_up_at:
+                raise AssertionError(f"not within {seconds:g} s: {condition}; logged: {self.logged[-20:]}")
+            await self.pause(_LOOK_SECONDS)
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=seconds)
+
+    def _build(self, service: str) -> Build:
+        if service == "source":
+            return partial(twinlog_source.app.build_on, self._run_tasks)
+        modules = {
+            "checkpoint": twinlog_checkpoint.app,
+            "configsync": twinlog_configsync.app,
+            "heartbeat": twinlog_heartbeat.app,
+        }
+        build: Build = modules[service].build
+        return build
+
+    def _run_tasks(
+        self, context: ServiceContext, _flows: object, port: WorkerPort, stack: AsyncExitStack
+    ) -> SimulatedTasks:
+        self.tasks = SimulatedTasks(
+            lambda name: Process(name, self.rpc),
+            slots=self._slots,
+            endpoint=lambda: endpoint_of(context.configuration, port.number),
+            certificate=port.certificate,
+            clock=context.clock,
+        )
+        stack.push_async_callback(self.tasks.close)
+        return self.tasks
+
+    def _take_log(self, _logger: object, level: str, event: MutableMapping[str, Any]) -> NoReturn:
+        self.logged.append({"at": asyncio.get_running_loop().time(), "level": level, **event})
+        raise structlog.DropEvent
+
+
+def live(life: Coroutine[Any, Any, None]) -> None:
+    """Run a history in virtual time."""
+    run_in_virtual_time(life)
