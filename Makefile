@@ -20,7 +20,7 @@ RELEASED_API := proto/released.binpb
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install kerberos demo test unit contract integration e2e chaos chaos-models chaos-translation bench lint format proto api-released lock audit sbom digests images wheels clean
+.PHONY: help install kerberos demo test unit contract integration e2e versions chaos chaos-models chaos-translation bench lint format proto api-released lock audit sbom digests images wheels clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -63,6 +63,11 @@ integration: install ## One service at a time against real brokers
 
 e2e: install ## The README's promises, whole
 	$(BIN)/python -m pytest tests/e2e
+
+versions: install ## The contract and a whole run of records and groups on each supported release of Kafka: nightly
+	for kafka in 2.8 3.3 3.9 4.3 4.4; do TWINLOG_TEST_KAFKA=$$kafka \
+		$(BIN)/python -m pytest tests/contract/cluster/test_real_cluster.py \
+		tests/e2e/one_run/test_records_identical.py tests/e2e/one_run/test_group_continues.py || exit 1; done
 
 chaos: install ## Kill what copies 200 times at random moments under load, and compare both sides; ARGS=--help
 	$(BIN)/python tests/chaos/source_chaos.py --kills 200 $(ARGS)

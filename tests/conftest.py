@@ -14,7 +14,7 @@ import pytest
 
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
-from twinlog.testing.brokers import KafkaPair, start_clusters, stop_clusters, unique_name
+from twinlog.testing.brokers import TESTED_KAFKA, KafkaPair, start_clusters, stop_clusters, unique_name
 
 _BROKER_FIXTURES = {"kafka_pair", "tls_cluster", "sasl_cluster", "start_cluster"}
 ALICE_PASSWORD = 'alice\'s ;secret="quoted" \\ $'
@@ -76,7 +76,9 @@ def kafka_pair() -> Iterator[KafkaPair]:
     """Clusters A and B, one broker each, started at the first use and shared by the whole run."""
     # Tests write records of long ago; by default retention looks for those every five minutes.
     keep = {"log.retention.check.interval.ms": "86400000"}
-    clusters = start_clusters(*(ClusterSpec(name=name, properties=keep) for name in ("A", "B")))
+    clusters = start_clusters(
+        *(ClusterSpec(name=name, version=TESTED_KAFKA, properties=keep) for name in ("A", "B"))
+    )
     yield KafkaPair(a=clusters[0], b=clusters[1])
     stop_clusters(clusters)
 
@@ -99,7 +101,7 @@ def tls_cluster() -> Iterator[BlockingCluster]:
 def sasl_cluster() -> Iterator[BlockingCluster]:
     """SASL PLAIN without TLS, and an authorizer."""
     security = Security(mechanisms=(SaslMechanism.PLAIN,), authorizer=True)
-    clusters = start_clusters(ClusterSpec(name="sasl", security=security))
+    clusters = start_clusters(ClusterSpec(name="sasl", version=TESTED_KAFKA, security=security))
     yield clusters[0]
     stop_clusters(clusters)
 

@@ -9,18 +9,18 @@ from dataclasses import replace
 
 from twinlog.local.download.artifacts import (
     HASHES,
-    KAFKA_3_BROKER,
-    KAFKA_4_BROKER,
     KAFKA_4_TOOLS,
+    broker_artifacts,
     ensure_jars,
     jar_hashes,
     verify_jars,
 )
+from twinlog.local.spec import KafkaVersion
 
 
 def main() -> None:
     recorded = {}
-    for artifacts in (KAFKA_3_BROKER, KAFKA_4_BROKER, KAFKA_4_TOOLS):
+    for artifacts in (*map(broker_artifacts, KafkaVersion), KAFKA_4_TOOLS):
         jars = ensure_jars(replace(artifacts, sha256={}))
         verify_jars(artifacts)
         recorded[artifacts.name] = dict(sorted(jar_hashes(jars.directory).items()))

@@ -45,11 +45,14 @@ _COLUMNS = (
 
 
 class Kafka(StrEnum):
+    V4_4 = "4.4"
     V4_3 = "4.3"
     V3_9 = "3.9"
+    V3_3 = "3.3"
+    V2_8 = "2.8"
 
 
-_VERSIONS = {Kafka.V4_3: KafkaVersion.V4_3, Kafka.V3_9: KafkaVersion.V3_9}
+_VERSIONS = {each: KafkaVersion[each.name] for each in Kafka}
 
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", show_default=False)]

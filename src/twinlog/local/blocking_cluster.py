@@ -16,11 +16,12 @@ from twinlog.local.broker_properties import (
     client_properties,
     server_properties,
 )
-from twinlog.local.node_storage import make_checkpoint, new_kafka_id, write_formatted
+from twinlog.local.node_storage import make_checkpoint, new_kafka_id, stored_cluster_id, write_formatted
 from twinlog.local.port_lease import PortLease
-from twinlog.local.processes.process import ProcessError
+from twinlog.local.processes.process import GuardedProcess, ProcessError
 from twinlog.local.spec import ADDRESS, SCRAM_MECHANISMS, ClusterSpec, SaslMechanism
 from twinlog.local.tls import CertificateAuthority
+from twinlog.local.zookeeper import start_zookeeper
 from twinlog.machine.java import find_java
 from twinlog.machine.work_directory import WorkDirectory
 from twinlog.properties_text import render_properties
@@ -42,6 +43,7 @@ class BlockingCluster:
         self.spec = spec or ClusterSpec()
         self.cluster_id = new_kafka_id()
         self._brokers: dict[int, Broker] = {}
+        self._zookeeper: GuardedProcess | None = None
         self._work: WorkDirectory | None = None
         self._ports: PortLease | None = None
         self._authority: CertificateAuthority | None = None
@@ -103,6 +105,8 @@ class BlockingCluster:
             for broker in self._brokers.values():
                 broker.launch()
             self._wait_ready(self._brokers.values())
+            if self._zookeeper is not None:
+                self.cluster_id = stored_cluster_id(self._brokers[1].node)
         except BaseException:
             self.stop()
             raise
@@ -113,6 +117,8 @@ class BlockingCluster:
         for broker in self._brokers.values():
             if broker.pid is not None:
                 broker.kill()
+        if self._zookeeper is not None:
+            self._zookeeper.kill()
         if self._ports is not None:
             self._ports.release()
         if self._work is not None:
@@ -198,8 +204,11 @@ class BlockingCluster:
             file.touch(mode=0o600)
             file.write_text(properties)
         checkpoint = self._checkpoint(nodes[0], image)
+        if spec.version.has_zookeeper:
+            self._zookeeper = start_zookeeper(nodes[0], java=image.java, class_path=image.class_path)
         for node in nodes:
-            write_formatted(node, self.cluster_id, checkpoint)
+            if not spec.version.has_zookeeper:
+                write_formatted(node, spec.version, self.cluster_id, checkpoint)
             command = broker_command(
                 spec,
                 node,

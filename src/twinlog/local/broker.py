@@ -1,23 +1,22 @@
 """One broker process of a cluster."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from twinlog.local.broker_properties import NodePlace
 from twinlog.local.processes.log_tail import LogTail, last_lines
 from twinlog.local.processes.process import GuardedProcess, ProcessError
-from twinlog.local.spec import ClusterSpec, KafkaVersion
+from twinlog.local.spec import ClusterSpec
 from twinlog.machine.java import Java
 
-_STARTED = "Kafka Server started"
+_STARTED = re.compile(r"Kafka ?Server.* started")
 _HERE = Path(__file__).parent
-_LOGGING = {
-    KafkaVersion.V4_3: [
-        f"-Dlog4j2.configurationFile={_HERE / 'broker_log4j2.properties'}",
-        "-Dlog4j2.disableJmx=true",
-    ],
-    KafkaVersion.V3_9: [f"-Dlog4j.configuration=file:{_HERE / 'broker_log4j.properties'}"],
-}
+_LOGGING = [
+    f"-Dlog4j2.configurationFile={_HERE / 'broker_log4j2.properties'}",
+    "-Dlog4j2.disableJmx=true",
+]
+_LOGGING_BEFORE_4 = [f"-Dlog4j.configuration=file:{_HERE / 'broker_log4j.properties'}"]
 
 
 def broker_command(
@@ -32,7 +31,7 @@ def broker_command(
         "-XX:+UseSerialGC",
         *speed,
         "-Djava.awt.headless=true",
-        *_LOGGING[spec.version],
+        *(_LOGGING_BEFORE_4 if spec.version.is_before_4 else _LOGGING),
         *jvm_options,
         *("-cp", class_path),
         "kafka.Kafka",
@@ -76,7 +75,7 @@ class Broker:
         """Whether it serves clients. Raises ProcessError with the end of its log if it ended instead."""
         if self._tail is not None and not self._ready:
             exit_code = self.process.poll()
-            self._ready = any(_STARTED in line for line in self._tail.new_lines())
+            self._ready = any(_STARTED.search(line) for line in self._tail.new_lines())
             if exit_code is not None:
                 raise ProcessError(
                     f"broker {self.node.node_id} ended with {exit_code} while starting; the end of its log:\n"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from twinlog.local.broker import Broker, broker_command
 from twinlog.local.broker_properties import NodePlace, server_properties
-from twinlog.local.download.artifacts import KAFKA_3_BROKER, KAFKA_4_BROKER, Jars, ensure_jars
+from twinlog.local.download.artifacts import Jars, broker_artifacts, ensure_jars
 from twinlog.local.node_storage import CHECKPOINT, make_checkpoint, new_kafka_id, write_formatted
 from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.process import ProcessError
@@ -25,7 +25,6 @@ from twinlog.machine.java import Java
 from twinlog.machine.work_directory import WorkDirectory
 from twinlog.properties_text import render_properties
 
-_ARTIFACTS = {KafkaVersion.V4_3: KAFKA_4_BROKER, KafkaVersion.V3_9: KAFKA_3_BROKER}
 _TRIAL_SECONDS = 120.0
 _POLL_SECONDS = 0.05
 _ARCHIVE = "classes.jsa"
@@ -38,7 +37,7 @@ class BrokerImage:
     java: Java
     class_path: str
     checkpoint: bytes
-    """For brokers without SCRAM users."""
+    """For brokers without SCRAM users. Empty with ZooKeeper: brokers format their directories themselves."""
     jvm_options: tuple[str, ...]
 
 
@@ -47,7 +46,9 @@ def ensure_image(version: KafkaVersion, java: Java) -> BrokerImage:
 
     Raises FetchError, ProcessError when the trial broker does not start on this Java.
     """
-    jars = ensure_jars(_ARTIFACTS[version], java=java)
+    jars = ensure_jars(broker_artifacts(version), java=java)
+    if version.has_zookeeper:
+        return BrokerImage(java=java, class_path=jars.class_path, checkpoint=b"", jvm_options=())
     directory = jars.directory / f"image-{_fingerprint(java)}"
     if not directory.is_dir():
         with (jars.directory / "image.lock").open("w") as lock:
@@ -90,7 +91,7 @@ def _prepare(version: KafkaVersion, java: Java, jars: Jars, directory: Path) -> 
         )
         cluster_id = new_kafka_id()
         checkpoint = make_checkpoint(node, OPEN, java=java, class_path=jars.class_path, cluster_id=cluster_id)
-        write_formatted(node, cluster_id, checkpoint)
+        write_formatted(node, version, cluster_id, checkpoint)
         (draft / CHECKPOINT).write_bytes(checkpoint)
         archive_option = f"-XX:ArchiveClassesAtExit={draft / _ARCHIVE}"
         command = broker_command(

@@ -1,15 +1,15 @@
 """A broker's `server.properties`, and the properties of its clients. Pure: created from a spec and places.
 
 Three listeners: CLIENT for clients, secured as requested; INTERNAL between brokers; CONTROLLER for the
-quorum. The quorum is the static one (`controller.quorum.voters`), which 3.9 and 4.3 both support, and which
-writes no port into a formatted directory.
+quorum. The quorum is the static one (`controller.quorum.voters`), which every release with KRaft supports,
+and which writes no port into a formatted directory. A release with ZooKeeper has its address instead.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from twinlog.local.spec import ADDRESS, SCRAM_MECHANISMS, ClusterSpec, KafkaVersion, SaslMechanism, Security
+from twinlog.local.spec import ADDRESS, SCRAM_MECHANISMS, ClusterSpec, SaslMechanism, Security
 from twinlog.properties_text import plain_login, scram_login
 
 
@@ -43,14 +43,14 @@ def server_properties(
 ) -> dict[str, str]:
     """All properties of `node`; those of the spec take precedence."""
     return {
-        **_identity(node, nodes),
+        **_identity(spec, node, nodes),
         **_listeners(spec, node),
         **_for_small_machines(spec.broker_count),
         **_for_quick_tests(spec.broker_count),
-        **(_share_groups(spec.broker_count) if spec.version is not KafkaVersion.V3_9 else {}),
+        **({} if spec.version.is_before_4 else _share_groups(spec.broker_count)),
         **_tls(spec.security, tls),
         **_sasl(spec.security),
-        **_authorizer(spec.security),
+        **_authorizer(spec),
         **{key: text.replace("{node_id}", str(node.node_id)) for key, text in spec.properties.items()},
     }
 
@@ -71,7 +71,13 @@ def client_properties(
     return properties
 
 
-def _identity(node: NodePlace, nodes: Sequence[NodePlace]) -> dict[str, str]:
+def _identity(spec: ClusterSpec, node: NodePlace, nodes: Sequence[NodePlace]) -> dict[str, str]:
+    if spec.version.has_zookeeper:
+        return {
+            "broker.id": str(node.node_id),
+            "zookeeper.connect": f"{ADDRESS}:{nodes[0].controller_port}",
+            "log.dirs": str(node.log_directory),
+        }
     voters = ",".join(f"{each.node_id}@{ADDRESS}:{each.controller_port}" for each in nodes)
     return {
         "process.roles": "broker,controller",
@@ -89,16 +95,21 @@ def _listeners(spec: ClusterSpec, node: NodePlace) -> dict[str, str]:
     listening = [client, internal]
     told = spec.client_host.format(node_id=node.node_id)
     advertised = [f"CLIENT://{told}:{node.client_port}", internal]
-    protocols = f"CLIENT:{security.protocol},INTERNAL:{inside},CONTROLLER:{inside}"
+    protocols = f"CLIENT:{security.protocol},INTERNAL:{inside}"
+    controller = {}
+    if not spec.version.has_zookeeper:
+        listening.append(f"CONTROLLER://{ADDRESS}:{node.controller_port}")
+        protocols += f",CONTROLLER:{inside}"
+        controller = {"controller.listener.names": "CONTROLLER"}
     if far is not None:
         listening.append(f"FAR://{ADDRESS}:{far.port}")
         advertised.append(f"FAR://{ADDRESS}:{far.advertised_port}")
         protocols += f",FAR:{security.protocol}"
     return {
-        "listeners": ",".join([*listening, f"CONTROLLER://{ADDRESS}:{node.controller_port}"]),
+        **controller,
+        "listeners": ",".join(listening),
         "advertised.listeners": ",".join(advertised),
         "inter.broker.listener.name": "INTERNAL",
-        "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": protocols,
     }
 
@@ -181,10 +192,12 @@ def _sasl(security: Security) -> dict[str, str]:
     return properties
 
 
-def _authorizer(security: Security) -> dict[str, str]:
-    if not security.authorizer:
+def _authorizer(spec: ClusterSpec) -> dict[str, str]:
+    if not spec.security.authorizer:
         return {}
+    standard = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    with_zookeeper = "kafka.security.authorizer.AclAuthorizer"
     return {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": f"User:{security.super_user}",
+        "authorizer.class.name": with_zookeeper if spec.version.has_zookeeper else standard,
+        "super.users": f"User:{spec.security.super_user}",
     }

@@ -1,7 +1,7 @@
 """Formats a broker's directory as Kafka's StorageTool does, without a JVM start for each broker.
 
-A formatted directory holds two files: `meta.properties` (text, with the ids of this cluster and node) and
-`bootstrap.checkpoint` (the first records of the metadata log: feature levels and SCRAM users). Without SCRAM
+A formatted directory holds two files: `meta.properties` (text, with the ids of this cluster and node) and a
+checkpoint (the first records of the metadata log: feature levels and SCRAM users). Without SCRAM
 users the second is the same for all brokers of a version, so StorageTool writes it once and it is kept beside
 the class archive.
 """
@@ -9,17 +9,19 @@ the class archive.
 import base64
 import hashlib
 import os
+import shutil
 import subprocess
 import uuid
 
 from twinlog.local.broker_properties import NodePlace
 from twinlog.local.processes.process import ProcessError
-from twinlog.local.spec import SCRAM_MECHANISMS, SaslMechanism, Security
+from twinlog.local.spec import SCRAM_MECHANISMS, KafkaVersion, SaslMechanism, Security
 from twinlog.machine.java import Java
 
 _FORMAT_SECONDS = 60.0
 _SCRAM_ITERATIONS = 4096
 CHECKPOINT = "bootstrap.checkpoint"
+_CHECKPOINT_SINCE_4_4 = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
 
 
 def new_kafka_id() -> str:
@@ -32,12 +34,19 @@ def new_kafka_id() -> str:
             return text
 
 
-def write_formatted(node: NodePlace, cluster_id: str, checkpoint: bytes) -> None:
+def write_formatted(node: NodePlace, version: KafkaVersion, cluster_id: str, checkpoint: bytes) -> None:
     """Format the node's log directory for this cluster and node."""
-    node.log_directory.mkdir(parents=True)
-    (node.log_directory / CHECKPOINT).write_bytes(checkpoint)
+    place = node.log_directory / (CHECKPOINT if version < "4.4" else _CHECKPOINT_SINCE_4_4)
+    place.parent.mkdir(parents=True)
+    place.write_bytes(checkpoint)
     meta = f"version=1\ncluster.id={cluster_id}\nnode.id={node.node_id}\ndirectory.id={new_kafka_id()}\n"
     (node.log_directory / "meta.properties").write_text(meta)
+
+
+def stored_cluster_id(node: NodePlace) -> str:
+    """The id that a broker with ZooKeeper was told, once it serves."""
+    lines = (node.log_directory / "meta.properties").read_text().splitlines()
+    return dict(line.partition("=")[::2] for line in lines)["cluster.id"]
 
 
 def make_checkpoint(
@@ -68,13 +77,11 @@ def make_checkpoint(
         *scram,
     ]
     result = subprocess.run(command, capture_output=True, text=True, timeout=_FORMAT_SECONDS, check=False)
-    checkpoint = node.log_directory / CHECKPOINT
-    if result.returncode != 0 or not checkpoint.is_file():
+    checkpoints = list(node.log_directory.rglob("*.checkpoint"))
+    if result.returncode != 0 or not checkpoints:
         raise ProcessError(f"StorageTool could not format {node.log_directory}: {_told(result)}")
-    content = checkpoint.read_bytes()
-    for file in node.log_directory.iterdir():
-        file.unlink()
-    node.log_directory.rmdir()
+    content = checkpoints[0].read_bytes()
+    shutil.rmtree(node.log_directory)
     return content
 
 

@@ -16,8 +16,20 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class KafkaVersion(StrEnum):
+    V4_4 = "4.4.0"
     V4_3 = "4.3.1"
     V3_9 = "3.9.2"
+    V3_3 = "3.3.2"
+    V2_8 = "2.8.2"
+
+    @property
+    def is_before_4(self) -> bool:
+        return self < "4"
+
+    @property
+    def has_zookeeper(self) -> bool:
+        """One server beside the first broker, instead of controllers."""
+        return self < "3"
 
 
 class SaslMechanism(StrEnum):
@@ -95,7 +107,7 @@ class FarListener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """One cluster of combined brokers and controllers (KRaft) on this machine."""
+    """One cluster of combined brokers and controllers (KRaft; ZooKeeper in 2.8) on this machine."""
 
     name: str = "local"
     """For messages, logs and `twinlog local`."""
@@ -126,5 +138,7 @@ class ClusterSpec:
             )
         if self.broker_count not in (1, 3):
             raise ConfigError(f"a cluster has 1 or 3 brokers, not {self.broker_count}")
+        if self.version < "3.5" and SCRAM_MECHANISMS.intersection(self.security.mechanisms):
+            raise ConfigError(f"SCRAM users need Kafka 3.5 or newer, not {self.version}")
         if self.far is not None and self.broker_count != 1:
             raise ConfigError("only a cluster of one broker can have a far listener")

@@ -7,6 +7,7 @@ The clusters are plain subprocesses and belong to no event loop: start them once
 
 import asyncio
 import inspect
+import os
 import re
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,11 +20,13 @@ from twinlog.errors import KafkaError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.cluster_group import start_clusters, stop_clusters
+from twinlog.local.spec import KafkaVersion
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 
 __all__ = [
     "PATIENCE_SECONDS",
+    "TESTED_KAFKA",
     "KafkaPair",
     "retry_admin",
     "eventually",
@@ -33,6 +36,10 @@ __all__ = [
     "unique_name",
 ]
 
+TESTED_KAFKA: Final = next(
+    each for each in KafkaVersion if each.startswith(os.environ.get("TWINLOG_TEST_KAFKA", KafkaVersion.V4_3))
+)
+"""The release of the brokers that most tests share; `make versions` runs the contract on each."""
 PATIENCE_SECONDS: Final = 120.0
 """Far longer than anything takes: a machine may be busy, and only a missing event shall fail."""
 _POLL_SECONDS = 0.05

@@ -23,8 +23,7 @@ from twinlog.local.download.ivy import Coordinate, retrieve
 from twinlog.machine.java import Java, find_java
 from twinlog.machine.paths import cache_dir, writable_cache
 
-_KAFKA_4 = "4.3.1"
-_KAFKA_3 = "3.9.2"
+_TOOLS = "4.3.1"
 _LOG4J = "2.25.4"
 _MANIFEST = "manifest.json"
 HASHES = Path(__file__).with_name("jar_hashes.json")
@@ -54,29 +53,27 @@ def _log4j() -> tuple[Coordinate, ...]:
     )
 
 
-KAFKA_4_BROKER: Final = ArtifactSet(
-    name=f"kafka-broker-{_KAFKA_4}",
-    coordinates=(Coordinate("org.apache.kafka", "kafka_2.13", _KAFKA_4), *_log4j()),
-    sha256=recorded_hashes(f"kafka-broker-{_KAFKA_4}"),
-)
-KAFKA_3_BROKER: Final = ArtifactSet(
-    name=f"kafka-broker-{_KAFKA_3}",
-    coordinates=(
-        Coordinate("org.apache.kafka", "kafka_2.13", _KAFKA_3),
-        Coordinate("org.slf4j", "slf4j-reload4j", "1.7.36"),
-    ),
-    sha256=recorded_hashes(f"kafka-broker-{_KAFKA_3}"),
-)
+def broker_artifacts(version: str) -> ArtifactSet:
+    """A broker of this release of Kafka, as "4.3.1"."""
+    name = f"kafka-broker-{version}"
+    logging = _log4j() if version >= "4" else (Coordinate("org.slf4j", "slf4j-reload4j", "1.7.36"),)
+    return ArtifactSet(
+        name=name,
+        coordinates=(Coordinate("org.apache.kafka", "kafka_2.13", version), *logging),
+        sha256=recorded_hashes(name),
+    )
+
+
 KAFKA_4_TOOLS: Final = ArtifactSet(
-    name=f"kafka-tools-{_KAFKA_4}",
+    name=f"kafka-tools-{_TOOLS}",
     coordinates=(
         *(
-            Coordinate("org.apache.kafka", module, _KAFKA_4)
+            Coordinate("org.apache.kafka", module, _TOOLS)
             for module in ("connect-mirror", "connect-mirror-client", "connect-runtime", "kafka-tools")
         ),
         *_log4j(),
     ),
-    sha256=recorded_hashes(f"kafka-tools-{_KAFKA_4}"),
+    sha256=recorded_hashes(f"kafka-tools-{_TOOLS}"),
 )
 
 
