@@ -1,8 +1,11 @@
 """What every `LogAdmin` does."""
 
+import os
+
 from contract.cluster.cluster_rig import ClusterRig, Ending, append_values, failure, new_topic
 from twinlog.kafka.ports import EpochEnd, LogEnd, OffsetSpec
 from twinlog.model import TopicPartition
+from twinlog.testing.brokers import eventually
 
 
 class LogAdminContract:
@@ -90,6 +93,29 @@ class LogAdminContract:
         assert await rig.cluster.delete_records({}) == {}
         assert await rig.cluster.log_ends([]) == {}
         assert await rig.cluster.epoch_ends({}) == {}
+
+
+class RetentionContract:
+    """On brokers that look for old segments every second."""
+
+    async def test_the_start_of_a_log_moves_with_whole_segments(self, rig: ClusterRig) -> None:
+        much = TopicPartition(
+            await new_topic(
+                rig.cluster, "much", configs={"segment.bytes": str(1 << 20), "retention.bytes": "700000"}
+            ),
+            0,
+        )
+        old = TopicPartition(await new_topic(rig.cluster, "old", configs={"retention.ms": "1"}), 0)
+        await append_values(rig.cluster, much, [os.urandom(600_000) for _ in range(3)])
+        await append_values(rig.cluster, old, [b"a", b"b"])
+
+        async def starts() -> bool:
+            starts = await rig.cluster.list_offsets(OffsetSpec.EARLIEST, [much, old])
+            return starts == {much: 1, old: 2}
+
+        assert await eventually(starts)
+        assert await rig.cluster.list_offsets(OffsetSpec.LATEST, [much, old]) == {much: 3, old: 2}
+        assert await append_values(rig.cluster, old, [b"c"]) == [2]
 
 
 async def _offset(rig: ClusterRig, spec: OffsetSpec, partition: TopicPartition) -> object:

@@ -10,7 +10,7 @@ from contract.cluster.config_admin_contract import ConfigAdminContract
 from contract.cluster.election_contract import ElectionContract
 from contract.cluster.group_admin_contract import GroupAdminContract
 from contract.cluster.kafka_rig import KafkaRig
-from contract.cluster.log_admin_contract import LogAdminContract
+from contract.cluster.log_admin_contract import LogAdminContract, RetentionContract
 from contract.cluster.log_reader_contract import LogReaderContract
 from contract.cluster.log_writer_contract import LogWriterContract
 from contract.cluster.quota_admin_contract import QuotaAdminContract
@@ -18,6 +18,7 @@ from contract.cluster.topic_admin_contract import TopicAdminContract
 from contract.cluster.wire_contract import TransactionWireContract, WireContract
 from twinlog.kafka.admin.inspector import ClusterInspector
 from twinlog.kafka.cluster import open_cluster
+from twinlog.properties_text import plain_login
 from twinlog.testing.broker import FakeKafka
 from twinlog.testing.broker.acls import Authorizer
 from twinlog.testing.broker.releases import KAFKA_3_9, KAFKA_4_3
@@ -86,9 +87,25 @@ class TestAclAdmin(AclAdminContract):
     """On a cluster with an authorizer, as its super user."""
 
     @pytest.fixture
+    async def rig(self) -> AsyncIterator[ClusterRig]:
+        async with FakeKafka() as kafka:
+            kafka.cluster.passwords = {"super": "secret"}
+            kafka.cluster.authorizer = Authorizer(super_users=["User:super"])
+            properties = {
+                "bootstrap.servers": kafka.bootstrap,
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.jaas.config": plain_login({"username": "super", "password": "secret"}),
+            }
+            async with open_cluster("A", properties, timeout_seconds=TIMEOUT_SECONDS) as cluster:
+                yield KafkaRig(cluster, properties)
+
+
+class TestRetention(RetentionContract):
+    @pytest.fixture
     async def kafka(self) -> AsyncIterator[FakeKafka]:
         async with FakeKafka() as kafka:
-            kafka.cluster.authorizer = Authorizer(super_users=["User:ANONYMOUS"])
+            kafka.cluster.broker_configs["log.retention.check.interval.ms"] = "1000"
             yield kafka
 
 

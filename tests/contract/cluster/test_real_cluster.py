@@ -11,11 +11,12 @@ from contract.cluster.config_admin_contract import ConfigAdminContract
 from contract.cluster.election_contract import ElectionContract
 from contract.cluster.group_admin_contract import GroupAdminContract
 from contract.cluster.kafka_rig import KafkaRig
-from contract.cluster.log_admin_contract import LogAdminContract
+from contract.cluster.log_admin_contract import LogAdminContract, RetentionContract
 from contract.cluster.log_reader_contract import LogReaderContract
 from contract.cluster.log_writer_contract import LogWriterContract
 from contract.cluster.quota_admin_contract import QuotaAdminContract
 from contract.cluster.topic_admin_contract import TopicAdminContract
+from contract.cluster.wire_client import wire_client
 from contract.cluster.wire_contract import TransactionWireContract, WireContract
 from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.admin.inspector import ClusterInspector
@@ -24,7 +25,10 @@ from twinlog.kafka.admin.topics import TOPICS_A_REQUEST
 from twinlog.kafka.cluster import open_cluster
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, unique_name
+from twinlog.testing.broker.codec import schema_versions
+from twinlog.testing.broker.handlers import HANDLERS
+from twinlog.testing.broker.releases import RELEASES
+from twinlog.testing.brokers import TESTED_KAFKA, KafkaPair, eventually, unique_name
 
 TIMEOUT_SECONDS = 60.0
 
@@ -100,6 +104,21 @@ class TestTransactionWire(TransactionWireContract):
     pass
 
 
+async def test_the_fake_offers_exactly_what_a_broker_of_its_release_does(rig: ClusterRig) -> None:
+    """Of the APIs that it has, up to the newest version for which there is a schema."""
+    release = next(each for each in RELEASES if TESTED_KAFKA.startswith(each.name))
+    async with wire_client(rig) as client:
+        told = await client.ask("api_versions", 3, client_software_name="wire", client_software_version="1")
+    real = {
+        each.api_key: (each.min_version, min(each.max_version, schema_versions(each.api_key)[1]))
+        for each in told.api_keys
+        if each.api_key in HANDLERS
+    }
+    fake = {key: offer for key in HANDLERS if (offer := release.offered(key))}
+    assert fake == real
+    assert release.features == {each.name: each.max_version_level for each in told.finalized_features}
+
+
 class TestRightsOnGroups:
     @pytest.mark.parametrize("group_type", ["classic", "consumer"])
     async def test_they_are_told_of_groups_with_members_whatever_their_protocol(
@@ -123,8 +142,8 @@ class TestRightsOnGroups:
             assert {"READ", "DESCRIBE", "DELETE"} <= success(told[name])
 
 
-class TestAclAdmin(AclAdminContract):
-    """On a cluster with an authorizer, as its super user."""
+class TestGuarded(AclAdminContract, RetentionContract):
+    """On a cluster with an authorizer, as its super user; it looks for old segments every second."""
 
     @pytest.fixture
     async def rig(self, sasl_cluster: BlockingCluster) -> AsyncIterator[ClusterRig]:

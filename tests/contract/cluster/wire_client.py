@@ -10,7 +10,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from contract.cluster.cluster_rig import ClusterRig
-from twinlog.batches import NewRecord, Seal, build_batch, sealed
+from twinlog.batches import Codec, NewRecord, Seal, build_batch, sealed
 from twinlog.testing.broker.calls import API_KEYS
 from twinlog.testing.broker.codec import build
 
@@ -62,6 +62,7 @@ def batch_bytes(
     sequence: int = -1,
     transactional: bool = False,
     timestamp_ms: int = 1_000,
+    codec: Codec = Codec.NONE,
 ) -> bytes:
     records = [NewRecord(b"key", value, timestamp_ms + number) for number, value in enumerate(values)]
-    return sealed(build_batch(records), Seal(*identity, sequence, transactional))
+    return sealed(build_batch(records, codec=codec), Seal(*identity, sequence, transactional))

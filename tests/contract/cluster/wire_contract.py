@@ -1,5 +1,6 @@
 """What a broker answers on the wire: what clients rely on, and what the fake has to answer as well."""
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,6 +9,8 @@ from kio.schema.errors import ErrorCode
 
 from contract.cluster.cluster_rig import ClusterRig, new_topic
 from contract.cluster.wire_client import WireClient, batch_bytes, wire_client
+from twinlog.batches import HEADER_BYTES, Codec, decode_batch, iter_batches
+from twinlog.clock import SystemClock
 from twinlog.testing.brokers import eventually, unique_name
 
 Identity = tuple[int, int]
@@ -39,25 +42,43 @@ async def produce(
 
 
 async def fetch(client: WireClient, topic: str, offset: int, **more: Any) -> Any:
-    part = {
-        "partition": 0,
-        "current_leader_epoch": more.pop("epoch", -1),
-        "fetch_offset": offset,
-        "log_start_offset": -1,
-        "partition_max_bytes": more.pop("max_bytes", 1 << 20),
+    answer = await fetch_topics(client, {topic: offset}, **more)
+    return answer.responses[0].partitions[0]
+
+
+async def fetch_topics(
+    client: WireClient,
+    at: Mapping[str, int],
+    *,
+    session: tuple[int, int] = (0, -1),
+    forgotten: Sequence[str] = (),
+    epoch: int = -1,
+    max_bytes: int = 1 << 20,
+) -> Any:
+    """From these offsets; `session` is (id, epoch)."""
+    parts = {
+        topic: {
+            "partition": 0,
+            "current_leader_epoch": epoch,
+            "fetch_offset": offset,
+            "log_start_offset": -1,
+            "partition_max_bytes": max_bytes,
+        }
+        for topic, offset in at.items()
     }
-    answer = await client.ask(
+    return await client.ask(
         "fetch",
         _FETCH,
         replica_id=-1,
         max_wait=0,
         min_bytes=1,
         max_bytes=1 << 20,
-        isolation_level=more.pop("isolation_level", 1),
-        topics=[{"topic": topic, "partitions": [part]}],
-        forgotten_topics_data=[],
+        isolation_level=1,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[{"topic": topic, "partitions": [part]} for topic, part in parts.items()],
+        forgotten_topics_data=[{"topic": topic, "partitions": [0]} for topic in forgotten],
     )
-    return answer.responses[0].partitions[0]
 
 
 async def offset_at(
@@ -189,6 +210,59 @@ class WireContract:
                 found = await fetch(client, topic, 0, max_bytes=limit)
                 assert len(found.records) == expected
 
+    @pytest.mark.parametrize(
+        ("compression", "sent", "stored"),
+        [
+            ("zstd", Codec.NONE, Codec.ZSTD),
+            ("uncompressed", Codec.GZIP, Codec.NONE),
+            ("lz4", Codec.LZ4, Codec.LZ4),
+            ("producer", Codec.SNAPPY, Codec.SNAPPY),
+        ],
+    )
+    async def test_batches_are_stored_in_the_codec_of_the_topic(
+        self, rig: ClusterRig, compression: str, sent: Codec, stored: Codec
+    ) -> None:
+        topic = await new_topic(rig.cluster, "codec", configs={"compression.type": compression})
+        async with wire_client(rig) as client:
+            identity = await new_identity(client)
+            data = batch_bytes(b"a" * 300, b"b" * 300, identity=identity, sequence=0, codec=sent)
+            assert await produce(client, topic, data) == (ErrorCode.none, 0)
+            assert await produce(client, topic, data) == (ErrorCode.none, 0)
+            (found,) = iter_batches((await fetch(client, topic, 0)).records)
+        assert found.header.codec is stored
+        assert (found.data[HEADER_BYTES:] == data[HEADER_BYTES:]) == (sent is stored)
+        assert found.header.producer_id == identity[0]
+        records = decode_batch(found)
+        assert [(each.offset, each.timestamp_ms) for each in records] == [(0, 1_000), (1, 1_001)]
+        assert [each.value for each in records] == [b"a" * 300, b"b" * 300]
+
+    async def test_a_fetch_session_tells_only_what_is_new(self, rig: ClusterRig) -> None:
+        topics = [await new_topic(rig.cluster, f"session-{number}") for number in range(2)]
+        async with wire_client(rig) as client:
+            await produce(client, topics[0], batch_bytes(b"a"))
+
+            async def told(session: tuple[int, int], at: dict[str, int], *forgotten: str) -> Any:
+                answer = await fetch_topics(client, at, session=session, forgotten=forgotten)
+                parts = {each.topic: each.partitions[0] for each in answer.responses}
+                sizes = {name: len(part.records or b"") for name, part in parts.items()}
+                return answer.error_code, answer.session_id, sizes
+
+            size = len(batch_bytes(b"a"))
+            code, session_id, sizes = await told((0, 0), dict.fromkeys(topics, 0))
+            assert (code, sizes) == (ErrorCode.none, {topics[0]: size, topics[1]: 0})
+            assert session_id > 0
+            news = partial(told, (session_id, 1))
+            assert await news({topics[0]: 1}) == (ErrorCode.none, session_id, {})
+            await produce(client, topics[1], batch_bytes(b"b"))
+            news = partial(told, (session_id, 2))
+            assert await news({}) == (ErrorCode.none, session_id, {topics[1]: size})
+            assert await told((session_id, 2), {}) == (ErrorCode.invalid_fetch_session_epoch, 0, {})
+            assert await told((session_id, 3), {}, topics[1]) == (ErrorCode.none, session_id, {})
+            await produce(client, topics[0], batch_bytes(b"c"))
+            assert await told((session_id, 4), {}) == (ErrorCode.none, session_id, {topics[0]: size})
+            assert await told((session_id, -1), {topics[0]: 0}) == (ErrorCode.none, 0, {topics[0]: 2 * size})
+            assert await told((session_id, 5), {}) == (ErrorCode.fetch_session_id_not_found, 0, {})
+
     async def test_offsets_by_kind_and_time(self, rig: ClusterRig) -> None:
         topic = await new_topic(rig.cluster, "kinds")
         async with wire_client(rig) as client:
@@ -253,6 +327,40 @@ class TransactionWireContract:
                 await end(client, name, identity, version=4, committed=False)
             ).error_code is ErrorCode.none
             assert await eventually(lambda: _is_stable(client, topic, 4))
+
+    async def test_aborted_transactions_are_listed_up_to_the_end_of_the_segment(
+        self, rig: ClusterRig
+    ) -> None:
+        """A fetch reads from one segment. The time of a marker is the broker's: it begins one behind old
+        records."""
+        keep = {"retention.ms": "-1"}
+        old, new = [await new_topic(rig.cluster, "segments", configs=keep) for _ in range(2)]
+        name = unique_name("txn")
+        async with wire_client(rig) as client:
+            identity = await new_identity(client, name)
+            for topic, timestamp_ms in ((old, 1_000), (new, SystemClock().now_ms())):
+                for number in range(2):
+                    data = batch_bytes(
+                        b"a",
+                        identity=identity,
+                        sequence=number,
+                        transactional=True,
+                        timestamp_ms=timestamp_ms,
+                    )
+                    assert await add_partition(client, name, identity, topic) is ErrorCode.none
+                    sent = await produce(client, topic, data, transactional_id=name)
+                    assert sent == (ErrorCode.none, 2 * number)
+                    await end(client, name, identity, version=3, committed=number == 0)
+                    assert await eventually(partial(_is_stable, client, topic, 2 * number + 2))
+
+            async def aborted(topic: str, offset: int) -> list[int]:
+                found = await fetch(client, topic, offset)
+                return [each.first_offset for each in found.aborted_transactions]
+
+            assert [await aborted(old, offset) for offset in range(5)] == [[], [2], [2], [2], []]
+            assert [await aborted(new, offset) for offset in range(5)] == [[2], [2], [2], [2], []]
+            assert offsets_in(await fetch(client, old, 0)) == [0]
+            assert offsets_in(await fetch(client, old, 1)) == [1, 2, 3]
 
     async def test_transactions_of_version_2_have_an_epoch_each(self, rig: ClusterRig) -> None:
         topic, name = await new_topic(rig.cluster, "version-2"), unique_name("txn")
@@ -325,6 +433,11 @@ class TransactionWireContract:
             }
             await client.ask("write_txn_markers", 1, markers=[marker])
             assert await eventually(lambda: _is_stable(client, topic, 3))
+
+
+def offsets_in(found: Any) -> list[int]:
+    """The base offsets of the batches of a fetched partition."""
+    return [each.header.base_offset for each in iter_batches(found.records)]
 
 
 async def _is_stable(client: WireClient, topic: str, offset: int) -> bool:

@@ -10,7 +10,7 @@ from twinlog.errors import WireFormatError
 from twinlog.testing.broker.log import PartitionLog
 from twinlog.testing.broker.partitions import Partition
 from twinlog.testing.broker.producer_states import AppendError
-from twinlog.testing.broker.stored import marker_batch, stored, whole_batch
+from twinlog.testing.broker.stored import marker_batch, recompressed, stored, whole_batch
 
 
 class Appended(NamedTuple):
@@ -38,8 +38,10 @@ def append_batch(partition: Partition, data: bytes, now_ms: int, *, transactions
     if header.producer_id >= 0:
         log.producers.check(header, knows_every_transaction=transactions_v2 and header.is_transactional)
     append_time_ms = now_ms if log.settings.is_log_append_time else None
+    written = recompressed(batch, log.settings.codec)
+    _check_size(log, written)
     placed = stored(
-        batch,
+        written,
         base_offset=log.end_offset,
         leader_epoch=partition.leader_epoch,
         append_time_ms=append_time_ms,
@@ -87,14 +89,18 @@ def checked_batch(data: bytes) -> Batch:
     return batch
 
 
-def _check_records(log: PartitionLog, batch: Batch, now_ms: int) -> None:
-    settings, header = log.settings, batch.header
-    if header.size_bytes > settings.max_message_bytes:
+def _check_size(log: PartitionLog, batch: Batch) -> None:
+    if batch.header.size_bytes > log.settings.max_message_bytes:
         raise AppendError(
             ErrorCode.message_too_large,
-            f"The record batch size is {header.size_bytes} bytes, max.message.bytes is "
-            f"{settings.max_message_bytes}.",
+            f"The record batch size is {batch.header.size_bytes} bytes, max.message.bytes is "
+            f"{log.settings.max_message_bytes}.",
         )
+
+
+def _check_records(log: PartitionLog, batch: Batch, now_ms: int) -> None:
+    settings, header = log.settings, batch.header
+    _check_size(log, batch)
     try:
         if settings.is_compacted and any(record.key is None for record in decode_batch(batch)):
             raise AppendError(ErrorCode.invalid_record, "Compacted topic cannot accept message without key")

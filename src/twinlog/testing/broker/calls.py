@@ -12,6 +12,7 @@ from twinlog.testing.broker.cluster import Cluster
 from twinlog.testing.broker.codec import Fields
 from twinlog.testing.broker.partitions import Node, Partition
 from twinlog.testing.broker.releases import Release
+from twinlog.testing.broker.sasl import Login
 
 API_KEYS: Mapping[str, int] = {name: key for key, name in api_key_map.items()}
 """By kio's name, as "init_producer_id"."""
@@ -39,6 +40,8 @@ class Call:
     client_id: str
     client_host: str
     principal: str
+    login: Login
+    """Of the client's connection."""
     body: Any
     """The request: a class of kio."""
     injected: ErrorCode = ErrorCode.none
@@ -78,6 +81,7 @@ class Call:
             return partition, self.injected
         if partition.leader != self.node.node_id:
             return partition, ErrorCode.not_leader_or_follower
+        partition.retain(self.cluster.now_ms(self.node))
         return partition, epoch_error(partition, known_epoch)
 
 

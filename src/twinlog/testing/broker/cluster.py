@@ -50,6 +50,8 @@ class Cluster(ClusterOutages):
         self.quotas = Quotas(clock)
         self.scram_users: dict[str, dict[int, int]] = {}
         """The iterations by user and mechanism: 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512."""
+        self.passwords: dict[str, str] | None = None
+        """By user: clients have to log in by SASL. None: nobody logs in."""
         self.principals: dict[str, str] = {}
         """By client id, as "User:alice"."""
         self.groups = Groups(random, self.broker_configs, self._partition_counts)

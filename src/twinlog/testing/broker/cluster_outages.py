@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+from twinlog.testing.broker.fetch_sessions import FetchSessions
 from twinlog.testing.broker.partitions import Node, Partition
 from twinlog.testing.broker.transactions import TransactionCoordinators
 
@@ -61,6 +62,7 @@ class ClusterOutages:
     def node_down(self, node_id: int) -> None:
         """The broker is away: its partitions are led by others in sync, or by nobody."""
         self.nodes[node_id].is_up = False
+        self.nodes[node_id].fetch_sessions = FetchSessions()
         if self.controller_id == node_id:
             self.controller_id = next(iter(self.live_ids), NO_LEADER)
         for partition in self.partitions():

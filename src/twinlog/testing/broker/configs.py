@@ -169,6 +169,8 @@ def check(name: str, value: str, release: Release) -> None:
             number = int(value)
             if not -(1 << 63) <= number < 1 << (31 if kind is ConfigType.INT else 63):
                 raise ValueError(value)
+            if name == "segment.bytes" and number < (14 if release.is_before_4 else 1 << 20):
+                raise RefusedError(invalid)  # KIP-1030
             _check_range(name, number)
         elif kind is ConfigType.DOUBLE:
             _check_range(name, float(value))
@@ -185,7 +187,7 @@ def check(name: str, value: str, release: Release) -> None:
 
 
 def _check_range(name: str, number: float) -> None:
-    lowest = {"retention.ms": -1, "min.insync.replicas": 1, "segment.bytes": 14, "segment.ms": 1}
+    lowest = {"retention.ms": -1, "min.insync.replicas": 1, "segment.ms": 1}
     least = lowest.get(name)
     if least is None:
         least = 0 if TOPIC_CONFIG_DEFAULTS.get(name, "-1")[:1] != "-" else -(1 << 63)

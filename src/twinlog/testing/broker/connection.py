@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from twinlog.testing.broker.codec import UnreadableRequestError
+from twinlog.testing.broker.sasl import Login
 
 _LENGTH_BYTES = 4
 _LARGEST_FRAME_BYTES = 100 * 1024 * 1024
@@ -17,7 +18,7 @@ class ClientConnection(asyncio.Protocol):
     """As a broker, it looks at the next request only when the one before is answered."""
 
     def __init__(self, serve: Serve, start: Callable[["ClientConnection"], None]) -> None:
-        self.principal = "User:ANONYMOUS"
+        self.login = Login()
         self.client_host = ""
         self.node_id = -1
         self._serve = serve

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from twinlog.batches import iter_batches
 from twinlog.testing.broker.log_settings import LogSettings
 from twinlog.testing.broker.producer_states import AbortedSpan, ProducerStates
+from twinlog.testing.broker.segments import Segments
 from twinlog.testing.broker.stored import StoredBatch
 
 _EXPIRATION_CHECK_MS = 600_000
@@ -18,6 +19,7 @@ class PartitionLog:
     def __init__(self, settings: LogSettings) -> None:
         self.settings = settings
         self.batches: list[StoredBatch] = []
+        self.segments = Segments(settings)
         self.start_offset = 0
         self.end_offset = 0
         self.high_watermark = 0
@@ -25,6 +27,7 @@ class PartitionLog:
         """Each leader epoch with the offset at which it began."""
         self.producers = ProducerStates()
         self._next_expiration_ms = 0
+        self._next_retention_ms = 0
 
     @property
     def last_stable_offset(self) -> int:
@@ -38,6 +41,7 @@ class PartitionLog:
         """Take a batch whose place is written into it."""
         header = batch.header
         self.begin_epoch(header.partition_leader_epoch, header.base_offset)
+        self.segments.take(header)
         self.batches.append(batch)
         self.end_offset = header.next_offset
         self.producers.take(header, batch.marker, coordinator_epoch)
@@ -92,6 +96,7 @@ class PartitionLog:
     def _reload(self, batches: Iterable[StoredBatch]) -> None:
         """Learn the producers from what is in the log, as after a restart without a snapshot."""
         self.batches = list(batches)
+        self._restrict_segments()
         self.producers = ProducerStates()
         for batch in self.batches:
             self.producers.take(batch.header, batch.marker)
@@ -99,14 +104,48 @@ class PartitionLog:
     def replace_batches(self, batches: Iterable[StoredBatch]) -> None:
         """What compaction leaves; producers are not touched."""
         self.batches = list(batches)
+        self._restrict_segments()
+
+    def _restrict_segments(self) -> None:
+        self.segments.restrict(self.start_offset, self.end_offset, (each.header for each in self.batches))
 
     def delete_before(self, offset: int) -> None:
         """Move the log's start; batches that end before it are gone, one that contains it stays whole."""
-        self.start_offset = max(self.start_offset, offset)
+        if offset <= self.start_offset:
+            return
+        self.start_offset = offset
         self.end_offset = max(self.end_offset, self.start_offset)
         self.high_watermark = max(self.high_watermark, self.start_offset)
         self.batches = self.batches[self.index_of(self.start_offset) :]
+        self._restrict_segments()
         self.producers.drop_aborted_before(self.start_offset)
+
+    def retain(self, now_ms: int) -> None:
+        """From time to time, as a broker: remove the oldest segments that are too old, or too much."""
+        check_ms = self.settings.retention_check_ms
+        if check_ms is None or now_ms < self._next_retention_ms:
+            return
+        self._next_retention_ms = now_ms + check_ms
+        if self.settings.is_deleted:
+            self._delete_old_segments(now_ms)
+
+    def _delete_old_segments(self, now_ms: int) -> None:
+        longest_ms, most_bytes = self.settings.retention_ms, self.settings.retention_bytes
+        start, left_bytes = self.start_offset, self.size_bytes
+        while start < self.high_watermark:
+            end = self.segments.end_of(start) or self.end_offset
+            headers = [each.header for each in self.batches if start <= each.header.base_offset < end]
+            size_bytes = sum(each.size_bytes for each in headers)
+            newest_ms = max((each.max_timestamp_ms for each in headers), default=now_ms)
+            is_old = 0 <= longest_ms < now_ms - newest_ms
+            is_too_much = 0 <= most_bytes <= left_bytes - size_bytes
+            if end > self.high_watermark or not (is_old or is_too_much):
+                break
+            start, left_bytes = end, left_bytes - size_bytes
+        if start == self.end_offset:
+            self.segments.roll(start)
+        if start > self.start_offset:
+            self.delete_before(start)
 
     def expire_producers(self, now_ms: int) -> None:
         """Every ten minutes, as a broker: forget producers by producer.id.expiration.ms."""
@@ -123,10 +162,13 @@ class PartitionLog:
 
     def read(self, offset: int, *, max_bytes: int, before: int, whole_first: bool) -> bytes:
         """The bytes from the batch with this offset on, as a broker: the last batch may be cut, the first one
-        is whole if `whole_first` (KIP-74). Batches from `before` on are not readable yet."""
+        is whole if `whole_first` (KIP-74). Batches from `before` on are not readable yet, and those of the
+        next segment are for the next fetch."""
         pieces: list[bytes] = []
         size = 0
-        for batch in self.batches[self.index_of(offset) :]:
+        first = self.index_of(offset)
+        before = min(before, self._segment_end(first))
+        for batch in self.batches[first:]:
             if batch.header.base_offset >= before or size >= max_bytes:
                 break
             pieces.append(batch.data)
@@ -134,8 +176,15 @@ class PartitionLog:
         limit = max(max_bytes, len(pieces[0])) if pieces and whole_first else max_bytes
         return b"".join(pieces)[: max(limit, 0)]
 
-    def aborted_between(self, first: int, end: int) -> list[AbortedSpan]:
-        """The aborted transactions with records or a marker in a range."""
+    def _segment_end(self, index: int) -> int:
+        """Where the segment with this batch ends, or the log."""
+        if index == len(self.batches):
+            return self.end_offset
+        return self.segments.end_of(self.batches[index].header.base_offset) or self.end_offset
+
+    def aborted_from(self, first: int) -> list[AbortedSpan]:
+        """The aborted transactions with records or a marker in what a fetch from this offset may read."""
+        end = self._segment_end(self.index_of(first))
         return [
             each for each in self.producers.aborted if each.last_offset >= first and each.first_offset < end
         ]

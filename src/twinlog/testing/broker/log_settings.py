@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from twinlog.batches import Codec
+
 _LONGEST_MS = (1 << 63) - 1
 _DAY_MS = 86_400_000
 
@@ -22,6 +24,28 @@ class LogSettings:
     @property
     def max_message_bytes(self) -> int:
         return self._number("max.message.bytes", 1_048_588)
+
+    @property
+    def segment_bytes(self) -> int:
+        return self._number("segment.bytes", 1 << 30)
+
+    @property
+    def segment_ms(self) -> int:
+        return self._number("segment.ms", 7 * _DAY_MS)
+
+    @property
+    def retention_bytes(self) -> int:
+        return self._number("retention.bytes", -1)
+
+    @property
+    def retention_ms(self) -> int:
+        return self._number("retention.ms", 7 * _DAY_MS)
+
+    @property
+    def retention_check_ms(self) -> int | None:
+        """None: nothing is removed by retention."""
+        text = self._broker_configs.get("log.retention.check.interval.ms")
+        return None if text is None else int(text)
 
     @property
     def is_log_append_time(self) -> bool:
@@ -52,8 +76,12 @@ class LogSettings:
         return self._number("min.insync.replicas", 1)
 
     @property
-    def compression(self) -> str:
-        return self.text("compression.type", "producer")
+    def codec(self) -> Codec | None:
+        """With which the broker writes every batch; None: as its producer did."""
+        name = self.text("compression.type", "producer")
+        if name == "producer":
+            return None
+        return Codec.NONE if name == "uncompressed" else Codec[name.upper()]
 
     @property
     def producer_expiration_ms(self) -> int:

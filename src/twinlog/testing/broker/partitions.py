@@ -5,6 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from twinlog.testing.broker.fetch_sessions import FetchSessions
 from twinlog.testing.broker.log import PartitionLog
 
 GROUP_COORDINATORS = "__consumer_offsets"
@@ -22,6 +23,7 @@ class Node:
     is_up: bool = True
     clock_skew_ms: int = 0
     """How far this broker's wall clock is ahead."""
+    fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
 
 
 @dataclass(slots=True, eq=False)
@@ -61,6 +63,13 @@ class Partition:
             if node_id != self.leader:
                 self.logs[node_id].advance_high_watermark(log.high_watermark)
         self.wake()
+
+    def retain(self, now_ms: int) -> None:
+        """Let the leader remove what is too old; the followers remove it with their next copy."""
+        start = self.log.start_offset
+        self.log.retain(now_ms)
+        if self.log.start_offset > start:
+            self.replicate()
 
     def synchronize(self, live: Collection[int]) -> None:
         """Let every live replica catch up with the leader and be in sync, but for those that copy nothing."""

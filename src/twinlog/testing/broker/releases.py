@@ -8,32 +8,30 @@ from kio.schema.index import api_key_map
 
 from twinlog.testing.broker.codec import schema_versions
 
-_KEYS = {name: key for key, name in api_key_map.items()}
-
-_HIGHEST_4_3 = {"init_producer_id": 5, "describe_log_dirs": 5, "share_fetch": 2}
-"""Where the newest schema is not offered: v6 of InitProducerId is unstable (KIP-939)."""
+_LATER_THAN_3_9 = frozenset(
+    {"share_group_heartbeat", "share_group_describe", "streams_group_heartbeat", "streams_group_describe"}
+)
+_LATER_THAN_3_3 = _LATER_THAN_3_9 | {
+    "consumer_group_heartbeat", "consumer_group_describe", "describe_topic_partitions",
+}  # fmt: skip
+_HIGHEST_4 = {"init_producer_id": 5}
+"""Where the newest schema is not offered: v6 is unstable (KIP-939)."""
 _HIGHEST_3_9 = {
     "produce": 11, "fetch": 17, "list_offsets": 9, "metadata": 12, "offset_commit": 9, "offset_fetch": 9,
-    "find_coordinator": 6, "join_group": 9, "describe_groups": 5, "list_groups": 5, "api_versions": 4,
-    "init_producer_id": 5, "add_partitions_to_txn": 5, "add_offsets_to_txn": 4, "end_txn": 4,
-    "write_txn_markers": 1, "txn_offset_commit": 4, "describe_cluster": 1, "consumer_group_heartbeat": 0,
-    "consumer_group_describe": 0, "list_transactions": 1, "list_config_resources": 0, "describe_log_dirs": 4,
+    "describe_groups": 5, "init_producer_id": 5, "end_txn": 4, "write_txn_markers": 1,
+    "txn_offset_commit": 4, "describe_cluster": 1, "consumer_group_heartbeat": 0,
+    "consumer_group_describe": 0, "list_transactions": 1,
+}  # fmt: skip
+_HIGHEST_3_3 = {
+    **_HIGHEST_3_9, "api_versions": 3, "produce": 9, "fetch": 13, "list_offsets": 7, "find_coordinator": 4,
+    "init_producer_id": 4, "add_partitions_to_txn": 3, "add_offsets_to_txn": 3, "end_txn": 3,
+    "list_transactions": 0, "list_groups": 4, "offset_commit": 8, "txn_offset_commit": 3, "offset_fetch": 8,
+    "describe_cluster": 0,
 }  # fmt: skip
 _HIGHEST_2_8 = {
-    "produce": 9, "fetch": 12, "list_offsets": 6, "metadata": 11, "offset_commit": 8, "offset_fetch": 7,
-    "find_coordinator": 3, "join_group": 7, "heartbeat": 4, "leave_group": 4, "sync_group": 5,
-    "describe_groups": 5, "list_groups": 4, "api_versions": 3, "create_topics": 7, "delete_topics": 6,
-    "init_producer_id": 4, "add_partitions_to_txn": 3, "add_offsets_to_txn": 3, "end_txn": 3,
-    "write_txn_markers": 1, "txn_offset_commit": 3, "describe_acls": 2, "create_acls": 2, "delete_acls": 2,
-    "describe_configs": 4, "describe_log_dirs": 2, "describe_cluster": 0,
+    **_HIGHEST_3_3, "metadata": 11, "fetch": 12, "list_offsets": 6, "find_coordinator": 3, "join_group": 7,
+    "leave_group": 4, "offset_fetch": 7, "describe_acls": 2, "create_acls": 2, "delete_acls": 2,
 }  # fmt: skip
-_LATER_THAN_2_8 = frozenset(
-    {"list_transactions", "describe_transactions", "consumer_group_heartbeat", "consumer_group_describe",
-     "describe_topic_partitions", "list_config_resources"}
-)  # fmt: skip
-_LATER_THAN_3_9 = frozenset(
-    name for name in _KEYS if name.startswith(("share_", "streams_")) or "share_group" in name
-)
 
 
 @dataclass(frozen=True)
@@ -68,33 +66,33 @@ class Release:
         ranges = {}
         for key, name in api_key_map.items():
             lowest, highest = schema_versions(key)
-            if name not in self.missing and key in _CLIENT_APIS:
-                if self.is_before_4:
+            if name not in self.missing:
+                if self.is_before_4 or name == "produce":
                     lowest = 0  # KIP-896 dropped versions. Of these the oldest are told, but cannot be read.
                 ranges[key] = (lowest, min(highest, self.highest.get(name, highest)))
         return ranges
 
 
-_CLIENT_APIS = frozenset((*range(78), 88, 89)) - {
-    4,
-    5,
-    6,
-    7,
-    *range(52, 55),
-    56,
-    58,
-    59,
-    62,
-    63,
-    64,
-    67,
-    70,
-    73,
-}
-"""Without those between brokers and controllers."""
-
-KAFKA_4_3 = Release(
-    "4.3", _HIGHEST_4_3, features={"group.version": 1, "metadata.version": 29, "transaction.version": 2}
-)
+_FEATURES_4_3 = {
+    "eligible.leader.replicas.version": 1, "group.version": 1, "metadata.version": 30, "share.version": 1,
+    "streams.version": 1, "transaction.version": 2,
+}  # fmt: skip
+KAFKA_4_4 = Release("4.4", _HIGHEST_4, features={**_FEATURES_4_3, "metadata.version": 33, "share.version": 2})
+KAFKA_4_3 = Release("4.3", _HIGHEST_4, features=_FEATURES_4_3)
 KAFKA_3_9 = Release("3.9", _HIGHEST_3_9, _LATER_THAN_3_9, features={"metadata.version": 21})
-KAFKA_2_8 = Release("2.8", _HIGHEST_2_8, _LATER_THAN_2_8 | _LATER_THAN_3_9, verifies_transactions=False)
+KAFKA_3_3 = Release(
+    "3.3",
+    _HIGHEST_3_3,
+    # KRaft: SCRAM users came with 3.5.
+    _LATER_THAN_3_3 | {"describe_user_scram_credentials"},
+    features={"metadata.version": 7},
+    verifies_transactions=False,
+)
+KAFKA_2_8 = Release(
+    "2.8",
+    _HIGHEST_2_8,
+    _LATER_THAN_3_3 | {"describe_transactions", "list_transactions"},
+    verifies_transactions=False,
+)
+"""With ZooKeeper."""
+RELEASES = (KAFKA_4_4, KAFKA_4_3, KAFKA_3_9, KAFKA_3_3, KAFKA_2_8)

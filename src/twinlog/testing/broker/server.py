@@ -24,6 +24,7 @@ from twinlog.testing.broker.releases import KAFKA_4_3, Release
 from twinlog.testing.virtual_time import LoopClock, VirtualTimeLoop
 
 _API_VERSIONS = API_KEYS["api_versions"]
+_BEFORE_LOGIN = {API_KEYS[name] for name in ("api_versions", "sasl_handshake", "sasl_authenticate")}
 _QUOTAS = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
 
 
@@ -109,7 +110,13 @@ class FakeKafka:
         except UnsupportedVersionError as error:
             self._refuse(connection, error)
             return
+        knows_client = self.cluster.passwords is None or connection.login.is_complete
+        if not knows_client and request.api_key not in _BEFORE_LOGIN:
+            connection.close()
+            return
         await self._answer(node, connection, request, len(frame))
+        if request.api_key == API_KEYS["sasl_authenticate"] and connection.login.has_failed:
+            connection.close()
 
     async def _answer(self, node: Node, connection: ClientConnection, request: Request, size: int) -> None:
         api = api_key_map[request.api_key]
@@ -136,7 +143,7 @@ class FakeKafka:
             await _pause(throttle_ms / 1000)
 
     def _principal(self, connection: ClientConnection, request: Request) -> str:
-        return self.cluster.principals.get(request.client_id or "", connection.principal)
+        return self.cluster.principals.get(request.client_id or "", connection.login.principal)
 
     def _quota_ms(self, connection: ClientConnection, request: Request, answer: Fields, size: int) -> int:
         """How long a client with a quota has to wait: its producers by what they send, its consumers by what
@@ -161,6 +168,7 @@ class FakeKafka:
             client_id=request.client_id or "",
             client_host=connection.client_host,
             principal=self._principal(connection, request),
+            login=connection.login,
             body=request.body,
             offered=self._offered,
             injected=next((each.error for each in faults if each.error), ErrorCode.none),

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import google_crc32c
 
-from twinlog.batches import HEADER_BYTES, BatchHeader, EndMarker, end_marker
+from twinlog.batches import HEADER_BYTES, BatchHeader, Codec, EndMarker, compress, decompress, end_marker
 from twinlog.batches.header import (
+    CODEC_MASK,
     CONTROL_BIT,
     CRC_COVERS_FROM,
     CURRENT_MAGIC,
@@ -55,6 +56,16 @@ def stored(batch: Batch, *, base_offset: int, leader_epoch: int, append_time_ms:
                 bytes(data[HEADER_BYTES:]),
             )
     return StoredBatch(header, bytes(data))
+
+
+def recompressed(batch: Batch, codec: Codec | None) -> Batch:
+    """The batch with its records in another codec; None leaves it as it is."""
+    header = batch.header
+    if codec is None or codec is header.codec:
+        return batch
+    records = decompress(header.codec, batch.data[HEADER_BYTES:])
+    header = header._replace(attributes=header.attributes & ~CODEC_MASK | codec)
+    return rewritten(header, compress(codec, records)).batch
 
 
 def rewritten(header: BatchHeader, payload: bytes) -> StoredBatch:

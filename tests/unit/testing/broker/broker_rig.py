@@ -21,7 +21,7 @@ def over_sockets(scenario: Coroutine[Any, Any, T]) -> T:
         return runner.run(scenario)
 
 
-def batch(*values: bytes, timestamp_ms: int = 1) -> OutgoingBatch:
+def batch(*values: bytes, timestamp_ms: int = 1_700_000_000_000) -> OutgoingBatch:
     return build_batch([NewRecord(b"key", value, timestamp_ms) for value in values])
 
 

@@ -132,3 +132,85 @@ async def test_a_transaction_waits_for_a_partition_without_a_leader() -> None:
             assert partition.log.last_stable_offset == 0
             await kafka.start_node(home)
             assert partition.log.last_stable_offset == 2
+
+
+@pytest.mark.parametrize("fault", [{"swallows": True}, {"swallows_unseen": True}])
+async def test_a_swallowed_packet_costs_a_time_out_and_no_record_twice(fault: dict[str, bool]) -> None:
+    async with FakeKafka() as kafka:
+        partition = kafka.cluster.create_topic("orders").partitions[0]
+        kafka.faults.begin(api="produce", times=1, **fault)
+        assert await _write(kafka, b"one", b"two") == [0, 1]
+        assert partition.log.end_offset == 2
+        assert asyncio.get_running_loop().time() >= 10
+
+
+async def test_a_throttled_answer_comes_at_once_and_the_next_one_later() -> None:
+    async with FakeKafka() as kafka, pool(kafka) as session:
+        kafka.cluster.create_topic("orders")
+        loop = asyncio.get_running_loop()
+        times = []
+        kafka.faults.begin(api="list_offsets", throttle_ms=3_000, times=1)
+        for _ in range(2):
+            await list_offsets(session, OffsetSpec.LATEST, [ORDERS])
+            times.append(loop.time())
+        assert times[0] < 1
+        assert 3 <= times[1] < 4
+
+
+async def test_a_slow_link_takes_time_by_bytes() -> None:
+    async with FakeKafka() as kafka:
+        kafka.cluster.create_topic("orders")
+        kafka.faults.begin(api="produce", bytes_per_second=10_000)
+        assert await _write(kafka, bytes(50_000)) == [0]
+        assert 5 <= asyncio.get_running_loop().time() < 6
+
+
+async def test_a_lost_tail_is_written_anew_in_the_next_epoch() -> None:
+    async with FakeKafka(node_count=3) as kafka, pool(kafka) as session:
+        partition = kafka.cluster.create_topic("orders").partitions[0]
+        await _write(kafka, b"kept", b"lost", b"lost too")
+        before = partition.leader_epoch
+        kafka.cluster.lose_tail(partition, 1)
+        assert [log.end_offset for log in partition.logs.values()] == [1, 1, 1]
+        assert partition.log.epoch_end(before) == (before, 1)
+        assert await _write(kafka, b"new") == [1]
+        assert values(await fetched(session, ORDERS)) == [b"kept", b"new"]
+
+
+async def test_a_forgotten_producer_goes_on() -> None:
+    async with FakeKafka() as kafka:
+        partition = kafka.cluster.create_topic("orders").partitions[0]
+        async with pool(kafka) as session, RawProducer(session, ProducerSettings()) as producer:
+            acks = []
+            for value in (b"one", b"two"):
+                acks.append(producer.send(ORDERS, batch(value)))
+                await producer.flush()
+                kafka.cluster.forget_producers(partition)
+                assert not partition.log.producers.entries
+        assert [ack.result() for ack in acks] == [0, 1]
+
+
+async def test_brokers_whose_clocks_differ_write_different_times() -> None:
+    async with FakeKafka(node_count=2) as kafka:
+        configs = {"message.timestamp.type": "LogAppendTime"}
+        partition = kafka.cluster.create_topic("orders", configs=configs).partitions[0]
+        kafka.cluster.nodes[partition.leader].clock_skew_ms = -60_000
+        await _write(kafka, b"early")
+        kafka.cluster.elect(partition, next(each for each in partition.replicas if each != partition.leader))
+        await _write(kafka, b"late")
+        early, late = (each.header.max_timestamp_ms for each in partition.log.batches)
+        assert 60_000 <= late - early < 61_000
+
+
+async def test_a_producer_follows_its_leader() -> None:
+    async with FakeKafka(node_count=2) as kafka, pool(kafka) as session:
+        partition = kafka.cluster.create_topic("orders").partitions[0]
+        async with RawProducer(session, ProducerSettings()) as producer:
+            acks = []
+            for number in range(4):
+                acks.append(producer.send(ORDERS, batch(b"%d" % number)))
+                await producer.flush()
+                behind = next(each for each in partition.replicas if each != partition.leader)
+                kafka.cluster.elect(partition, behind)
+        assert [ack.result() for ack in acks] == [0, 1, 2, 3]
+        assert partition.log.epochs == [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]

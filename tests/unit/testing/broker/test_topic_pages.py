@@ -8,6 +8,7 @@ from twinlog.testing.broker import FakeKafka
 from twinlog.testing.broker.calls import API_KEYS, Call
 from twinlog.testing.broker.handlers import HANDLERS
 from twinlog.testing.broker.releases import KAFKA_4_3
+from twinlog.testing.broker.sasl import Login
 
 _API = API_KEYS["describe_topic_partitions"]
 
@@ -34,6 +35,7 @@ def _call(kafka: FakeKafka, cursor: tuple[str, int] | None) -> Call:
     return Call(
         cluster=kafka.cluster,
         node=kafka.cluster.nodes[1],
+        login=Login(),
         release=KAFKA_4_3,
         api_key=_API,
         version=0,

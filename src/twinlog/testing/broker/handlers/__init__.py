@@ -16,6 +16,7 @@ from twinlog.testing.broker.handlers import (
     offsets,
     produce,
     quotas,
+    sasl,
     topics,
     transactions,
 )
@@ -23,6 +24,6 @@ from twinlog.testing.broker.handlers import (
 HANDLERS = Handlers()
 for _module in (
     metadata, topics, produce, fetch, list_offsets, logs, coordinators, transactions,
-    groups, groups_modern, groups_admin, offsets, configs, acls, quotas, cluster_info,
+    groups, groups_modern, groups_admin, offsets, configs, acls, quotas, cluster_info, sasl,
 ):  # fmt: skip
     HANDLERS.update(_module.HANDLERS)

@@ -1,11 +1,13 @@
-"""Fetch, without sessions: a broker whose cache of sessions is full answers so, too (KIP-227)."""
+"""Fetch."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from twinlog.testing.broker.calls import Call, Handlers, epoch_error
 from twinlog.testing.broker.codec import Fields
+from twinlog.testing.broker.fetch_sessions import NO_SESSION, AskedTopic
 from twinlog.testing.broker.partitions import Partition, Topic
 from twinlog.testing.broker.waiting import wait_until
 
@@ -20,19 +22,25 @@ _LARGEST = (1 << 31) - 1
 @HANDLERS.serves("fetch")
 async def fetch(call: Call) -> Fields:
     """Wait for the least number of bytes, at most as long as the client said."""
-    if call.get("session_id", 0):
-        return {"error_code": ErrorCode.fetch_session_id_not_found, "responses": []}
-    read = _Read(call)
+    session, error, is_first = call.node.fetch_sessions.of(call.body, call.cluster.random)
+    if error:
+        return {"error_code": error, "session_id": NO_SESSION, "responses": []}
+    read = _Read(call, session.topics)
     partitions = [each for each in read.partitions() if each is not None]
     await wait_until(partitions, lambda: read.is_enough(), call.body.max_wait.total_seconds())
-    return {"responses": read.responses}
+    return {
+        "error_code": ErrorCode.none,
+        "session_id": session.session_id,
+        "responses": session.news(read.responses, is_first=is_first),
+    }
 
 
 class _Read:
     """One look at all partitions of a request; a later look replaces it."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, topics: Sequence[AskedTopic]) -> None:
         self._call = call
+        self._topics = topics
         self._left_bytes = 0
         self._has_error = False
         self.responses: list[Fields] = []
@@ -40,7 +48,7 @@ class _Read:
     def partitions(self) -> list[Partition | None]:
         return [
             self._call.cluster.partition(topic.name, each.partition)
-            for asked in self._call.body.topics
+            for asked in self._topics
             if (topic := self._topic(asked)) is not None
             for each in asked.partitions
         ]
@@ -50,20 +58,20 @@ class _Read:
         self._left_bytes = min(body.max_bytes if self._call.version >= 3 else _LARGEST, _LARGEST)
         self._has_error = False
         before = self._left_bytes
-        self.responses = [self._read_topic(asked) for asked in body.topics]
-        return self._has_error or not body.topics or before - self._left_bytes >= body.min_bytes
+        self.responses = [self._read_topic(asked) for asked in self._topics]
+        return self._has_error or not self._topics or before - self._left_bytes >= body.min_bytes
 
-    def _topic(self, asked: Any) -> Topic | None:
-        if self._call.version >= _TOPIC_ID_VERSION:
+    def _topic(self, asked: AskedTopic) -> Topic | None:
+        if asked.topic_id is not None:
             return self._call.cluster.topic_by_id(asked.topic_id)
-        return self._call.cluster.topics.get(asked.topic)
+        return self._call.cluster.topics.get(asked.name or "")
 
-    def _read_topic(self, asked: Any) -> Fields:
+    def _read_topic(self, asked: AskedTopic) -> Fields:
         topic = self._topic(asked)
         parts = [self._read_partition(topic, each) for each in asked.partitions]
-        if self._call.version >= _TOPIC_ID_VERSION:
+        if asked.topic_id is not None:
             return {"topic_id": asked.topic_id, "partitions": parts}
-        return {"topic": asked.topic, "partitions": parts}
+        return {"topic": asked.name, "partitions": parts}
 
     def _read_partition(self, topic: Topic | None, asked: Any) -> Fields:
         if topic is None:
@@ -94,7 +102,7 @@ class _Read:
             "log_start_offset": log.start_offset,
             "aborted_transactions": [
                 {"producer_id": each.producer_id, "first_offset": each.first_offset}
-                for each in log.aborted_between(asked.fetch_offset, before)
+                for each in log.aborted_from(asked.fetch_offset)
             ]
             if committed
             else None,
