@@ -21,9 +21,10 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.properties_text import plain_login
 from twinlog.testing.broker import FakeKafka
 from twinlog.testing.broker.acls import Authorizer
-from twinlog.testing.broker.releases import KAFKA_3_9, KAFKA_4_3
+from twinlog.testing.broker.releases import KAFKA_3_9, KAFKA_4_3, RELEASES
 
 TIMEOUT_SECONDS = 60.0
+EACH_RELEASE = pytest.mark.parametrize("kafka", RELEASES, ids=lambda each: each.name, indirect=True)
 BOTH_RELEASES = pytest.mark.parametrize(
     "kafka", [KAFKA_3_9, KAFKA_4_3], ids=lambda each: each.name, indirect=True
 )
@@ -121,11 +122,11 @@ async def test_preflight_is_told_release_and_rights(kafka: FakeKafka) -> None:
         assert await inspector.may_write_transactions("copier")
 
 
-@BOTH_RELEASES
+@EACH_RELEASE
 class TestWire(WireContract):
     pass
 
 
-@BOTH_RELEASES
+@EACH_RELEASE
 class TestTransactionWire(TransactionWireContract):
     pass

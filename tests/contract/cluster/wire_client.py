@@ -1,4 +1,4 @@
-"""A client that sends one request at a time, of exactly this version, to see what a broker answers."""
+"""A client that sends one request at a time, of a version that tests choose, to see what a broker answers."""
 
 import asyncio
 import io
@@ -20,10 +20,21 @@ class WireClient:
         self._reader = reader
         self._writer = writer
         self._correlation_id = 0
+        self._highest: dict[int, int] = {}
+
+    async def negotiate(self) -> None:
+        """From now on no newer version is asked than the broker offers."""
+        answer = await self.ask("api_versions", 0)
+        self._highest = {each.api_key: each.max_version for each in answer.api_keys}
+
+    def highest(self, api: str) -> int:
+        """The newest version that the broker offers; -1 if it does not have the API."""
+        return self._highest.get(API_KEYS[api], -1)
 
     async def ask(self, api: str, version: int, /, **fields: Any) -> Any:
         """The answer to a request with these fields, by kio's names; it is awaited for a minute at most."""
         key = API_KEYS[api]
+        version = min(version, self._highest.get(key, version))
         schema = load_request_schema(key, version)
         self._correlation_id += 1
         header = {
@@ -51,7 +62,9 @@ async def wire_client(rig: ClusterRig) -> AsyncIterator[WireClient]:
     (broker,) = await rig.cluster.brokers()
     reader, writer = await asyncio.open_connection(broker.host, broker.port)
     try:
-        yield WireClient(reader, writer)
+        client = WireClient(reader, writer)
+        await client.negotiate()
+        yield client
     finally:
         writer.close()
 
