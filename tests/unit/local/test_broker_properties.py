@@ -69,6 +69,18 @@ def test_node_id_stands_for_each_brokers_own() -> None:
     assert racks == ["rack-1", "rack-2", "rack-3"]
 
 
+def test_brokers_before_kraft_have_a_zookeeper_and_no_controllers() -> None:
+    security = Security(mechanisms=(SaslMechanism.PLAIN,), authorizer=True)
+    spec = ClusterSpec(version=KafkaVersion.V2_8, security=security, broker_count=3)
+    nodes = [_node(1), _node(2), _node(3)]
+    properties = server_properties(spec, nodes[1], nodes, tls=None)
+    assert properties["broker.id"] == "2"
+    assert properties["zookeeper.connect"] == f"127.0.0.1:{nodes[0].controller_port}"
+    assert "CONTROLLER" not in properties["listeners"] + properties["listener.security.protocol.map"]
+    assert "process.roles" not in properties
+    assert properties["authorizer.class.name"] == "kafka.security.authorizer.AclAuthorizer"
+
+
 def test_share_groups_are_unknown_to_3_9() -> None:
     old = server_properties(ClusterSpec(version=KafkaVersion.V3_9), _node(1), [_node(1)], tls=None)
     new = server_properties(ClusterSpec(), _node(1), [_node(1)], tls=None)

@@ -62,6 +62,12 @@ def test_passwords_are_not_shown() -> None:
     assert "top-secret" not in shown
 
 
+def test_scram_users_need_a_release_that_can_format_with_them() -> None:
+    security = Security(mechanisms=(SaslMechanism.SCRAM_SHA_256,))
+    with pytest.raises(ConfigError, match=r"SCRAM users need Kafka 3\.5 or newer, not 3\.3\.2"):
+        ClusterSpec(version=KafkaVersion.V3_3, security=security)
+
+
 def test_spec_reaches_a_detached_owner_unchanged() -> None:
     spec = ClusterSpec(
         name="C",
