@@ -86,10 +86,15 @@ def readiness(row: FlowRow, verdict: Verdict, drain: Drain) -> list[Check]:
 
 def checks_of(status: Status, kind: str, flow: str, groups: Collection[str]) -> list[Check]:
     """What all services say for or against a move. A failback is not held up by the state of the copy, which
-    groups leave, and a move of some `groups` not by others."""
+    groups leave, unless it has records that only it has, and a move of some `groups` not by others."""
     verdict, row = verdict_of(status), status.flows.get(flow)
-    if kind == "failback" or row is None:
-        return [_problems(ANSWER, of_services(verdict.stopping), good="all of them")]
+    answer = _problems(ANSWER, of_services(verdict.stopping), good="all of them")
+    if row is None:
+        return [answer]
+    if kind == "failback":
+        unknown = "" if row.records is not None else "writes of other producers into copies are not known"
+        title = "Only Twinlog wrote into the copies"
+        return [answer, _in_force(row, title, FOREIGN, good="no other write is known", unknown=unknown)]
     checks = readiness(row, verdict, drain_told(row))
     return [check for check in checks if not (groups and check.title.startswith(GROUPS))]
 

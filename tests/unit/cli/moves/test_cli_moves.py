@@ -158,6 +158,8 @@ def test_a_failback_is_not_held_up_by_the_copy_and_a_move_of_one_group_not_by_ot
     row.in_force = [InForce(kind="GAPS", about="A->B", message="3 offsets are lost")]
     assert overall(checks_of(status, "failback", "A->B", [])) == "GO"
     assert overall(checks_of(status, "failover", "A->B", [])) == "NO_GO"
+    row.in_force = [InForce(kind="FOREIGN", about="A->B", message="other producers wrote 7 records")]
+    assert overall(checks_of(status, "failback", "A->B", [])) == "NO_GO"
     row.in_force = []
     assert overall(checks_of(status, "failover", "A->B", ["g"])) == "GO"
     assert overall(checks_of(status, "failover", "A->B", [])) == "NO_GO"

@@ -4,10 +4,7 @@ from dataclasses import dataclass, replace
 
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES
-from twinlog_checkpoint.moves.planning.plan import (
-    MoveAction,
-    MovePartition,
-)
+from twinlog_checkpoint.moves.planning.plan import THERE, MoveAction, MovePartition
 from twinlog_checkpoint.translation.log_ranges import LogRange
 from twinlog_checkpoint.translation.translation import COMPARED, Translation, Verdict
 
@@ -27,9 +24,12 @@ class GroupPlace:
     present_offset: int | None
     log_there: LogRange | None
     """The log on the cluster that the group moves to; None when the partition does not exist there."""
-    unread_only_here: int = 0
+    unread_before_start: int = 0
     """Records that the group has not read and that lie before the log there: to continue at its first record
     would skip them."""
+    unread_foreign: int = 0
+    """Records that the group has not read and that other producers wrote into the copy on the cluster that it
+    leaves: they are not on the other one."""
     metadata: str = ""
     wrote_present: bool = False
     """Twinlog committed `present_offset` there because of a checkpoint, and that checkpoint is no later than
@@ -50,13 +50,13 @@ def decide(place: GroupPlace, *, include_active: bool, accept_loss: bool = False
         place = replace(place, translation=_without_place(place))
         action, message = MoveAction.SKIP_NO_OFFSET, ""
     translation = place.translation
-    if action is MoveAction.WRITE and place.unread_only_here:
+    before = place.unread_before_start if action is MoveAction.WRITE else 0
+    behind = place.unread_foreign if action in THERE else 0
+    if before:
         translation = replace(translation, verdict=Verdict.BEFORE_START)
-        action = MoveAction.WRITE if accept_loss else MoveAction.SKIP_UNREAD
-        message = (
-            f"{_records(place.unread_only_here)} that it has not read are only on the cluster that it leaves:"
-            f" the log there begins at {translation.downstream_offset}"
-        )
+    if before or behind:
+        action = action if accept_loss else MoveAction.SKIP_UNREAD
+        message = _only_here(before, behind, start=translation.downstream_offset)
     return MovePartition(
         group=place.group,
         from_partition=place.from_partition,
@@ -107,6 +107,17 @@ def _action(place: GroupPlace, *, include_active: bool) -> tuple[MoveAction, str
         MoveAction.KEEP_AHEAD,
         f"the group has committed {place.present_offset} there, and is never moved back",
     )
+
+
+def _only_here(before: int, behind: int, *, start: int | None) -> str:
+    """Name the records that a group would skip."""
+    where = []
+    if before:
+        where.append(f"{before} before the start {start} of the log there")
+    if behind:
+        where.append(f"{behind} behind its end, which other producers wrote into the copy (FOREIGN)")
+    unread = _records(before + behind)
+    return f"{unread} that it has not read are only on the cluster that it leaves: {', '.join(where)}"
 
 
 def _records(count: int) -> str:

@@ -1,22 +1,20 @@
 """The committed offsets of the groups, and what a move does with each of them."""
 
 import math
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from twinlog.errors import KafkaError
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.groups.reads import group_states, readable_offsets
 from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES
 from twinlog_checkpoint.journal.record import MoveRecord, went_on
-from twinlog_checkpoint.moves.ends import bounds_of
 from twinlog_checkpoint.moves.planning.decision import GroupPlace, decide
-from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition
+from twinlog_checkpoint.moves.planning.only_here import RecordsOnlyHere
+from twinlog_checkpoint.moves.planning.plan import ForeignTail, MoveOptions, MovePartition
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, in_turns
 from twinlog_checkpoint.translation.log_ranges import LogRange, log_ranges
-from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, Side, count_visible
 from twinlog_checkpoint.translation.translation import (
     COMPARED,
     SourcePosition,
@@ -24,8 +22,6 @@ from twinlog_checkpoint.translation.translation import (
     Verdict,
 )
 
-COUNT_UNREAD_BYTES = 64 << 20
-"""The most bytes that are read to count records that only the cluster has that groups leave."""
 _NOT_REPLICATED = Translation(
     verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message="no flow copies this topic"
 )
@@ -41,6 +37,29 @@ class _Wanted:
     from_offset: int
     translation: Translation
     metadata: str
+
+    @property
+    def place(self) -> SourcePosition:
+        return SourcePosition(partition=self.from_partition, next_offset=self.from_offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unread:
+    """How many records groups have not read and would skip."""
+
+    before_start: Mapping[SourcePosition, int] = field(default_factory=dict)
+    """Before the log there."""
+    foreign: Mapping[tuple[str, TopicPartition], int] = field(default_factory=dict)
+    """In `tails`, by group and partition."""
+    tails: Sequence[ForeignTail] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    partitions: Sequence[MovePartition]
+    """Sorted by group and partition."""
+    foreign: Sequence[ForeignTail]
+    """What other producers wrote into copies on the cluster that the groups leave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +77,8 @@ class GroupPlaces:
         from_reachable: bool,
         without: Collection[str] = (),
         last: MoveRecord | None = None,
-    ) -> list[MovePartition]:
-        """Return every (group, partition) with the decision about it, sorted. Raises KafkaError.
+    ) -> Placed:
+        """Return every (group, partition) with the decision about it. Raises KafkaError.
 
         `last` tells where the move before found the groups.
         """
@@ -78,8 +97,8 @@ class GroupPlaces:
             self.route.to_cluster, {entry.to_partition for entry in wanted if entry.to_partition is not None}
         )
         committed_before = await self._committed_before(wanted, last) if from_reachable else {}
-        unread = await self._unread_only_here(wanted, ranges) if from_reachable else {}
-        return [
+        unread = await self._unread(wanted, ranges, last) if from_reachable else _Unread()
+        partitions = [
             decide(
                 GroupPlace(
                     group=entry.group,
@@ -91,7 +110,8 @@ class GroupPlaces:
                     state_there=there.get(entry.group),
                     present_offset=_present(present[entry.group], entry.to_partition),
                     log_there=None if entry.to_partition is None else ranges.get(entry.to_partition),
-                    unread_only_here=unread.get((entry.group, entry.from_partition), 0),
+                    unread_before_start=unread.before_start.get(entry.place, 0),
+                    unread_foreign=unread.foreign.get((entry.group, entry.from_partition), 0),
                     metadata=entry.metadata,
                     wrote_present=self.route.wrote(
                         entry.group,
@@ -108,33 +128,38 @@ class GroupPlaces:
             )
             async for entry in in_turns(sorted(wanted, key=lambda entry: (entry.group, entry.from_partition)))
         ]
+        return Placed(partitions=partitions, foreign=unread.tails)
 
-    async def _unread_only_here(
-        self, wanted: Collection[_Wanted], ranges: Mapping[TopicPartition, LogRange]
-    ) -> dict[tuple[str, TopicPartition], int]:
-        """For groups that would continue at the first record there: how many records that they have not read
-        lie before it here, because the log there begins later. Raises KafkaError."""
+    async def _unread(
+        self, wanted: Collection[_Wanted], ranges: Mapping[TopicPartition, LogRange], last: MoveRecord | None
+    ) -> _Unread:
+        """Count the records that the groups have not read and would skip. Raises KafkaError."""
+        only_here = RecordsOnlyHere(route=self.route)
         at_start = [entry async for entry in in_turns(wanted) if _is_at_start(entry, ranges)]
         starts = {
             entry.from_partition: ranges[entry.to_partition].start
             for entry in at_start
             if entry.to_partition is not None
         }
-        first = await self.route.first_left(starts) if starts else {}
-        counts: dict[tuple[TopicPartition, int], int] = {}
-        budget, found = ByteBudget(COUNT_UNREAD_BYTES), {}
-        bounds = await bounds_of(self.route.here, first)
-        for entry in at_start:
-            log, stop = bounds.get(entry.from_partition), first.get(entry.from_partition)
-            if isinstance(log, KafkaError):
-                raise log
-            if log is None or stop is None or (start := max(entry.from_offset, log.start)) >= stop:
-                continue
-            if (entry.from_partition, start) not in counts:
-                side = Side(log=self.route.here.log, partition=entry.from_partition, bounds=log)
-                counts[entry.from_partition, start] = await _count(side, start, stop, budget)
-            found[entry.group, entry.from_partition] = counts[entry.from_partition, start]
-        return found
+        before_start = await only_here.before_start({entry.place for entry in at_start}, starts)
+        tails = {
+            tail.partition: tail
+            for tail in await only_here.foreign({entry.from_partition.topic for entry in wanted})
+        }
+        foreign = {
+            (entry.group, entry.from_partition): await only_here.behind(entry.from_offset, tail)
+            async for entry in in_turns(wanted)
+            if (tail := tails.get(entry.from_partition)) is not None and self._works_here(entry, last)
+        }
+        return _Unread(before_start=before_start, foreign=foreign, tails=list(tails.values()))
+
+    def _works_here(self, entry: _Wanted, last: MoveRecord | None) -> bool:
+        """Whether the group reads on the cluster that it leaves: a failover moved it there, or it has gone on
+        there itself. Otherwise sync.group.offsets has put its offset there."""
+        moved = frozenset() if last is None else last.on_target_groups
+        if moved is None or entry.group in moved:
+            return True
+        return not self.route.may_be_synced(entry.group, entry.from_partition, entry.from_offset)
 
     def _wrote_further(
         self,
@@ -189,7 +214,7 @@ class GroupPlaces:
             and (offset := moved_to.get(entry.group, {}).get(entry.to_partition)) is not None
         }
         unknown = {place: position for place, position in stood.items() if place not in recorded}
-        answers = await self.route.translate(set(unknown.values())) if unknown else {}
+        answers = await self.route.ways.translate(set(unknown.values())) if unknown else {}
         translated = {place: answers[position].downstream_offset for place, position in unknown.items()}
         return found | translated | recorded
 
@@ -206,13 +231,15 @@ class GroupPlaces:
         committed = await self._committed(groups)
         # Groups share partitions, so ask the rules once for each partition.
         held = {partition for _, partition in committed}
-        destinations = {partition: self.route.destination(partition) async for partition in in_turns(held)}
+        destinations = {
+            partition: self.route.ways.destination(partition) async for partition in in_turns(held)
+        }
         positions = {
             (group, partition): SourcePosition(partition=partition, next_offset=offset.next_offset)
             async for (group, partition), offset in in_turns(committed.items())
             if destinations[partition] is not None
         }
-        answers = await self.route.translate(set(positions.values()))
+        answers = await self.route.ways.translate(set(positions.values()))
         return [
             _Wanted(
                 group=group,
@@ -276,7 +303,7 @@ class GroupPlaces:
         return [
             (group, partition, offset.next_offset)
             for (group, partition), offset in committed.items()
-            if self.route.destination(partition) is not None
+            if self.route.ways.destination(partition) is not None
         ]
 
     async def _known(self, options: MoveOptions) -> list[_Wanted]:
@@ -300,14 +327,6 @@ def _is_at_start(entry: _Wanted, ranges: Mapping[TopicPartition, LogRange]) -> b
     if entry.to_partition is not None:
         log = ranges.get(entry.to_partition)
     return log is not None and offset is not None and offset <= log.start
-
-
-async def _count(side: Side, start: int, stop: int, budget: ByteBudget) -> int:
-    """Records in [start, stop); the offsets where that takes too long to count. Raises KafkaError."""
-    try:
-        return await count_visible(side, start, stop, budget)
-    except BudgetSpent:
-        return stop - start
 
 
 def _present(held: Mapping[TopicPartition, CommittedOffset], partition: TopicPartition | None) -> int | None:

@@ -3,11 +3,10 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.moves.planning.plan import MoveAction, MovePartition
+from twinlog_checkpoint.moves.planning.plan import THERE, MoveAction, MovePartition
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog, blocking
 from twinlog_checkpoint.translation.translation import Verdict
 
-_THERE = (MoveAction.WRITE, MoveAction.ALREADY_THERE, MoveAction.KEEP_AHEAD)
 _STAYING = (MoveAction.SKIP_ACTIVE_BEFORE, MoveAction.SKIP_ACTIVE_THERE)
 _READ_THEM_FIRST = "Read these records first where they are, or skip them (--accept-loss)"
 _LATER = frozenset({Verdict.NOT_READY, Verdict.SOURCE_UNREADABLE, Verdict.TARGET_UNREADABLE})
@@ -25,7 +24,7 @@ def writes(partitions: Sequence[MovePartition]) -> Mapping[str, Sequence[MovePar
 
 def going_on(partitions: Sequence[MovePartition]) -> set[str]:
     """The groups that continue on the new cluster with at least one partition."""
-    return {entry.group for entry in partitions if entry.action in _THERE} - staying(partitions)
+    return {entry.group for entry in partitions if entry.action in THERE} - staying(partitions)
 
 
 def staying(partitions: Sequence[MovePartition]) -> set[str]:
@@ -108,8 +107,7 @@ def left_at(partitions: Sequence[MovePartition]) -> dict[str, dict[TopicPartitio
     places: dict[str, dict[TopicPartition, int]] = {}
     for entry in partitions:
         offset = entry.present_offset if entry.action is MoveAction.KEEP_AHEAD else entry.to_offset
-        is_there = entry.action in (MoveAction.WRITE, MoveAction.ALREADY_THERE, MoveAction.KEEP_AHEAD)
-        if is_there and offset is not None and entry.to_partition is not None:
+        if entry.action in THERE and offset is not None and entry.to_partition is not None:
             places.setdefault(entry.group, {})[entry.to_partition] = offset
     return places
 

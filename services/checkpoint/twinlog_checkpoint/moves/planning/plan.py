@@ -31,6 +31,10 @@ class MoveAction(StrEnum):
     SKIP_REFUSED = "SKIP_REFUSED"
 
 
+THERE = (MoveAction.WRITE, MoveAction.ALREADY_THERE, MoveAction.KEEP_AHEAD)
+"""The group continues on the cluster that it moves to."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveOptions:
     groups: tuple[str, ...] = ()
@@ -69,6 +73,20 @@ class MovePartition:
     @property
     def to_offset(self) -> int | None:
         return self.translation.downstream_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignTail:
+    """What other producers wrote into one copy, behind everything that its original has."""
+
+    partition: TopicPartition
+    origin: TopicPartition
+    begin: int
+    end: int
+    records: int | None
+    """None when it is not known where it begins."""
+    message: str = ""
+    """Why it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +138,8 @@ class MovePlan:
     """Rights to write that are not granted on the copies, and why."""
     only_here: Sequence[str] = ()
     """Groups that stay, because the cluster that the others move to never had them."""
+    foreign: Sequence[str] = ()
+    """What other producers wrote into copies on the cluster that the groups leave, in words."""
     last: LastMove | None = None
     """The recorded last move of the flow."""
 

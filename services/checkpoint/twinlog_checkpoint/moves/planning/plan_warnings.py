@@ -1,12 +1,11 @@
 """Warnings that an operator should read before a move. Pure."""
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 
-from twinlog.model import ClusterAlias
-from twinlog_checkpoint.moves.planning.plan import (
-    MoveAction,
-    MovePartition,
-)
+from twinlog.model import ClusterAlias, Flow
+from twinlog_checkpoint.moves.planning.plan import ForeignTail, MoveAction, MovePartition
 from twinlog_checkpoint.moves.topic_backlog import (
     TopicBacklog,
     counting,
@@ -87,6 +86,39 @@ def plan_warnings(
             " (--accept-loss)"
         )
     return warnings
+
+
+_TOPICS_NAMED = 5
+
+
+def foreign_told(tails: Sequence[ForeignTail], flow: Flow) -> list[str]:
+    """Name the records that other producers wrote into the copies of a flow, by topic."""
+    told = [
+        f"{_counted(of_topic)} in {topic} are only on {flow.target}: other producers wrote into the copy"
+        f" (FOREIGN), and no flow copies them to {flow.source}. Groups that have read them lose nothing;"
+        f" `twinlog verify {shlex.quote(str(flow))} --topic {of_topic[0].origin.topic}` names them"
+        for topic, of_topic in _by_topic(tail for tail in tails if tail.records)
+    ]
+    if len(told) > _TOPICS_NAMED:
+        told[_TOPICS_NAMED:] = [f"the same in {len(told) - _TOPICS_NAMED} more topics"]
+    unknown = [tail for tail in tails if tail.records is None]
+    if unknown:
+        names = _some([str(tail.partition) for tail in unknown])
+        told.append(
+            f"whether other producers wrote into {names} (FOREIGN) is not known: {unknown[0].message}"
+        )
+    return told
+
+
+def _counted(tails: Iterable[ForeignTail]) -> str:
+    count = sum(tail.records or 0 for tail in tails)
+    return f"{count} record" if count == 1 else f"{count} records"
+
+
+def _by_topic(tails: Iterable[ForeignTail]) -> Iterable[tuple[str, list[ForeignTail]]]:
+    """`tails` are sorted."""
+    for topic, of_topic in groupby(tails, key=lambda tail: tail.partition.topic):
+        yield topic, list(of_topic)
 
 
 def _records(count: int) -> str:

@@ -18,7 +18,7 @@ from twinlog_checkpoint.moves.planning.group_places import GroupPlaces
 from twinlog_checkpoint.moves.planning.last_move import fences_where_left, shown_move
 from twinlog_checkpoint.moves.planning.outcome import unread_blockers
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition, MovePlan
-from twinlog_checkpoint.moves.planning.plan_warnings import named, plan_warnings
+from twinlog_checkpoint.moves.planning.plan_warnings import foreign_told, named, plan_warnings
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.moves.topic_backlog import (
     TopicBacklog,
@@ -106,6 +106,7 @@ class MovePlanner:
         backlog: Sequence[TopicBacklog] = []
         seconds: float | None = None
         only_here: Sequence[str] = ()
+        foreign: Sequence[str] = ()
         granting = options.grant_write and self.route.kind is MoveKind.FAILOVER
         grants = WriteGrants()
         if granting and from_reachable and to_reachable:
@@ -114,12 +115,14 @@ class MovePlanner:
         looked = to_reachable and self.route.blocker(from_reachable=from_reachable) is None
         if looked:
             yield "reading and translating the groups' offsets"
-            partitions = await self.places.partitions(
+            placed = await self.places.partitions(
                 options, from_reachable=from_reachable, without=without, last=last
             )
+            copying = self.route.reverse_flow
+            foreign = foreign_told(placed.foreign, copying) if copying is not None else ()
             partitions = [
                 entry
-                for entry in partitions
+                for entry in placed.partitions
                 if entry.group not in unchanged
                 or entry.action in (MoveAction.ALREADY_THERE, MoveAction.KEEP_AHEAD)
             ]
@@ -143,6 +146,7 @@ class MovePlanner:
                 write_grants=grants.missing,
                 not_granted=grants.left_out,
                 only_here=only_here,
+                foreign=foreign,
                 last=None if last is None else shown_move(last),
             ),
             due.notes,
@@ -195,6 +199,7 @@ class MovePlanner:
         if plan.only_here:
             had = f"not moved, because {plan.to_alias} never had them: --group moves them"
             warnings.append(f"{named(plan.only_here)}: {had}")
+        warnings += plan.foreign
         warnings += [f"not granted on {plan.to_alias}: {each}" for each in plan.not_granted]
         warnings += notes
         if plan.last is not None and not plan.last.finished and plan.last.kind is not plan.kind:

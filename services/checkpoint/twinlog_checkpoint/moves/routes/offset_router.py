@@ -57,6 +57,26 @@ class OffsetRouter:
             if answer.downstream_offset is not None
         }
 
+    def original(self, partition: TopicPartition) -> TopicPartition | None:
+        """Return the original on the other cluster of a copy on this one that no flow copies back; None for
+        other partitions."""
+        if self.home is None or (self.away is not None and self.away.copies(partition.topic)):
+            return None
+        return self.home.origin_of(partition)
+
+    async def copied_to(self, ends: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Translation]:
+        """Where the ends of originals lie in their copies. `ends` and the answer are by partition of this
+        cluster, of those that have an `original`."""
+        if self.home is None:
+            return {}
+        there = {
+            partition: SourcePosition(partition=origin, next_offset=end)
+            for partition, end in ends.items()
+            if (origin := self.home.origin_of(partition)) is not None
+        }
+        answers = await self.home.forward.translate(set(there.values()))
+        return {partition: answers[position] for partition, position in there.items()}
+
     def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
         """Whether a group's offset on this cluster is its own. The flow that writes a copy may also have
         committed an offset on it (sync.group.offsets) for a group that lives on the other cluster."""

@@ -17,7 +17,7 @@ from twinlog_checkpoint.moves.routes.offset_router import OffsetRouter
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import Pairs
-from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
+from twinlog_checkpoint.translation.translation import Translation, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,17 +119,9 @@ class Route(Protocol):
         """Id and type of the groups that cannot be translated, as of the last call of `groups`."""
         ...
 
-    def destination(self, partition: TopicPartition) -> TopicPartition | None:
-        """Return the partition where a group's partition continues; None when it cannot."""
-        ...
-
-    async def translate(
-        self, positions: Collection[SourcePosition]
-    ) -> Mapping[SourcePosition, Translation]: ...
-
-    async def first_left(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Where the first records of these logs on the other cluster lie on this one; `starts` and the answer
-        are by partition of this cluster. What is not known is left out. Raises KafkaError."""
+    @property
+    def ways(self) -> OffsetRouter:
+        """Maps offsets of the cluster that groups leave to the other one."""
         ...
 
     def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
@@ -261,20 +253,11 @@ class FailoverRoute:
     def unsupported(self) -> Mapping[str, str]:
         return self.parts.checkpointer.groups.unsupported
 
-    def destination(self, partition: TopicPartition) -> TopicPartition | None:
-        return self._ways.destination(partition)
-
-    async def first_left(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        return await self._ways.first_left(starts)
-
-    async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
-        return await self._ways.translate(positions)
-
     def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
-        return self._ways.is_own(group, partition, next_offset)
+        return self.ways.is_own(group, partition, next_offset)
 
     def may_be_synced(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
-        return not self._ways.is_own(group, partition, next_offset)
+        return not self.ways.is_own(group, partition, next_offset)
 
     def wrote(
         self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int
@@ -291,7 +274,7 @@ class FailoverRoute:
         )
 
     @property
-    def _ways(self) -> OffsetRouter:
+    def ways(self) -> OffsetRouter:
         return OffsetRouter(away=self.parts, home=self.reverse, home_first=False)
 
     async def written(self) -> Collection[CopiedPartition]:

@@ -20,7 +20,6 @@ from twinlog_checkpoint.moves.routes.route import (
 )
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from twinlog_checkpoint.translation.exact import LogSide
-from twinlog_checkpoint.translation.translation import SourcePosition, Translation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,21 +121,12 @@ class FailbackRoute:
         """Empty: a failback moves only groups that a failover moved."""
         return {}
 
-    def destination(self, partition: TopicPartition) -> TopicPartition | None:
-        return self._ways.destination(partition)
-
-    async def first_left(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        return await self._ways.first_left(starts)
-
-    async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
-        return await self._ways.translate(positions)
-
     def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
         """Always true: a failback also moves offsets that the failover committed."""
         return True
 
     def may_be_synced(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
-        return self._ways.may_be_synced(group, partition, next_offset)
+        return self.ways.may_be_synced(group, partition, next_offset)
 
     def wrote(
         self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int
@@ -154,7 +144,7 @@ class FailbackRoute:
         return history.wrote_further(group, to_partition, offset, upstream=upstream)
 
     @property
-    def _ways(self) -> OffsetRouter:
+    def ways(self) -> OffsetRouter:
         return OffsetRouter(away=self.reverse, home=self.parts, home_first=True)
 
     async def written(self) -> Collection[CopiedPartition]:

@@ -215,9 +215,10 @@ class MoveRunner:
                 yield entry
         record = departed.record
         yield step_event(self.clock, Step.TRANSLATE, StepState.STARTED, "reading the groups' current offsets")
-        partitions = await self.planner.places.partitions(
+        placed = await self.planner.places.partitions(
             options, from_reachable=plan.from_reachable, without=done_with, last=last
         )
+        partitions = placed.partitions
         yield step_event(self.clock, Step.TRANSLATE, StepState.DONE, f"offsets translated: {len(partitions)}")
         newly = finished_with(partitions)
         is_whole = finished(record, newly, partitions, options, now_ms=self.clock.now_ms()).whole

@@ -1,0 +1,121 @@
+"""Records that only the cluster has that groups leave, and that they would skip.
+
+They lie at two places: before the record with which the log on the other cluster begins, and, in a copy,
+behind everything that its original has. Other producers wrote the latter (FOREIGN); no flow copies them.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from twinlog.errors import KafkaError
+from twinlog.model import TopicPartition
+from twinlog_checkpoint.moves.ends import bounds_of
+from twinlog_checkpoint.moves.planning.plan import ForeignTail
+from twinlog_checkpoint.moves.routes.route import Route
+from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, LogBounds, Side, count_visible
+from twinlog_checkpoint.translation.translation import COMPARED, SourcePosition, Translation
+
+COUNT_BYTES = 64 << 20
+"""The most bytes that one look reads to count these records."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RecordsOnlyHere:
+    """One look at both clusters; it reads each part of a log only once."""
+
+    route: Route
+    _budget: ByteBudget = field(default_factory=lambda: ByteBudget(COUNT_BYTES))
+    _counts: dict[tuple[TopicPartition, int, int], int] = field(default_factory=dict)
+
+    async def before_start(
+        self, places: Collection[SourcePosition], starts: Mapping[TopicPartition, int]
+    ) -> dict[SourcePosition, int]:
+        """For groups that would continue at the first record there: how many records that they have not read
+        lie before it here. `starts` has the starts of the logs there, by partition here. Raises KafkaError.
+        """
+        first = await self.route.ways.first_left(starts) if starts else {}
+        bounds = await bounds_of(self.route.here, first)
+        found: dict[SourcePosition, int] = {}
+        for place in places:
+            log, stop = bounds.get(place.partition), first.get(place.partition)
+            if isinstance(log, KafkaError):
+                raise log
+            if log is not None and stop is not None:
+                found[place] = await self._count(place.partition, log, place.next_offset, stop)
+        return found
+
+    async def foreign(self, topics: Collection[str]) -> list[ForeignTail]:
+        """Return the foreign records behind the copies among these topics, without copies that have none.
+        Raises KafkaError."""
+        described = await self.route.from_cluster.describe_topics(topics) if topics else {}
+        origins = {
+            partition: origin
+            for topic, found in described.items()
+            if not isinstance(found, KafkaError)
+            for partition in (TopicPartition(topic, number) for number in range(found.partition_count))
+            if (origin := self.route.ways.original(partition)) is not None
+        }
+        # What is copied between the two answers must not look like foreign records.
+        here = await bounds_of(self.route.here, origins)
+        there = await bounds_of(self.route.there, set(origins.values()))
+        ends = {
+            partition: log.end
+            for partition, origin in origins.items()
+            if isinstance(log := there.get(origin), LogBounds)
+        }
+        copied = await self.route.ways.copied_to(ends) if ends else {}
+        tails: list[ForeignTail] = []
+        for partition, origin in sorted(origins.items()):
+            log, original = here.get(partition), there.get(origin)
+            if not isinstance(log, LogBounds) or log.start == log.end or original is None:
+                continue
+            if isinstance(original, KafkaError):
+                tails.append(_unknown(partition, origin, log, str(original)))
+                continue
+            tail = await self._tail(partition, origin, log, original, copied[partition])
+            if tail is not None:
+                tails.append(tail)
+        return tails
+
+    async def behind(self, next_offset: int, tail: ForeignTail) -> int:
+        """How many of the foreign records a group at this offset has not read. Raises KafkaError."""
+        log = LogBounds(start=tail.begin, end=tail.end)
+        return await self._count(tail.partition, log, next_offset, tail.end)
+
+    async def _tail(
+        self,
+        partition: TopicPartition,
+        origin: TopicPartition,
+        log: LogBounds,
+        original: LogBounds,
+        copied: Translation,
+    ) -> ForeignTail | None:
+        """`copied`: where the end of the original lies in the copy."""
+        begin = log.start if copied.downstream_offset is None else copied.downstream_offset
+        records = await self._count(partition, log, begin, log.end)
+        if not records:
+            return None
+        # An original without records has none of those of the copy, wherever its end lies.
+        if copied.verdict not in COMPARED and original.start < original.end:
+            return _unknown(partition, origin, log, copied.message)
+        return ForeignTail(partition=partition, origin=origin, begin=begin, end=log.end, records=records)
+
+    async def _count(self, partition: TopicPartition, log: LogBounds, start: int, stop: int) -> int:
+        """Records in [start, stop); the offsets where that takes too long to count. Raises KafkaError."""
+        start = max(start, log.start)
+        if start >= stop:
+            return 0
+        at = partition, start, stop
+        if at not in self._counts:
+            side = Side(log=self.route.here.log, partition=partition, bounds=log)
+            try:
+                self._counts[at] = await count_visible(side, start, stop, self._budget)
+            except BudgetSpent:
+                self._counts[at] = stop - start
+        return self._counts[at]
+
+
+def _unknown(partition: TopicPartition, origin: TopicPartition, log: LogBounds, message: str) -> ForeignTail:
+    return ForeignTail(
+        partition=partition, origin=origin, begin=log.end, end=log.end, records=None, message=message
+    )
