@@ -35,6 +35,10 @@ _LEAST_VALID_SHARE: Final = 0.4
 _REQUIRE_SECONDS: Final = 10.0
 _SESSIONS_OF_SILENCE: Final = 3
 """Sessions without an answer after which a known owner may be gone."""
+_LOADING: Final = "COORDINATOR_UNAVAILABLE"
+_LOADING_SECONDS: Final = 60.0
+"""A new cluster creates its groups' topic meanwhile, and a broker that was started reads its part of it. A
+coordinator that takes longer is a problem."""
 _NO_ELECTION: Final = frozenset({"GROUP_UNAUTHORIZED", "UNSUPPORTED_VERSION"})
 """Nobody can be elected here: a process that knows no owner works as if it were the only one."""
 
@@ -83,6 +87,7 @@ class FlowLease:
         self.problem: TwinlogError | None = None
         self._valid_until = 0.0
         self._heard_at = 0.0
+        self._loading_since: float | None = None
         self._alone = False
         self._changed = asyncio.Event()
         self._at_work = 0
@@ -101,6 +106,10 @@ class FlowLease:
         """Whether this process owns the flow; None = not known."""
         state = self.state
         return None if state is LeaseState.UNKNOWN else state is LeaseState.OWNER
+
+    def _is_loading(self) -> bool:
+        since = self._loading_since
+        return since is not None and self._clock.monotonic() - since < _LOADING_SECONDS
 
     def _is_hearsay(self) -> bool:
         """Whether the last news of the owner is old. Neither taking its place nor reporting it as the owner
@@ -122,7 +131,7 @@ class FlowLease:
             case LeaseState.ELSEWHERE:
                 return self._owned_elsewhere()
             case LeaseState.UNKNOWN:
-                return self.problem or self._unknown()
+                return self._unknown() if self._is_loading() else self.problem or self._unknown()
 
     def _owned_elsewhere(self) -> StateError:
         address = OwnerName.parse(self._owner).address_from(socket.gethostname())
@@ -257,7 +266,7 @@ class FlowLease:
             self._tell_twin(standing)
         is_news |= self.problem is not None or self._alone
         self._state, self._owner, self.problem = state, standing.leader, None
-        self._alone = False
+        self._alone, self._loading_since = False, None
         self._valid_until, self._heard_at = asked_at + self._valid_seconds, asked_at
         if is_news:
             # The end of the lease wakes watchers by itself: a renewal does not concern a flow's loops.
@@ -289,6 +298,10 @@ class FlowLease:
             )
         if works_alone:
             self._state, self._alone = LeaseState.OWNER, True
+        if error.reason != _LOADING:
+            self._loading_since = None
+        elif self._loading_since is None:
+            self._loading_since = self._clock.monotonic()
         self.problem = error
         self._tell()
 

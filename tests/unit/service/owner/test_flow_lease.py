@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from twinlog.errors import ConflictError, FatalKafkaError, StateError
+from twinlog.errors import ConflictError, FatalKafkaError, StateError, TransientKafkaError
 from twinlog.service.owner.lease import LeaseState
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster
@@ -135,6 +135,30 @@ async def test_an_owner_that_cannot_be_asked_about_any_more_is_not_said_to_serve
             assert not two.works
             undo()
             await until(lambda: two.works)
+
+
+async def test_a_coordinator_that_loads_is_a_problem_only_if_it_takes_long() -> None:
+    cluster, clock = FakeCluster("B"), FakeClock()
+
+    def loads(call: Call) -> None:
+        raise TransientKafkaError("loading", reason="COORDINATOR_UNAVAILABLE", code=14)
+
+    undo = cluster.intercept("stand", loads)
+    process = Process("one", cluster, clock)
+
+    def told() -> str | None:
+        refusal = process.lease.refusal()
+        return None if refusal is None else refusal.reason
+
+    async with running(process):
+        await until(lambda: process.lease.problem is not None)
+        clock.advance(59)
+        assert told() == "STARTING"
+        clock.advance(2)
+        assert told() == "COORDINATOR_UNAVAILABLE"
+        undo()
+        await until(lambda: process.works)
+        assert told() is None
 
 
 async def test_a_step_is_held_by_the_owner_only_and_its_errors_are_its_own() -> None:
