@@ -9,17 +9,15 @@ from types import MappingProxyType
 from opentelemetry.metrics import Meter
 
 from twinlog.clock import Clock
-from twinlog.config import CheckpointSettings
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.errors import UNAVAILABLE
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory, target_partition
-from twinlog.policy import ReplicationPolicy
 from twinlog.policy.internal_topics import sync_history_topic
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.config import CheckpointFlow
-from twinlog_checkpoint.flow.parts import FlowParts, ServedElsewhere, origin_of, original_of, pairs_of_copy
+from twinlog_checkpoint.flow.parts import FlowParts, ServedElsewhere, named_origin, original_of, pairs_of_copy
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.groups.deletes import GroupDeleter
@@ -40,7 +38,6 @@ from twinlog_checkpoint.moves.running.host import MoveHost
 from twinlog_checkpoint.moves.running.runner import MoveRunner
 from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.translation.floor import FloorTranslator, ReverseFloor
-from twinlog_checkpoint.translation.history import ReversedPairs
 from twinlog_checkpoint.translation.preserved import PreservedTranslator
 from twinlog_checkpoint.translation.shared_copies import SharedCopies, UnsharedTranslator
 from twinlog_checkpoint.translation.sync_history_log import SyncHistoryLog
@@ -115,9 +112,9 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
     back: Translator = PreservedTranslator(
         equal_offsets=equal_offsets,
         there=clusters.source_log,
-        original=lambda partition: origin_of(entry_now(), partition),
+        original=partial(named_origin, entry.flow, entry.policy),
         counterpart=partial(original_of, entry.policy),
-        otherwise=_back(entry_now, settings, entry.policy, clusters, tail, instruments),
+        otherwise=_back(entry, clusters, tail, instruments),
     )
     shared = SharedCopies(
         flow=entry.flow, policy=entry.policy, source=clusters.source, target=clusters.target
@@ -318,24 +315,16 @@ def _forward(
 
 
 def _back(
-    entry: Callable[[], CheckpointFlow],
-    settings: CheckpointSettings,
-    policy: ReplicationPolicy,
-    clusters: FlowClusters,
-    tail: SyncTail,
-    instruments: CheckpointInstruments,
+    entry: CheckpointFlow, clusters: FlowClusters, tail: SyncTail, instruments: CheckpointInstruments
 ) -> Translator:
-    """From copies to originals. `entry` returns the rules that apply now."""
-
-    def pairs(partition: TopicPartition) -> ReversedPairs | None:
-        return pairs_of_copy(entry(), tail, partition)
-
+    """From copies to originals, also where a topic has left the rules."""
+    pairs = partial(pairs_of_copy, entry.flow, entry.policy, tail)
     return ExactTranslator(
         here=clusters.target_log,
         there=clusters.source_log,
-        counterpart=partial(original_of, policy),
+        counterpart=partial(original_of, entry.policy),
         pairs=pairs,
         floor=ReverseFloor(lambda: tail.store.read_to_end, pairs),
-        max_bytes=max(settings.translation_max_bytes, 1),
+        max_bytes=max(entry.settings.translation_max_bytes, 1),
         on_read_bytes=instruments.on_read_bytes,
     )

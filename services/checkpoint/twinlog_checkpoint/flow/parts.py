@@ -211,13 +211,14 @@ class FlowParts:
             partition.topic == topic for partition in self.checkpointer.tail.history.partitions()
         )
 
+    def had_origin_of(self, partition: TopicPartition) -> TopicPartition | None:
+        """As `origin_of`, also for a copy whose topic was copied before it left the rules."""
+        origin = named_origin(self.flow, self.entry.policy, partition)
+        return origin if origin is not None and self.has_had(origin.topic) else None
+
     def has_had_copy(self, topic: str) -> bool:
         """As `has_had`, for the original of a topic of the target."""
-        policy = self.entry.policy
-        upstream = policy.upstream_topic(topic)
-        return (
-            policy.topic_source(topic) == self.flow.source and upstream is not None and self.has_had(upstream)
-        )
+        return self.had_origin_of(TopicPartition(topic, 0)) is not None
 
     def is_void(self, checkpoint: Checkpoint) -> bool:
         """Whether a checkpoint has no place any more: the copy has lost its records, as offset syncs show,
@@ -238,13 +239,17 @@ def origin_of(entry: CheckpointFlow, partition: TopicPartition) -> TopicPartitio
 
     If copies keep the names, every selected topic counts as a copy.
     """
-    policy = entry.policy
-    if policy.topic_source(partition.topic) != entry.flow.source:
+    origin = named_origin(entry.flow, entry.policy, partition)
+    return origin if origin is not None and entry.topics.selects(origin.topic) else None
+
+
+def named_origin(flow: Flow, policy: ReplicationPolicy, partition: TopicPartition) -> TopicPartition | None:
+    """Return the partition of the source that a copy's name tells, whether or not the flow selects it; None
+    if the name is not that of a copy."""
+    if policy.topic_source(partition.topic) != flow.source:
         return None
     upstream = policy.upstream_topic(partition.topic)
-    if upstream is None or not entry.topics.selects(upstream):
-        return None
-    return TopicPartition(upstream, partition.partition)
+    return None if upstream is None else TopicPartition(upstream, partition.partition)
 
 
 def original_of(policy: ReplicationPolicy, partition: TopicPartition) -> TopicPartition:
@@ -258,8 +263,10 @@ def original_of(policy: ReplicationPolicy, partition: TopicPartition) -> TopicPa
     return TopicPartition(upstream, partition.partition)
 
 
-def pairs_of_copy(entry: CheckpointFlow, tail: SyncTail, partition: TopicPartition) -> ReversedPairs | None:
+def pairs_of_copy(
+    flow: Flow, policy: ReplicationPolicy, tail: SyncTail, partition: TopicPartition
+) -> ReversedPairs | None:
     """The known pairs, seen from a partition of the target; None when there are none."""
-    origin = origin_of(entry, partition)
+    origin = named_origin(flow, policy, partition)
     pairs = None if origin is None else tail.history.of(origin)
     return None if pairs is None else ReversedPairs(pairs)

@@ -34,7 +34,7 @@ from twinlog_checkpoint.flow.live_rules import RulesFollower
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.journal.record import Step
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
-from twinlog_checkpoint.translation.translation import SourcePosition, Verdict
+from twinlog_checkpoint.translation.translation import Verdict
 from unit.checkpoint.checkpoint_rig import A_TO_B, B_TO_A, CheckpointFlowRig, KnownTopics, NothingKnown, turns
 from unit.checkpoint.moves.move_rig import offset_of, run
 from unit.checkpoint.moves.test_sync_after_moves import run_until
@@ -260,27 +260,6 @@ async def test_a_topic_that_a_live_rule_removed_is_neither_fenced_nor_waited_for
         _, report = await run(rig.served.failover, FENCE)
         assert rig.fakes.source.acls == {fence_of("orders")}
         assert [each.partition for each in report.plan.backlog] == [ORDERS]
-
-
-async def test_a_rule_that_removes_a_topic_while_its_offset_is_translated_back_does_no_harm(
-    configuration: Configuration,
-) -> None:
-    async with live_rig(configuration) as rig:
-        rig.change_rules({"topics": "orders, invoices"})
-        changed = False
-
-        def remove(call: object) -> None:
-            nonlocal changed
-            changed = True
-            rig.change_rules({})
-
-        rig.fakes.target.intercept("list_offsets", remove)
-        position = SourcePosition(partition=INVOICES_COPY, next_offset=30)
-        answers = await rig.parts.back.translate([position])
-        assert changed
-        assert answers[position].verdict is Verdict.FLOOR
-        later = await rig.parts.back.translate([position])
-        assert later[position].verdict is Verdict.NO_SYNC
 
 
 async def test_no_move_runs_before_the_stored_rules_are_read(configuration: Configuration) -> None:

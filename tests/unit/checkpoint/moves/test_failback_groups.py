@@ -5,8 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from twinlog.filters import DefaultTopicFilter, NameFilter, PatternList
 from twinlog.kafka.ports import AclBinding
+from twinlog.selection import TopicSelector
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
+from unit.checkpoint.checkpoint_rig import A_TO_B
+from unit.checkpoint.groups.test_live_rules import group_filter
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, actions, move_rig, offset_of, run
 from unit.checkpoint.moves.test_sync_after_moves import translated
@@ -54,6 +58,23 @@ async def test_groups_that_only_the_target_had_stay_there_and_keep_no_fence() ->
         assert await nothing_stays(rig)
 
 
+async def test_a_group_moves_back_from_a_copy_whose_topic_has_left_the_rules_since() -> None:
+    async with move_rig() as rig:
+        await failed_over(rig, "g")
+        there = rig.logs.visible_target()
+        rig.logs.target.set_group("g", {COPY: there[80].offset})
+        nothing = DefaultTopicFilter(
+            names=NameFilter(include=PatternList("topics", ()), exclude=PatternList("x", ()))
+        )
+        selector = TopicSelector(flow=A_TO_B, policy=rig.parts.entry.policy, topic_filter=nothing)
+        rig.parts.checkpointer.follow(replace(rig.parts.entry, topics=selector))
+        await run(rig.served.failback)
+        back = await offset_of(rig.logs.source, "g", ORIGIN)
+        assert (
+            next(each.value for each in rig.logs.visible_source() if each.offset == back) == there[80].value
+        )
+
+
 async def test_a_group_that_only_the_target_had_moves_when_it_is_named() -> None:
     async with move_rig() as rig:
         rig.logs.target.set_group("bi", {COPY: 5})
@@ -69,6 +90,20 @@ async def test_a_group_that_is_gone_from_the_source_moves_back() -> None:
         await rig.logs.source.delete_groups(["g"])
         await run(rig.served.failback)
         assert await offset_of(rig.logs.source, "g", ORIGIN) is not None
+
+
+@pytest.mark.parametrize("options", [NO_WAIT, replace(NO_WAIT, groups=("g",))])
+async def test_a_moved_group_that_the_rules_exclude_since_moves_back(options: MoveOptions) -> None:
+    async with move_rig() as rig:
+        await failed_over(rig, "g")
+        rig.logs.target.set_group("g", {COPY: 5})
+        rig.parts.checkpointer.follow(replace(rig.parts.entry, groups=group_filter("other")))
+        _, report = await run(rig.served.failback, options)
+        assert actions(report.plan).keys() == {"g"}
+        assert report.plan.blockers == []
+        assert await nothing_stays(rig)
+        plan = await rig.served.failback.plan(NO_WAIT)
+        assert actions(plan) == {}
 
 
 @pytest.mark.parametrize("options", [NO_WAIT, replace(NO_WAIT, groups=("g",))])

@@ -2,14 +2,20 @@
 
 import shlex
 
-from twinlog_checkpoint.journal.record import MoveKind
+from twinlog_checkpoint.journal.record import MoveKind, MoveRecord
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.moves.write_block import WriteBlockScope, missing_fences
 
 
 async def blockers_of(
-    route: Route, options: MoveOptions, scope: WriteBlockScope, *, from_reachable: bool, to_reachable: bool
+    route: Route,
+    options: MoveOptions,
+    scope: WriteBlockScope,
+    last: MoveRecord | None,
+    *,
+    from_reachable: bool,
+    to_reachable: bool,
 ) -> list[str]:
     """Return each reason with its remedy. Raises KafkaError."""
     blockers: list[str] = []
@@ -20,7 +26,7 @@ async def blockers_of(
     blocker = route.blocker(from_reachable=True)
     if blocker is not None:
         blockers.append(blocker)
-    unknown = sorted(set(options.groups) - set(await route.groups()))
+    unknown = sorted(set(options.groups) - set(await route.groups(last)))
     if unknown:
         blockers.append(
             f"groups that do not exist on {route.from_alias}, or that the filter excludes:"

@@ -221,11 +221,11 @@ class GroupPlaces:
     async def only_here(self, options: MoveOptions, last: MoveRecord | None) -> Collection[str]:
         """Return the groups that a run with these options leaves where they are, because the other cluster
         never had them. Raises KafkaError."""
-        return () if options.groups else await self.route.only_here(await self.route.groups(), last)
+        return () if options.groups else await self.route.only_here(await self.route.groups(last), last)
 
     async def _wanted(self, options: MoveOptions, last: MoveRecord | None) -> list[_Wanted]:
         """Return the groups' offsets as the cluster that they leave has them."""
-        listed = await self.route.groups()
+        listed = await self.route.groups(last)
         asked = set(options.groups) or set(listed) - set(await self.route.only_here(listed, last))
         groups = [group for group in listed if group in asked]
         committed = await self._committed(groups)

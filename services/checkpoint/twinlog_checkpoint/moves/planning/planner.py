@@ -100,7 +100,7 @@ class MovePlanner:
         fences = fences_where_left(last, self.route.kind)
         scope = await self.fence_scope() if options.fence and from_reachable else WriteBlockScope()
         blockers = await blockers_of(
-            self.route, options, scope, from_reachable=from_reachable, to_reachable=to_reachable
+            self.route, options, scope, last, from_reachable=from_reachable, to_reachable=to_reachable
         )
         partitions: Sequence[MovePartition] = []
         backlog: Sequence[TopicBacklog] = []

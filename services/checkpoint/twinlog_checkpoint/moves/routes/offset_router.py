@@ -22,7 +22,7 @@ class OffsetRouter:
     def destination(self, partition: TopicPartition) -> TopicPartition | None:
         """Return the partition of the other cluster where the group continues; None when there is none."""
         if self.home is not None and self._goes_home(partition):
-            return self.home.origin_of(partition)
+            return self.home.had_origin_of(partition)
         return self.away.copy_of(partition) if self._goes_away(partition) and self.away is not None else None
 
     async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
@@ -62,7 +62,7 @@ class OffsetRouter:
         other partitions."""
         if self.home is None or (self.away is not None and self.away.copies(partition.topic)):
             return None
-        return self.home.origin_of(partition)
+        return self.home.had_origin_of(partition)
 
     async def copied_to(self, ends: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Translation]:
         """Where the ends of originals lie in their copies. `ends` and the answer are by partition of this
@@ -72,7 +72,7 @@ class OffsetRouter:
         there = {
             partition: SourcePosition(partition=origin, next_offset=end)
             for partition, end in ends.items()
-            if (origin := self.home.origin_of(partition)) is not None
+            if (origin := self.home.had_origin_of(partition)) is not None
         }
         answers = await self.home.forward.translate(set(there.values()))
         return {partition: answers[position] for partition, position in there.items()}
@@ -100,6 +100,6 @@ class OffsetRouter:
         )
 
     def _goes_home(self, partition: TopicPartition) -> bool:
-        if self.home is None or self.home.origin_of(partition) is None:
+        if self.home is None or self.home.had_origin_of(partition) is None:
             return False
         return self.home_first or self.away is None or not self.away.copies(partition.topic)

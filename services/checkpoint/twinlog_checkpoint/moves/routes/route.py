@@ -105,7 +105,7 @@ class Route(Protocol):
         topics are Twinlog's."""
         ...
 
-    async def groups(self) -> Collection[str]:
+    async def groups(self, last: MoveRecord | None) -> Collection[str]:
         """The groups that can move now. Raises KafkaError."""
         ...
 
@@ -242,7 +242,7 @@ class FailoverRoute:
     def may_be_fenced(self, topic: str, *, here: bool) -> bool:
         return fenceable(self.parts if here else self.reverse, topic)
 
-    async def groups(self) -> Collection[str]:
+    async def groups(self, last: MoveRecord | None) -> Collection[str]:
         return await self.parts.checkpointer.groups.present()
 
     async def only_here(self, groups: Collection[str], last: MoveRecord | None) -> Collection[str]:

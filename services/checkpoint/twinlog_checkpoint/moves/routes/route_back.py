@@ -103,12 +103,17 @@ class FailbackRoute:
     def may_be_fenced(self, topic: str, *, here: bool) -> bool:
         return fenceable(self.reverse if here else self.parts, topic)
 
-    async def groups(self) -> Collection[str]:
+    async def groups(self, last: MoveRecord | None) -> Collection[str]:
+        """Those of the rules, and those that a failover moved before they left the rules."""
         listed = await self.parts.target.list_groups()
+        moved: Collection[str] = ()
+        if last is not None:
+            moved = last.names if last.on_target_groups is None else last.on_target_groups
+        rules = self.parts.entry.groups
         return [
             group
             for group, kind in listed.items()
-            if kind in TRANSLATABLE_TYPES and self.parts.entry.groups.should_replicate_group(group)
+            if kind in TRANSLATABLE_TYPES and (group in moved or rules.should_replicate_group(group))
         ]
 
     async def only_here(self, groups: Collection[str], last: MoveRecord | None) -> Collection[str]:
