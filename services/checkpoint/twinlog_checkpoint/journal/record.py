@@ -137,6 +137,14 @@ class MoveRecord:
         """Every group that the record names."""
         return frozenset(self.unfinished or ()).union(self.moved, self.stood_before, self.stood_earlier)
 
+    def found_and_left(
+        self, *, by: MoveKind
+    ) -> tuple[Mapping[str, GroupOffsets], Mapping[str, GroupOffsets]]:
+        """Where the last moves of this kind found the groups, and where they left them."""
+        if self.kind is by:
+            return {**self.stood_earlier, **self.stood_at}, {**self.left_earlier, **self.left_at}
+        return self.stood_before, self.left_before
+
     def moved_from(self, kind: MoveKind) -> Mapping[str, GroupOffsets]:
         """Where runs of this kind found the groups that they moved and that no later run has moved back, as
         far as that is certain."""

@@ -244,6 +244,29 @@ async def test_a_failback_does_not_skip_records_that_only_the_target_has() -> No
     assert skipped_to == rig.logs.visible_source()[0].offset
 
 
+async def test_a_failover_undoes_a_failback_that_accepted_a_loss() -> None:
+    async with move_rig() as rig:
+        stood, _ = await moved_and_retired(rig)
+        await run(rig.served.failback, replace(NO_WAIT, accept_loss=True))
+        _, report = await run(rig.served.failover)
+        assert actions(report.plan) == {"g": MoveAction.ALREADY_THERE}
+        assert await offset_of(rig.logs.target, "g", COPY) == stood
+        await run(rig.served.failback, replace(NO_WAIT, accept_loss=True))
+        rig.logs.source.set_group("g", {ORIGIN: rig.logs.visible_source()[10].offset})
+        await run(rig.served.failover)
+        assert await offset_of(rig.logs.target, "g", COPY) == rig.logs.visible_target()[210].offset
+
+
+async def test_a_failback_undoes_a_failover_that_accepted_a_loss() -> None:
+    async with move_rig() as rig:
+        stood = rig.logs.visible_source()[20].offset
+        rig.logs.source.set_group("g", {ORIGIN: stood})
+        rig.logs.target.log(COPY, "expire").delete_before(rig.logs.visible_target()[90].offset)
+        await run(rig.served.failover, replace(NO_WAIT, accept_loss=True))
+        await run(rig.served.failback)
+        assert await offset_of(rig.logs.source, "g", ORIGIN) == stood
+
+
 async def test_a_group_that_has_read_what_the_source_deleted_goes_back() -> None:
     async with move_rig() as rig:
         await moved_and_retired(rig)

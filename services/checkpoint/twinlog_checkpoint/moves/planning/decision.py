@@ -37,13 +37,15 @@ class GroupPlace:
     wrote_further: bool = False
     """The last move left the group there at `present_offset`, or Twinlog committed it when the group had read
     further than `from_offset`: the group was put back since, and continues where it is now."""
+    came_from: int | None = None
+    """The last move found the group there at this offset, and the group has not gone on since."""
 
 
 def decide(place: GroupPlace, *, include_active: bool, accept_loss: bool = False) -> MovePartition:
     """Decide what to do with the partition. A move never changes a group with members, never sets an offset
     outside the log, never skips records that only the other cluster has, unless that loss is accepted, and
     sets an offset back only if Twinlog committed it."""
-    place = replace(place, translation=_readable(place.translation, place.log_there))
+    place = replace(place, translation=_taken_back(place, _readable(place.translation, place.log_there)))
     action, message = _action(place, include_active=include_active)
     if action is MoveAction.KEEP_AHEAD and _is_past_end(place):
         # The records of this offset are gone; the operator decides where the group continues.
@@ -141,6 +143,17 @@ def _without_place(place: GroupPlace) -> Translation:
         f" would continue at {translated.downstream_offset} ({translated.verdict.value}). Delete its offset"
         f" there (kafka-consumer-groups --delete-offsets --group {place.group} --topic {topic})",
     )
+
+
+def _taken_back(place: GroupPlace, translation: Translation) -> Translation:
+    """The translation, unless it would skip what the group has not read where the last move took it from,
+    because that move accepted the loss."""
+    offset, before, log = translation.downstream_offset, place.came_from, place.log_there
+    if offset is None or before is None or log is None or before != place.present_offset:
+        return translation
+    if not log.start <= before < offset:
+        return translation
+    return replace(translation, downstream_offset=before, message="the last move took the group from there")
 
 
 _NOWHERE = frozenset({Verdict.NO_SYNC, Verdict.TOO_OLD, Verdict.FLOOR, *COMPARED})

@@ -8,7 +8,7 @@ from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.groups.reads import group_states, readable_offsets
 from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES
-from twinlog_checkpoint.journal.record import MoveRecord, went_on
+from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, went_on
 from twinlog_checkpoint.moves.planning.decision import GroupPlace, decide
 from twinlog_checkpoint.moves.planning.only_here import RecordsOnlyHere
 from twinlog_checkpoint.moves.planning.plan import ForeignTail, MoveOptions, MovePartition
@@ -97,6 +97,7 @@ class GroupPlaces:
             self.route.to_cluster, {entry.to_partition for entry in wanted if entry.to_partition is not None}
         )
         committed_before = await self._committed_before(wanted, last) if from_reachable else {}
+        untouched = self._untouched(wanted, last) if from_reachable else {}
         unread = await self._unread(wanted, ranges, last) if from_reachable else _Unread()
         partitions = [
             decide(
@@ -122,6 +123,7 @@ class GroupPlaces:
                     wrote_further=self._wrote_further(
                         entry, _present(present[entry.group], entry.to_partition), committed_before
                     ),
+                    came_from=untouched.get((entry.group, entry.from_partition)),
                 ),
                 include_active=options.include_active,
                 accept_loss=options.accept_loss,
@@ -152,6 +154,21 @@ class GroupPlaces:
             if (tail := tails.get(entry.from_partition)) is not None and self._works_here(entry, last)
         }
         return _Unread(before_start=before_start, foreign=foreign, tails=list(tails.values()))
+
+    def _untouched(
+        self, wanted: Collection[_Wanted], last: MoveRecord | None
+    ) -> dict[tuple[str, TopicPartition], int]:
+        """Where the last move in the other direction found the groups that are still where it left them."""
+        if last is None:
+            return {}
+        found_at, left_at = last.found_and_left(by=_other(self.route.kind))
+        return {
+            (entry.group, entry.from_partition): offset
+            for entry in wanted
+            if left_at.get(entry.group, {}).get(entry.from_partition) == entry.from_offset
+            and entry.to_partition is not None
+            and (offset := found_at.get(entry.group, {}).get(entry.to_partition)) is not None
+        }
 
     def _works_here(self, entry: _Wanted, last: MoveRecord | None) -> bool:
         """Whether the group reads on the cluster that it leaves: a failover moved it there, or it has gone on
@@ -186,11 +203,8 @@ class GroupPlaces:
         """
         if last is None:
             return {}
-        here = {**last.stood_earlier, **last.stood_at}, {**last.left_earlier, **last.left_at}
-        before = last.stood_before, last.left_before
-        same, other = (here, before) if last.kind is self.route.kind else (before, here)
-        stood_at, moved_to = same
-        found_at, left_at = other
+        stood_at, moved_to = last.found_and_left(by=self.route.kind)
+        found_at, left_at = last.found_and_left(by=_other(self.route.kind))
         found = {
             (entry.group, entry.from_partition): found_at.get(entry.group, {}).get(entry.to_partition)
             for entry in wanted
@@ -320,6 +334,10 @@ class GroupPlaces:
             for place in await self.route.known_places()
             if place.group in (options.groups or (place.group,))
         ]
+
+
+def _other(kind: MoveKind) -> MoveKind:
+    return MoveKind.FAILBACK if kind is MoveKind.FAILOVER else MoveKind.FAILOVER
 
 
 def _is_at_start(entry: _Wanted, ranges: Mapping[TopicPartition, LogRange]) -> bool:
