@@ -81,6 +81,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
             rules=rules,
             checkpointer=parts.checkpointer,
             syncer=syncer,
+            is_owner=lease.is_owner,
         )
         parts.checkpointer.learn_rules = follower.learn
         flows[entry.flow] = replace(parts, duty=lease, rules=follower)
@@ -102,6 +103,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
             rules=rules,
             checkpointer=parts.checkpointer,
             syncer=assemble_group_syncer(parts, around),
+            is_owner=lambda: False,
         )
         parts.checkpointer.learn_rules = follower.learn
         elsewhere[back] = replace(parts, rules=follower)

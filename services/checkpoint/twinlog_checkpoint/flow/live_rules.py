@@ -1,7 +1,7 @@
 """Applies rules that change while flows run: topics, groups, intervals, whether offsets are committed."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -32,6 +32,9 @@ class RulesFollower:
     rules: RulesWatch
     checkpointer: Checkpointer
     syncer: GroupSyncer
+    is_owner: Callable[[], bool | None] = lambda: True
+    """Whether this process owns the flow; None = not known. The file of another process may not be this one,
+    so only the owner puts stored rules aside because its file has changed."""
     _applied: AppliedRules = field(init=False)
     _unread: str = ""
     """Why the stored rules could not be read."""
@@ -80,7 +83,9 @@ class RulesFollower:
         flow = self.checkpointer.entry.flow
         try:
             stored = await stored_rules(self.checkpointer.target, flow.source)
-            self.rules.seed(flow, heeding_file(self.configuration, flow, stored).values)
+            if self.is_owner():
+                stored = heeding_file(self.configuration, flow, stored)
+            self.rules.seed(flow, stored.values)
             await self._applied.apply()
         except TransientKafkaError as error:
             self._unread = str(error)

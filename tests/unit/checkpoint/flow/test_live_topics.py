@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import grpc
 import pytest
@@ -158,14 +159,19 @@ async def applied(follower: RulesFollower) -> None:
 
 
 async def store_rules(
-    target: FakeCluster, values: Mapping[str, str], *, of: str = "A", version: int = 1
+    target: FakeCluster,
+    values: Mapping[str, str],
+    *,
+    of: str = "A",
+    version: int = 1,
+    replaced: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """As configsync stores them for the flow from cluster `of`."""
+    """As configsync stores them for the flow from cluster `of`; `replaced`: values of its file."""
     topic = configsync_topic(of)
     target.add_topic(topic, 1, {"cleanup.policy": "compact"})
-    value = json.dumps(
-        {"version": version, "revision": 1, "updated_at_ms": 1, "values": dict(values)}
-    ).encode()
+    rules = {"version": version, "revision": 1, "updated_at_ms": 1, "values": dict(values)}
+    rules["origins"] = {key: {"replaced": was} for key, was in replaced.items()}
+    value = json.dumps(rules).encode()
     async with target.writer() as writer:
         await writer.append(TopicPartition(topic, 0), key=b'["rules"]', value=value)
 
@@ -359,6 +365,18 @@ async def test_no_failback_runs_before_the_stored_rules_of_the_reverse_flow_are_
         await applied(follower)
         await run(served.failback, FENCE)
         assert target.acls == {fence_of("payments")}
+
+
+@pytest.mark.parametrize("is_owner", [True, False, None])
+async def test_only_the_owner_of_a_flow_puts_rules_aside_because_of_its_file(
+    configuration: Configuration, is_owner: bool | None
+) -> None:
+    """The file of the process that set the rule, and still runs the flow, has "sales"."""
+    async with live_rig(configuration, configsync_knows=()) as rig:
+        await store_rules(rig.fakes.target, {"topics": "invoices"}, replaced={"topics": "sales"})
+        rig.follower.is_owner = lambda: is_owner
+        await rig.follower.learn()
+        assert rig.parts.entry.topics.selects("invoices") is not bool(is_owner)
 
 
 async def test_a_stored_record_that_cannot_be_read_stops_moves_until_it_is_gone(
