@@ -1,21 +1,19 @@
 """Deletions of source topics: reported always, followed only when asked for, late, and a few at a time."""
 
 import asyncio
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
-from twinlog.kafka.ports import ConfigChange, TopicDescription
-from twinlog.model import TopicPartition
+from twinlog.kafka.ports import TopicDescription
 from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.model.entry import TopicState
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.registry import FORGET_AFTER_MS
-from unit.configsync.configsync_rig import READ_ORDERS, ConfigSyncRig, make_flow
+from unit.configsync.configsync_rig import ConfigSyncRig, make_flow
 
 TOPICS = [Scope.TOPICS]
 ALL = [Scope.TOPICS, Scope.CONFIGS, Scope.ACLS]
@@ -303,130 +301,6 @@ async def test_nothing_is_deleted_on_a_target_without_topic_ids(tmp_path: Path) 
     assert copies(flow) == ["A.a", "A.b", "A.c"]
     plan, _ = await flow.commands.preview(TOPICS)
     assert any("no topic ids" in str(action) for action in plan.actions)
-
-
-async def record_move(flow: ConfigSyncRig, kind: str, state: str, **more: bool) -> None:
-    name = "mm2-failover.A.internal"
-    if name not in flow.target.topics:
-        flow.target.add_topic(name)
-    async with flow.target.writer() as writer:
-        await writer.append(
-            TopicPartition(name, 0),
-            key=b'["TwinlogMove",{"flow":"A->B"}]',
-            value=json.dumps({"format": 1, "kind": kind, "state": state, **more}).encode(),
-        )
-
-
-@pytest.mark.parametrize(
-    ("kind", "state"), [("failover", "RUNNING"), ("failover", "DONE"), ("failback", "RUNNING"), ("", "")]
-)
-async def test_nothing_is_deleted_while_a_failover_is_under_way_or_in_effect(
-    tmp_path: Path, kind: str, state: str
-) -> None:
-    flow = following(tmp_path, grace_seconds=0)
-    await flow.refresh(TOPICS)
-    await flow.source.delete_topics(["a"])
-    await record_move(flow, "failover", "DONE")
-    await record_move(flow, kind, state)
-    for _ in range(3):
-        await flow.refresh(TOPICS)
-    assert copies(flow) == ["A.a", "A.b", "A.c"]
-    assert flow.sync.status.reason == Reason.FAILED_OVER
-    await record_move(flow, "failback", "DONE")
-    await flow.refresh(TOPICS)
-    assert copies(flow) == ["A.b", "A.c"]
-    assert flow.sync.status.reason == ""
-
-
-async def test_what_happens_to_the_abandoned_source_does_not_reach_the_applications_on_the_target(
-    tmp_path: Path,
-) -> None:
-    flow = make_flow(tmp_path, {"twinlog.sync.topic.acls.mode": "full"})
-    flow.source.add_topic("orders", 1, {"retention.ms": "5000"})
-    flow.source.acls.add(READ_ORDERS)
-    await flow.refresh(ALL)
-    await record_move(flow, "failover", "DONE", on_target=True)
-    flow.source.acls.clear()
-    flow.source.acls.add(replace(READ_ORDERS, principal="User:new"))
-    await flow.source.alter_topic_configs({"orders": [ConfigChange(name="retention.ms", value="1000")]})
-    for _ in range(2):
-        await flow.refresh(ALL)
-    copy = replace(READ_ORDERS, resource_name="A.orders")
-    assert flow.target.acls == {copy, replace(copy, principal="User:new")}
-    assert await flow.target_overrides("A.orders") == {"retention.ms": "5000"}
-    assert flow.sync.status.reason == Reason.FAILED_OVER
-    plan, _ = await flow.commands.preview(ALL)
-    assert any(str(each).startswith("SKIP A.orders retention.ms: FAILED_OVER") for each in plan.actions)
-
-    await record_move(flow, "failback", "DONE")
-    await flow.refresh(ALL)
-    assert flow.target.acls == {replace(copy, principal="User:new")}
-    assert await flow.target_overrides("A.orders") == {"retention.ms": "1000"}
-    assert flow.sync.status.reason == ""
-
-
-@pytest.mark.parametrize("kind", ["failover", "failback"])
-@pytest.mark.parametrize("on_target", [True, False])
-async def test_a_move_that_was_given_up_holds_only_while_groups_may_work_on_the_target(
-    tmp_path: Path, kind: str, on_target: bool
-) -> None:
-    flow = following(tmp_path, grace_seconds=0)
-    await flow.refresh(TOPICS)
-    await flow.source.delete_topics(["a"])
-    await record_move(flow, kind, "RUNNING", on_target=on_target)
-    for _ in range(3):
-        await flow.refresh(TOPICS)
-    assert f"twinlog {kind} abort 'A->B'" in flow.sync.status.message
-    assert copies(flow) == ["A.a", "A.b", "A.c"]
-    await record_move(flow, kind, "DONE", aborted=True, on_target=on_target)
-    for _ in range(3):
-        await flow.refresh(TOPICS)
-    assert copies(flow) == (["A.a", "A.b", "A.c"] if on_target else ["A.b", "A.c"])
-    assert flow.sync.status.reason == (Reason.FAILED_OVER if on_target else "")
-
-
-async def test_a_failback_is_noticed_although_nothing_is_left_to_take_away(tmp_path: Path) -> None:
-    flow = following(tmp_path, grace_seconds=0)
-    await flow.refresh(TOPICS)
-    await flow.source.delete_topics(["a"])
-    await record_move(flow, "failover", "DONE")
-    for _ in range(2):
-        await flow.refresh(TOPICS)
-    assert flow.sync.status.reason == Reason.FAILED_OVER
-    flow.source.add_topic("a")
-    await flow.refresh(TOPICS)
-    await record_move(flow, "failback", "DONE")
-    for _ in range(2):
-        await flow.refresh(TOPICS)
-    assert flow.sync.status.reason == ""
-
-
-async def test_records_of_moved_groups_are_not_taken_for_the_move(tmp_path: Path) -> None:
-    flow = following(tmp_path, grace_seconds=0)
-    await flow.refresh(TOPICS)
-    await flow.source.delete_topics(["a"])
-    await record_move(flow, "failback", "DONE")
-    async with flow.target.writer() as writer:
-        for name in ("TwinlogMovedGroup", "TwinlogSource"):
-            key = json.dumps([name, {"flow": "A->B", "group": "g"}]).encode()
-            await writer.append(TopicPartition("mm2-failover.A.internal", 0), key=key, value=b"{}")
-    for _ in range(3):
-        await flow.refresh(TOPICS)
-    assert copies(flow) == ["A.b", "A.c"]
-
-
-async def test_a_record_of_a_failover_that_cannot_be_read_stops_deletions(tmp_path: Path) -> None:
-    flow = following(tmp_path, grace_seconds=0)
-    await flow.refresh(TOPICS)
-    await flow.source.delete_topics(["a"])
-    flow.target.add_topic("mm2-failover.A.internal")
-    async with flow.target.writer() as writer:
-        partition = TopicPartition("mm2-failover.A.internal", 0)
-        await writer.append(partition, key=b'["TwinlogMove",{"flow":"A->B"}]', value=b"\xff")
-    for _ in range(3):
-        await flow.refresh(TOPICS)
-    assert copies(flow) == ["A.a", "A.b", "A.c"]
-    assert "cannot be read" in flow.sync.status.message
 
 
 @pytest.mark.parametrize(

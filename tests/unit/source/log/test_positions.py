@@ -1,8 +1,7 @@
-"""Reading positions: an open transaction of another slot must not hide what is committed behind it, and a
-lost tail must not hide what is written in its place."""
+"""Reading positions: an open transaction of another slot must not hide what is committed behind it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,15 +11,12 @@ from twinlog.batches.outgoing import Seal, sealed
 from twinlog.batches.records import decode_batch
 from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError
 from twinlog.kafka.deadline import pause
-from twinlog.kafka.ports import FetchedRecords, NewTopic, OffsetSpec
+from twinlog.kafka.ports import FetchedRecords, OffsetSpec
 from twinlog.model import Flow, Record, TopicPartition
-from twinlog.testing.fakes.clock import FakeClock
-from twinlog.testing.fakes.cluster import Call, FakeCluster
-from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import SOURCE_CONNECTOR, encode_source_offset, source_offset_key
-from twinlog_source.log.fact_records import control_key, fact_record
-from twinlog_source.log.facts import ClaimFact, Fact, OwnerFact, PauseFact
+from twinlog_source.log.fact_records import control_key
+from twinlog_source.log.facts import PauseFact
 from twinlog_source.log.gaps import Gap, gap_key, gap_record
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.task.writing.positions_topic import PositionsTopic
@@ -275,157 +271,6 @@ def test_a_fact_of_a_later_release_stops_the_reading_and_an_unknown_kind_does_no
 
 
 @dataclass(slots=True)
-class Target:
-    """A positions topic with one partition that may lose its tail; writers say what time it is."""
-
-    cluster: FakeCluster
-    positions: PositionsLog
-    now_ms: int = 0
-
-    async def put(self, key: bytes, value: bytes | None) -> None:
-        self.now_ms += 1
-        async with self.cluster.writer() as writer:
-            await writer.append(TOPIC, key=key, value=value, timestamp_ms=self.now_ms)
-
-    async def store(self, partition: TopicPartition, position: int) -> None:
-        await self.put(source_offset_key("A", partition), encode_source_offset(position))
-
-    async def record(self, fact: Fact) -> None:
-        await self.put(*fact_record("A", fact))
-
-    def lose(self, records: int) -> None:
-        log = self.cluster.log(TOPIC, "look")
-        self.cluster.truncate(TOPIC, log.end - records)
-
-
-@pytest.fixture
-async def target() -> AsyncIterator[Target]:
-    cluster = FakeCluster("B", clock=FakeClock())
-    await cluster.create_topics([NewTopic(name=TOPIC.topic, partition_count=1, replication_factor=1)])
-    async with cluster.reader(read_committed=True) as reader:
-        positions = PositionsLog(
-            list_offsets=cluster.list_offsets,
-            reader=reader,
-            topic=TOPIC.topic,
-            partition_count=1,
-            source_alias="A",
-        )
-        yield Target(cluster, positions)
-
-
-@pytest.mark.parametrize("peeks", [False, True])
-async def test_what_is_written_after_the_tail_was_lost_is_read(target: Target, peeks: bool) -> None:
-    await target.store(A, 5)
-    await target.store(B, 1)
-    for position in range(6, 20):
-        await target.store(A, position)
-    await target.positions.refresh()
-    target.lose(10)
-    await target.store(A, 100)
-    if peeks:
-        await target.positions.peek()
-        assert target.positions.known() == {A: 100, B: 1}
-    assert await target.positions.refresh() == {A: 100, B: 1}
-    assert target.positions.written_at[A] == (0, 6)
-    await target.store(A, 3)  # set back
-    assert (await target.positions.refresh())[A] == 3
-
-
-async def test_what_only_the_lost_tail_had_stays_known(target: Target) -> None:
-    """The copies still have what was committed with it, and an operator's pause was promised."""
-    await target.store(A, 5)
-    await target.put(control_key("A", "pause"), None)
-    await target.store(A, 9)
-    await target.record(PAUSED)
-    await target.positions.refresh()
-    target.lose(2)
-    for _ in range(2):
-        assert await target.positions.refresh() == {A: 9}
-        assert target.positions.control.pauses == {(None, None): PAUSED}
-    target.now_ms -= 1000  # the clock of another writer: behind what was read, the order of the log counts
-    await target.store(A, 7)
-    await target.put(control_key("A", "pause"), None)
-    assert await target.positions.refresh() == {A: 7}
-    assert target.positions.control.pauses == {}
-
-
-async def test_of_claims_and_signatures_the_log_has_the_last_word_after_a_loss(target: Target) -> None:
-    """Clocks of two processes differ."""
-    await target.record(ClaimFact(instance="1", at_ms=1))
-    await target.record(OwnerFact(instance="1", slots=2, renewed_at_ms=1))
-    for position in range(1, 9):
-        await target.store(A, position)
-    await target.positions.refresh()
-    target.lose(9)
-    target.now_ms = -1000
-    await target.record(ClaimFact(instance="2", at_ms=1))
-    await target.record(OwnerFact(instance="2", slots=3, renewed_at_ms=1))
-    await target.positions.refresh()
-    control = target.positions.control
-    assert [mark.instance for mark in (control.claim, control.owner) if mark is not None] == ["2", "2"]
-
-
-async def test_a_reading_after_a_loss_that_fails_is_continued(target: Target) -> None:
-    for position in range(1, 9):
-        await target.store(A, position)
-    await target.positions.refresh()
-    target.lose(4)
-    await target.store(A, 100)
-
-    def fail(_call: Call) -> None:
-        undo()
-        raise TransientKafkaError("moving")
-
-    undo = target.cluster.intercept("fetch", fail)
-    with pytest.raises(TransientKafkaError, match="moving"):
-        await target.positions.refresh()
-    assert await target.positions.refresh() == {A: 100}
-
-
-async def test_an_open_transaction_is_no_loss() -> None:
-    """A leader may say a last stable offset that lies before what its predecessor had shown as stable."""
-    log = Log(stable_after_fetches=1000)
-    for position in range(1, 9):
-        log.store(A, encode_source_offset(position))
-    positions = positions_log(log)
-    await positions.peek()
-    log.stable, fetches = 5, log.fetches
-    await positions.peek()
-    assert positions.known() == {A: 8}
-    assert log.fetches == fetches, "nothing is read again"
-
-
-async def test_a_loss_is_found_beside_an_open_transaction(target: Target) -> None:
-    for position in range(1, 9):
-        await target.store(A, position)
-    await target.positions.refresh()
-    target.lose(6)
-    await target.store(A, 100)
-    record = Record(offset=0, timestamp_ms=99, key=source_offset_key("A", B), value=encode_source_offset(7))
-    number = target.cluster.append_transaction(TOPIC, [record], Transaction.OPEN)
-    await target.positions.peek()
-    assert target.positions.known() == {A: 100}
-    target.cluster.finish_transaction(TOPIC, number, Transaction.COMMITTED)
-    assert await target.positions.refresh() == {A: 100, B: 7}
-
-
-async def test_a_transaction_that_is_open_again_after_a_loss_brings_no_old_position_back() -> None:
-    """Its marker was in the lost tail, so it hides records that were read before."""
-    log = Log(stable_after_fetches=1000)
-    log.store(B, encode_source_offset(7))
-    log.store(A, encode_source_offset(5))
-    log.store(A, encode_source_offset(9))
-    positions = positions_log(log)
-    assert await positions.refresh() == {A: 9, B: 7}
-    del log.records[2:]
-    log.stable = 0
-    await positions.peek()
-    assert positions.known() == {A: 9, B: 7}
-    log.stable = None
-    assert await positions.refresh() == {A: 9, B: 7}
-
-
-@dataclass(slots=True)
 class SlowLog(Log):
     """Each fetch brings one record, and takes so long."""
 
@@ -462,24 +307,6 @@ async def test_a_transaction_that_stays_open_is_named() -> None:
     assert await positions.refresh() == {A: 9}
 
 
-async def test_a_leader_that_shows_less_is_not_taken_for_an_open_transaction(target: Target) -> None:
-    """Nobody has to be fenced for that."""
-    for position in range(1, 9):
-        await target.store(A, position)
-    await target.positions.refresh()
-
-    def tell_more(call: Call) -> None:
-        if call.arguments["spec"] is OffsetSpec.LATEST:
-            call.result[TOPIC] += 5
-            undo()
-
-    undo = target.cluster.intercept("list_offsets", tell_more, after=True)
-    with pytest.raises(TransientKafkaError, match="returned no records from offset 8 on") as short:
-        await target.positions.refresh()
-    assert short.value.reason == "KAFKA_UNAVAILABLE"
-    assert await target.positions.refresh() == {A: 8}
-
-
 async def test_of_what_a_fetch_brings_only_the_newest_record_of_each_key_is_parsed() -> None:
     log = Log()
     for position in range(1, 1000):
@@ -489,20 +316,3 @@ async def test_of_what_a_fetch_brings_only_the_newest_record_of_each_key_is_pars
     assert await positions.refresh() == {A: 999, B: 1006}
     assert positions.parsed == 2
     assert positions.written_at == {A: (0, 1996), B: (0, 1997)}
-
-
-async def test_a_record_that_was_given_up_hides_no_earlier_one_of_the_same_fetch(target: Target) -> None:
-    await target.record(PAUSED)
-    lifted = control_key("A", "pause")
-    target.positions.retractions.give_up(("pause", None, None), lifted, None)
-    await target.put(lifted, None)
-    await target.positions.refresh()
-    assert target.positions.control.pauses == {(None, None): PAUSED}
-
-
-async def test_each_claim_of_a_fetch_counts(target: Target) -> None:
-    for instance in ("1", "2", "3"):
-        await target.record(ClaimFact(instance=instance, at_ms=1))
-    await target.positions.refresh()
-    control = target.positions.control
-    assert [claim.instance for claim in (control.former_claim, control.claim) if claim] == ["2", "3"]
