@@ -32,6 +32,7 @@ def plan_facts(plan: pb2.MovePlan, actions: Mapping[str, Collection[str]], kind:
         command=f"twinlog {kind} plan {shlex.quote(flow_name(plan.flow))}",
         blockers=list(plan.blockers),
         records=plan.records_not_copied if plan.HasField("records_not_copied") else None,
+        why=next((each.message for each in plan.backlog if not each.HasField("records_not_copied")), ""),
         at_most=plan.at_most_not_copied if plan.HasField("at_most_not_copied") else None,
         seconds=plan.estimated.ToTimedelta().total_seconds() if plan.HasField("estimated") else None,
         groups=len(actions),

@@ -109,6 +109,8 @@ class PlanFacts:
     records: int | None
     """Not copied; None: not known."""
     at_most: int | None
+    why: str
+    """Why it is not known."""
     seconds: float | None
     """Until they are, at the present pace."""
     groups: int
@@ -265,9 +267,8 @@ def _plan_backlog(plan: PlanFacts) -> Check:
         return Check(title=BACKLOG, verdict=GO, message="every record is copied")
     if plan.records is None:
         known = "an unknown number of" if plan.at_most is None else f"at most {plan.at_most:,}"
-        return Check(
-            title=BACKLOG, verdict=WAIT, message=f"{known} records are not copied yet", command=plan.command
-        )
+        told = f"{known} records are not copied yet{f': {plan.why}' if plan.why else ''}"
+        return Check(title=BACKLOG, verdict=WAIT, message=told, command=plan.command)
     count = "1 record is" if plan.records == 1 else f"{plan.records:,} records are"
     left = "" if plan.seconds is None else f", about {shown_seconds(plan.seconds)}"
     return Check(title=BACKLOG, verdict=WAIT, message=f"{count} not copied yet{left}", command=plan.command)

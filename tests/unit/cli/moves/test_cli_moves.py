@@ -110,6 +110,13 @@ def busy(plan: pb2.MovePlan) -> None:
     plan.partitions.append(partition("busy", pb2.MOVE_ACTION_SKIP_ACTIVE_BEFORE))
 
 
+def held(plan: pb2.MovePlan) -> None:
+    """Acknowledged records lie behind a transaction that has just begun."""
+    plan.ClearField("records_not_copied")
+    plan.at_most_not_copied = 503
+    plan.backlog.append(pb2.TopicBacklog(at_most=503, message="a transaction is open before them"))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -117,6 +124,7 @@ def busy(plan: pb2.MovePlan) -> None:
         (lambda plan: plan.blockers.append("B is away"), "NO-GO: B is away"),
         (behind, "WAIT: 40 records are not copied yet, about 8 s"),
         (stuck, "WAIT: 40 records are not copied yet"),
+        (held, "WAIT: at most 503 records are not copied yet: a transaction is open before them"),
         (busy, "WAIT: 1 of 2 groups has members on A: stop its consumers, or it is not moved"),
     ],
 )
