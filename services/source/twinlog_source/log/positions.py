@@ -86,6 +86,8 @@ class PositionsLog:
     _positions: dict[TopicPartition, int] = field(default_factory=dict)
     _read_at_ms: int = 0
     """From when on everything that was written has been read, or will be."""
+    _may_have_missed: bool = False
+    """For a while it was not read for so long that tombstones may be gone which were never read."""
     _subjects: dict[bytes, TopicPartition] = field(default_factory=dict)
     """The decoded keys of positions."""
 
@@ -114,10 +116,10 @@ class PositionsLog:
         """Begin again if the log was not read for so long that tombstones may be gone which were never read.
         Call it before the flow is taken over: until the log is read again, nothing is known."""
         async with self._reading:
-            now_ms = self.clock.now_ms()
-            if now_ms - self._read_at_ms < STALE_SECONDS * 1000:
+            self._look_for_silence(now_ms := self.clock.now_ms())
+            if not self._may_have_missed:
                 return
-            self._read_at_ms, self.is_read = now_ms, False
+            self._read_at_ms, self.is_read, self._may_have_missed = now_ms, False, False
             self.control.forget()
             self.newest = NewestRecords()
             self._removed_gaps.clear()
@@ -134,6 +136,11 @@ class PositionsLog:
             ):
                 known.clear()
 
+    def _look_for_silence(self, now_ms: int) -> None:
+        """Reading on afterwards brings back no tombstone, so it is remembered."""
+        if self._next and now_ms - self._read_at_ms >= STALE_SECONDS * 1000:
+            self._may_have_missed = True
+
     async def peek(self) -> None:
         """Read what is committed now, without waiting for open transactions. Raises as `refresh`."""
         async with self._reading:
@@ -145,6 +152,7 @@ class PositionsLog:
     async def _read_up_to(self, end: OffsetSpec) -> None:
         partitions = self._partitions()
         began_at_ms = self.clock.now_ms()
+        self._look_for_silence(began_at_ms)
         starts = await self.list_offsets(OffsetSpec.EARLIEST, partitions)
         ends = await self.list_offsets(end, partitions)
         await self._notice_lost_tails({each: _known(ends[each]) for each in partitions}, end)

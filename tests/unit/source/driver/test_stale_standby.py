@@ -12,10 +12,11 @@ PAUSED = PauseFact(topic=None, partition=None, by="root", at_ms=1)
 PLACE = TopicPartition(POSITIONS, partition_for_key(control_key("A", "pause"), 25))
 
 
-@pytest.mark.parametrize("away_seconds", [60, 7200])
+@pytest.mark.parametrize(("away_seconds", "follows"), [(60, False), (7200, False), (7200, True)])
 async def test_a_command_that_was_lifted_meanwhile_is_not_in_force_although_its_tombstone_is_gone(
-    rig: FlowRig, away_seconds: int
+    rig: FlowRig, away_seconds: int, follows: bool
 ) -> None:
+    """Also if it has followed the log again, before it takes over."""
     owner, standby = await rig.owner(), await rig.process()
     await owner.command("pause", None, None, PAUSED)
     await owner.journal.position(P, 5)
@@ -27,6 +28,8 @@ async def test_a_command_that_was_lifted_meanwhile_is_not_in_force_although_its_
     await owner.command("pause", None, None, None)
     if away_seconds > 3600:
         rig.target.punch_holes(PLACE, range(end + 1))
+    if follows:
+        await standby.positions.peek()
     await standby.take_over(displaced=False)
     assert not standby.control.pauses
     assert standby.positions.known() == {P: 5}
