@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from twinlog.errors import KafkaError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster_hooks import Call
@@ -146,6 +147,25 @@ async def test_a_copy_that_got_another_name_has_lost_nothing(
     rig.target.add_topic("A.t")
     for _ in range(2):
         assert ledger(await rig.owner(offsets)) == []
+
+
+async def test_a_former_topic_of_which_the_target_says_nothing_for_now_is_not_taken_for_gone(
+    rig: FlowRig,
+) -> None:
+    await rig.write(rig.source, "t", 20)
+    await (await rig.owner(TRANSLATED)).journal.position(P, 20)
+    rig.target.topics["B.t"] = rig.target.topics["A.t"]
+    rig.target.add_topic("A.t")
+
+    def fail(call: Call) -> None:
+        if "B.t" in call.arguments["names"]:
+            raise from_reason(UNAVAILABLE, "describe topics", alias="B")
+
+    undo = rig.target.intercept("describe_topics", fail)
+    with pytest.raises(KafkaError):
+        await rig.owner(TRANSLATED)
+    undo()
+    assert ledger(await rig.owner(TRANSLATED)) == []
 
 
 async def test_a_preserved_copy_that_got_another_name_has_lost_nothing(rig: FlowRig) -> None:
