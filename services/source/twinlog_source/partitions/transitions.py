@@ -286,7 +286,8 @@ def _change_target(row: PartitionRow, event: TargetEvent) -> None:
             row.target_end = row.target_checked = None
         case TargetRemembered(end_offset=end, position=position, held_from=held_from):
             row.target_end, row.target_end_at = end, position
-            row.held_from = held_from if row.held_from is None else row.held_from
+            # The position may have gone back since an older end.
+            row.held_from = held_from if event.is_newest and row.held_from is None else row.held_from
             row.target_end_is_old, row.target_checked = not event.is_newest, event.checked
         case TargetEndSeen(end_offset=end):
             _see_target_end(row, end)

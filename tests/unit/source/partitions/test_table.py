@@ -237,10 +237,13 @@ def test_a_copy_that_has_ended_holds_nothing_before_it_began() -> None:
     assert row.held_from == 5
     _, row = after(began, seen, ended, foreign, Moved(partition=P, position=2), said(3, target_end=158), seen)
     assert row.held_from == 0, "records before its beginning were copied behind it"
+    older = TargetRemembered(partition=P, end_offset=158, position=3, held_from=5, is_newest=False)
+    _, row = after(older, seen)
+    assert row.held_from == 0
 
 
 def test_a_recreated_target_leaves_nothing_known_of_its_log() -> None:
-    remembered = TargetRemembered(partition=P, end_offset=9, position=5, held_from=2)
+    remembered = TargetRemembered(partition=P, end_offset=9, position=5, held_from=2, is_newest=True)
     _, row = after(remembered)
     assert (row.target_end, row.target_end_at, row.held_from) == (9, 5, 2)
     _, row = after(remembered, TargetRecreated(partition=P))
