@@ -73,6 +73,13 @@ async def test_tasks_start_hand_over_and_are_taken_over_while_a_broker_of_the_ta
 
             await eventually(done)
 
+        async def misses(service: ServiceProcess, *brokers: int) -> None:
+            async def told() -> bool:
+                ends = {each.alias: each for each in (await rig.flow_status(service)).clusters}
+                return list(ends[rig.b].silent_brokers) == [*brokers] and ends[rig.b].reachable
+
+            await eventually(told)
+
         await names(2)
         configsync = await opened.enter_async_context(rig.configsync())
         first = await opened.enter_async_context(rig.running(configsync))
@@ -81,6 +88,7 @@ async def test_tasks_start_hand_over_and_are_taken_over_while_a_broker_of_the_ta
         await names(3)
         links[-1].cut()
         await hands_over(first, 3)
+        await misses(first, SILENT)
         await copies("after epochs")
         second = await opened.enter_async_context(rig.running(configsync))
 
@@ -93,3 +101,6 @@ async def test_tasks_start_hand_over_and_are_taken_over_while_a_broker_of_the_ta
         assert "flow_taken_over" in second.log()
         await hands_over(second, 1)
         await names(3)
+        await asyncio.to_thread(target.stop_broker, 2)
+        await names(2)
+        await misses(second, 2, SILENT)

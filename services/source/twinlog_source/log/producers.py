@@ -2,9 +2,9 @@
 the flow's own by them (docs/adr/0015).
 
 No id is removed, because a log of the flow may hold batches of it: a compacted copy for ever. There are few:
-who initialises a transactional id again keeps its producer id. A new one comes with each process, with each
-task of a flow without transactions and each failed round of it, and every 32,767 transactions of version 2:
-some fifty a day for a slot that commits twenty times a second.
+who initialises a transactional id again keeps its producer id, and so does who goes on after a failure in the
+same process. A new one comes with each process, with each task of a flow without transactions, and every
+32,767 transactions of version 2: some fifty a day for a slot that commits twenty times a second.
 """
 
 from collections.abc import Callable, Mapping
