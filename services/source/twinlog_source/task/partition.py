@@ -154,14 +154,12 @@ class PartitionCopy:
 
     def fetchable(self, now: float) -> bool:
         """Whether the next fetch includes it. A back-off that is over ends here."""
-        if (
-            self.state in (State.BACKOFF, State.FAULTED)
-            and self.retry_at is not None
-            and now >= self.retry_at
-        ):
+        if self.state is not State.RUNNING:
+            if self.state is State.PAUSED or self.retry_at is None or now < self.retry_at:
+                return False
             self._try_again()
         stands_still = self.held or self.settling or self.is_full or self.needs_translation
-        return self.state is State.RUNNING and not stands_still and now >= self.not_before
+        return not stands_still and now >= self.not_before and self.state is State.RUNNING
 
     @property
     def fetched_epoch(self) -> int | None:

@@ -62,23 +62,27 @@ class FetchSchedule:
                 self._rest_ends_at = None
             else:
                 look_again_at = min(look_again_at, self._rest_ends_at)
-        fetchable: dict[TopicPartition, PartitionCopy] = {}
+        positions: dict[TopicPartition, int] = {}
+        nobody_rests = self._rest_ends_at is None
         for partition, copy in self.copies.items():
             if not copy.fetchable(now):
                 if copy.retry_at is not None:
                     look_again_at = min(look_again_at, copy.retry_at)
                 if copy.not_before > now:
                     look_again_at = min(look_again_at, copy.not_before)
-            elif self._rest_ends_at is None or self._may_not_rest(copy):
-                fetchable[partition] = copy
-        if not self.throttle.is_open and self._leave_out_limited(fetchable, now):
-            look_again_at = min(look_again_at, now + LIMIT_SECONDS)
-        if self.shares.is_full:
-            self._leave_out_preserved(fetchable)
-        if len(fetchable) < len(self.copies):
+            elif nobody_rests or self._may_not_rest(copy):
+                positions[partition] = copy.fetched
+        if not self.throttle.is_open or self.shares.is_full:
+            fetchable = {partition: self.copies[partition] for partition in positions}
+            if not self.throttle.is_open and self._leave_out_limited(fetchable, now):
+                look_again_at = min(look_again_at, now + LIMIT_SECONDS)
+            if self.shares.is_full:
+                self._leave_out_preserved(fetchable)
+            positions = {partition: copy.fetched for partition, copy in fetchable.items()}
+        if len(positions) < len(self.copies):
             look_again_at = min(look_again_at, now + LONGEST_WAIT_SECONDS)
         self._look_again_at = look_again_at
-        return {partition: copy.fetched for partition, copy in fetchable.items()}
+        return positions
 
     def wait_seconds(self, now: float) -> float:
         """For how long the last result of `next` stays valid, if nothing is reported meanwhile."""

@@ -58,11 +58,15 @@ class FetchAnswers:
         discard the answer."""
         return partition in self._asked or partition in self.ready
 
-    def is_missing(self, partition: TopicPartition, offset: int) -> bool:
-        """Whether nothing is in flight or answered for this position."""
-        answer = self.ready.get(partition)
-        is_ready = answer is not None and answer.fetch_offset == offset
-        return not is_ready and self._asked.get(partition) != offset
+    def missing(self, positions: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+        """Those with nothing in flight or answered for their position."""
+        asked, ready = self._asked, self.ready
+        return [
+            partition
+            for partition, offset in positions.items()
+            if asked.get(partition) != offset
+            and ((answer := ready.get(partition)) is None or answer.fetch_offset != offset)
+        ]
 
     def ask(self, parts: Iterable[FetchPart]) -> None:
         """These are in flight now."""

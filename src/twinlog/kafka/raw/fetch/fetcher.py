@@ -105,9 +105,7 @@ class RawFetcher:
         Call it with the next positions before sending the present data, so that both happen at the same time.
         Raises KafkaError when no broker can be reached.
         """
-        wanted = [
-            partition for partition in positions if self.answers.is_missing(partition, positions[partition])
-        ]
+        wanted = self.answers.missing(positions)
         if not wanted:
             return
         client = await self._session.client("fetch")
