@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
-from opentelemetry.metrics import NoOpMeterProvider
-
 from twinlog.api.configsync.v1.configsync_service_pb2 import DESCRIPTOR
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import add_ConfigSyncServiceServicer_to_server
 from twinlog.loops import circle_of
@@ -24,6 +22,8 @@ from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.commands import FlowCommands
 from twinlog_configsync.flow.feeds import Boards
 from twinlog_configsync.flow.instruments import observe
+from twinlog_configsync.flow.known_flow import OtherFlow
+from twinlog_configsync.flow.loop_guard import Partner
 from twinlog_configsync.flow.passes import FlowPasses
 from twinlog_configsync.flow.rules_feed import RulesBoard
 from twinlog_configsync.flow.sync import FlowSync
@@ -91,7 +91,7 @@ async def _flow(
     claims: DesiredBindings,
     lease: FlowLease,
     gate: asyncio.Semaphore,
-    others: Mapping[Flow, FlowPasses],
+    others: Mapping[Flow, OtherFlow],
 ) -> ServedFlow:
     journal = _journal(context, flow)
     target = await context.clusters.get(flow.target_client)
@@ -117,40 +117,29 @@ async def _flows_of_others(
     configured: Sequence[ConfigSyncFlow],
     whole: Sequence[ConfigSyncFlow],
     claims: DesiredBindings,
-) -> Mapping[Flow, FlowPasses]:
+) -> Mapping[Flow, OtherFlow]:
     """Flows of other processes that concern those of this one: with the same target, or over which a copy may
     come back. Their registries are only read."""
     flows = [each.flow for each in whole]
     own = {each.flow for each in configured}
     targets = {flow.target for flow in own}
     concerned = frozenset().union(*(circle_of(flow, flows) for flow in own))
-    found: dict[Flow, FlowPasses] = {}
+    found: dict[Flow, OtherFlow] = {}
     for entry in whole:
         if entry.flow in own or (entry.flow.target not in targets and entry.flow not in concerned):
             continue
         target = await context.clusters.get(entry.target_client)
-        unread = NoOpMeterProvider().get_meter("twinlog")
-        found[entry.flow] = FlowPasses(
-            entry,
-            source=target,  # Never asked: this site may not even reach the source.
-            target=target,
-            boards=Boards(
-                topics=TopicBoard(history_id=context.instance_id, meter=unread),
-                rules=RulesBoard(history_id=context.instance_id, meter=unread),
-            ),
-            claims=claims,
-            clock=context.clock,
-            journal=_journal(context, entry),
-            of_other_process=True,
+        found[entry.flow] = OtherFlow(
+            entry, target=target, claims=claims, clock=context.clock, journal=_journal(context, entry)
         )
     return found
 
 
-def _partners(passes: FlowPasses, all_passes: Mapping[Flow, FlowPasses]) -> list[FlowPasses]:
+def _partners(passes: Partner, all_flows: Mapping[Flow, Partner]) -> list[Partner]:
     """The flows over which a copy may come back. Where names show origins, none does."""
     keeping = {
         flow: each
-        for flow, each in all_passes.items()
+        for flow, each in all_flows.items()
         if not each.own_rules.selector.policy.tracks_topic_sources
     }
     if passes.flow not in keeping:

@@ -20,6 +20,7 @@ from twinlog_configsync.config import ConfigSyncFlow, configsync_flows
 from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.commands import FlowCommands
 from twinlog_configsync.flow.feeds import Boards
+from twinlog_configsync.flow.known_flow import OtherFlow
 from twinlog_configsync.flow.passes import FlowPasses
 from twinlog_configsync.flow.rules_feed import RulesBoard
 from twinlog_configsync.flow.sync import FlowSync
@@ -60,9 +61,8 @@ class ConfigSyncRig:
     """What flows of one process share: whose turn it is."""
     claims: DesiredBindings | None = None
     """What the flows of the process want, from the next restart on; None: it has no other flow."""
-    neighbours: list[FlowPasses] = field(default_factory=list)
+    neighbours: list[OtherFlow] = field(default_factory=list)
     """Flows into the same target of other processes."""
-    of_other_process: bool = False
     refusal: TwinlogError | None = None
     """Why another process is the flow's owner."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -74,11 +74,7 @@ class ConfigSyncRig:
         """`random` decides the length of back-offs."""
         self.board = TopicBoard(history_id="test", meter=_METER)
         self.rules_board = RulesBoard(history_id="test", meter=_METER)
-        journal = Journal(
-            flow=self.config.flow,
-            changes=instruments.counter(_METER, CONFIGSYNC_CHANGES),
-            clock=self.clock,
-        )
+        journal = _journal(self.config, self.clock)
         self.passes = passes = FlowPasses(
             self.config,
             source=self.source,
@@ -89,13 +85,22 @@ class ConfigSyncRig:
             journal=journal,
             gate=self.gate,
             neighbours=self.neighbours,
-            of_other_process=self.of_other_process,
         )
         backoff = Backoff(initial_seconds=1.0, max_seconds=1.0, random=random)
         self.sync = FlowSync(
             passes, clock=self.clock, backoff=backoff, journal=journal, refusal=lambda: self.refusal
         )
         self.commands = FlowCommands(passes, clock=self.clock, wake=self.sync.wake, owner=self)
+
+    def known_elsewhere(self) -> OtherFlow:
+        """The flow, as processes know it that do not run it."""
+        return OtherFlow(
+            self.config,
+            target=self.target,
+            claims=self.claims or DesiredBindings({self.config.flow}, {self.config.flow}),
+            clock=self.clock,
+            journal=_journal(self.config, self.clock),
+        )
 
     async def hold(self, step: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if self.refusal is not None:
@@ -112,6 +117,10 @@ class ConfigSyncRig:
         entries = (await self.target.describe_topic_configs([topic]))[topic]
         assert not isinstance(entries, Exception)
         return {entry.name: entry.value for entry in entries if entry.source is ConfigSource.TOPIC}
+
+
+def _journal(config: ConfigSyncFlow, clock: FakeClock) -> Journal:
+    return Journal(flow=config.flow, changes=instruments.counter(_METER, CONFIGSYNC_CHANGES), clock=clock)
 
 
 def make_flow(

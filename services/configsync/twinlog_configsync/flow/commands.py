@@ -14,7 +14,8 @@ from twinlog.policy.expected_offsets import ExpectedOffsets, NewTopic, expected_
 from twinlog.service.feeds.rules_record import NO_RULES, rules_noted, rules_told
 from twinlog_configsync.access.acl_listing import AclEntry, list_acls
 from twinlog_configsync.access.acl_rules import Translation
-from twinlog_configsync.flow.passes import ANSWER_SECONDS, FlowPasses
+from twinlog_configsync.flow.known_flow import ANSWER_SECONDS
+from twinlog_configsync.flow.passes import FlowPasses
 from twinlog_configsync.model.actions import CreateTopic
 from twinlog_configsync.model.observation import AclObservation, World, is_absent
 from twinlog_configsync.model.reasons import Reason

@@ -6,26 +6,21 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
-from twinlog.backoff import backoff_seconds
 from twinlog.clock import Clock
-from twinlog.errors import ConfigError, StateError, TransientKafkaError, TwinlogError
+from twinlog.errors import StateError
 from twinlog.kafka.ports import KafkaCluster
-from twinlog.model import ClusterAlias, Flow
-from twinlog.service.feeds.rules_record import heeding, rules_noted, rules_told
 from twinlog_configsync.access.acl_rules import GROUP, Translation, translate_acls
 from twinlog_configsync.clusters.apply import Applier
 from twinlog_configsync.clusters.observe import Ask, Observer
-from twinlog_configsync.clusters.store import RegistryStore
 from twinlog_configsync.config import ConfigSyncFlow
 from twinlog_configsync.flow.change_log import Journal
-from twinlog_configsync.flow.claims import claim_as_stored, claimed, wanted_now
+from twinlog_configsync.flow.claims import claimed, wanted_now
 from twinlog_configsync.flow.counterparts import Counterparts
+from twinlog_configsync.flow.failover_watch import FailoverWatch
 from twinlog_configsync.flow.feeds import Boards
-from twinlog_configsync.flow.loop_guard import LoopGuard
-from twinlog_configsync.model.entry import TopicState
-from twinlog_configsync.model.failover_record import Failover, failover_in_effect
+from twinlog_configsync.flow.known_flow import KnownFlow, OtherFlow, identify
 from twinlog_configsync.model.hold import Hold
-from twinlog_configsync.model.memory import Memory, recall
+from twinlog_configsync.model.memory import Memory
 from twinlog_configsync.model.observation import (
     AclObservation,
     Observation,
@@ -40,23 +35,13 @@ from twinlog_configsync.planning.flow_status import FlowStatus, after_success
 from twinlog_configsync.planning.learn import learn
 from twinlog_configsync.planning.outcome import Outcome
 from twinlog_configsync.planning.plan import Plan, make_plan, replicated_topics
-from twinlog_configsync.planning.record_checks import check_records
-from twinlog_configsync.planning.rules import FlowRules
 from twinlog_configsync.planning.source_loss import kept_copies
 
-ANSWER_SECONDS: Final = 10.0
-"""How long a cluster may take to answer at all."""
-
-_FIRST_RETRY_SECONDS: Final = 1.0
-_LONGEST_RETRY_SECONDS: Final = 60.0
-"""How often rules that cannot be used are tried again."""
-_KNOWN_SECONDS: Final = 5.0
-"""How long the registry of another process's flow counts as read: many flows may ask for it."""
 _KEPT_CONFIGS_SECONDS: Final = 120.0
 """The highest age of a target topic's known limits, which others may change there."""
 
 
-class FlowPasses:
+class FlowPasses(KnownFlow):
     """The state of one flow, and the steps of a pass. Hold `lock` from `open` to the end of a pass.
 
     Work that takes long with thousands of topics and ACLs runs in a thread, because the loop also keeps the
@@ -74,73 +59,31 @@ class FlowPasses:
         clock: Clock,
         journal: Journal,
         gate: asyncio.Semaphore | None = None,
-        neighbours: Sequence["FlowPasses"] = (),
-        of_other_process: bool = False,
+        neighbours: Sequence[OtherFlow] = (),
     ) -> None:
         """`gate` limits how many flows of the process do a pass at the same time; None = no limit. A hundred
         at once would keep the event loop from renewing leases. `neighbours` are flows of other processes into
-        the same target: their registries are read before ACLs and quotas are planned. `of_other_process`:
-        this process never runs the flow, and knows of it what its registry says."""
+        the same target: their registries are read before ACLs and quotas are planned."""
+        super().__init__(flow, target=target, claims=claims, clock=clock, journal=journal)
         self._gate = gate or asyncio.Semaphore()
-        self.config = flow
         self.source = source
-        self.target = target
-        self.loop_guard = LoopGuard()
-        self.rules = flow.rules
-        self.rules_problem = ""
-        """Why changed rules are not in force."""
-        self._rules_failures = 0
-        self._rules_due_at = 0.0
-        """When rules that cannot be used are tried again, in monotonic seconds."""
-        self.memory = Memory()
-        self.loaded = False
-        self._is_owner = False
         self.status = FlowStatus()
-        self.lock = asyncio.Lock()
-        self._store = RegistryStore(
-            cluster=target,
-            topic=flow.registry_topic,
-            replication_factor=flow.registry_replication_factor,
-        )
         self._observer = Observer(
             flow=flow.flow, source=source, target=target, registry_topic=flow.registry_topic
         )
         self._applier = Applier(target=target, observer=self._observer, clock=clock)
         self._boards = boards
-        self._claims = claims
         self._neighbours = neighbours
-        self._of_other_process = of_other_process
-        self._known_at = float("-inf")
-        self._knowing = asyncio.Lock()
-        self._clock = clock
-        self._journal = journal
         self._blockers = Blockers()
         self._counterparts = Counterparts()
         self._configs_seen_at = float("-inf")
         self._target_cluster: TargetCluster | None = None
         """As read by the last pass that asked the target's brokers."""
         self._source_id = ""
-        self._failover_seen = Failover()
-        """What the record of moves said when it was last read."""
-
-    @property
-    def flow(self) -> Flow:
-        return self.config.flow
-
-    @property
-    def rules(self) -> FlowRules:
-        """The rules in force: the file's, with changes on top, without topics that other flows would copy
-        back."""
-        return self._rules
-
-    @rules.setter
-    def rules(self, rules: FlowRules) -> None:
-        self.own_rules = rules
-        self._rules = self.loop_guard.guarded(rules)
+        self._failover = FailoverWatch(target=target, flow=flow.flow)
 
     @property
     def known_names(self) -> Collection[str]:
-        """The names of topics on the source that are known."""
         return {*self.memory.entries, *self._counterparts.decided}
 
     async def open(self) -> None:
@@ -149,25 +92,25 @@ class FlowPasses:
         Raises KafkaError when a cluster does not answer, WireFormatError (REGISTRY_UNREADABLE), StateError
         (SAME_CLUSTER).
         """
-        target_id = await _identify(self.target, self.flow.target)
+        target_id = await identify(self.target, self.flow.target)
         if not self.loaded:
             await self._load()
         elif self._may_use_rules_now:
             await self._follow_stored_rules()
-        self._source_id = await _identify(self.source, self.flow.source)
+        self._source_id = await identify(self.source, self.flow.source)
         self._refuse_same_cluster(self._source_id, target_id)
         await self._store.create()
 
     async def open_registry(self) -> None:
         """As `open`, but ask the source only if it has never answered: rules can be changed while it is
         down."""
-        target_id = await _identify(self.target, self.flow.target)
+        target_id = await identify(self.target, self.flow.target)
         if not self.loaded:
             await self._load()
         elif self._may_use_rules_now:
             await self._follow_stored_rules()
         known = self._source_id or self.memory.source_cluster_id
-        self._refuse_same_cluster(known or await _identify(self.source, self.flow.source), target_id)
+        self._refuse_same_cluster(known or await identify(self.source, self.flow.source), target_id)
         await self._store.create()
 
     def take_over(self) -> None:
@@ -182,34 +125,13 @@ class FlowPasses:
         """Another process owns the flow from now on."""
         self._is_owner = False
 
-    async def follow(self) -> None:
-        """Read and publish what the owner, another process, has written to the registry. Raises as `open`."""
-        async with self.lock:
-            await _identify(self.target, self.flow.target)
-            await self._load()
-            self._claims.follow(self.flow, acls=self._syncs(Scope.ACLS), quotas=self._syncs(Scope.QUOTAS))
-            claim_as_stored(self._claims, self.flow, self.memory, scopes=self.rules.intervals_seconds)
+    async def know(self) -> None:
+        """This process runs the flow."""
 
     def heed_partners(self) -> None:
         """Leave out the topics that the partners would copy back, by the rules that are known of them."""
         if self.loop_guard.meet():
             self.rules = self.own_rules
-
-    async def know(self) -> None:
-        """Make sure that this process knows what the flow's owner has stored, for other flows. While that
-        cannot be read, its rules stay as they were, and nothing is removed that it may want."""
-        if not self._of_other_process:
-            return
-        async with self._knowing:
-            if self._clock.monotonic() - self._known_at < _KNOWN_SECONDS:
-                return
-            try:
-                await self.follow()
-            except TwinlogError as error:
-                self._journal.failed(error)
-                self._claims.doubt_acls(self.flow)
-                self._claims.doubt_quotas(self.flow)
-            self._known_at = self._clock.monotonic()
 
     async def know_others(self) -> None:
         """Know the flows of other processes that concern this one: all at once, because some of their
@@ -256,7 +178,7 @@ class FlowPasses:
         world = replace(
             world,
             topics=replace(world.topics, source_cluster_id=self._source_id),
-            failover=await self._failover() if self._may_take_away(scopes) else "",
+            failover=await self._failover.look(scopes, self.rules, self.memory),
         )
         self._target_cluster = world.topics.target_cluster
         if all_configs or kept_configs:
@@ -305,33 +227,8 @@ class FlowPasses:
             self.rules.acls,
             topics=replicated_topics(topics, self.memory),
             groups=acls.groups | kept,
-            fences=self._failover_seen.fences,
+            fences=self._failover.seen.fences,
         )
-
-    def _may_take_away(self, scopes: Collection[Scope]) -> bool:
-        """Whether a pass may delete topics, rights or quotas, or change configs, with which applications work
-        after a failover. A failover that was seen is looked at by every pass, because it is told until it is
-        over."""
-        if self._failover_seen.words or any(scope is not Scope.TOPICS for scope in scopes):
-            return True
-        return (
-            Scope.TOPICS in scopes
-            and self.rules.deletes.enabled
-            and any(
-                entry.selected and entry.state is TopicState.DELETED_AT_SOURCE
-                for entry in self.memory.entries.values()
-            )
-        )
-
-    async def _failover(self) -> str:
-        """A record that cannot be read counts as a failover, because deletions cannot be undone."""
-        try:
-            self._failover_seen = await failover_in_effect(self.target, self.flow)
-        except TwinlogError as error:
-            self._failover_seen = Failover(
-                words=f"the record of the last failover cannot be read ({error.reason}: {error})"
-            )
-        return self._failover_seen.words
 
     def _loops(self) -> Hold | None:
         loops = self._counterparts.loops
@@ -340,9 +237,6 @@ class FlowPasses:
         name, rule = next(iter(loops.items()))
         more = f" and {len(loops) - 1} more" if len(loops) > 1 else ""
         return Hold(reason=Reason.LOOP, message=f"{name}{more} is not copied: {rule.removeprefix('LOOP: ')}")
-
-    def _syncs(self, scope: Scope) -> bool:
-        return scope in self.rules.intervals_seconds
 
     async def carry_out(self, plan: Plan, world: World, stop: asyncio.Event) -> Outcome:
         """Carry out the plan, store the result, and publish it. Raises KafkaError when the target does not
@@ -368,77 +262,6 @@ class FlowPasses:
         self.memory = memory
         self._publish()
 
-    async def rebuilt(self, values: Mapping[str, str]) -> FlowRules:
-        """The rules with these values on top of the file. Raises ConfigError."""
-        return await asyncio.to_thread(self.config.with_values, values)
-
-    async def _load(self) -> None:
-        before = self.memory.rules
-        checked = check_records(await self._store.load(), self.rules)
-        self._journal.records_refused(checked.refused)
-        self.memory = await self._heeding_file(recall(checked.records))
-        if self.memory.rules != before:
-            self._rules_failures = 0
-            await self._follow_stored_rules()
-        elif self._may_use_rules_now:
-            await self._follow_stored_rules()
-        if not self.loaded:
-            self._journal.loaded(topics=len(self.memory.entries), settled=self.memory.settled)
-            if self.memory.rules is not None:
-                self._journal.rules_in_force(
-                    rules_told(self.flow, self.memory.rules, self.config.file.values)
-                )
-        self.loaded = True
-        self._publish()
-
-    async def _heeding_file(self, memory: Memory) -> Memory:
-        """Put rules aside whose keys have another value in the file than the one that they replaced: only the
-        owner does, before anybody follows them. Another process, whose file may be an older one, says so."""
-        before, now_ms = memory.rules, self._clock.now_ms()
-        if before is None or (rules := heeding(before, self.config.file.written, now_ms=now_ms)) == before:
-            return memory
-        if not self._is_owner:
-            if rules.revision != before.revision:
-                self._journal.rules_of_another_file(
-                    before.revision, sorted(before.values.keys() - rules.values)
-                )
-            return memory
-        if rules.revision != before.revision:
-            memory = memory.with_change(
-                "PutRulesAside",
-                by="",
-                peer="",
-                at_ms=now_ms,
-                before=rules_noted(before),
-                after=rules_noted(rules),
-            )
-        memory = replace(memory, rules=rules)
-        await self._store.put(await asyncio.to_thread(memory.records))
-        return memory
-
-    @property
-    def _may_use_rules_now(self) -> bool:
-        """Whether rules that could not be used are to be tried again: each try loads the whole file."""
-        return bool(self.rules_problem) and self._clock.monotonic() >= self._rules_due_at
-
-    async def _follow_stored_rules(self) -> None:
-        """Rules that cannot be used now, because a secret cannot be read for example, are tried again later.
-        Until then the ones before apply."""
-        values = {} if self.memory.rules is None else self.memory.rules.values
-        before = self.rules_problem
-        try:
-            self.rules, self.rules_problem = await self.rebuilt(values), ""
-            self._rules_failures = 0
-        except ConfigError as error:
-            self.rules_problem = str(error)
-            wait_seconds = backoff_seconds(
-                self._rules_failures, first=_FIRST_RETRY_SECONDS, longest=_LONGEST_RETRY_SECONDS
-            )
-            self._rules_failures += 1
-            self._rules_due_at = self._clock.monotonic() + wait_seconds
-            if self.rules_problem != before:
-                self._journal.rules_unusable(error)
-
     def _refuse_same_cluster(self, source_id: str, target_id: str) -> None:
         if source_id == target_id:
             raise StateError(
@@ -459,8 +282,8 @@ class FlowPasses:
         self._journal.entries(before.entries, after.entries)
         self._publish()
         hold = self._loops() or kept_copies(after.entries)
-        if hold is None and self._failover_seen.words:
-            hold = Hold(reason=Reason.FAILED_OVER, message=self._failover_seen.words)
+        if hold is None and self._failover.seen.words:
+            hold = Hold(reason=Reason.FAILED_OVER, message=self._failover.seen.words)
         status = after_success(
             self.status, plan, outcome, topic_count=after.selected_count, now_ms=now_ms, hold=hold
         )
@@ -479,21 +302,3 @@ class FlowPasses:
         if self.memory.settled:
             self._boards.topics.settle(self.flow)
         self._boards.rules.publish(self.flow, self.memory.rules)
-
-
-async def _identify(cluster: KafkaCluster, alias: ClusterAlias) -> str:
-    """The cluster's id. Raises TransientKafkaError soon when the cluster is down, long before the client
-    gives up."""
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            return await cluster.cluster_id()
-    except TimeoutError as error:
-        raise TransientKafkaError(
-            f"cluster {alias}: no answer within {ANSWER_SECONDS:g} s; check {alias}.bootstrap.servers",
-            reason="KAFKA_TIMEOUT",
-            metadata={"cluster": alias},
-        ) from error
-    except TransientKafkaError as error:
-        raise TransientKafkaError(
-            f"{error}; check {alias}.bootstrap.servers", reason=error.reason, metadata=error.metadata
-        ) from error

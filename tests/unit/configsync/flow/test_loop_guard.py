@@ -12,6 +12,7 @@ from twinlog.model import Flow
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog_configsync.config import configsync_flows
+from twinlog_configsync.flow.loop_guard import Partner
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation
@@ -44,13 +45,10 @@ class FileRig:
         others = [self._process(file, clock) for _ in flows] if divided else [self.flows] * len(flows)
         known = [Flow.parse(name) for name in flows]
         for (name, rig), there in zip(self.flows.items(), others, strict=True):
-            partners = []
+            partners: list[Partner] = []
             for other, each in there.items():
                 if Flow.parse(other) in circle_of(Flow.parse(name), known):
-                    if divided:
-                        each.of_other_process = True
-                        each.restart()
-                    partners.append(each.passes)
+                    partners.append(each.known_elsewhere() if divided else each.passes)
             rig.passes.loop_guard.partners = partners
 
     def _process(self, file: Path, clock: FakeClock) -> dict[str, ConfigSyncRig]:

@@ -105,9 +105,7 @@ async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> SharedTarget
     there = here if request.param == 1 else process(tmp_path, clusters, clock)
     if request.param == 3:
         for flow, other in ((here["A->C"], here["B->C"]), (there["B->C"], there["A->C"])):
-            other.of_other_process = True
-            other.restart()
-            flow.neighbours.append(other.passes)
+            flow.neighbours.append(other.known_elsewhere())
             flow.restart()
     made = SharedTarget(
         clusters=clusters,
