@@ -34,13 +34,19 @@ class SafeRange:
         return not self.reason
 
 
-def safe_range(proof: PartitionProof) -> SafeRange:
+def safe_range(proof: PartitionProof, whole: PartitionProof | None = None) -> SafeRange:
     """The range of one partition that may be deleted on the source, from a proof that begins at its log's
-    start."""
+    start. Of a compacted copy, where that ends before the log does: also from the `whole` one, because a
+    record behind the range may be the last of a key in the range."""
     # The comparison may begin after records that the target lacks; `source_from` lies after them then.
     begin = min([proof.source_from, *(each.from_offset for each in _left_out(proof))])
     end = max([proof.source_to, *(each.to_offset for each in _left_out(proof))])
-    until, reason, detail = min([*_blockers(proof, begin), (end, "", "")])
+    seen = [proof] if whole is None else [proof, whole]
+    blockers = [
+        *_blockers(proof),
+        *(blocker for each in seen for blocker in _of_the_copy(each, begin, proof.source_to)),
+    ]
+    until, reason, detail = min([*blockers, (end, "", "")])
     return SafeRange(
         source=proof.source,
         begin=begin,
@@ -51,18 +57,22 @@ def safe_range(proof: PartitionProof) -> SafeRange:
     )
 
 
-def _blockers(proof: PartitionProof, begin: int) -> Iterator[tuple[int, str, str]]:
+def _of_the_copy(proof: PartitionProof, begin: int, end: int) -> Iterator[tuple[int, str, str]]:
+    """What the copy loses, or nobody has seen of it."""
+    if proof.displaced_from is not None and proof.displaced_from < end:
+        yield proof.displaced_from, str(Kind.FOREIGN), _DISPLACED
+    for left_out in proof.not_compared:
+        if left_out.side is Side.TARGET and not left_out.is_harmless:
+            yield begin, str(left_out.reason), left_out.detail
+
+
+def _blockers(proof: PartitionProof) -> Iterator[tuple[int, str, str]]:
     """Source offset, reason and text of everything that is not proven to be on the target."""
     for each in proof.differences:
         if each.source_offset is not None:  # otherwise it stands after the last record of the source
             yield each.source_offset, str(each.kind), ", ".join(each.changed)
-    if proof.displaced_from is not None and proof.displaced_from < proof.source_to:
-        yield proof.displaced_from, str(Kind.FOREIGN), _DISPLACED
     for left_out in _left_out(proof):
         yield left_out.from_offset, str(left_out.reason), left_out.detail
-    for left_out in proof.not_compared:
-        if left_out.side is Side.TARGET and not left_out.is_harmless:
-            yield begin, str(left_out.reason), left_out.detail
 
 
 def _left_out(proof: PartitionProof) -> list[NotCompared]:

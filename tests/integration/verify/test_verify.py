@@ -340,6 +340,24 @@ async def test_what_is_on_the_target_may_be_deleted_on_the_source(
         assert exit_code == expected, isolation
 
 
+async def test_a_foreign_record_that_a_compacted_copy_will_keep_instead_makes_the_source_s_unsafe(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    topic, now_ms = unique_name("displaced"), records[0].timestamp_ms
+    await mirror.topics(topic, cleanup_policy="compact")
+    written = [NewRecord(b"key-%d" % number, b"of the source", now_ms) for number in range(50)]
+    await mirror.write_source(topic, [(0, Codec.NONE, written)])
+    await mirror.write_copy(topic, [(0, Codec.NONE, written)])
+    await mirror.store_position(topic, len(written))
+    asked = ("--topic", topic, "--before", "40")
+    exit_code, _ = await mirror.command(*asked, name="safe-to-delete")
+    assert exit_code == 0
+    await mirror.write_copy(topic, [(0, Codec.NONE, [NewRecord(b"key-10", b"of another", now_ms)])])
+    exit_code, told = await mirror.command(*asked, name="safe-to-delete")
+    (found,) = told["partitions"]
+    assert (exit_code, found["safe_until"], found["asked_until"], found["reason"]) == (1, 10, 40, "FOREIGN")
+
+
 async def test_who_wrote_a_foreign_record_is_told(mirror: VerifyRig, records: list[NewRecord]) -> None:
     topic = unique_name("written")
     await mirror.topics(topic)

@@ -72,3 +72,11 @@ def test_a_record_that_is_displaced_behind_the_range_does_not_belong_to_it() -> 
     asked = proof()
     asked.displaced_from = 100
     assert safe_range(asked).is_whole
+    assert safe_range(proof(), asked).is_whole
+
+
+def test_a_foreign_record_behind_the_range_that_displaces_one_of_the_range_is_told() -> None:
+    whole = proof(Difference(kind=Kind.FOREIGN, source_offset=150, target_offset=150), source_to=200)
+    whole.displaced_from = 40
+    found = safe_range(proof(), whole)
+    assert (found.until, found.end, found.reason) == (40, 100, "FOREIGN")

@@ -1,6 +1,7 @@
 """`twinlog safe-to-delete A->B --topic T`: up to which source offset everything is proven to be on the
 target."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -72,11 +73,15 @@ def safe_to_delete_command(
             read_committed=reads_committed(isolation),
         )
     report: FlowReport = run_async(verified(configuration, request))
-    found = [safe_range(proof) for proof in report.proofs]
-    is_safe = not report.failures and all(each.is_whole for each in found)
-    failures = [
-        {"topic": each.topic, "reason": each.reason, "detail": each.detail} for each in report.failures
-    ]
+    compacted = frozenset(proof.source.topic for proof in report.proofs if proof.target_compacted)
+    told, behind = [*report.failures], {}
+    if request.end is not None and compacted:
+        whole: FlowReport = run_async(verified(configuration, replace(request, end=None, topics=compacted)))
+        told += whole.failures
+        behind = {proof.source: proof for proof in whole.proofs}
+    found = [safe_range(proof, behind.get(proof.source)) for proof in report.proofs]
+    is_safe = not told and all(each.is_whole for each in found)
+    failures = [{"topic": each.topic, "reason": each.reason, "detail": each.detail} for each in told]
     with exiting_with(0 if is_safe else EXIT_FAILED):
         if output is Output.JSON:
             print_json(
