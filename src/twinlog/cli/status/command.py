@@ -92,7 +92,8 @@ def status_command(
                 document["check"] = view.check_as_json(problems, waiting, standing_by(status))
             print_json(document)
         elif check:
-            lines = view.check_lines([*problems, *waiting], standing_by(status), verbose=verbose)
+            warnings = verdict.line if verdict.counts else ""
+            lines = view.check_lines([*problems, *waiting], standing_by(status), warnings, verbose=verbose)
             say("\n".join(lines))
         else:
             _print_tables(status, verdict, verbose=verbose)

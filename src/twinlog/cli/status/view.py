@@ -83,13 +83,13 @@ def check_as_json(
 
 
 def check_lines(
-    problems: Sequence[Issue], standing_by: Sequence[str] = (), *, verbose: bool = False
+    problems: Sequence[Issue], standing_by: Sequence[str] = (), warnings: str = "", *, verbose: bool = False
 ) -> list[str]:
-    """One line for each thing that is wrong, or not yet as it should be."""
+    """One line for each thing that is wrong, or not yet as it should be; else one, with the `warnings`."""
     if problems:
         return [line for each in problems for line in _issue_lines(each, verbose=verbose)]
-    others = f"; on standby here, copied by another process: {', '.join(standing_by)}" if standing_by else ""
-    return [f"everything moves{others}"]
+    others = f"on standby here, copied by another process: {', '.join(standing_by)}" if standing_by else ""
+    return ["; ".join(each for each in ("everything moves", others, warnings) if each)]
 
 
 def _issue_lines(issue: Issue, *, verbose: bool) -> list[str]:

@@ -205,6 +205,7 @@ def test_a_lag_that_is_copied_is_no_issue_and_what_is_ordered_is_a_note() -> Non
     assert (verdict.failing, verdict.waiting, verdict.pressing) == ([], [], [])
     assert verdict.line == "everything moves; in force: DELAY, FENCE, LIMIT, MANUAL, RULE"
     assert check_lines([]) == ["everything moves"]
+    assert check_lines([], (), "1 warning: MOVE") == ["everything moves; 1 warning: MOVE"]
 
 
 def test_losses_and_foreign_writes_are_problems_that_stop_nothing() -> None:
