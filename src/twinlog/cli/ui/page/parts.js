@@ -18,19 +18,24 @@ export const shown = (word) => (word === "NO_GO" ? "NO-GO" : word);
 export const Chip = ({ word, count }) => html`<span class=${"chip " + tone(word)}>
   <${Icon} name=${tone(word)}/>${count === undefined ? "" : `${number(count)} `}${shown(word)}</span>`;
 
+const OF_A_FILE = /^twinlog (adopt|import|local|preflight|run) /;
+
+// The command with the --config and --endpoint of the services that the page asks.
+function whole(line) {
+  const places = (store.tables.page.page || {}).same_services;
+  return places && line.startsWith("twinlog ") && !OF_A_FILE.test(line) ? `${line} ${places}` : line;
+}
+
 // Commands stand between backticks.
 export const Words = ({ text }) =>
-  text.split("`").map((part, at) => (at % 2 ? html`<code>${part}</code>` : part));
+  text.split("`").map((part, at) => (at % 2 ? html`<code title=${whole(part)}>${part}</code>` : part));
 
 const COPIED_MS = 2000;
-const OF_A_FILE = /^twinlog (preflight|run) /;
 
-// A command line. What is copied asks the services that the page asks: with their --config and --endpoint.
+// A command line. What is copied is complete.
 export function Command({ line }) {
   const [done, setDone] = useState("");
   const code = useRef(null);
-  const places = (store.tables.page.page || {}).same_services;
-  const whole = places && !OF_A_FILE.test(line) ? `${line} ${places}` : line;
   useEffect(() => {
     if (done === "selected") getSelection().selectAllChildren(code.current);
     if (done !== "copied") return undefined;
@@ -39,9 +44,9 @@ export function Command({ line }) {
   }, [done]);
   // Without TLS a browser keeps the clipboard to itself: the command is selected instead.
   const copy = () => Promise.resolve()
-    .then(() => navigator.clipboard.writeText(whole))
+    .then(() => navigator.clipboard.writeText(whole(line)))
     .then(() => setDone("copied"), () => setDone("selected"));
-  return html`<span class="command"><code ref=${code} title=${whole}>${done === "selected" ? whole : line}</code>
+  return html`<span class="command"><code ref=${code} title=${whole(line)}>${done === "selected" ? whole(line) : line}</code>
     <button type="button" aria-label=${`copy ${line}`} title="copy" onClick=${copy}>
       <${Icon} name=${done ? "done" : "copy"}/><span role="status">${done}</span></button></span>`;
 }
