@@ -160,7 +160,11 @@ def _continuation(
     target = facts.remote[partition.topic]
     position = stored.get(partition)
     if partition in facts.positions.unreadable:
-        why = f"its record is damaged: {facts.positions.unreadable[partition]}; `twinlog positions set`"
+        where = f"--topic {partition.topic} --partition {partition.partition} --to earliest --dry-run"
+        why = (
+            f"its record is damaged: {facts.positions.unreadable[partition]};"
+            f" `twinlog positions set '{facts.flow}' {where}` once the service runs"
+        )
         return Continuation(
             partition=partition,
             target_topic=target,

@@ -3,6 +3,7 @@ error.
 """
 
 import asyncio
+import shlex
 from collections.abc import Awaitable, Callable, Mapping
 
 import grpc
@@ -48,7 +49,8 @@ def explain_silence(row: FlowRow) -> None:
             Note(
                 service=note.service,
                 reason=note.reason,
-                message=f"heartbeats are not copied while {row.flow} is paused (`twinlog resume`)",
+                message="heartbeats are not copied while the flow is paused:"
+                f" `twinlog resume {shlex.quote(row.flow)}`",
             )
             if note.reason == HEARTBEAT_MISSING
             else note
