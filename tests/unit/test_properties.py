@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from twinlog.errors import ConfigError
 from twinlog.properties import Property, parse
+from unit.cases import about
 
 Golden = Callable[[str], list[dict[str, Any]]]
 
@@ -29,9 +30,8 @@ def test_every_file_reads_as_java_reads_it(golden: Golden) -> None:
         assert found == vector["properties"], content
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
+def test_rule() -> None:
+    for content, expected in [
         (b"a = b", {"a": "b"}),
         (b"a:b", {"a": "b"}),
         (b"a b", {"a": "b"}),
@@ -47,10 +47,9 @@ def test_every_file_reads_as_java_reads_it(golden: Golden) -> None:
         (b"k\\:e\\=y\\ s = v", {"k:e=y s": "v"}),
         (b"a = \\u00e9\\uD83D\\uDE00\xe9", {"a": "é😀é"}),
         (b"a = \\t\\n\\q", {"a": "\t\nq"}),
-    ],
-)
-def test_rule(content: bytes, expected: dict[str, str]) -> None:
-    assert values(content) == expected
+    ]:
+        with about(content, expected):
+            assert values(content) == expected
 
 
 def test_each_key_knows_the_line_it_begins_on() -> None:

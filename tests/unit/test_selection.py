@@ -8,6 +8,7 @@ from twinlog.filters import DefaultTopicFilter, TopicFilter, topic_filter_from_c
 from twinlog.model import Flow
 from twinlog.policy import DefaultReplicationPolicy, IdentityReplicationPolicy, ReplicationPolicy
 from twinlog.selection import TopicDecision, TopicReason, TopicSelector
+from unit.cases import about
 
 FLOW = Flow("source", "target")
 
@@ -97,31 +98,32 @@ def test_identity_selects_what_default_calls_a_cycle() -> None:
     assert selector(policy=identity).decide("target.heartbeats").reason is TopicReason.CYCLE
 
 
-@pytest.mark.parametrize("policy", [DefaultReplicationPolicy, IdentityReplicationPolicy])
-@pytest.mark.parametrize("separator", [".", "_", "-"])
-@pytest.mark.parametrize("internal_separator", [".", "_", "-"])
-def test_no_topic_is_copied_into_one_of_the_mirrors_own(
-    policy: type[DefaultReplicationPolicy], separator: str, internal_separator: str
-) -> None:
+def test_no_topic_is_copied_into_one_of_the_mirrors_own() -> None:
     """Somebody who may create `checkpoints.internal` on A could else write the flow's checkpoints."""
-    rules = selector(
-        topic_filter_from_config({"topics.exclude": ""}),
-        policy(separator=separator, internal_separator=internal_separator),
-    )
-    own = [
-        rules.policy.checkpoints_topic("source"),
-        rules.policy.checkpoints_topic("other"),
-        rules.policy.offset_syncs_topic("source"),
-        *(
-            f"mm2-{kind}.source.internal"
-            for kind in ("offsets", "configs", "status", "configsync", "failover")
-        ),
-    ]
-    names = {name.removeprefix(f"source{separator}") for name in own} | set(own)
-    decisions = [decision for decision in map(rules.decide, names) if decision.remote_topic in own]
-    assert {decision.reason for decision in decisions} <= {TopicReason.INTERNAL}
-    assert decisions or separator != internal_separator
-    assert rules.decide("orders.internal").selected
+    for policy in [DefaultReplicationPolicy, IdentityReplicationPolicy]:
+        for separator in [".", "_", "-"]:
+            for internal_separator in [".", "_", "-"]:
+                with about(policy, separator, internal_separator):
+                    rules = selector(
+                        topic_filter_from_config({"topics.exclude": ""}),
+                        policy(separator=separator, internal_separator=internal_separator),
+                    )
+                    own = [
+                        rules.policy.checkpoints_topic("source"),
+                        rules.policy.checkpoints_topic("other"),
+                        rules.policy.offset_syncs_topic("source"),
+                        *(
+                            f"mm2-{kind}.source.internal"
+                            for kind in ("offsets", "configs", "status", "configsync", "failover")
+                        ),
+                    ]
+                    names = {name.removeprefix(f"source{separator}") for name in own} | set(own)
+                    decisions = [
+                        decision for decision in map(rules.decide, names) if decision.remote_topic in own
+                    ]
+                    assert {decision.reason for decision in decisions} <= {TopicReason.INTERNAL}
+                    assert decisions or separator != internal_separator
+                    assert rules.decide("orders.internal").selected
 
 
 def test_the_configured_positions_topic_is_not_a_copys_name() -> None:

@@ -5,8 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from twinlog.batches import (
     Codec,
     CopyPolicy,
@@ -19,11 +17,10 @@ from twinlog.batches import (
     read_batches,
 )
 from twinlog.batches.outgoing import Seal, sealed
+from unit.cases import about
 
 _GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "batches.json").read_text())
 _SEAL = Seal(17, 3, 0, transactional=True)
-
-golden_cases = pytest.mark.parametrize("golden", _GOLDEN, ids=[golden["name"] for golden in _GOLDEN])
 
 
 def _expected(golden: dict[str, Any]) -> list[DecodedRecord]:
@@ -43,61 +40,66 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else bytes.fromhex(text)
 
 
-@golden_cases
-def test_reads_what_java_reads(golden: dict[str, Any]) -> None:
-    batches = read_batches(bytes.fromhex(golden["bytes"]))
-    assert [record for batch in batches for record in decode_batch(batch)] == _expected(golden)
+def test_reads_what_java_reads() -> None:
+    for golden in _GOLDEN:
+        with about(golden["name"]):
+            batches = read_batches(bytes.fromhex(golden["bytes"]))
+            assert [record for batch in batches for record in decode_batch(batch)] == _expected(golden)
 
 
-@golden_cases
-def test_headers_are_those_java_sees(golden: dict[str, Any]) -> None:
-    batches = read_batches(bytes.fromhex(golden["bytes"]))
-    assert [
-        {
-            "magic": batch.header.magic,
-            "last_offset": batch.header.last_offset,
-            "next_offset": batch.header.next_offset,
-            "is_control": batch.header.is_control,
-            "is_transactional": batch.header.is_transactional,
-            "producer_id": batch.header.producer_id,
-            "is_log_append_time": batch.header.is_log_append_time,
-            "size_bytes": batch.header.size_bytes,
-            "codec": batch.header.codec.name.lower(),
-        }
-        for batch in batches
-    ] == golden["batches"]
+def test_headers_are_those_java_sees() -> None:
+    for golden in _GOLDEN:
+        with about(golden["name"]):
+            batches = read_batches(bytes.fromhex(golden["bytes"]))
+            assert [
+                {
+                    "magic": batch.header.magic,
+                    "last_offset": batch.header.last_offset,
+                    "next_offset": batch.header.next_offset,
+                    "is_control": batch.header.is_control,
+                    "is_transactional": batch.header.is_transactional,
+                    "producer_id": batch.header.producer_id,
+                    "is_log_append_time": batch.header.is_log_append_time,
+                    "size_bytes": batch.header.size_bytes,
+                    "codec": batch.header.codec.name.lower(),
+                }
+                for batch in batches
+            ] == golden["batches"]
 
 
-@golden_cases
-def test_checksums_hold_until_a_bit_flips(golden: dict[str, Any]) -> None:
-    data = bytearray(bytes.fromhex(golden["bytes"]))
-    assert all(crc_is_valid(batch) for batch in read_batches(data))
-    data[-1] ^= 0x10
-    assert not crc_is_valid(read_batches(data)[-1])
+def test_checksums_hold_until_a_bit_flips() -> None:
+    for golden in _GOLDEN:
+        with about(golden["name"]):
+            data = bytearray(bytes.fromhex(golden["bytes"]))
+            assert all(crc_is_valid(batch) for batch in read_batches(data))
+            data[-1] ^= 0x10
+            assert not crc_is_valid(read_batches(data)[-1])
 
 
-@golden_cases
-@pytest.mark.parametrize(
-    "target_codec", [None, *Codec], ids=lambda codec: codec.name if codec else "producer"
-)
-def test_copies_keep_every_record(golden: dict[str, Any], target_codec: Codec | None) -> None:
+def test_copies_keep_every_record() -> None:
     """Whatever lane and codec: the copies hold the same keys, values, headers and timestamps, in order."""
-    data = bytes.fromhex(golden["bytes"])
-    policy = CopyPolicy(target=TargetTopicLimits(codec=target_codec))
-    prepared = prepare(data, wanted_offset=0, policy=policy)
-    assert prepared.fault is None
-    assert prepared.next_offset == golden["batches"][-1]["next_offset"]
-    copies = [
-        record
-        for outgoing in prepared.batches
-        for record in decode_batch(read_batches(sealed(outgoing, _SEAL))[0])
-    ]
-    visible = [] if golden["batches"][0]["is_control"] else _expected(golden)
-    assert [record[1:] for record in copies] == [record[1:] for record in visible]
-    mapped = [
-        outgoing.runs[0].first_source_offset if outgoing.is_dense else None for outgoing in prepared.batches
-    ]
-    assert all(first is None or first in {record.offset for record in visible} for first in mapped)
+    for golden in _GOLDEN:
+        for target_codec in (None, *Codec):
+            with about(golden["name"], target_codec):
+                data = bytes.fromhex(golden["bytes"])
+                policy = CopyPolicy(target=TargetTopicLimits(codec=target_codec))
+                prepared = prepare(data, wanted_offset=0, policy=policy)
+                assert prepared.fault is None
+                assert prepared.next_offset == golden["batches"][-1]["next_offset"]
+                copies = [
+                    record
+                    for outgoing in prepared.batches
+                    for record in decode_batch(read_batches(sealed(outgoing, _SEAL))[0])
+                ]
+                visible = [] if golden["batches"][0]["is_control"] else _expected(golden)
+                assert [record[1:] for record in copies] == [record[1:] for record in visible]
+                mapped = [
+                    outgoing.runs[0].first_source_offset if outgoing.is_dense else None
+                    for outgoing in prepared.batches
+                ]
+                assert all(
+                    first is None or first in {record.offset for record in visible} for first in mapped
+                )
 
 
 def test_only_fit_batches_go_raw() -> None:

@@ -11,6 +11,7 @@ from twinlog.batches import (
     Visibility,
     choose_lane,
 )
+from unit.cases import about
 
 _BYTES = 1000
 _FIT: dict[str, Any] = {
@@ -55,9 +56,8 @@ def test_a_batch_at_or_after_the_position_goes_unopened(wanted_offset: int) -> N
     assert _lane(wanted_offset=wanted_offset) == (Lane.RAW, LaneReason.UNOPENED)
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
+def test_what_raw_may_not_carry() -> None:
+    rows: list[tuple[dict[str, Any], tuple[Lane, LaneReason]]] = [
         ({"magic": 1}, (Lane.RECODE, LaneReason.OLD_MAGIC)),
         ({"magic": 0}, (Lane.RECODE, LaneReason.OLD_MAGIC)),
         ({"attributes": 0x08}, (Lane.RECODE, LaneReason.LOG_APPEND_TIME)),
@@ -71,10 +71,10 @@ def test_a_batch_at_or_after_the_position_goes_unopened(wanted_offset: int) -> N
         ({"visibility": Visibility.CONTROL}, (Lane.DROP, LaneReason.CONTROL)),
         ({"visibility": Visibility.ABORTED}, (Lane.DROP, LaneReason.ABORTED)),
         ({"record_count": 0}, (Lane.DROP, LaneReason.EMPTY)),
-    ],
-)
-def test_what_raw_may_not_carry(changes: dict[str, Any], expected: tuple[Lane, LaneReason]) -> None:
-    assert _lane(**changes) == expected
+    ]
+    for changes, expected in rows:
+        with about(changes, expected):
+            assert _lane(**changes) == expected
 
 
 def test_the_limit_counts_the_header_too() -> None:

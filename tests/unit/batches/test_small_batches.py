@@ -12,6 +12,7 @@ from twinlog.batches.records import open_records
 from twinlog.batches.small_batches import Gathered, gather, worth_packing
 from twinlog.batches.varint import wrap_int64
 from twinlog.testing.source_batches import source_batch
+from unit.cases import about
 
 _NOW_MS = 1_700_000_000_000
 _LATEST_MS = (1 << 63) - 1
@@ -47,18 +48,25 @@ def _batches(*timestamps_ms: Sequence[int], value_bytes: Sequence[int], codec: C
     return data
 
 
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
-@pytest.mark.parametrize(
-    "value_bytes", [[0, 1], [52, 53, 54, 55, 56, 57, 58, 59, 60], range(8174, 8194), [70_000]]
-)
-@pytest.mark.parametrize("later_ms", [0, 63, 64, -1, 10_000])
-def test_every_length_and_every_timestamp(codec: Codec, value_bytes: Sequence[int], later_ms: int) -> None:
-    pairs = [(_NOW_MS, _NOW_MS + later_ms), (_NOW_MS,), (_LATEST_MS, wrap_int64(_LATEST_MS + later_ms))]
-    data = _batches(*pairs, range(_NOW_MS, _NOW_MS + 80), value_bytes=value_bytes, codec=codec)
-    records, taken = _gathered(data)
-    assert records == [record for batch in read_batches(data) for record in open_records(batch)]
-    assert taken.position == len(data)
-    assert (taken.batch_count, taken.next_offset, taken.codec) == (4, len(records), codec)
+def test_every_length_and_every_timestamp() -> None:
+    for codec in [Codec.NONE, Codec.ZSTD]:
+        for value_bytes in [[0, 1], [52, 53, 54, 55, 56, 57, 58, 59, 60], range(8174, 8194), [70_000]]:
+            for later_ms in [0, 63, 64, -1, 10_000]:
+                with about(codec, value_bytes, later_ms):
+                    pairs = [
+                        (_NOW_MS, _NOW_MS + later_ms),
+                        (_NOW_MS,),
+                        (_LATEST_MS, wrap_int64(_LATEST_MS + later_ms)),
+                    ]
+                    data = _batches(
+                        *pairs, range(_NOW_MS, _NOW_MS + 80), value_bytes=value_bytes, codec=codec
+                    )
+                    records, taken = _gathered(data)
+                    assert records == [
+                        record for batch in read_batches(data) for record in open_records(batch)
+                    ]
+                    assert taken.position == len(data)
+                    assert (taken.batch_count, taken.next_offset, taken.codec) == (4, len(records), codec)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from twinlog.cli import COMMANDS, app
 from twinlog.cli.common.failures import ANSWERS_IN_JSON, FAILED, answers_in_json, told_failures
 from twinlog.cli.common.lazy import load
+from unit.cases import about
 
 
 def invoke(words: list[str]) -> Any:
@@ -140,13 +141,14 @@ def every_command(name: str, command: Any) -> Iterator[tuple[str, Any]]:
         yield from every_command(f"{name} {inner}", each)
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_every_number_of_a_command_line_has_its_bounds(name: str) -> None:
-    for command, found in every_command(name, load(name, COMMANDS[name])):
-        for param in found.params:
-            if re.search(r"\b(int|float)\b", str(param.type_descriptor.annotation)):
-                bounds = param.min, param.max
-                assert None not in bounds, f"{command} {param.opts}"
+def test_every_number_of_a_command_line_has_its_bounds() -> None:
+    for name in sorted(COMMANDS):
+        with about(name):
+            for command, found in every_command(name, load(name, COMMANDS[name])):
+                for param in found.params:
+                    if re.search(r"\b(int|float)\b", str(param.type_descriptor.annotation)):
+                        bounds = param.min, param.max
+                        assert None not in bounds, f"{command} {param.opts}"
 
 
 @pytest.mark.parametrize(("command", "failed"), [("verify", 3), ("pause", 1)])

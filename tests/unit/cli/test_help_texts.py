@@ -3,17 +3,17 @@
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from rich.text import Text
 
 from twinlog.cli import COMMANDS
 from twinlog.cli.common.lazy import load
+from unit.cases import about
 
 PREFORMATTED = "\b"
 
 
-def _commands(command: Any, path: str) -> Iterator[Any]:
-    yield pytest.param(command, id=path)
+def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    yield path, command
     for name, each in getattr(command, "commands", {}).items():
         yield from _commands(each, f"{path} {name}")
 
@@ -21,17 +21,19 @@ def _commands(command: Any, path: str) -> Iterator[Any]:
 EVERY = [each for name, entry in COMMANDS.items() for each in _commands(load(name, entry), name)]
 
 
-@pytest.mark.parametrize("command", EVERY)
-def test_lines_of_a_paragraph_flow_together(command: Any) -> None:
-    paragraphs = (command.help or "").split("\n\n")
-    assert [each for each in paragraphs if "\n" in each and not each.startswith(PREFORMATTED)] == []
+def test_lines_of_a_paragraph_flow_together() -> None:
+    for path, command in EVERY:
+        with about(path):
+            paragraphs = (command.help or "").split("\n\n")
+            assert [each for each in paragraphs if "\n" in each and not each.startswith(PREFORMATTED)] == []
 
 
-@pytest.mark.parametrize("command", EVERY)
-def test_nothing_in_brackets_is_taken_for_markup(command: Any) -> None:
-    for shown in (command.help, *(getattr(each, "help", None) for each in command.params)):
-        text = Text.from_markup(shown or "")
-        assert text.spans == []
+def test_nothing_in_brackets_is_taken_for_markup() -> None:
+    for path, command in EVERY:
+        with about(path):
+            for shown in (command.help, *(getattr(each, "help", None) for each in command.params)):
+                text = Text.from_markup(shown or "")
+                assert text.spans == []
 
 
 def test_the_page_names_the_package_it_needs() -> None:

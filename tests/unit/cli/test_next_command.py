@@ -20,6 +20,7 @@ from twinlog.cli.verdict.moving import Check
 from twinlog.errors import StateError
 from twinlog.kafka.errors import CLIENT_REASONS, KAFKA_REASONS
 from twinlog.reasons import REASON_GROUPS
+from unit.cases import about
 
 REASONS = sorted(
     {reason.name for group in REASON_GROUPS for reason in group.reasons}
@@ -44,16 +45,19 @@ def command_of(words: list[str]) -> tuple[Any, list[str]]:
     return found, rest
 
 
-@pytest.mark.parametrize("file", ["", "mm2.properties"])
-@pytest.mark.parametrize("reason", REASONS)
-def test_every_reason_leads_to_a_command_that_exists_with_its_options(reason: str, file: str) -> None:
-    told = next_command(reason, NAMED, command="twinlog partitions", file=file)
-    command, rest = command_of(shlex.split(told))
-    options = {name for parameter in command.params for name in parameter.opts} | {"--help"}
-    assert {word for word in rest if word.startswith("-")} <= options
-    required = [each for each in command.params if each.param_type_name == "argument" and each.required]
-    values = [word for word in rest if not word.startswith("-")]
-    assert "--help" in rest or len(values) >= len(required), f"{told} lacks {required}"
+def test_every_reason_leads_to_a_command_that_exists_with_its_options() -> None:
+    for file in ["", "mm2.properties"]:
+        for reason in REASONS:
+            with about(file, reason):
+                told = next_command(reason, NAMED, command="twinlog partitions", file=file)
+                command, rest = command_of(shlex.split(told))
+                options = {name for parameter in command.params for name in parameter.opts} | {"--help"}
+                assert {word for word in rest if word.startswith("-")} <= options
+                required = [
+                    each for each in command.params if each.param_type_name == "argument" and each.required
+                ]
+                values = [word for word in rest if not word.startswith("-")]
+                assert "--help" in rest or len(values) >= len(required), f"{told} lacks {required}"
 
 
 def test_what_is_not_named_has_a_place() -> None:
@@ -61,12 +65,13 @@ def test_what_is_not_named_has_a_place() -> None:
     assert next_command("OFFSETS_CONFIGURED", {}) == "twinlog explain topic <TOPIC>"
 
 
-@pytest.mark.parametrize("reason", REASONS)
-def test_no_advice_takes_the_properties_file_for_a_file_of_state(reason: str) -> None:
-    named = next_command(reason, {**NAMED, "state_file": "backup.jsonl"}, file="mm2.properties")
-    if named.startswith("twinlog state "):
-        assert "mm2.properties" not in named
-    assert next_command(reason, {}, file="mm2.properties").count("mm2.properties") <= 1
+def test_no_advice_takes_the_properties_file_for_a_file_of_state() -> None:
+    for reason in REASONS:
+        with about(reason):
+            named = next_command(reason, {**NAMED, "state_file": "backup.jsonl"}, file="mm2.properties")
+            if named.startswith("twinlog state "):
+                assert "mm2.properties" not in named
+            assert next_command(reason, {}, file="mm2.properties").count("mm2.properties") <= 1
 
 
 @pytest.mark.parametrize("reason", ["TOKEN_UNUSABLE", "TOKEN_NEEDS_TLS", "CERTIFICATE_UNUSABLE"])
@@ -137,19 +142,18 @@ def commands(command: Any, words: tuple[str, ...] = ()) -> list[tuple[tuple[str,
 ALL = commands(typer.main.get_command(app))
 
 
-@pytest.mark.parametrize(("words", "command"), ALL, ids=[" ".join(words) for words, _ in ALL])
-def test_the_flow_is_the_first_argument_and_help_shows_no_other_spelling(
-    words: tuple[str, ...], command: Any
-) -> None:
-    arguments = [each for each in command.params if each.param_type_name == "argument"]
-    takes_flow = ["A->B" in (each.metavar or "") for each in arguments]
-    assert not any(takes_flow[1:]), "the flow stands behind something else"
-    shown = [each for each in command.params if "--flow" in each.opts and not each.hidden]
-    assert shown == [], "help shows two ways to name the flow"
-    if any("--flow" in each.opts for each in command.params):
-        assert takes_flow[:1] == [True], "there is no argument for the flow"
-    metavars = " ".join(each.metavar or "" for each in arguments)
-    assert not re.search(r"\bFLOW\b", metavars), "a flow is shown as A->B"
+def test_the_flow_is_the_first_argument_and_help_shows_no_other_spelling() -> None:
+    for words, command in ALL:
+        with about(words, command):
+            arguments = [each for each in command.params if each.param_type_name == "argument"]
+            takes_flow = ["A->B" in (each.metavar or "") for each in arguments]
+            assert not any(takes_flow[1:]), "the flow stands behind something else"
+            shown = [each for each in command.params if "--flow" in each.opts and not each.hidden]
+            assert shown == [], "help shows two ways to name the flow"
+            if any("--flow" in each.opts for each in command.params):
+                assert takes_flow[:1] == [True], "there is no argument for the flow"
+            metavars = " ".join(each.metavar or "" for each in arguments)
+            assert not re.search(r"\bFLOW\b", metavars), "a flow is shown as A->B"
 
 
 @pytest.fixture

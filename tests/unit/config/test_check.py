@@ -4,12 +4,12 @@ import pytest
 
 from twinlog.config import NoticeLevel
 from twinlog.errors import ConfigError
+from unit.cases import about
 from unit.config.config_files import FILE, TWO_CLUSTERS, load_more, load_text
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
+def test_what_is_not_understood_is_a_warning_and_an_error_when_strict() -> None:
+    for line, expected in [
         ("topics.exlude = x", "unknown key; did you mean topics.exclude?"),
         ("twinlog.epoch.second = 1", "unknown key; did you mean twinlog.epoch.seconds?"),
         ("A->B.topic = x", "unknown key; did you mean A->B.topics?"),
@@ -43,19 +43,17 @@ from unit.config.config_files import FILE, TWO_CLUSTERS, load_more, load_text
         ("C->A.enabled = false", "has no effect here: 'C' is not in clusters"),
         ("A->C.topics = orders", "has no effect here: 'C' is not in clusters"),
         ("C->D.emit.heartbeats.enabled = true", "has no effect here: 'C', 'D' are not in clusters"),
-    ],
-)
-def test_what_is_not_understood_is_a_warning_and_an_error_when_strict(line: str, expected: str) -> None:
-    (notice,) = load_more(line).notices
-    assert (notice.level, notice.line, notice.text) == (NoticeLevel.WARNING, 5, expected)
-    with pytest.raises(ConfigError) as caught:
-        load_more(line, strict=True)
-    assert str(caught.value) == f"{FILE}:5: {line.partition(' = ')[0]}: {expected}"
+    ]:
+        with about(line, expected):
+            (notice,) = load_more(line).notices
+            assert (notice.level, notice.line, notice.text) == (NoticeLevel.WARNING, 5, expected)
+            with pytest.raises(ConfigError) as caught:
+                load_more(line, strict=True)
+            assert str(caught.value) == f"{FILE}:5: {line.partition(' = ')[0]}: {expected}"
 
 
-@pytest.mark.parametrize(
-    ("line", "is_mistake"),
-    [
+def test_what_nobody_can_have_meant_is_a_mistake_that_the_services_start_with() -> None:
+    for line, is_mistake in [
         ("A->B.topic = orders", True),
         ("A->B.topicss = orders", True),
         ("A->B.tpoics = orders", True),
@@ -69,14 +67,11 @@ def test_what_is_not_understood_is_a_warning_and_an_error_when_strict(line: str,
         ('A->B.topics = "orders"', True),
         ("A->B.topics.exclude = a, 'b'", True),
         ('groups = "g"', False),
-    ],
-)
-def test_what_nobody_can_have_meant_is_a_mistake_that_the_services_start_with(
-    line: str, is_mistake: bool
-) -> None:
-    notices = load_more(line).notices
-    assert notices
-    assert any(notice.is_mistake for notice in notices) is is_mistake
+    ]:
+        with about(line, is_mistake):
+            notices = load_more(line).notices
+            assert notices
+            assert any(notice.is_mistake for notice in notices) is is_mistake
 
 
 def test_a_flow_with_blanks_around_its_arrow_is_told_how_to_write_it() -> None:
@@ -92,9 +87,8 @@ def test_aliases_without_a_comma_between_them_are_named_with_the_way_to_write_th
     )
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
+def test_what_has_no_effect_is_said_once_and_never_an_error() -> None:
+    for line, reason in [
         ("dedicated.mode.enable.internal.rest = true", "the services talk gRPC"),
         ("B.scheduled.rebalance.max.delay.ms = 1", "there are no Connect workers"),
         ("scheduled.rebalance.max.delay.ms = 1", "there are no Connect workers"),
@@ -107,13 +101,12 @@ def test_aliases_without_a_comma_between_them_are_named_with_the_way_to_write_th
         ("B.producer.acks = 1", "always all"),
         ("A->B.consumer.override.fetch.max.bytes = 1", "use source.consumer."),
         ("ssl.keymanager.algorithm = X", "no such setting"),
-    ],
-)
-def test_what_has_no_effect_is_said_once_and_never_an_error(line: str, reason: str) -> None:
-    (notice,) = load_more(line, strict=True).notices
-    assert notice.level is NoticeLevel.INFO
-    assert notice.text.startswith("has no effect: ")
-    assert reason in notice.text
+    ]:
+        with about(line, reason):
+            (notice,) = load_more(line, strict=True).notices
+            assert notice.level is NoticeLevel.INFO
+            assert notice.text.startswith("has no effect: ")
+            assert reason in notice.text
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
+from unit.cases import about
 from unit.config.config_files import FILE, TWO_CLUSTERS, load_more, load_text, problems
 
 A_TO_B = Flow("A", "B")
@@ -26,9 +27,8 @@ POLICIES = (
 )
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "expected"),
-    [
+def test_wrong_value() -> None:
+    for key, value, expected in [
         ("tasks.max", "0", "a whole number of at least 1"),
         ("A->B.tasks.max", "four", "a whole number of at least 1"),
         ("A->B.refresh.topics.enabled", "yes", "true or false"),
@@ -63,10 +63,9 @@ POLICIES = (
         ("twinlog.source.listen", "localhost:65536", ADDRESS),
         ("twinlog.log.format", "xml", "one of auto, json, console"),
         ("A->B.source.cluster.alias", "dc1", "A (as in A->B) or no such key"),
-    ],
-)
-def test_wrong_value(key: str, value: str, expected: str) -> None:
-    assert problem(f"{key} = {value}") == f"{FILE}:5: {key}: expected {expected}, found {value!r}"
+    ]:
+        with about(key, value, expected):
+            assert problem(f"{key} = {value}") == f"{FILE}:5: {key}: expected {expected}, found {value!r}"
 
 
 def test_a_comment_behind_a_value_is_found_out() -> None:

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from twinlog.config.keys.client import EFFECTIVE_BY_CLIENT
 from twinlog.config.keys.table import ALL_KEYS
+from unit.cases import about
 
 TESTS = Path(__file__).parents[2]
 
@@ -357,12 +356,13 @@ def test_every_documented_key_has_its_test() -> None:
     assert _keys(OF_CLIENTS) == OF_ALL_CLIENTS
 
 
-@pytest.mark.parametrize(("key", "file", "name"), sorted(_entries(OF_FLOWS) + _entries(OF_CLIENTS)))
-def test_the_test_of_a_key_is_there_and_sets_it(key: str, file: str, name: str) -> None:
-    written = "\n".join(_texts_of(TESTS / file, name))
-    assert re.search(rf"(?:(?<![\w-])|(?<=\\n)){re.escape(key)}(?=[\"'\s=])", written), (
-        f"{file}::{name} does not set {key}"
-    )
+def test_the_test_of_a_key_is_there_and_sets_it() -> None:
+    for key, file, name in sorted(_entries(OF_FLOWS) + _entries(OF_CLIENTS)):
+        with about(key, file, name):
+            written = "\n".join(_texts_of(TESTS / file, name))
+            assert re.search(rf"(?:(?<![\w-])|(?<=\\n)){re.escape(key)}(?=[\"'\s=])", written), (
+                f"{file}::{name} does not set {key}"
+            )
 
 
 def _texts_of(file: Path, name: str) -> Iterator[str]:

@@ -23,6 +23,7 @@ from twinlog.config import (
 from twinlog.config.flow.fixed_configs import fixed_configs
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
+from unit.cases import about
 from unit.config.config_files import FILE, TWO_CLUSTERS, OneFile, load_more, load_text, problems
 
 A_TO_B = Flow("A", "B")
@@ -231,35 +232,34 @@ def test_settings_of_the_checkpoint_service() -> None:
     assert checkpoint.connector_name == "MirrorCheckpointConnector"
 
 
-@pytest.mark.parametrize("prefix", ["", "A->B."])
-@pytest.mark.parametrize(
-    "task",
-    [
-        *("refresh.topics", "sync.topic.configs", "sync.topic.acls", "refresh.groups"),
-        *("emit.checkpoints", "sync.group.offsets", "emit.heartbeats"),
-    ],
-)
-def test_a_negative_interval_switches_off_as_in_mm2(task: str, prefix: str) -> None:
-    lines = (f"{prefix}{task}.enabled = true", f"{prefix}{task}.interval.seconds = -1")
-    configuration = load_more(*lines, strict=True)
+def test_a_negative_interval_switches_off_as_in_mm2() -> None:
+    for prefix in ["", "A->B."]:
+        for task in [
+            *("refresh.topics", "sync.topic.configs", "sync.topic.acls", "refresh.groups"),
+            *("emit.checkpoints", "sync.group.offsets", "emit.heartbeats"),
+        ]:
+            with about(prefix, task):
+                lines = (f"{prefix}{task}.enabled = true", f"{prefix}{task}.interval.seconds = -1")
+                configuration = load_more(*lines, strict=True)
 
-    def running(flow: FlowConfig) -> dict[str, bool]:
-        return {
-            "refresh.topics": flow.configsync.refresh_topics_enabled,
-            "sync.topic.configs": flow.configsync.sync_configs_enabled,
-            "sync.topic.acls": flow.configsync.sync_acls_enabled,
-            "refresh.groups": flow.checkpoint.refresh_groups_enabled,
-            "emit.checkpoints": flow.checkpoint.enabled,
-            "sync.group.offsets": flow.checkpoint.sync_group_offsets_enabled,
-            "emit.heartbeats": flow.heartbeat.enabled,
-        }
+                def running(flow: FlowConfig) -> dict[str, bool]:
+                    return {
+                        "refresh.topics": flow.configsync.refresh_topics_enabled,
+                        "sync.topic.configs": flow.configsync.sync_configs_enabled,
+                        "sync.topic.acls": flow.configsync.sync_acls_enabled,
+                        "refresh.groups": flow.checkpoint.refresh_groups_enabled,
+                        "emit.checkpoints": flow.checkpoint.enabled,
+                        "sync.group.offsets": flow.checkpoint.sync_group_offsets_enabled,
+                        "emit.heartbeats": flow.heartbeat.enabled,
+                    }
 
-    with_all = running(load_more(lines[0]).flow(A_TO_B))
-    assert running(configuration.flow(A_TO_B)) == {**with_all, task: False}
-    told = [notice for notice in configuration.notices if notice.level is NoticeLevel.INFO]
-    assert [str(notice) for notice in told] == [
-        f"line 6: {prefix}{task}.interval.seconds: is negative, which counts as {task}.enabled=false"
-    ]
+                with_all = running(load_more(lines[0]).flow(A_TO_B))
+                assert running(configuration.flow(A_TO_B)) == {**with_all, task: False}
+                told = [notice for notice in configuration.notices if notice.level is NoticeLevel.INFO]
+                counts_as = f"is negative, which counts as {task}.enabled=false"
+                assert [str(notice) for notice in told] == [
+                    f"line 6: {prefix}{task}.interval.seconds: {counts_as}"
+                ]
 
 
 def test_the_interval_of_what_is_switched_off_by_it_is_the_default() -> None:

@@ -8,10 +8,11 @@ import pytest
 
 from twinlog.config import docs
 from twinlog.config.keys.client import EFFECTIVE_BY_CLIENT, KEYS_BY_CLIENT, is_secret
-from twinlog.config.keys.spec import KeySpec, expected, parse_value
+from twinlog.config.keys.spec import expected, parse_value
 from twinlog.config.keys.table import ALL_KEYS
 from twinlog.kafka import clients
 from twinlog.kafka.admin import options
+from unit.cases import about
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 
@@ -21,22 +22,24 @@ def test_no_key_is_there_twice() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
-@pytest.mark.parametrize("spec", ALL_KEYS, ids=lambda spec: spec.name)
-def test_a_key_explains_itself_or_why_it_is_ignored(spec: KeySpec) -> None:
-    assert bool(spec.no_effect) != bool(spec.meaning)
-    assert bool(spec.services) != bool(spec.no_effect)
-    assert expected(spec)
-    for default in (spec.default, spec.mm2_default):
-        if default is not None:
-            parse_value(spec, default)
+def test_a_key_explains_itself_or_why_it_is_ignored() -> None:
+    for spec in ALL_KEYS:
+        with about(spec):
+            assert bool(spec.no_effect) != bool(spec.meaning)
+            assert bool(spec.services) != bool(spec.no_effect)
+            assert expected(spec)
+            for default in (spec.default, spec.mm2_default):
+                if default is not None:
+                    parse_value(spec, default)
 
 
-@pytest.mark.parametrize("spec", ALL_KEYS, ids=lambda spec: spec.name)
-def test_an_expected_range_can_be_typed_as_it_is_shown(spec: KeySpec) -> None:
-    shown = expected(spec)
-    for bound in (spec.minimum, spec.maximum):
-        if bound is not None and bound == int(bound):
-            assert str(int(bound)) in shown.split()
+def test_an_expected_range_can_be_typed_as_it_is_shown() -> None:
+    for spec in ALL_KEYS:
+        with about(spec):
+            shown = expected(spec)
+            for bound in (spec.minimum, spec.maximum):
+                if bound is not None and bound == int(bound):
+                    assert str(int(bound)) in shown.split()
 
 
 def test_a_page_that_a_key_refers_to_exists() -> None:

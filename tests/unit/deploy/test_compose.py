@@ -15,6 +15,7 @@ from twinlog.cli import app
 from twinlog.config import Service
 from twinlog.config.keys.twinlog import DEFAULT_METRICS_PORTS, DEFAULT_PORTS
 from twinlog.service.options import parse_options
+from unit.cases import about
 from unit.deploy.compose_files import BASE, COMPOSE, EACH, FILES, OBSERVABILITY, merged
 from unit.deploy.wheels import PROJECT
 
@@ -53,22 +54,25 @@ def listens(file: str, name: str) -> set[int]:
     return {DEFAULT_PORTS[Service(name)]}
 
 
-@pytest.mark.parametrize(("file", "name"), OURS, ids=[f"{file} {name}" for file, name in OURS])
-def test_a_command_is_one_that_the_program_takes(file: str, name: str) -> None:
-    container = merged(file, name)
-    if "entrypoint" in container:
-        assert container["entrypoint"][1] in mounted(file, name), "the script that it starts is mounted"
-        return
-    program, words = container["image"].partition(":")[0], container.get("command")
-    words = image_command(container["image"]) if words is None else words
-    if program != "twinlog":
-        options = parse_options(program.removeprefix("twinlog-"), words, environment={})
-        assert str(options.config) in mounted(file, name)
-        return
-    if words == ["--help"]:
-        return
-    command: Any = typer.main.get_command(app).get_command(None, words[0])  # type: ignore[attr-defined]
-    command.make_context(words[0], list(words[1:]))
+def test_a_command_is_one_that_the_program_takes() -> None:
+    for file, name in OURS:
+        with about(file, name):
+            container = merged(file, name)
+            if "entrypoint" in container:
+                assert container["entrypoint"][1] in mounted(file, name), (
+                    "the script that it starts is mounted"
+                )
+                continue
+            program, words = container["image"].partition(":")[0], container.get("command")
+            words = image_command(container["image"]) if words is None else words
+            if program != "twinlog":
+                options = parse_options(program.removeprefix("twinlog-"), words, environment={})
+                assert str(options.config) in mounted(file, name)
+                continue
+            if words == ["--help"]:
+                continue
+            command: Any = typer.main.get_command(app).get_command(None, words[0])  # type: ignore[attr-defined]
+            command.make_context(words[0], list(words[1:]))
 
 
 def test_the_command_line_finds_the_file_where_its_image_looks_for_it() -> None:
@@ -155,13 +159,14 @@ def test_the_page_of_compose_names_files_that_are_where_its_commands_are_run() -
     assert all((COMPOSE / file).is_file() for file in files), "they are run in deploy/compose"
 
 
-@pytest.mark.parametrize(("file", "name"), EACH, ids=[f"{file} {name}" for file, name in EACH])
-def test_no_container_takes_all_memory_and_processes_of_the_machine(file: str, name: str) -> None:
-    container = merged(file, name)
-    assert container["pids_limit"] <= 1024
-    size = re.fullmatch(r"(\d+)(m|g)", container["mem_limit"])
-    assert size is not None
-    assert int(size[1]) * {"m": 1, "g": 1024}[size[2]] <= 4096
+def test_no_container_takes_all_memory_and_processes_of_the_machine() -> None:
+    for file, name in EACH:
+        with about(file, name):
+            container = merged(file, name)
+            assert container["pids_limit"] <= 1024
+            size = re.fullmatch(r"(\d+)(m|g)", container["mem_limit"])
+            assert size is not None
+            assert int(size[1]) * {"m": 1, "g": 1024}[size[2]] <= 4096
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -17,6 +17,7 @@ from jsonschema import Draft7Validator
 from twinlog.config import Configuration, Service, load
 from twinlog.config.keys.twinlog import DEFAULT_METRICS_PORTS, DEFAULT_PORTS
 from twinlog.service.access.exposure import refuse_open_port
+from unit.cases import about
 
 DEPLOY = CHART.parents[1]
 manifests = pytest.mark.parametrize("name", sorted(path.name for path in VALUES.glob("*.yaml")))
@@ -288,29 +289,25 @@ def _values(place: str, key: str, value: str) -> dict[str, Any]:
     return {"config": {f"A.{key}": value}}
 
 
-@pytest.mark.parametrize("place", ["clusters", "flows", "config", "properties"])
-@pytest.mark.parametrize(
-    ("key", "before", "after"),
-    [
-        ("sasl.jaas.config", 'x.ScramLoginModule required username="m" password="', '";'),
-        ("sasl.jaas.config", 'x.OAuthBearerLoginModule required clientId="m" clientSecret="', '";'),
-        ("sasl.jaas.config", "x.PlainLoginModule required username=m password=", ";"),
-        ("ssl.keystore.password", "", ""),
-        ("ssl.key.password", "", ""),
-        ("ssl.keystore.key", "", ""),
-        ("sasl.oauthbearer.client.credentials.client.secret", "", ""),
-        ("sasl.oauthbearer.assertion.private.key.passphrase", "", ""),
-    ],
-)
-def test_a_secret_among_the_values_is_refused_and_a_reference_is_not(
-    place: str, key: str, before: str, after: str
-) -> None:
-    validator = Draft7Validator(json.loads((CHART / "values.schema.json").read_text()))
-    for secret in ("hunter2", "$ecret", "1234"):
-        assert not validator.is_valid(_values(place, key, f"{before}{secret}{after}"))
-    validator.validate(_values(place, key, f"{before}{_REFERENCE}{after}"))
-    if not before:
-        validator.validate(_values(place, key, ""))
+def test_a_secret_among_the_values_is_refused_and_a_reference_is_not() -> None:
+    for place in ["clusters", "flows", "config", "properties"]:
+        for key, before, after in [
+            ("sasl.jaas.config", 'x.ScramLoginModule required username="m" password="', '";'),
+            ("sasl.jaas.config", 'x.OAuthBearerLoginModule required clientId="m" clientSecret="', '";'),
+            ("sasl.jaas.config", "x.PlainLoginModule required username=m password=", ";"),
+            ("ssl.keystore.password", "", ""),
+            ("ssl.key.password", "", ""),
+            ("ssl.keystore.key", "", ""),
+            ("sasl.oauthbearer.client.credentials.client.secret", "", ""),
+            ("sasl.oauthbearer.assertion.private.key.passphrase", "", ""),
+        ]:
+            with about(place, key, before, after):
+                validator = Draft7Validator(json.loads((CHART / "values.schema.json").read_text()))
+                for secret in ("hunter2", "$ecret", "1234"):
+                    assert not validator.is_valid(_values(place, key, f"{before}{secret}{after}"))
+                validator.validate(_values(place, key, f"{before}{_REFERENCE}{after}"))
+                if not before:
+                    validator.validate(_values(place, key, ""))
 
 
 def test_a_login_without_a_secret_may_be_a_value() -> None:

@@ -12,16 +12,18 @@ from deploy.observability.boards import BOARDS
 from twinlog.cli import app
 from twinlog.telemetry.metrics import METRICS
 from twinlog.telemetry.metrics_page import prometheus_name
+from unit.cases import about
 from unit.deploy.wheels import PROJECT
 
 PAGE = (PROJECT / "docs/operations.md").read_text()
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 
 
-@pytest.mark.parametrize("name", [alert.name for alert in ALERTS])
-def test_every_alert_has_a_section_that_says_what_it_means_and_what_to_do(name: str) -> None:
-    asked = [re.escape(f"- **{word}") for word in ("Means.**", "Look at.**", "Do.**", "Do not**")]
-    assert re.search(".*".join(asked), SECTIONS[name], re.DOTALL)
+def test_every_alert_has_a_section_that_says_what_it_means_and_what_to_do() -> None:
+    for name in [alert.name for alert in ALERTS]:
+        with about(name):
+            asked = [re.escape(f"- **{word}") for word in ("Means.**", "Look at.**", "Do.**", "Do not**")]
+            assert re.search(".*".join(asked), SECTIONS[name], re.DOTALL)
 
 
 def test_no_section_is_of_an_alert_that_is_gone() -> None:
@@ -46,16 +48,17 @@ COMMANDS = sorted(
 )
 
 
-@pytest.mark.parametrize("line", COMMANDS)
-def test_every_command_of_the_page_exists_with_its_options(line: str) -> None:
-    words = shlex.split(line)
-    command: Any = typer.main.get_command(app)
-    rest = words[1:]
-    while rest and hasattr(command, "get_command"):
-        command, rest = command.get_command(None, rest[0]), rest[1:]
-        assert command is not None, line
-    options = {name for parameter in command.params for name in parameter.opts} if rest else set()
-    assert {word for word in rest if word.startswith("-")} <= options
+def test_every_command_of_the_page_exists_with_its_options() -> None:
+    for line in COMMANDS:
+        with about(line):
+            words = shlex.split(line)
+            command: Any = typer.main.get_command(app)
+            rest = words[1:]
+            while rest and hasattr(command, "get_command"):
+                command, rest = command.get_command(None, rest[0]), rest[1:]
+                assert command is not None, line
+            options = {name for parameter in command.params for name in parameter.opts} if rest else set()
+            assert {word for word in rest if word.startswith("-")} <= options
 
 
 def test_every_key_and_series_of_the_page_exists() -> None:

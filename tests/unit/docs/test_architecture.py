@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import pytest
+from unit.cases import about
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
@@ -24,11 +24,12 @@ def paths(answer: str) -> list[Path]:
     return found
 
 
-@pytest.mark.parametrize("question", ANSWERS)
-def test_each_question_is_answered_by_files_that_exist(question: str) -> None:
-    found = paths(ANSWERS[question])
-    assert found
-    assert [str(path) for path in found if not (ROOT / path).exists()] == []
+def test_each_question_is_answered_by_files_that_exist() -> None:
+    for question in ANSWERS:
+        with about(question):
+            found = paths(ANSWERS[question])
+            assert found
+            assert [str(path) for path in found if not (ROOT / path).exists()] == []
 
 
 def test_the_table_answers_twenty_questions_or_more() -> None:

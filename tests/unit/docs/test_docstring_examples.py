@@ -5,7 +5,7 @@ import importlib
 import re
 from pathlib import Path
 
-import pytest
+from unit.cases import about
 
 ROOT = Path(__file__).parents[3]
 SOURCES = (ROOT / "src", *sorted((ROOT / "services").iterdir()))
@@ -21,8 +21,9 @@ def modules_with_examples() -> list[str]:
     )
 
 
-@pytest.mark.parametrize("module", modules_with_examples())
-def test_the_examples_of_a_module_give_what_they_say(module: str) -> None:
-    found = doctest.testmod(importlib.import_module(module))
-    assert found.attempted > 0
-    assert found.failed == 0
+def test_the_examples_of_a_module_give_what_they_say() -> None:
+    for module in modules_with_examples():
+        with about(module):
+            found = doctest.testmod(importlib.import_module(module))
+            assert found.attempted > 0
+            assert found.failed == 0

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.filters import RegexSyntaxError, compile_java
+from unit.cases import about
 
 Golden = Callable[[str], list[dict[str, Any]]]
 
@@ -30,9 +31,8 @@ def test_patterns_match_what_java_matches(golden: Golden) -> None:
         assert pattern not in NOT_EXPRESSIBLE
 
 
-@pytest.mark.parametrize(
-    ("pattern", "problem"),
-    [
+def test_what_cannot_be_compiled_says_why() -> None:
+    for pattern, problem in [
         ("*", "nothing to repeat"),
         ("(a", r"'\)' is missing"),
         ("a)", "closes no group"),
@@ -48,11 +48,9 @@ def test_patterns_match_what_java_matches(golden: Golden) -> None:
         ("(?iu-u)a", "not supported"),
         (r"\x{110000}", "not a character"),
         (r"\p{Lq}", "no category"),
-    ],
-)
-def test_what_cannot_be_compiled_says_why(pattern: str, problem: str) -> None:
-    with pytest.raises(RegexSyntaxError, match=problem):
-        compile_java(pattern)
+    ]:
+        with about(pattern, problem), pytest.raises(RegexSyntaxError, match=problem):
+            compile_java(pattern)
 
 
 def test_an_inline_flag_reaches_over_the_alternatives_that_follow() -> None:

@@ -14,6 +14,7 @@ from twinlog.imports import Fate, Format, ImportOptions, import_text
 from twinlog.imports.mirror_maker1 import MirrorMaker1, mirror_maker_file
 from twinlog.imports.report import Line
 from twinlog.properties import parse
+from unit.cases import about
 
 HOLD_OUT = Path(__file__).with_name("hold_out")
 EXPECTED: dict[str, dict[str, Any]] = yaml.safe_load((HOLD_OUT / "expected.yaml").read_text())
@@ -49,28 +50,32 @@ def test_each_file_has_an_expectation() -> None:
     assert names - sides == {name for name in EXPECTED if not name.startswith("mm1-")}
 
 
-@pytest.mark.parametrize("name", IMPORTED)
-def test_it_becomes_a_file_with_these_settings_and_reports_what_is_left_out(name: str) -> None:
-    wanted = EXPECTED[name]
-    text, report = imported(name)
-    settings = [line for line in text.splitlines() if not line.startswith("#")]
-    assert set(wanted["sets"]) <= set(settings)
-    assert not [each for each in settings for words in wanted.get("leaves", ()) if words in each]
-    for fate, line, words in wanted.get("told", ()):
-        assert any((each.fate, each.line) == (fate, line) and words in each.text for each in report), words
-    assert all(each.place and each.text for each in report if each.fate is not Fate.MAPPED)
-    assert "is refused as it is" not in text, "the services take it"
+def test_it_becomes_a_file_with_these_settings_and_reports_what_is_left_out() -> None:
+    for name in IMPORTED:
+        with about(name):
+            wanted = EXPECTED[name]
+            text, report = imported(name)
+            settings = [line for line in text.splitlines() if not line.startswith("#")]
+            assert set(wanted["sets"]) <= set(settings)
+            assert not [each for each in settings for words in wanted.get("leaves", ()) if words in each]
+            for fate, line, words in wanted.get("told", ()):
+                assert any(
+                    (each.fate, each.line) == (fate, line) and words in each.text for each in report
+                ), words
+            assert all(each.place and each.text for each in report if each.fate is not Fate.MAPPED)
+            assert "is refused as it is" not in text, "the services take it"
 
 
-@pytest.mark.parametrize("name", IMPORTED)
-def test_a_flow_whose_copies_would_not_be_continued_does_not_run(name: str) -> None:
+def test_a_flow_whose_copies_would_not_be_continued_does_not_run() -> None:
     """It has a place to begin at, and nothing that was impossible concerns its copies."""
-    settings = dict(line.split("=", 1) for line in imported(name)[0].splitlines() if "=" in line)
-    running = [key.removesuffix(".enabled") for key, value in settings.items() if "->" in key
-               and key.endswith(".enabled") and key.count(".") == 1 and value == "true"]  # fmt: skip
-    for flow in running:
-        begins = (f"{flow}.twinlog.start.group", f"{flow}.offsets.storage.topic")
-        assert any(settings.get(key) for key in begins), flow
+    for name in IMPORTED:
+        with about(name):
+            settings = dict(line.split("=", 1) for line in imported(name)[0].splitlines() if "=" in line)
+            running = [key.removesuffix(".enabled") for key, value in settings.items() if "->" in key
+                       and key.endswith(".enabled") and key.count(".") == 1 and value == "true"]  # fmt: skip
+            for flow in running:
+                begins = (f"{flow}.twinlog.start.group", f"{flow}.offsets.storage.topic")
+                assert any(settings.get(key) for key in begins), flow
 
 
 @pytest.mark.parametrize("name", REFUSED)

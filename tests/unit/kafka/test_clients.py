@@ -1,7 +1,7 @@
 """Java client properties on their way to aiokafka and librdkafka."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from twinlog.kafka.clients import (
     fetch_options,
 )
 from twinlog.kafka.protocol.aiokafka_fixes import apply_aiokafka_fixes
+from unit.cases import about
 
 SERVERS = {"bootstrap.servers": "one:9092"}
 LOGIN = {
@@ -88,9 +89,8 @@ def test_words_are_taken_in_any_case() -> None:
     assert aiokafka_client_options(properties)["sasl_mechanism"] == "PLAIN"
 
 
-@pytest.mark.parametrize(
-    ("change", "key", "remedy"),
-    [
+def test_a_wrong_setting_is_named_with_its_remedy_and_no_secret() -> None:
+    for change, key, remedy in [
         ({"security.protocol": "TLS"}, "security.protocol", "SASL_SSL"),
         ({"sasl.mechanism": "DIGEST-MD5"}, "sasl.mechanism", "SCRAM-SHA-256"),
         ({"sasl.mechanism": "GSSAPI"}, "sasl.jaas.config", "OAUTHBEARER"),
@@ -141,18 +141,15 @@ def test_words_are_taken_in_any_case() -> None:
         ),
         ({"request.timeout.ms": "soon"}, "request.timeout.ms", "whole number"),
         ({"connections.max.idle.ms": "-2"}, "connections.max.idle.ms", "whole number"),
-    ],
-)
-def test_a_wrong_setting_is_named_with_its_remedy_and_no_secret(
-    change: Mapping[str, str], key: str, remedy: str
-) -> None:
-    for make in (aiokafka_client_options, aiokafka_producer_options):
-        with pytest.raises(ConfigError) as raised:
-            make({**LOGIN, **change}, alias="A")
-        assert f"cluster 'A': {key}: " in str(raised.value)
-        assert remedy in str(raised.value)
-        assert "hush" not in str(raised.value)
-        assert raised.value.metadata["key"] == key
+    ]:
+        with about(change, key, remedy):
+            for make in (aiokafka_client_options, aiokafka_producer_options):
+                with pytest.raises(ConfigError) as raised:
+                    make({**LOGIN, **change}, alias="A")
+                assert f"cluster 'A': {key}: " in str(raised.value)
+                assert remedy in str(raised.value)
+                assert "hush" not in str(raised.value)
+                assert raised.value.metadata["key"] == key
 
 
 def test_dials_are_mapped() -> None:

@@ -10,11 +10,11 @@ from confluent_kafka import KafkaException
 from twinlog.errors import FatalKafkaError, TransientKafkaError
 from twinlog.kafka.errors import CLIENT_REASONS, KAFKA_REASONS, TIMEOUT, from_code, from_reason, translate
 from twinlog.kafka.protocol.aiokafka_fixes import apply_aiokafka_fixes
+from unit.cases import about
 
 
-@pytest.mark.parametrize(
-    ("code", "reason", "retriable"),
-    [
+def test_codes_have_reasons() -> None:
+    for code, reason, retriable in [
         (-1, "KAFKA_SERVER_ERROR", True),
         (1, "OFFSET_OUT_OF_RANGE", False),
         (3, "TOPIC_UNKNOWN", False),
@@ -39,14 +39,13 @@ from twinlog.kafka.protocol.aiokafka_fixes import apply_aiokafka_fixes
         (100, "TOPIC_CHANGED", True),
         (106, "FETCH_SESSION_LOST", True),
         (4711, "KAFKA_REFUSED", False),
-    ],
-)
-def test_codes_have_reasons(code: int, reason: str, retriable: bool) -> None:
-    error = from_code(code, "append to t-0", alias="A", detail="more")
-    assert (error.reason, error.retriable, error.code) == (reason, retriable, code)
-    assert isinstance(error, TransientKafkaError if retriable else FatalKafkaError)
-    assert str(error).startswith("cluster A: append to t-0: ")
-    assert error.metadata == {"cluster": "A", "doing": "append to t-0", "detail": "more"}
+    ]:
+        with about(code, reason, retriable):
+            error = from_code(code, "append to t-0", alias="A", detail="more")
+            assert (error.reason, error.retriable, error.code) == (reason, retriable, code)
+            assert isinstance(error, TransientKafkaError if retriable else FatalKafkaError)
+            assert str(error).startswith("cluster A: append to t-0: ")
+            assert error.metadata == {"cluster": "A", "doing": "append to t-0", "detail": "more"}
 
 
 @pytest.mark.parametrize("code", [74, 75, 78, 87, 90, 100])
@@ -73,9 +72,8 @@ def test_what_aiokafka_retries_is_retriable_here() -> None:
             assert KAFKA_REASONS[code].retriable, kind
 
 
-@pytest.mark.parametrize(
-    ("raised", "reason"),
-    [
+def test_errors_of_both_libraries_are_translated() -> None:
+    for raised, reason in [
         (aiokafka.errors.KafkaConnectionError("no"), "KAFKA_UNAVAILABLE"),
         (aiokafka.errors.NodeNotReadyError(), "KAFKA_UNAVAILABLE"),
         (aiokafka.errors.KafkaTimeoutError(), "KAFKA_TIMEOUT"),
@@ -96,10 +94,9 @@ def test_what_aiokafka_retries_is_retriable_here() -> None:
         (KafkaException(LibrdkafkaError(LibrdkafkaError._UNKNOWN_TOPIC)), "TOPIC_UNKNOWN"),
         (KafkaException(LibrdkafkaError(LibrdkafkaError.TOPIC_ALREADY_EXISTS)), "TOPIC_EXISTS"),
         (KafkaException(LibrdkafkaError(LibrdkafkaError._INVALID_ARG)), "KAFKA_REFUSED"),
-    ],
-)
-def test_errors_of_both_libraries_are_translated(raised: Exception, reason: str) -> None:
-    assert translate(raised, "ask").reason == reason
+    ]:
+        with about(raised, reason):
+            assert translate(raised, "ask").reason == reason
 
 
 def test_a_broker_that_was_asked_alone_is_the_one_that_is_named() -> None:

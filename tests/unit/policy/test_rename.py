@@ -12,6 +12,7 @@ from twinlog.model import Flow
 from twinlog.policy import ReplicationPolicy, cycle_alias, policy_from_config, upstream_clusters
 from twinlog.policy.rename import parse_renames
 from twinlog.selection import TopicReason, TopicSelector
+from unit.cases import about
 
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 RULES = "team-(.*) -> eu-team-$1; legacy_orders -> orders; ([a-z]+)_v([0-9]+) -> v$2.$1"
@@ -70,9 +71,8 @@ def test_selected_topics_never_share_a_copy(names: set[str], policy_class: str) 
         assert chosen.topic_source(decision.remote_topic) == "A"
 
 
-@pytest.mark.parametrize(
-    ("rules", "said"),
-    [
+def test_rules_that_cannot_be_read_back_are_refused_before_anything_starts() -> None:
+    for rules, said in [
         ("orders", "must have the form 'TOPIC -> NEW NAME'"),
         ("orders -> ", "must have the form 'TOPIC -> NEW NAME'"),
         ("team.* -> x", "put regular expressions in parentheses"),
@@ -86,13 +86,12 @@ def test_selected_topics_never_share_a_copy(names: set[str], policy_class: str) 
         ("a -> c; b -> c", "'b' would be called 'c', and so would 'a'"),
         ("x(.*) -> y$1; y(a) -> y$1", "and so would"),
         (f"(.*) -> {'n' * 249}$1", "not a valid topic name"),
-    ],
-)
-def test_rules_that_cannot_be_read_back_are_refused_before_anything_starts(rules: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as refused:
-        policy(rules)
-    assert refused.value.reason == "RENAME_REFUSED"
-    assert "twinlog.topic.rename" in str(refused.value)
+    ]:
+        with about(rules, said):
+            with pytest.raises(ConfigError, match=said) as refused:
+                policy(rules)
+            assert refused.value.reason == "RENAME_REFUSED"
+            assert "twinlog.topic.rename" in str(refused.value)
 
 
 def test_a_topic_that_has_the_new_name_of_another_is_not_copied_and_says_why() -> None:

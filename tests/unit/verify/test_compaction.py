@@ -12,6 +12,7 @@ from twinlog.batches import Codec, DecodedRecord
 from twinlog.testing.mirror_logs import MemoryLog, prove
 from twinlog.verify.model import Kind
 from twinlog.verify.safety import safe_range
+from unit.cases import about
 
 NOW_MS = 1_700_000_000_000
 KEYS = [b"a", b"b", b"c", b"d"]
@@ -117,19 +118,24 @@ def test_a_record_that_was_removed_during_the_comparison_is_explained_by_one_beh
     assert safe_range(proof).is_whole
 
 
-@pytest.mark.parametrize("foreign", [b"foreign", None])
-@pytest.mark.parametrize("until", [3, 2, 1])
-@pytest.mark.parametrize("is_source_compacted", [True, False])
-def test_a_record_of_somebody_else_is_no_reason_that_the_copy_lacks_a_value(
-    foreign: bytes | None, until: int, is_source_compacted: bool
-) -> None:
+def test_a_record_of_somebody_else_is_no_reason_that_the_copy_lacks_a_value() -> None:
     """Also if the comparison ends before the end of the source."""
-    source = of((0, b"a", b"1"), (1, b"b", b"1"), (2, b"c", b"1"))
-    target = of((1, b"b", b"1"), (2, b"c", b"1"), (3, b"a", foreign))
-    to: dict[str, Any] = {} if until == 3 else {"source_goal": until, "target_goal": 0, "tail_is_free": True}
-    proof = prove(source, target, source_compacted=is_source_compacted, target_compacted=True, **to)
-    assert (Kind.MISSING, 0) in {(each.kind, each.source_offset) for each in proof.differences}
-    assert safe_range(proof).until == 0
+    for foreign in [b"foreign", None]:
+        for until in [3, 2, 1]:
+            for is_source_compacted in [True, False]:
+                with about(foreign, until, is_source_compacted):
+                    source = of((0, b"a", b"1"), (1, b"b", b"1"), (2, b"c", b"1"))
+                    target = of((1, b"b", b"1"), (2, b"c", b"1"), (3, b"a", foreign))
+                    to: dict[str, Any] = (
+                        {} if until == 3 else {"source_goal": until, "target_goal": 0, "tail_is_free": True}
+                    )
+                    proof = prove(
+                        source, target, source_compacted=is_source_compacted, target_compacted=True, **to
+                    )
+                    assert (Kind.MISSING, 0) in {
+                        (each.kind, each.source_offset) for each in proof.differences
+                    }
+                    assert safe_range(proof).until == 0
 
 
 def test_a_value_is_not_safe_while_its_copy_waits_for_the_cleaner() -> None:

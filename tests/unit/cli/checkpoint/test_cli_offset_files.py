@@ -9,6 +9,7 @@ from twinlog.cli.checkpoint.offset_files import FileKind, Place, parse_place, re
 from twinlog.cli.checkpoint.translate import translate_command
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
+from unit.cases import about
 
 SPARK = (
     "v1\n"
@@ -172,9 +173,8 @@ def test_each_form_writes_back_what_it_read(text: str) -> None:
     assert found.render(found.places) == text
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "what", "good"),
-    [
+def test_what_is_wrong_is_named_with_its_line_and_the_rest_is_kept() -> None:
+    for text, line, what, good in [
         ("orders,0,1\norders,zero,2\norders,2,3\n", 2, "'zero'", 2),
         ("orders,0,1\norders,0\n", 2, "2 columns", 1),
         ("orders,0,1\n,1,2\n", 2, "expected topic", 1),
@@ -189,16 +189,13 @@ def test_each_form_writes_back_what_it_read(text: str) -> None:
         ('v1\n{}\n{"users":{"0":1}}\n{"orders"', 4, "not JSON", 1),
         ('v1\n{}\n{"users":{"0":1},"orders":{"0":"x"}}', 3, "orders-0: 'x'", 1),
         ("partition:0,offset:1;partition:1,offset:x", 1, "partition:NUMBER", 1),
-    ],
-)
-def test_what_is_wrong_is_named_with_its_line_and_the_rest_is_kept(
-    text: str, line: int, what: str, good: int
-) -> None:
-    found = read_places(text, topic="orders")
-    (bad,) = found.bad
-    assert bad.line == line
-    assert what in bad.what
-    assert len(found.places) == good
+    ]:
+        with about(text, line, what, good):
+            found = read_places(text, topic="orders")
+            (bad,) = found.bad
+            assert bad.line == line
+            assert what in bad.what
+            assert len(found.places) == good
 
 
 def test_every_bad_line_is_named() -> None:

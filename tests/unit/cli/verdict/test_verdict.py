@@ -12,6 +12,7 @@ from twinlog.cli.verdict.clusters import failure_kind
 from twinlog.cli.verdict.issues import Issue, Level
 from twinlog.cli.verdict.moving import GO, NO_GO, WAIT, checks_of, overall
 from twinlog.cli.verdict.verdict import standing_by, verdict_of
+from unit.cases import about
 
 SERVICES = ("source", "checkpoint", "heartbeat", "configsync")
 REFUSED = "read the cluster id: no broker can be reached ([Errno 111] Connect call failed ('127.0.0.1', 1))"
@@ -156,9 +157,8 @@ def no_replicas(status: Status) -> None:
         flow(status).add_note(service, "REPLICATION_FACTOR_INVALID", "3 replicas, 1 broker")
 
 
-@pytest.mark.parametrize(
-    ("what", "level", "about", "reason"),
-    [
+def test_what_does_not_move_or_is_not_known_is_one_issue() -> None:
+    for what, level, named, reason in [
         (pause, Level.WARN, "A->B", "PAUSED"),
         (service_down, Level.BAD, "checkpoint", "PEER_UNAVAILABLE"),
         (source_down, Level.BAD, "source", "PEER_UNAVAILABLE"),
@@ -178,18 +178,15 @@ def no_replicas(status: Status) -> None:
         (no_flow, Level.BAD, "twinlog", "NO_FLOWS"),
         (starts, Level.WARN, "A->B", "STARTING"),
         (no_replicas, Level.BAD, "A->B", "REPLICATION_FACTOR_INVALID"),
-    ],
-)
-def test_what_does_not_move_or_is_not_known_is_one_issue(
-    what: Callable[[Status], None], level: Level, about: str, reason: str
-) -> None:
-    status = healthy()
-    what(status)
-    (issue,) = verdict_of(status).issues
-    assert (issue.level, issue.about, issue.reason, issue.stops) == (level, about, reason, True)
-    line = check_lines([issue])[0]
-    assert line.startswith(f"{about}: {reason}: ")
-    assert issue.command in line
+    ]:
+        with about(what.__name__):
+            status = healthy()
+            what(status)
+            (issue,) = verdict_of(status).issues
+            assert (issue.level, issue.about, issue.reason, issue.stops) == (level, named, reason, True)
+            line = check_lines([issue])[0]
+            assert line.startswith(f"{named}: {reason}: ")
+            assert issue.command in line
 
 
 def test_a_lag_that_is_copied_is_no_issue_and_what_is_ordered_is_a_note() -> None:

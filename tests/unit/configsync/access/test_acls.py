@@ -14,6 +14,7 @@ from twinlog_configsync.access.acl_rules import AclSyncMode, translate_acls
 from twinlog_configsync.model.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
 from twinlog_configsync.model.observation import AclObservation
 from twinlog_configsync.model.wanted import acl_ids
+from unit.cases import about
 from unit.configsync.access.acl_rig import (
     DEFAULT,
     GROUPS,
@@ -206,20 +207,22 @@ def test_what_somebody_removed_is_made_again_and_is_drift() -> None:
     assert action.drift
 
 
-@pytest.mark.parametrize("mode", AclSyncMode)
-@pytest.mark.parametrize("policy", [DEFAULT, IDENTITY])
-@pytest.mark.parametrize(("name", "is_own"), [("orders", True), ("orders", False), ("*", False)])
-def test_a_fence_stays_on_its_own_cluster_and_one_of_somebody_else_limits_what_is_copied(
-    mode: AclSyncMode, policy: ReplicationPolicy, name: str, is_own: bool
-) -> None:
-    fence = acl(f"WRITE {name}", principal="User:*", permission="DENY")
-    read, write = acl("READ orders"), acl("WRITE orders")
-    copies = {
-        each.source: each.targets
-        for each in translate_acls(
-            [fence, read, write], rules(mode, policy), topics=TOPICS, fences=[fence] if is_own else []
-        )
-    }
-    assert copies[fence] == ()
-    assert len(copies[read]) == 1
-    assert len(copies[write]) == (mode is AclSyncMode.FULL and is_own)
+def test_a_fence_stays_on_its_own_cluster_and_one_of_somebody_else_limits_what_is_copied() -> None:
+    for mode in AclSyncMode:
+        for policy in [DEFAULT, IDENTITY]:
+            for name, is_own in [("orders", True), ("orders", False), ("*", False)]:
+                with about(mode, policy, name, is_own):
+                    fence = acl(f"WRITE {name}", principal="User:*", permission="DENY")
+                    read, write = acl("READ orders"), acl("WRITE orders")
+                    copies = {
+                        each.source: each.targets
+                        for each in translate_acls(
+                            [fence, read, write],
+                            rules(mode, policy),
+                            topics=TOPICS,
+                            fences=[fence] if is_own else [],
+                        )
+                    }
+                    assert copies[fence] == ()
+                    assert len(copies[read]) == 1
+                    assert len(copies[write]) == (mode is AclSyncMode.FULL and is_own)

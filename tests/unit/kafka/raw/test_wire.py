@@ -12,6 +12,7 @@ from twinlog.batches import AbortedTransaction
 from twinlog.kafka.raw.fetch.wire import FetchPart, fetch_request
 from twinlog.kafka.raw.produce.wire import ProducePart, produce_request
 from twinlog.model import TopicPartition
+from unit.cases import about
 
 _PARTS = [
     FetchPart(TopicPartition("a", 0), 100),
@@ -173,13 +174,14 @@ _PRODUCED = [
 ]
 
 
-@pytest.mark.parametrize("version", range(3, 9))
-@pytest.mark.parametrize("transactional_id", [None, "twinlog-A-B-0-1"])
-def test_produce_requests_are_theirs(version: int, transactional_id: str | None) -> None:
-    topics = [("a", [(0, b"headrecords")]), ("b", [(2, b"hr")])]
-    expected = ProduceRequest(transactional_id, -1, 30_000, topics).prepare({0: (0, version)})
-    ours = produce_request(_PRODUCED, transactional_id=transactional_id, timeout_ms=30_000)
-    assert b"".join(ours.prepare({0: (0, version)}).pieces) == expected.encode()
+def test_produce_requests_are_theirs() -> None:
+    for version in range(3, 9):
+        for transactional_id in [None, "twinlog-A-B-0-1"]:
+            with about(version, transactional_id):
+                topics = [("a", [(0, b"headrecords")]), ("b", [(2, b"hr")])]
+                expected = ProduceRequest(transactional_id, -1, 30_000, topics).prepare({0: (0, version)})
+                ours = produce_request(_PRODUCED, transactional_id=transactional_id, timeout_ms=30_000)
+                assert b"".join(ours.prepare({0: (0, version)}).pieces) == expected.encode()
 
 
 def test_produce_that_adds_its_partitions_is_version_12() -> None:

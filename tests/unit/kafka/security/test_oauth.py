@@ -33,6 +33,7 @@ from twinlog.kafka.security.oauth.login import (
     checked,
 )
 from twinlog.kafka.security.oauth.msk_iam import region_of
+from unit.cases import about
 
 NOW = float(SystemClock().now_ms() // 1000)
 HANDLER = "sasl.login.callback.handler.class"
@@ -139,9 +140,8 @@ def test_the_login_for_development_makes_tokens_by_itself() -> None:
     assert (claims["sub"], claims["scope"], token.expires_at) == ("me", ["a", "b"], NOW + 60)
 
 
-@pytest.mark.parametrize(
-    ("change", "key", "remedy"),
-    [
+def test_what_cannot_be_obeyed_is_refused_with_its_key_and_remedy() -> None:
+    for change, key, remedy in [
         ({HANDLER: "org.acme.Vault"}, HANDLER, "use one of"),
         ({"sasl.oauthbearer.token.endpoint.url": ""}, "sasl.oauthbearer.token.endpoint.url", "set it"),
         (
@@ -189,16 +189,13 @@ def test_the_login_for_development_makes_tokens_by_itself() -> None:
             "sasl.client.callback.handler.class",
             "IAMClientCallbackHandler",
         ),
-    ],
-)
-def test_what_cannot_be_obeyed_is_refused_with_its_key_and_remedy(
-    change: Mapping[str, str], key: str, remedy: str
-) -> None:
-    with pytest.raises(ConfigError) as raised:
-        login_of(change)
-    assert f"cluster 'A': {key}: " in str(raised.value) or f"{key}: " in str(raised.value)
-    assert remedy in str(raised.value)
-    assert "planted" not in f"{raised.value} {raised.value.metadata}"
+    ]:
+        with about(change, key, remedy):
+            with pytest.raises(ConfigError) as raised:
+                login_of(change)
+            assert f"cluster 'A': {key}: " in str(raised.value) or f"{key}: " in str(raised.value)
+            assert remedy in str(raised.value)
+            assert "planted" not in f"{raised.value} {raised.value.metadata}"
 
 
 def test_no_secret_is_shown_by_a_login_or_a_token() -> None:

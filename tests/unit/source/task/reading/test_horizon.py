@@ -18,6 +18,7 @@ from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.task.reading.horizon import FOR_EVER, Horizon
 from twinlog_source.task.settings import horizon_of
+from unit.cases import about
 from unit.config.config_files import load_more
 
 NOW_MS = 1_700_000_000_000
@@ -98,34 +99,38 @@ def test_a_copy_ends_at_its_very_offset(sizes: list[int], codec: Codec, holes: s
     assert all(batch.header.next_offset <= until for batch in batches)
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("until", range(12))
-def test_a_copy_ends_within_an_old_message_set(magic: int, until: int) -> None:
+def test_a_copy_ends_within_an_old_message_set() -> None:
     """Its header has the offset of its last record."""
-    inner = [old_message(each, None, b"v", magic=magic) for each in range(10)]
-    data = old_wrapper(4, b"".join(inner[:5]), magic=magic)
-    if magic:
-        data += old_wrapper(9, b"".join(old_message(each, None, b"v") for each in range(5)))
-    else:
-        data += old_wrapper(9, b"".join(inner[5:]), magic=magic)
-    cut = Horizon(until={ORDERS: until}).cut(ORDERS, data, offset=0, now_ms=NOW_MS)
-    assert offsets(cut.records) == list(range(min(until, 10)))
-    assert cut.reason == (PartitionReason.UNTIL_REACHED if until <= 10 else "")
+    for magic in [0, 1]:
+        for until in range(12):
+            with about(magic, until):
+                inner = [old_message(each, None, b"v", magic=magic) for each in range(10)]
+                data = old_wrapper(4, b"".join(inner[:5]), magic=magic)
+                if magic:
+                    data += old_wrapper(9, b"".join(old_message(each, None, b"v") for each in range(5)))
+                else:
+                    data += old_wrapper(9, b"".join(inner[5:]), magic=magic)
+                cut = Horizon(until={ORDERS: until}).cut(ORDERS, data, offset=0, now_ms=NOW_MS)
+                assert offsets(cut.records) == list(range(min(until, 10)))
+                assert cut.reason == (PartitionReason.UNTIL_REACHED if until <= 10 else "")
 
 
-@pytest.mark.parametrize("surviving", [0, 5])
-@pytest.mark.parametrize("until", [6, 10, 20])
-@pytest.mark.parametrize("delay_seconds", [0, 60])
-def test_a_copy_that_ends_in_a_compaction_hole_ends_there(
-    surviving: int, until: int, delay_seconds: int
-) -> None:
+def test_a_copy_that_ends_in_a_compaction_hole_ends_there() -> None:
     """A batch at or behind the end shows it, also one that is too young to be copied."""
-    data = source_batch([record(each, 90) for each in range(surviving)]) if surviving else b""
-    data += source_batch([record(20)])
-    horizon = Horizon(until={ORDERS: until}, delay_seconds=delay_seconds)
-    cut = horizon.cut(ORDERS, data, offset=0, now_ms=NOW_MS, log_end_offset=21)
-    assert offsets(cut.records) == list(range(surviving))
-    assert (cut.reason, cut.wait_seconds, cut.ends_at) == (PartitionReason.UNTIL_REACHED, FOR_EVER, until)
+    for surviving in [0, 5]:
+        for until in [6, 10, 20]:
+            for delay_seconds in [0, 60]:
+                with about(surviving, until, delay_seconds):
+                    data = source_batch([record(each, 90) for each in range(surviving)]) if surviving else b""
+                    data += source_batch([record(20)])
+                    horizon = Horizon(until={ORDERS: until}, delay_seconds=delay_seconds)
+                    cut = horizon.cut(ORDERS, data, offset=0, now_ms=NOW_MS, log_end_offset=21)
+                    assert offsets(cut.records) == list(range(surviving))
+                    assert (cut.reason, cut.wait_seconds, cut.ends_at) == (
+                        PartitionReason.UNTIL_REACHED,
+                        FOR_EVER,
+                        until,
+                    )
 
 
 def test_without_a_batch_behind_it_the_end_of_a_copy_may_still_get_records() -> None:
