@@ -20,7 +20,7 @@ RELEASED_API := proto/released.binpb
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install kerberos demo test unit contract integration e2e versions chaos chaos-models chaos-translation bench lint format proto api-released lock audit sbom digests images wheels clean
+.PHONY: help install kerberos demo test unit properties conformance nightly versions chaos chaos-models chaos-translation bench lint format proto api-released lock audit sbom digests images wheels clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -49,22 +49,22 @@ kerberos: install ## Add to .venv what logs in by Kerberos; needs gcc and the sy
 demo: install ## Two real clusters, four services, a group that fails over: about a minute; ARGS=--ui: on the live page
 	$(BIN)/twinlog demo $(ARGS)
 
-test: install ## Every test: unit, contract, integration, e2e, a short chaos run
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/e2e tests/chaos tests/integration tests/contract tests/unit
+test: install ## Unit tests, properties, and the README's promises on real brokers: minutes
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not conformance and not nightly" tests/e2e tests/integration tests/contract tests/unit
 
-unit: install ## Tests without I/O (seconds)
-	$(BIN)/python -m pytest -n auto --dist loadgroup tests/unit
+conformance: install ## The wire, security, Java's tools, Prometheus, the page in a browser, a short chaos run
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m conformance tests/chaos tests/e2e tests/integration tests/contract
 
-contract: install ## The ports' suite on the fake and on a real broker
-	$(BIN)/python -m pytest tests/contract
+nightly: install versions ## Everything else on real brokers, and each supported release of Kafka
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m nightly tests/integration
 
-integration: install ## One service at a time against real brokers
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/integration
+unit: install ## Tests without I/O, by example: half a minute
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m unit tests/unit
 
-e2e: install ## The README's promises, whole
-	$(BIN)/python -m pytest tests/e2e
+properties: install ## Hypothesis, models and sizes, without I/O; HYPOTHESIS_PROFILE=exhaustive: many more examples
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m properties tests/unit
 
-versions: install ## The contract and a whole run of records and groups on each supported release of Kafka: nightly
+versions: install ## The contract and a whole run of records and groups on each supported release of Kafka
 	for kafka in 2.8 3.3 3.9 4.3 4.4; do TWINLOG_TEST_KAFKA=$$kafka \
 		$(BIN)/python -m pytest tests/contract/cluster/test_real_cluster.py \
 		tests/e2e/one_run/test_records_identical.py tests/e2e/one_run/test_group_continues.py || exit 1; done

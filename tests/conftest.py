@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tiers import tier_of
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.testing.brokers import TESTED_KAFKA, KafkaPair, start_clusters, stop_clusters, unique_name
@@ -53,9 +54,14 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Say which tests run in one process; mark what needs brokers, and refuse it among the unit tests."""
+    """Say which target runs a test and which tests run in one process; mark what needs brokers, and refuse it
+    among the unit tests.
+    """
     unit_tests: Counter[Path] = Counter()
     for item in items:
+        by_hypothesis = hasattr(getattr(item, "function", None), "is_hypothesis_test")
+        is_property = by_hypothesis or item.get_closest_marker("slow")
+        item.add_marker("properties" if is_property else tier_of(item.nodeid))
         is_unit = item.path.is_relative_to(_UNIT_TESTS)
         file = item.path.relative_to(config.rootpath).as_posix()
         if is_unit:

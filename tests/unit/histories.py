@@ -4,5 +4,5 @@ from hypothesis import settings
 
 
 def histories(usually: int, exhaustively: int) -> int:
-    """The first number; the second one by HYPOTHESIS_PROFILE=exhaustive make unit."""
+    """The first number; the second one by HYPOTHESIS_PROFILE=exhaustive make properties."""
     return exhaustively if settings().max_examples >= 1_000 else usually

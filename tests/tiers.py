@@ -1,0 +1,123 @@
+"""Which target of the Makefile runs a test. The longest beginning of its id decides; README.md says why.
+
+`make test` runs `unit` and `properties`, too. Tests by Hypothesis are `properties` without being named.
+"""
+
+from typing import Literal
+
+Tier = Literal["unit", "properties", "test", "conformance", "nightly"]
+
+_TIERS: dict[str, Tier] = {
+    "tests/unit/": "unit",
+    "tests/e2e/": "test",
+    "tests/e2e/test_examples.py": "conformance",
+    "tests/e2e/test_examples.py::test_active_standby": "test",
+    "tests/e2e/test_take_over_connect.py": "conformance",
+    "tests/e2e/test_take_over_group.py": "conformance",
+    "tests/contract/": "conformance",
+    "tests/contract/cluster/test_fake_": "test",
+    "tests/chaos/": "conformance",
+    "tests/integration/": "nightly",
+    "tests/integration/checkpoint/test_checkpoint_client.py": "conformance",
+    "tests/integration/checkpoint/test_checkpoint_exact.py": "conformance",
+    "tests/integration/checkpoint/test_checkpoint_moves.py": "conformance",
+    "tests/integration/cli/test_cli_": "conformance",
+    "tests/integration/cli/test_preflight_command.py": "conformance",
+    "tests/integration/configsync/test_configsync_acls.py": "conformance",
+    "tests/integration/configsync/test_configsync_as_mm2.py": "conformance",
+    "tests/integration/kafka/": "conformance",
+    "tests/integration/kafka/test_raw_copy.py": "test",
+    "tests/integration/migration/": "conformance",
+    "tests/integration/observability/": "conformance",
+    "tests/integration/preserved/test_leader_markers.py": "conformance",
+    "tests/integration/preserved/test_preserved_brokers.py": "conformance",
+    "tests/integration/preserved/test_preserved_filling.py": "conformance",
+    "tests/integration/service/test_secured_service.py": "conformance",
+    "tests/integration/service/test_service_runtime_grpc.py": "conformance",
+    "tests/integration/service/test_service_runtime_supervisor.py": "conformance",
+    "tests/integration/service/test_twinlog_run.py": "conformance",
+    "tests/integration/source/test_quotas.py": "conformance",
+    "tests/integration/source/test_read_only_source.py": "conformance",
+    "tests/integration/source/test_source_cluster_mode.py": "conformance",
+    "tests/integration/source/test_source_failures.py": "conformance",
+    "tests/integration/source/test_source_failures.py::test_each_fault_stops_only_its_partition": "test",
+    "tests/integration/source/test_source_jvm.py": "conformance",
+    "tests/integration/source/test_source_loss.py": "test",
+    "tests/integration/source/test_source_preserved.py": "conformance",
+    "tests/integration/verify/test_verify.py": "conformance",
+    "tests/integration/verify/test_verify_mm2.py": "conformance",
+    "tests/integration/verify/test_verify_spark.py": "conformance",
+}
+
+
+_PROPERTIES = (
+    "batches/test_batch_hostile.py::test_a_batch_that_stands_for_too_much_is_a_fault_where_it_begins",
+    "batches/test_batch_hostile.py::test_memory_that_is_not_there_is_a_fault_of_one_partition",
+    "batches/test_batch_hostile.py::test_readers_and_counters_refuse_it_too",
+    "checkpoint/api/test_group_pages.py::test_a_request_without_a_page_size_gets_what_one_message_takes",
+    "checkpoint/journal/test_large_records.py::test_a_run_of_any_number_of_topics_is_recorded_and_read",
+    "checkpoint/moves/test_move_scale.py::test_a_large_flow_keeps_nobody_waiting_who_keeps_the_lease",
+    "checkpoint/moves/test_move_scale.py::test_the_moves_of_a_flow_with_thousands_of_topics_fit_into_the_journal",
+    "checkpoint/moves/test_move_scale.py::test_the_requests_of_a_failover_do_not_grow_with_groups_times_partitions",
+    "checkpoint/translation/test_exact_histories.py::test_long_histories_with_everything_in_them_are_exact",
+    "checkpoint/translation/test_exact_translation.py::test_a_long_range_that_was_copied_twice_between_two_syncs_is_passed",
+    "checkpoint/translation/test_exact_translation.py::test_records_that_the_copy_lost_lead_to_the_next_one_it_has",
+    "checkpoint/translation/test_exact_translation.py::test_the_few_survivors_of_a_compacted_log_are_found_however_far_they_lie",
+    "configsync/model/test_wanted.py::test_each_part_of_a_large_set_fits_into_a_record",
+    "deploy/test_command_line_image.py::test_what_a_command_loads_needs_no_package_that_its_image_lacks",
+    "deploy/test_distributions.py::test_a_distribution_imports_only_what_is_installed_with_it",
+    "deploy/test_kubernetes.py::test_kubeconform_gets_schemas_that_refer_to_nothing_on_the_web",
+    "deploy/test_kubernetes.py::test_kubernetes_takes_every_field_of_them",
+    "deploy/test_supply_chain.py::test_a_lock_is_that_of_the_present_dependencies",
+    "filters/test_java_regex.py::test_patterns_match_what_java_matches",
+    "filters/test_linear.py::test_a_list_is_compiled_in_work_that_grows_with_its_length",
+    "filters/test_linear.py::test_costly_patterns_of_a_list_have_one_budget_together",
+    "filters/test_linear.py::test_long_lists_of_ordinary_patterns_are_accepted",
+    "imports/test_strimzi.py::test_aliases_cannot_make_a_small_file_large",
+    "kafka/test_reasons_page.py::test_every_reason_of_the_code_is_in_a_table_and_no_other",
+    "offsets/test_sync_pacing.py::test_a_steady_load_has_less_than_one_sync_in_a_hundred_records",
+    "offsets/test_sync_store.py::test_20k_syncs_are_applied_in_seconds",
+    "source/driver/test_epoch.py::test_the_command_queue_of_a_slot_is_bounded",
+    "source/driver/test_instruments.py::test_the_calls_of_instruments_do_not_grow_with_records_partitions_or_reports",
+    "source/driver/test_moves.py::test_an_order_waits_while_its_task_has_too_many_others_to_take",
+    "source/log/test_positions.py::test_gaps_that_left_the_ledger_are_not_remembered_for_ever",
+    "source/partitions/test_table.py::test_only_their_owners_write_rows_and_facts",
+    "source/pipeline/test_launch.py::test_a_jvm_that_does_not_answer_is_killed_after_a_time",
+    "source/preserved/test_fill_limits.py::test_a_batch_is_within_the_limit_of_its_topic",
+    "source/preserved/test_marker_numbers.py",
+    "source/preserved/test_preserved_model.py",
+    "source/preserved/test_preserved_owners.py",
+    "source/task/reading/test_many_backlogs.py::test_what_is_held_stays_bounded_and_every_partition_goes_on",
+    "source/task/reading/test_quiet_partitions.py::test_a_backlog_is_read_beside_quiet_partitions_and_keeps_no_place_of_theirs",
+    "source/task/reading/test_quiet_partitions.py::test_a_broker_gets_one_request_at_a_time_for_all_its_quiet_partitions",
+    "source/task/reading/test_quiet_partitions.py::test_what_comes_while_a_round_is_written_costs_one_fetch",
+    "source/task/writing/test_slow_target.py::test_a_quiet_partition_does_not_wait_for_the_backlogs_of_others_under_a_producer_quota",
+    "source/test_source_gap_pages.py::test_a_ledger_of_more_than_one_message_is_listed_whole",
+    "source/topics/test_copy_modes_taken_over.py::test_what_a_former_task_may_still_write_is_waited_for",
+    "source/topics/test_recreated_copies.py::test_what_a_deleted_topic_held_of_an_ended_copy_is_a_gap",
+    "source/topics/test_source_ends.py::test_many_partitions_are_looked_at_less_often",
+    "source/verify/test_pace.py::test_partitions_together_read_no_faster_than_the_limit",
+    "source/verify/test_prover.py::test_a_verification_that_was_killed_still_knows_what_it_left_out",
+    "source/verify/test_prover.py::test_the_first_record_of_a_range_is_found_in_a_long_copy",
+    "source/verify/test_prover.py::test_what_retention_took_of_a_copy_is_passed_and_not_aligned",
+    "source/verify/test_state.py::test_what_retention_takes_while_it_is_compared_is_not_passed_by_the_next_run",
+    "supervisor/test_living_runs.py::test_runs_that_begin_together_take_addresses_of_their_own",
+    "telemetry/test_service_telemetry.py::test_the_work_of_redaction_grows_with_the_text_and_not_with_its_square",
+    "test_loops.py::test_hundreds_of_flows_with_one_hub_form_circles_over_all_of_them",
+    "verify/test_borders.py::test_a_copy_of_which_every_record_is_changed_is_judged",
+    "verify/test_one_bit.py::test_one_flipped_bit_does_not_cost_a_second_reading_of_the_whole_source",
+    "verify/test_one_bit.py::test_one_wrong_record_among_many_is_named_and_no_other",
+    "wire/test_records.py::test_20k_offset_syncs_are_parsed_in_seconds",
+)
+"""Unit tests that play many examples, or take above a quarter of a second."""
+_TIERS |= {f"tests/unit/{each}": "properties" for each in _PROPERTIES}
+
+
+def tier_of(nodeid: str) -> Tier:
+    """Of a test, by its id; `test` for one that is nowhere named."""
+    named = [begin for begin in _TIERS if nodeid.startswith(begin)]
+    return _TIERS[max(named, key=len)] if named else "test"
+
+
+def beginnings() -> list[str]:
+    return list(_TIERS)
