@@ -81,7 +81,7 @@ chaos-translation: install ## Translate 1,000 random offsets of a million roughl
 bench: install ## Beside the real MirrorMaker 2: half an hour on a quiet machine; ARGS=--quick: minutes
 	$(BIN)/python -m bench $(ARGS)
 
-lint: install audit ## ruff, mypy, import rules, proto rules, generated files in step, known vulnerabilities
+lint: install audit ## ruff, mypy, import rules, proto rules, generated files in step, known vulnerabilities, lines of code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy src services/source/twinlog_source services/checkpoint/twinlog_checkpoint services/heartbeat/twinlog_heartbeat services/configsync/twinlog_configsync tests bench examples
@@ -91,6 +91,7 @@ lint: install audit ## ruff, mypy, import rules, proto rules, generated files in
 	$(BIN)/buf breaking --against $(RELEASED_API)
 	$(BIN)/python proto/generate.py --check
 	$(BIN)/python -m deploy.kubernetes.render --check
+	$(BIN)/python tests/count_code.py --total
 
 format: install ## Rewrite the sources in the house format
 	$(BIN)/ruff check --fix .
