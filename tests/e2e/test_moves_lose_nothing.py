@@ -167,10 +167,14 @@ async def test_a_failback_does_not_skip_what_only_the_target_has(site: Site) -> 
         code, printed = await site.twinlog(run, "failover", "run", site.flow, "--yes")
         assert code == 0, printed
         await site.commits(site.target, site.copy, 300)
+        records = [NewRecord(None, b"by an application", SystemClock().now_ms())] * 7
+        await write_batches(site.pair.b, site.copy.topic, [(0, Codec.NONE, records)])
         assert await site.source.delete_records({site.origin: 900}) == {site.origin: None}
         for words in (("failback", "plan", site.flow), ("failback", "run", site.flow, "--yes")):
             code, printed = await site.twinlog(run, *words)
-            assert (code, "600 records" in printed, "--accept-loss" in printed) == (1, True, True), printed
+            assert (code, "607 records" in printed, "--accept-loss" in printed) == (1, True, True), printed
+        code, printed = await site.twinlog(run, "failback", "plan", site.flow)
+        assert f"7 records in {site.copy.topic} are only on {site.west}" in printed, printed
         assert await site.committed(site.source, site.origin) == 100
         code, printed = await site.twinlog(run, "failback", "run", site.flow, "--yes", "--accept-loss")
         assert code == 0, printed

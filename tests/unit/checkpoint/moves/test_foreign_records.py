@@ -152,6 +152,25 @@ async def test_copies_that_only_the_flow_wrote_have_none(seed: int) -> None:
         assert "5 records" in warning
 
 
+@pytest.mark.parametrize("back", [0, 3, 30])
+async def test_records_that_a_mirror_has_copied_twice_are_not_foreign(back: int) -> None:
+    async with move_rig() as rig:
+        await failed_over(rig, read=150)
+        rig.logs.exactly_once = False
+        rig.logs.crash(back)
+        rig.logs.copy()
+        pairs = rig.logs.history.of(ORIGIN)
+        assert pairs is not None
+        newest = pairs.newest_sync
+        assert newest is not None
+        await rig.fakes.write_sync(ORIGIN.topic, newest.upstream, newest.downstream)
+        await rig.has_synced(newest.upstream)
+        written_there(rig, 4)
+        plan = await rig.served.failback.plan(NO_WAIT)
+    (warning,) = named(plan)
+    assert "4 records" in warning
+
+
 async def test_they_are_found_in_every_partition_of_a_preserved_copy() -> None:
     source, target = FakeCluster("A"), FakeCluster("B")
     source.add_topic("orders", partition_count=3)
