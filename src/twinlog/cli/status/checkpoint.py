@@ -15,6 +15,7 @@ from twinlog.cli.status.rows import (
     NAMED_TOPICS,
     SHARED_COPY,
     STANDS_BY,
+    STARTING,
     FlowRow,
     InForce,
     Status,
@@ -71,9 +72,9 @@ def add_groups(answer: checkpoint.ListGroupsResponse, status: Status) -> None:
         if progress.obstacle:
             if progress.obstacle_reason == STANDS_BY:
                 standby.add(row.flow)
-                row.add_note("checkpoint", reason=STANDS_BY, message=progress.obstacle)
-            else:
-                row.add_note("checkpoint", reason="GROUPS_NOT_TRANSLATED", message=progress.obstacle)
+            is_own = progress.obstacle_reason in (STANDS_BY, STARTING)
+            reason = progress.obstacle_reason if is_own else "GROUPS_NOT_TRANSLATED"
+            row.add_note("checkpoint", reason=reason, message=progress.obstacle)
         if progress.deletions_held:
             told = f"no group is deleted: {progress.deletions_held} ({progress.deletions_held_reason})"
             row.in_force.append(InForce(kind=HELD, about=row.flow, message=told))

@@ -21,6 +21,7 @@ OPEN_TRANSACTION, SHARED_COPY = "OPEN_TRANSACTION", "SHARED_COPY"
 NAMED_TOPICS = 5
 """A note names so many topics at most."""
 HEARTBEAT_MISSING = "HEARTBEAT_MISSING"
+STARTING = "STARTING"
 STANDS_BY = "OWNED_ELSEWHERE"
 """Reason of a service that leaves a flow to another process of its kind."""
 SERVING = "SERVING"

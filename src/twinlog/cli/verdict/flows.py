@@ -15,6 +15,7 @@ from twinlog.cli.status.rows import (
     PAUSE,
     SHARED_COPY,
     STANDS_BY,
+    STARTING,
     WAITING,
     FlowRow,
     InForce,
@@ -25,7 +26,7 @@ from twinlog.cli.verdict.issues import Issue, Level, worst
 from twinlog.cli.verdict.remedy import remedy
 
 RUNNING = "RUNNING"
-STARTING, DISABLED = "STARTING", "HEARTBEATS_DISABLED"
+DISABLED = "HEARTBEATS_DISABLED"
 _PAUSED, _WAITS = "PAUSED", "WAITING"
 _AS_CONFIGURED = frozenset({"NO_TOPICS", "NO_TOPICS_SELECTED", DISABLED, "NOT_REPLICATED", STANDS_BY})
 """Reasons that say that there is nothing to move, nothing to prove it by, or another process

@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint_pb2
 from twinlog.api.common.v1 import types_pb2
+from twinlog.cli.status.checkpoint import add_groups
 from twinlog.cli.status.query import explain_silence
 from twinlog.cli.status.rows import FlowRow, InForce, ServiceRow, Status
 from twinlog.cli.status.view import check_as_json, check_lines, cluster_cells
@@ -265,6 +267,17 @@ def test_a_flow_that_waits_for_its_first_heartbeat_hides_no_other_problem() -> N
     verdict = verdict_of(status)
     assert [each.reason for each in verdict.failing] == ["GROUPS_NOT_TRANSLATED"]
     assert [each.reason for each in verdict.waiting] == ["STARTING"]
+
+
+def test_groups_of_a_flow_whose_owner_is_not_known_yet_are_waited_for() -> None:
+    status = healthy()
+    flow_ = types_pb2.Flow(source="A", target="B")
+    progress = checkpoint_pb2.FlowProgress(
+        flow=flow_, obstacle="it is being found out", obstacle_reason="STARTING"
+    )
+    add_groups(checkpoint_pb2.ListGroupsResponse(flows=[progress]), status)
+    verdict = verdict_of(status)
+    assert ([each.reason for each in verdict.waiting], verdict.failing) == (["STARTING"], [])
 
 
 def test_a_cluster_that_no_service_reaches_explains_everything_about_it() -> None:
