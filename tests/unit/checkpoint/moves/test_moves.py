@@ -257,6 +257,19 @@ async def test_a_failover_undoes_a_failback_that_accepted_a_loss() -> None:
         assert await offset_of(rig.logs.target, "g", COPY) == rig.logs.visible_target()[210].offset
 
 
+async def test_a_failover_after_a_failback_takes_what_the_group_has_read_on_the_source() -> None:
+    """The failback left it where it had gone on itself."""
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 50})
+        await run(rig.served.failover)
+        here, there = rig.logs.visible_source(), rig.logs.visible_target()
+        rig.logs.source.set_group("g", {ORIGIN: here[100].offset})
+        _, back = await run(rig.served.failback)
+        assert actions(back.plan) == {"g": MoveAction.KEEP_AHEAD}
+        await run(rig.served.failover)
+        assert await offset_of(rig.logs.target, "g", COPY) == there[100].offset
+
+
 async def test_a_failback_undoes_a_failover_that_accepted_a_loss() -> None:
     async with move_rig() as rig:
         stood = rig.logs.visible_source()[20].offset

@@ -9,12 +9,14 @@ from twinlog.model import TopicPartition
 from twinlog_checkpoint.groups.reads import group_states, readable_offsets
 from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, went_on
+from twinlog_checkpoint.moves.ends import bounds_of
 from twinlog_checkpoint.moves.planning.decision import GroupPlace, decide
 from twinlog_checkpoint.moves.planning.only_here import RecordsOnlyHere
 from twinlog_checkpoint.moves.planning.plan import ForeignTail, MoveOptions, MovePartition
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, in_turns
 from twinlog_checkpoint.translation.log_ranges import LogRange, log_ranges
+from twinlog_checkpoint.translation.log_sides import LogBounds
 from twinlog_checkpoint.translation.translation import (
     COMPARED,
     SourcePosition,
@@ -97,7 +99,7 @@ class GroupPlaces:
             self.route.to_cluster, {entry.to_partition for entry in wanted if entry.to_partition is not None}
         )
         committed_before = await self._committed_before(wanted, last) if from_reachable else {}
-        untouched = self._untouched(wanted, last) if from_reachable else {}
+        untouched = await self._untouched(wanted, last) if from_reachable else {}
         unread = await self._unread(wanted, ranges, last) if from_reachable else _Unread()
         partitions = [
             decide(
@@ -155,19 +157,27 @@ class GroupPlaces:
         }
         return _Unread(before_start=before_start, foreign=foreign, tails=list(tails.values()))
 
-    def _untouched(
+    async def _untouched(
         self, wanted: Collection[_Wanted], last: MoveRecord | None
     ) -> dict[tuple[str, TopicPartition], int]:
-        """Where the last move in the other direction found the groups that are still where it left them."""
+        """Where the last move in the other direction found the groups that it left at the first record here,
+        and that are still there: it may have skipped what only the other cluster has. Raises KafkaError."""
         if last is None:
             return {}
         found_at, left_at = last.found_and_left(by=_other(self.route.kind))
-        return {
-            (entry.group, entry.from_partition): offset
+        there = {
+            entry: offset
             for entry in wanted
             if left_at.get(entry.group, {}).get(entry.from_partition) == entry.from_offset
             and entry.to_partition is not None
             and (offset := found_at.get(entry.group, {}).get(entry.to_partition)) is not None
+        }
+        bounds = await bounds_of(self.route.here, {entry.from_partition for entry in there})
+        return {
+            (entry.group, entry.from_partition): offset
+            for entry, offset in there.items()
+            if isinstance(log := bounds.get(entry.from_partition), LogBounds)
+            and entry.from_offset <= log.start
         }
 
     def _works_here(self, entry: _Wanted, last: MoveRecord | None) -> bool:
