@@ -19,6 +19,7 @@ from twinlog_checkpoint.translation.translation import Verdict
 from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, actions, move_rig, offset_of, run
+from unit.checkpoint.moves.test_sync_after_moves import synced, translated
 
 
 async def test_a_plan_says_where_groups_would_go_on_and_what_is_not_copied() -> None:
@@ -289,10 +290,13 @@ async def test_a_group_that_has_read_what_the_source_deleted_goes_back() -> None
     assert (actions(plan), plan.blockers) == ({"g": MoveAction.WRITE}, [])
 
 
-async def test_a_failover_does_not_skip_records_that_only_the_source_has() -> None:
+@pytest.mark.parametrize("is_synced", [False, True])
+async def test_a_failover_does_not_skip_records_that_only_the_source_has(is_synced: bool) -> None:
     async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: rig.logs.visible_source()[20].offset})
+        await translated(rig, g=rig.logs.visible_source()[20].offset)
         rig.logs.target.log(COPY, "expire").delete_before(rig.logs.visible_target()[90].offset)
+        if is_synced:
+            assert await synced(rig) == rig.logs.visible_target()[0].offset
         plan = await rig.served.failover.plan(NO_WAIT)
     assert actions(plan) == {"g": MoveAction.SKIP_UNREAD}
     assert "70 records" in plan.blockers[0]

@@ -52,11 +52,12 @@ def decide(place: GroupPlace, *, include_active: bool, accept_loss: bool = False
         place = replace(place, translation=_without_place(place))
         action, message = MoveAction.SKIP_NO_OFFSET, ""
     translation = place.translation
-    before = place.unread_before_start if action is MoveAction.WRITE else 0
-    behind = place.unread_foreign if action in THERE else 0
-    if before:
+    # sync.group.offsets may have put the group at the first record already.
+    before = 0 if action is MoveAction.KEEP_AHEAD else place.unread_before_start
+    behind = place.unread_foreign
+    if action in THERE and before:
         translation = replace(translation, verdict=Verdict.BEFORE_START)
-    if before or behind:
+    if action in THERE and before + behind:
         action = action if accept_loss else MoveAction.SKIP_UNREAD
         message = _only_here(before, behind, start=translation.downstream_offset)
     return MovePartition(
