@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.cli.source.client import every_partition, list_flows, source_stub
+from twinlog.cli.common.call import Services
+from twinlog.cli.source.client import every_partition, list_flows
 from twinlog.cli.source.partition_rows import is_troubled, state_name
 from twinlog.config.flow.copy_until import until_json
 from twinlog.errors import ConfigError, StateError, TwinlogError
@@ -194,13 +195,13 @@ class FiniteCopy:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self.timeout_seconds if self.timeout_seconds else float("inf")
         look_at = loop.time()
-        async with source_stub(None, [f"source={endpoint}"]) as stub:
+        async with Services(config=None, endpoint=[f"source={endpoint}"]) as at:
             while loop.time() < give_up_at:
                 if not process.running:
                     raise _not_running("have ended unexpectedly", log)
                 with suppress(TwinlogError):  # It is being restarted.
-                    self.arrivals.observe(await every_partition(stub, None, ""), loop.time())
-                    for flow in await list_flows(stub, None):
+                    self.arrivals.observe(await every_partition(at.source, None, ""), loop.time())
+                    for flow in await list_flows(at.source, None):
                         self.arrivals.observe_flow(flow.reason, flow.message, loop.time())
                 if loop.time() >= look_at:
                     self.arrivals.gone |= await self.gone()

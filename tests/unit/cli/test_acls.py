@@ -8,6 +8,7 @@ import typer
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.cli.common.call import Call
 from twinlog.cli.common.each_flow import FlowFailure
 from twinlog.cli.common.failures import ANSWERS_IN_JSON
 from twinlog.cli.common.output import Output
@@ -16,6 +17,10 @@ from twinlog.errors import ConfigError, StateError
 
 A_TO_B = types_pb2.Flow(source="A", target="B")
 C_TO_A = types_pb2.Flow(source="C", target="A")
+
+
+def call(output: Output) -> Call:
+    return Call(config=None, endpoint=None, output=output)
 
 
 def binding(topic: str, user: str, operation: str = "READ") -> pb2.AclBinding:
@@ -61,7 +66,7 @@ OTHER_FAILURE = FlowFailure(
 def test_a_flow_is_a_table_with_what_becomes_of_each_and_who_made_the_copy(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    print_acls([ACLS], Output.TABLE)
+    print_acls([ACLS], call(Output.TABLE))
     title, head, *rows = capsys.readouterr().out.splitlines()
     assert title == "A->B: 1 FOREIGN, 2 IN_STEP, 1 LEFT_OUT, 1 MISSING, 1 SURPLUS"
     assert head.split("  ")[0] == "state"
@@ -79,12 +84,12 @@ def test_a_flow_is_a_table_with_what_becomes_of_each_and_who_made_the_copy(
 
 
 def test_a_flow_without_any_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    print_acls([FlowAcls(flow=A_TO_B, entries=[])], Output.TABLE)
+    print_acls([FlowAcls(flow=A_TO_B, entries=[])], call(Output.TABLE))
     assert capsys.readouterr().out == "A->B: no ACLs\n"
 
 
 def test_json_holds_every_binding_and_null_for_the_side_without(capsys: pytest.CaptureFixture[str]) -> None:
-    print_acls([ACLS], Output.JSON)
+    print_acls([ACLS], call(Output.JSON))
     copied, _, _, left_out, surplus, _ = json.loads(capsys.readouterr().out)
     assert copied["flow"] == "A->B"
     assert copied["source"] == {
@@ -106,7 +111,7 @@ def test_a_flow_that_fails_hides_no_other(output: Output, capsys: pytest.Capture
     def run() -> None:
         ANSWERS_IN_JSON.set(output is Output.JSON)
         with pytest.raises(typer.Exit) as ended:
-            print_acls([FAILURE, ACLS, OTHER_FAILURE], output)
+            print_acls([FAILURE, ACLS, OTHER_FAILURE], call(output))
         assert ended.value.exit_code == 1
 
     contextvars.Context().run(run)

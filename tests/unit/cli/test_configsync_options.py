@@ -4,6 +4,7 @@ import pytest
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.cli.common.call import Call
 from twinlog.cli.common.output import Output
 from twinlog.cli.configsync.plan import _require_clear
 from twinlog.cli.configsync.rules import _require_known, told_of_rules
@@ -23,7 +24,7 @@ def test_an_apply_that_is_not_clear_is_refused(
     plan: str | None, scopes: list[str], output: Output, yes: bool, words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):
-        _require_clear(plan, scopes, output, yes=yes)
+        _require_clear(plan, scopes, Call(config=None, endpoint=None, output=output), yes=yes)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def test_an_apply_that_is_not_clear_is_refused(
     [("1234", Output.JSON, False), (None, Output.JSON, True), (None, Output.TABLE, False)],
 )
 def test_one_that_is_clear_goes_on(plan: str | None, output: Output, yes: bool) -> None:
-    _require_clear(plan, [], output, yes=yes)
+    _require_clear(plan, [], Call(config=None, endpoint=None, output=output), yes=yes)
 
 
 def test_a_key_that_is_no_rule_is_told_with_the_one_that_was_meant() -> None:

@@ -11,7 +11,9 @@ from twinlog.cli.configsync.explain_offsets import (
 )
 
 KEEPS = PartitionStatus(offsets="preserved", offsets_since=3)
-OWN = PartitionStatus(offsets="translated", offsets_reason="FILL_TOO_LARGE", offsets_since=0)
+OWN = PartitionStatus(
+    source=TopicPartition(topic="t"), offsets="translated", offsets_reason="FILL_TOO_LARGE", offsets_since=0
+)
 
 
 def test_one_word_says_it_where_all_partitions_are_alike() -> None:

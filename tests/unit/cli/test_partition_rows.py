@@ -4,10 +4,12 @@ import pytest
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
+from twinlog.cli.common.fields import as_json, cells_of, columns_of
 from twinlog.cli.common.table import table_lines
 from twinlog.cli.source import partition_rows as rows
 
 NOW_MS = 1_700_000_000_000
+FIELDS = rows.partition_fields(NOW_MS)
 
 
 def status(
@@ -45,37 +47,37 @@ def test_the_worst_come_first_and_those_alike_in_their_order() -> None:
 def test_what_is_not_known_is_a_question_mark_for_people_and_null_for_programs() -> None:
     unknown, old = status("a", lag=None), status("b", lag=7, oldest_ms=NOW_MS - 90_000)
     assert rows.lag_cell(unknown) == "?"
-    document = rows.as_json(unknown, now_ms=NOW_MS)
+    document = as_json(FIELDS, unknown)
     assert (document["lag_records"], document["lag_seconds"], document["source_end_offset"]) == (None,) * 3
-    document = rows.as_json(old, now_ms=NOW_MS)
+    document = as_json(FIELDS, old)
     assert (document["lag_records"], document["lag_seconds"]) == (7, 90.0)
-    assert rows.as_json(status("c", lag=7), now_ms=NOW_MS)["lag_seconds"] is None
-    assert rows.as_json(status("d"), now_ms=NOW_MS)["lag_seconds"] == 0.0
+    assert as_json(FIELDS, status("c", lag=7))["lag_seconds"] is None
+    assert as_json(FIELDS, status("d"))["lag_seconds"] == 0.0
 
 
 def test_when_the_lag_will_be_gone_is_told_where_it_is_known() -> None:
     told = status("a", lag=7)
-    assert rows.as_json(told, now_ms=NOW_MS)["caught_up_in_seconds"] is None
+    assert as_json(FIELDS, told)["caught_up_in_seconds"] is None
     told.caught_up_in.FromMilliseconds(90_500)
-    assert rows.as_json(told, now_ms=NOW_MS)["caught_up_in_seconds"] == 90.5
-    assert "in 90 s" in rows.cells(told, now_ms=NOW_MS)
+    assert as_json(FIELDS, told)["caught_up_in_seconds"] == 90.5
+    assert "in 90 s" in cells_of(FIELDS, told)
     told.caught_up_in.FromMilliseconds(0)
-    assert "yes" in rows.cells(told, now_ms=NOW_MS)
+    assert "yes" in cells_of(FIELDS, told)
 
 
 def test_the_next_try_is_told() -> None:
     told = status("a", "BACKOFF", reason="KAFKA_TIMEOUT")
     told.retry_at.FromMilliseconds(NOW_MS + 32_400)
-    assert "in 32 s" in rows.cells(told, now_ms=NOW_MS)
-    assert rows.as_json(told, now_ms=NOW_MS)["retry_at"] == told.retry_at.ToJsonString()
+    assert "in 32 s" in cells_of(FIELDS, told)
+    assert as_json(FIELDS, told)["retry_at"] == told.retry_at.ToJsonString()
 
 
 def test_which_offsets_a_copy_has_is_told_once_it_is_decided() -> None:
     told = status("a")
-    assert rows.offsets_json(told) == {"offsets": None, "offsets_reason": "", "offsets_since": None}
+    assert as_json(rows.OFFSETS, told) == {"offsets": None, "offsets_reason": "", "offsets_since": None}
     told.offsets, told.offsets_reason, told.offsets_since = "translated", "COMPACTED", 0
-    assert "translated COMPACTED" in rows.cells(told, now_ms=NOW_MS)
-    document = rows.as_json(told, now_ms=NOW_MS)
+    assert "translated COMPACTED" in cells_of(FIELDS, told)
+    document = as_json(FIELDS, told)
     assert (document["offsets"], document["offsets_reason"], document["offsets_since"]) == (
         "translated",
         "COMPACTED",
@@ -88,8 +90,8 @@ def test_partitions_are_a_table_also_on_a_narrow_terminal(width: int) -> None:
     several = [
         status(f"orders-of-region-{n}", "STALLED", lag=123_456, reason="TARGET_SLOW") for n in range(9)
     ]
-    cells = [rows.cells(each, now_ms=NOW_MS) for each in several]
-    lines = table_lines(rows.COLUMNS, cells, width=width)
+    cells = [cells_of(FIELDS, each) for each in several]
+    lines = table_lines(columns_of(FIELDS), cells, width=width)
     assert all(len(line) <= width for line in lines)
     assert lines[1].startswith("─"), "a head, not a paragraph for each"
     for kept in ("partition", "state", "lag", "behind", "reason"):
@@ -149,4 +151,4 @@ def test_who_wrote_into_a_copy_is_told_also_where_the_batch_has_no_producer_id(
     found = status("orders", "RUNNING")
     found.foreign_records = 2
     found.foreign_write.CopyFrom(pb2.ForeignWrite(from_offset=5, to_offset=7, producer_id=producer_id))
-    assert by in " ".join(rows.cells(found, now_ms=0))
+    assert by in " ".join(cells_of(FIELDS, found))

@@ -7,17 +7,19 @@ import typer
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.cli.common.call import Call
 from twinlog.cli.common.each_flow import ask_each
+from twinlog.cli.common.fields import as_json
 from twinlog.cli.common.output import Output
 from twinlog.cli.configsync.plan import print_plans
 from twinlog.cli.configsync.plan_view import (
+    OUTCOME,
     offsets_words,
-    outcome_as_json,
-    plan_as_json,
     print_next_step,
     print_outcome,
     print_plan,
 )
+from twinlog.cli.configsync.plan_view import PLAN as PLAN_FIELDS
 from twinlog.errors import ConfigError, StateError, TransientKafkaError, TwinlogError
 
 CREATE = pb2.PlannedAction(
@@ -52,6 +54,10 @@ PLAN = pb2.Plan(
     change_count=3,
     problems=[pb2.ScopeStatus(scope="quotas", reason="UNSUPPORTED_VERSION", message="too old")],
 )
+
+
+def call(output: Output) -> Call:
+    return Call(config=None, endpoint=None, output=output)
 
 
 def test_a_plan_is_a_diff_with_the_command_that_carries_it_out(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,7 +111,7 @@ def test_an_empty_plan_names_no_command(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_json_holds_only_what_an_action_has_and_tells_empty_from_absent() -> None:
-    create, revert, drop, _ = plan_as_json(PLAN)["actions"]
+    create, revert, drop, _ = as_json(PLAN_FIELDS, PLAN)["actions"]
     assert create == {
         "kind": "CREATE_TOPIC",
         "scope": "topics",
@@ -140,7 +146,7 @@ def test_an_outcome_says_what_was_refused_and_why(capsys: pytest.CaptureFixture[
         "1 done, 1 refused",
         "undo: none; the target follows the source and the rules (`twinlog rules`): change them instead",
     ]
-    assert outcome_as_json(outcome)["refused"][0]["reason"] == "POLICY_VIOLATION"
+    assert as_json(OUTCOME, outcome)["refused"][0]["reason"] == "POLICY_VIOLATION"
     print_outcome(outcome, shown=True)
     assert "  + CREATE A.orders" not in capsys.readouterr().out.splitlines()
 
@@ -161,7 +167,7 @@ async def plan_of(flow: types_pb2.Flow) -> pb2.Plan:
 async def test_a_flow_that_cannot_be_planned_hides_no_other(capsys: pytest.CaptureFixture[str]) -> None:
     planned = await ask_each(FLOWS, plan_of)
     with pytest.raises(typer.Exit) as ended:
-        print_plans(planned, Output.TABLE, skips=False, check=False)
+        print_plans(planned, call(Output.TABLE), skips=False, check=False)
     printed = capsys.readouterr()
     assert printed.out == "C->B: 0 changes in topics\n"
     assert printed.err.splitlines()[::2] == [
@@ -175,7 +181,7 @@ async def test_a_flow_that_cannot_be_planned_hides_no_other(capsys: pytest.Captu
 async def test_json_names_each_flow_that_cannot_be_planned(capsys: pytest.CaptureFixture[str]) -> None:
     planned = await ask_each(FLOWS, plan_of)
     with pytest.raises(typer.Exit) as ended:
-        print_plans(planned, Output.JSON, skips=False, check=False)
+        print_plans(planned, call(Output.JSON), skips=False, check=False)
     documents = json.loads(capsys.readouterr().out)
     assert [(each["flow"], each.get("reason")) for each in documents] == [
         ("A->B", "KAFKA_TIMEOUT"),
@@ -187,7 +193,7 @@ async def test_json_names_each_flow_that_cannot_be_planned(capsys: pytest.Captur
 
 
 async def test_flows_that_are_all_planned_end_well(capsys: pytest.CaptureFixture[str]) -> None:
-    print_plans(await ask_each(FLOWS[1:2], plan_of), Output.TABLE, skips=False, check=True)
+    print_plans(await ask_each(FLOWS[1:2], plan_of), call(Output.TABLE), skips=False, check=True)
     assert capsys.readouterr().err == ""
 
 
@@ -204,13 +210,13 @@ def test_what_could_not_be_read_is_not_in_step(output: Output, capsys: pytest.Ca
     problem = pb2.ScopeStatus(scope="acls", reason="CLUSTER_UNAUTHORIZED", message="an ACL is missing")
     plan = pb2.Plan(flow=PLAN.flow, scopes=["acls", "topics"], problems=[problem])
     with pytest.raises(typer.Exit) as ended:
-        print_plans([plan], output, skips=False, check=True)
+        print_plans([plan], call(output), skips=False, check=True)
     assert ended.value.exit_code == 1
     assert "an ACL is missing" in capsys.readouterr().out
-    print_plans([plan], output, skips=False, check=False)
+    print_plans([plan], call(output), skips=False, check=False)
 
 
 def test_a_cluster_without_acls_is_in_step() -> None:
     problem = pb2.ScopeStatus(scope="acls", reason="NO_AUTHORIZER", message="B has no authorizer")
     plan = pb2.Plan(flow=PLAN.flow, scopes=["acls", "topics"], problems=[problem])
-    print_plans([plan], Output.TABLE, skips=False, check=True)
+    print_plans([plan], call(Output.TABLE), skips=False, check=True)

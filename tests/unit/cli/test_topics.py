@@ -2,7 +2,8 @@
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
-from twinlog.cli.configsync.topics import as_json, cells, is_troubled
+from twinlog.cli.common.fields import as_json, cells_of
+from twinlog.cli.configsync.topics import TOPIC, is_troubled
 
 
 def topic(state: str = "READY", *, reason: str = "", made: int = 3) -> pb2.ReplicatedTopic:
@@ -21,10 +22,10 @@ def topic(state: str = "READY", *, reason: str = "", made: int = 3) -> pb2.Repli
 
 def test_a_topic_that_waits_says_why_and_how_much_of_it_is_there() -> None:
     waiting = topic("WAITING", reason="REPLICATION_FACTOR_INVALID", made=0)
-    assert cells(waiting) == [
+    assert cells_of(TOPIC, waiting) == [
         *("A->B", "orders", "A.orders", "0 of 3", "WAITING", "REPLICATION_FACTOR_INVALID in words")
     ]
-    assert cells(topic())[3:] == ["3", "READY", ""]
+    assert cells_of(TOPIC, topic())[3:] == ["3", "READY", ""]
 
 
 def test_what_is_copied_and_not_in_step_is_among_those_that_wait() -> None:
@@ -33,6 +34,6 @@ def test_what_is_copied_and_not_in_step_is_among_those_that_wait() -> None:
 
 
 def test_programs_get_null_where_nothing_is_wrong() -> None:
-    document = as_json(topic())
+    document = as_json(TOPIC, topic())
     assert (document["state"], document["reason"], document["message"]) == ("READY", None, None)
     assert (document["partition_count"], document["target_partition_count"]) == (3, 3)

@@ -10,8 +10,7 @@ import pytest
 from opentelemetry.metrics import NoOpMeterProvider
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.source.client import every_gap
+from twinlog.cli.common.call import every
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.clusters import Clusters
@@ -58,7 +57,7 @@ class Stub:
         return await self.ListGaps(pb2.ListGapsRequest(page_size=size, page_token=token), timeout=1.0)
 
     async def all(self, topic: str = "") -> list[tuple[str, int, int]]:
-        whole = await every_gap(cast("SourceServiceStub", self), None, topic, timeout_seconds=1.0)
+        whole = await every(self.ListGaps, pb2.ListGapsRequest(source_topic=topic), "gaps", timeout=1.0)
         assert not whole.next_page_token
         return places(whole)
 

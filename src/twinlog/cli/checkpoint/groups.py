@@ -2,39 +2,30 @@
 
 import asyncio
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
-from twinlog.cli.checkpoint.client import FlowOption, checkpoint_stub, every_group
+from twinlog.cli.checkpoint.client import every_group
 from twinlog.cli.checkpoint.groups_view import (
-    COLUMNS,
     Order,
     answer_as_json,
     chosen_rows,
     confirmed_ms,
-    group_cells,
+    group_fields,
     listings,
     notes,
 )
 from twinlog.cli.checkpoint.groups_watch import WatchedGroups, event_as_json, follow
-from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
-from twinlog.cli.common.flow_choice import chosen_flow, is_flow
-from twinlog.cli.common.location import ConfigOption, EndpointOption
+from twinlog.cli.common.call import Call, Services, command, print_rows
+from twinlog.cli.common.failures import EXIT_FAILED
+from twinlog.cli.common.flow_choice import OptionalFlowOption, chosen_flow, is_flow
+from twinlog.cli.common.names import parse_flow
 from twinlog.cli.common.numbers import MOST_OFFSET, MOST_SECONDS
-from twinlog.cli.common.output import (
-    Output,
-    OutputOption,
-    clear_screen,
-    print_json,
-    print_json_line,
-    print_table,
-)
+from twinlog.cli.common.output import clear_screen, print_json_line
 from twinlog.cli.common.pasteable import say
-from twinlog.cli.configsync.client import parse_flow
 from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError
 from twinlog.service.feeds.client import WatchEvent
@@ -62,13 +53,15 @@ Exit code 1 if no flow translates the named group.
 """
 
 
+@command
 def groups_command(
+    call: Call,
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="[A->B] [GROUP]", help="Only this flow, only this group.", show_default=False),
     ] = None,
     group: Annotated[str, typer.Option("--group", metavar="ID", help="Only this group.")] = "",
-    flow: FlowOption = None,
+    flow: OptionalFlowOption = None,
     least_lag: Annotated[
         int,
         typer.Option(
@@ -98,38 +91,30 @@ def groups_command(
             help="With --watch: the time between two tables.",
         ),
     ] = 2.0,
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
-    with reported_failures():
-        flow, group = _named(names or [], flow, group)
-        wanted = None if flow is None else parse_flow(flow)
-        if watch:
-            if least_lag or sort is not Order.NAME:
-                raise ConfigError(
-                    "--min-lag and --sort are for a list, not for --watch", metadata={"key": "--watch"}
-                )
-            run_async(
-                _watch(pb2.WatchCheckpointsRequest(group=group, flow=wanted), config, endpoint, output, every)
+    named, group = _named(names or [], flow, group)
+    wanted = None if named is None else parse_flow(named)
+    if watch:
+        if least_lag or sort is not Order.NAME:
+            raise ConfigError(
+                "--min-lag and --sort are for a list, not for --watch", metadata={"key": "--watch"}
             )
-            return
-        request = pb2.ListGroupsRequest(group=group, flow=wanted, from_owner=True)
-        answer = run_async(_list(request, config, endpoint))
-        is_known = bool(answer.groups)
-        rows = chosen_rows(answer.groups, least_lag=least_lag, order=sort)
-        del answer.groups[:]
-        answer.groups.extend(rows)
-        is_missing = bool(group) and not is_known
-        with exiting_with(EXIT_FAILED if is_missing else 0):
-            if output is Output.JSON:
-                print_json(answer_as_json(answer))
-                return
-            _print(
-                answer.groups, answer.flows, notes(answer.flows, answer.clusters, answer.unsupported_groups)
-            )
-            if is_missing:
-                say(f"{group} is not translated: `twinlog explain group {group}` says why")
+        followed = pb2.WatchCheckpointsRequest(group=group, flow=wanted)
+        call.ask(lambda at: _watch(call, at, followed, every))
+        return
+    request = pb2.ListGroupsRequest(group=group, flow=wanted, from_owner=True)
+    answer = call.ask(lambda at: every_group(at.checkpoint, request))
+    is_missing = bool(group) and not answer.groups
+    rows = chosen_rows(answer.groups, least_lag=least_lag, order=sort)
+    del answer.groups[:]
+    answer.groups.extend(rows)
+
+    def text() -> None:
+        _print(answer.groups, answer.flows, notes(answer.flows, answer.clusters, answer.unsupported_groups))
+        if is_missing:
+            say(f"{group} is not translated: `twinlog explain group {group}` says why")
+
+    call.tell(answer_as_json(answer), text, exit_code=EXIT_FAILED if is_missing else 0)
 
 
 groups_command.__doc__ = _HELP
@@ -151,25 +136,14 @@ def _named(names: list[str], flow: str | None, group: str) -> tuple[str | None, 
     return chosen_flow(flows[0] if flows else None, flow), groups[0] if groups else ""
 
 
-async def _list(
-    request: pb2.ListGroupsRequest, config: Path | None, endpoint: list[str] | None
-) -> pb2.ListGroupsResponse:
-    async with checkpoint_stub(config, endpoint) as stub:
-        return await every_group(stub, request)
-
-
 async def _watch(
-    request: pb2.WatchCheckpointsRequest,
-    config: Path | None,
-    endpoint: list[str] | None,
-    output: Output,
-    every_seconds: float,
+    call: Call, at: Services, request: pb2.WatchCheckpointsRequest, every_seconds: float
 ) -> None:
-    async with checkpoint_stub(config, endpoint) as stub:
-        if output is Output.JSON:
-            await follow(stub, request, _print_event)
-        else:
-            await _draw(stub, request, every_seconds)
+    stub = CheckpointServiceStub(at.channel("checkpoint"))
+    if call.in_json:
+        await follow(stub, request, _print_event)
+    else:
+        await _draw(stub, request, every_seconds)
 
 
 async def _draw(
@@ -199,7 +173,10 @@ def _print(
     rows: Iterable[pb2.GroupPartition], flows: Iterable[pb2.FlowProgress], lines: Iterable[str]
 ) -> None:
     now_ms, known = SystemClock().now_ms(), list(flows)
-    cells = [group_cells(row, confirmed_ms(known, row.flow), now_ms) for row in rows]
-    print_table("", COLUMNS, cells, empty="no groups known")
+
+    def age_ms(row: pb2.GroupPartition) -> int:
+        return max(0, now_ms - max(row.as_of.ToMilliseconds(), confirmed_ms(known, row.flow)))
+
+    print_rows(group_fields(age_ms), rows, empty="no groups known")
     for line in (*lines, *listings(known, now_ms=now_ms)):
         say(f"note: {line}")

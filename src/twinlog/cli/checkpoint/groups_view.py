@@ -1,29 +1,14 @@
 """How `twinlog groups` shows groups: rows, notes below them, and JSON."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.checkpoint.client import shown, topic_partition, verdict_name
-from twinlog.cli.common.output import Column
-from twinlog.cli.configsync.client import flow_name
-
-COLUMNS = (
-    Column(title="flow", spare=4),
-    Column(title="group"),
-    Column(title="partition"),
-    Column(title="offset", right=True, spare=3),
-    Column(title="source lag", right=True),
-    Column(title="on target", right=True, spare=2),
-    Column(title="target lag", right=True, spare=1),
-    Column(title="committed", right=True, spare=6),
-    Column(title="verdict"),
-    Column(title="age", right=True, spare=5),
-    Column(title="message"),
-)
-
+from twinlog.cli.checkpoint.client import verdict_name
+from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.common.names import flow_name, partition_name
 
 _SAY_ALL = frozenset({"PRESERVED", "EXACT", "UP_TO_DATE"})
 """Verdicts whose message is the same in every row; --help has it."""
@@ -47,22 +32,53 @@ def chosen_rows(
     return sorted(chosen, key=lambda row: (row.HasField("source_lag"), -row.source_lag))
 
 
-def group_cells(row: pb2.GroupPartition, confirmed_ms: int, now_ms: int) -> list[str]:
-    """`confirmed_ms` is when all groups of the flow were last checked."""
-    age_ms = max(0, now_ms - max(row.as_of.ToMilliseconds(), confirmed_ms))
-    return [
-        flow_name(row.flow),
-        row.group,
-        topic_partition(row.source),
-        str(row.upstream_offset),
-        shown(row.source_lag if row.HasField("source_lag") else None),
-        shown(row.downstream_offset if row.HasField("downstream_offset") else None),
-        shown(row.target_lag if row.HasField("target_lag") else None),
-        shown(row.offset_on_target if row.HasField("offset_on_target") else None),
-        verdict_name(row.verdict),
-        age(age_ms),
-        "" if verdict_name(row.verdict) in _SAY_ALL else row.message,
-    ]
+def group_fields(age_ms: Callable[[pb2.GroupPartition], int]) -> Fields[pb2.GroupPartition]:
+    """`age_ms`: since the row was found, or found to be the same."""
+    return (
+        Field("flow", column="flow", spare=4),
+        Field("group", column="group"),
+        Field("source_topic", "source.topic"),
+        Field("target_topic", lambda row: row.target.topic),
+        Field("partition", "source.partition"),
+        Field("", column="partition", text=lambda row: partition_name(row.source)),
+        Field("upstream_offset", column="offset", right=True, spare=3),
+        Field("source_lag", column="source lag", right=True),
+        Field("downstream_offset", column="on target", right=True, spare=2),
+        Field("target_lag", column="target lag", right=True, spare=1),
+        Field("offset_on_target", column="committed", right=True, spare=6),
+        Field("committed_on_target"),
+        Field("verdict", column="verdict"),
+        Field("", column="age", text=lambda row: age(age_ms(row)), right=True, spare=5),
+        Field(
+            "message",
+            column="message",
+            text=lambda row: "" if verdict_name(row) in _SAY_ALL else row.message,
+        ),
+        Field("as_of"),
+    )
+
+
+GROUP: Final = group_fields(lambda _: 0)
+"""For documents."""
+FLOW: Fields[pb2.FlowProgress] = (
+    Field("flow"),
+    Field("ready"),
+    *(
+        Field(name, f"{name}?")
+        for name in (
+            *("obstacle", "obstacle_reason", "offsets_held", "offsets_held_reason"),
+            *("deletions_held", "deletions_held_reason"),
+        )
+    ),
+    *(Field(name) for name in ("confirmed", "groups_listed", "next_listing")),
+)
+_UNSUPPORTED: Fields[pb2.UnsupportedGroup] = (Field("flow"), Field("group"), Field("type", "group_type"))
+_CLUSTER: Fields[types_pb2.ClusterStatus] = (
+    Field("cluster", "alias"),
+    Field("reachable"),
+    Field("reason", "reason?"),
+    Field("message", "message?"),
+)
 
 
 def confirmed_ms(flows: Iterable[pb2.FlowProgress], flow: types_pb2.Flow) -> int:
@@ -132,58 +148,11 @@ def listings(flows: Iterable[pb2.FlowProgress], *, now_ms: int) -> list[str]:
     return lines
 
 
-def group_as_json(row: pb2.GroupPartition) -> dict[str, Any]:
-    """One row as JSON."""
-    return {
-        "flow": flow_name(row.flow),
-        "group": row.group,
-        "source_topic": row.source.topic,
-        "target_topic": row.target.topic,
-        "partition": row.source.partition,
-        "upstream_offset": row.upstream_offset,
-        "source_lag": row.source_lag if row.HasField("source_lag") else None,
-        "downstream_offset": row.downstream_offset if row.HasField("downstream_offset") else None,
-        "target_lag": row.target_lag if row.HasField("target_lag") else None,
-        "offset_on_target": row.offset_on_target if row.HasField("offset_on_target") else None,
-        "committed_on_target": row.committed_on_target,
-        "verdict": verdict_name(row.verdict),
-        "message": row.message,
-        "as_of": row.as_of.ToJsonString(),
-    }
-
-
-def flow_as_json(flow: pb2.FlowProgress) -> dict[str, Any]:
-    return {
-        "flow": flow_name(flow.flow),
-        "ready": flow.ready,
-        "obstacle": flow.obstacle or None,
-        "obstacle_reason": flow.obstacle_reason or None,
-        "offsets_held": flow.offsets_held or None,
-        "offsets_held_reason": flow.offsets_held_reason or None,
-        "deletions_held": flow.deletions_held or None,
-        "deletions_held_reason": flow.deletions_held_reason or None,
-        "confirmed": flow.confirmed.ToJsonString() if flow.HasField("confirmed") else None,
-        "groups_listed": flow.groups_listed.ToJsonString() if flow.HasField("groups_listed") else None,
-        "next_listing": flow.next_listing.ToJsonString() if flow.HasField("next_listing") else None,
-    }
-
-
 def answer_as_json(answer: pb2.ListGroupsResponse) -> dict[str, Any]:
     return {
-        "groups": [group_as_json(row) for row in answer.groups],
-        "unsupported_groups": [
-            {"flow": flow_name(entry.flow), "group": entry.group, "type": entry.group_type}
-            for entry in answer.unsupported_groups
-        ],
+        "groups": [as_json(GROUP, row) for row in answer.groups],
+        "unsupported_groups": [as_json(_UNSUPPORTED, entry) for entry in answer.unsupported_groups],
         "ready_flows": [flow_name(flow) for flow in answer.ready_flows],
-        "flows": [flow_as_json(flow) for flow in answer.flows],
-        "clusters": [
-            {
-                "cluster": cluster.alias,
-                "reachable": cluster.reachable,
-                "reason": cluster.reason or None,
-                "message": cluster.message or None,
-            }
-            for cluster in answer.clusters
-        ],
+        "flows": [as_json(FLOW, flow) for flow in answer.flows],
+        "clusters": [as_json(_CLUSTER, cluster) for cluster in answer.clusters],
     }

@@ -9,8 +9,9 @@ from typing import Any
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
-from twinlog.cli.checkpoint.groups_view import flow_as_json, group_as_json
-from twinlog.cli.configsync.client import flow_name
+from twinlog.cli.checkpoint.groups_view import FLOW, GROUP
+from twinlog.cli.common.fields import as_json
+from twinlog.cli.common.names import flow_name
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError
 from twinlog.service.feeds.client import Lost, Received, Restarted, WatchEvent, watch
 from twinlog.service.runtime import Backoff
@@ -99,8 +100,8 @@ def event_as_json(event: WatchEvent[pb2.WatchCheckpointsResponse]) -> dict[str, 
 
 def _item_as_json(item: pb2.WatchedItem) -> dict[str, Any]:
     if item.WhichOneof("item") == "group":
-        return {"kind": "group", **group_as_json(item.group)}
-    return {"kind": "flow", **flow_as_json(item.flow)}
+        return {"kind": "group", **as_json(GROUP, item.group)}
+    return {"kind": "flow", **as_json(FLOW, item.flow)}
 
 
 async def follow(

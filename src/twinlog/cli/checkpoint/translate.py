@@ -3,28 +3,20 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.checkpoint.client import (
-    CALL_TIMEOUT_SECONDS,
-    FlowOption,
-    answered,
-    checkpoint_stub,
-    only_flow,
-    shown,
-    topic_partition,
-    verdict_name,
-)
+from twinlog.cli.checkpoint.client import only_flow, verdict_name
 from twinlog.cli.checkpoint.offset_files import BadLine, OffsetFile, Place, parse_place, read_places
-from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async, tell
-from twinlog.cli.common.flow_choice import chosen_flow, is_flow
-from twinlog.cli.common.location import ConfigOption, EndpointOption
-from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
-from twinlog.cli.configsync.client import parse_flow
+from twinlog.cli.common.call import Call, Services, command
+from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, tell
+from twinlog.cli.common.fields import UNKNOWN, Field, Fields
+from twinlog.cli.common.flow_choice import OptionalFlowOption, chosen_flow, is_flow
+from twinlog.cli.common.names import parse_flow, partition_name
+from twinlog.cli.common.output import Output
 from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError, NotFoundError
 from twinlog.model import TopicPartition
@@ -47,17 +39,21 @@ twinlog translate --from offsets.csv --to moved.csv
 """
 
 _BATCH = 5_000
-_COLUMNS = (
-    Column(title="partition"),
-    Column(title="offset", right=True),
-    Column(title="there"),
-    Column(title="offset", right=True),
-    Column(title="verdict"),
-    Column(title="message"),
+_TRANSLATION: Fields[pb2.OffsetTranslation] = (
+    Field("topic", lambda row: row.partition.topic),
+    Field("partition", lambda row: row.partition.partition),
+    Field("", column="partition", text=lambda row: partition_name(row.partition)),
+    Field("offset", column="offset", right=True),
+    Field("translated_topic", "translated_partition.topic", "there", lambda row: _there(row)),
+    Field("translated_offset", column="offset", right=True),
+    Field("verdict", column="verdict"),
+    Field("message", column="message"),
 )
 
 
+@command
 def translate_command(
+    call: Call,
     offsets: Annotated[
         list[str] | None,
         typer.Argument(metavar="[A->B] OFFSET...", help="The flow, and the offsets to translate."),
@@ -76,35 +72,25 @@ def translate_command(
         bool,
         typer.Option("--back", help="Translate from the copies to the source; TOPIC is the copy (A.orders)."),
     ] = False,
-    flow: FlowOption = None,
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
+    flow: OptionalFlowOption = None,
 ) -> None:
-    with reported_failures():
-        if target is not None and source is None:
-            raise ConfigError(
-                "--to needs --from, because it writes the same format", metadata={"key": "--to"}
-            )
-        flows = [text for text in offsets or () if is_flow(text)]
-        if len(flows) > 1:
-            raise ConfigError(
-                f"several flows are named ({', '.join(flows)}): name one", metadata={"key": "FLOW"}
-            )
-        flow = chosen_flow(flows[0] if flows else None, flow)
-        places, file = _asked([text for text in offsets or () if not is_flow(text)], source, topic)
-        bad = [] if file is None else file.bad
-        for line in bad:
-            _tell_bad(source, line)
-        answers = run_async(_translate(places, flow, back, config, endpoint)) if places else []
-        complete = not bad and all(answer.HasField("translated_offset") for answer in answers)
-        with exiting_with(0 if complete else EXIT_FAILED):
-            if target is not None and file is not None:
-                _write(target, file, answers, output)
-            if output is Output.JSON:
-                print_json([_as_json(answer) for answer in answers])
-            elif target is None:
-                print_table("", _COLUMNS, [_cells(answer) for answer in answers])
+    if target is not None and source is None:
+        raise ConfigError("--to needs --from, because it writes the same format", metadata={"key": "--to"})
+    flows = [text for text in offsets or () if is_flow(text)]
+    if len(flows) > 1:
+        raise ConfigError(f"several flows are named ({', '.join(flows)}): name one", metadata={"key": "FLOW"})
+    named = chosen_flow(flows[0] if flows else None, flow)
+    places, file = _asked([text for text in offsets or () if not is_flow(text)], source, topic)
+    bad = [] if file is None else file.bad
+    for line in bad:
+        _tell_bad(source, line)
+    answers = call.ask(lambda at: _translate(at, places, named, back)) if places else []
+    complete = not bad and all(answer.HasField("translated_offset") for answer in answers)
+    with exiting_with(0 if complete else EXIT_FAILED):
+        if target is not None and file is not None:
+            _write(target, file, answers, call.output)
+        if target is None or call.in_json:
+            call.tell_rows(_TRANSLATION, answers)
 
 
 translate_command.__doc__ = _HELP
@@ -139,19 +125,17 @@ def _asked(
 
 
 async def _translate(
-    places: Sequence[Place], flow: str | None, back: bool, config: Path | None, endpoint: list[str] | None
+    at: Services, places: Sequence[Place], flow: str | None, back: bool
 ) -> list[pb2.OffsetTranslation]:
     answers: list[pb2.OffsetTranslation] = []
-    async with checkpoint_stub(config, endpoint) as stub:
-        wanted = await only_flow(stub) if flow is None else parse_flow(flow)
-        for start in range(0, len(places), _BATCH):
-            request = pb2.TranslateOffsetsRequest(
-                flow=wanted,
-                direction=pb2.DIRECTION_BACK if back else pb2.DIRECTION_FORWARD,
-                queries=[_query(place) for place in places[start : start + _BATCH]],
-            )
-            answer = await answered(stub.TranslateOffsets(request, timeout=CALL_TIMEOUT_SECONDS))
-            answers += answer.translations
+    wanted = await only_flow(at.checkpoint) if flow is None else parse_flow(flow)
+    for start in range(0, len(places), _BATCH):
+        request = pb2.TranslateOffsetsRequest(
+            flow=wanted,
+            direction=pb2.DIRECTION_BACK if back else pb2.DIRECTION_FORWARD,
+            queries=[_query(place) for place in places[start : start + _BATCH]],
+        )
+        answers += (await at.checkpoint.TranslateOffsets(request)).translations
     return answers
 
 
@@ -175,9 +159,9 @@ def _tell_bad(source: Path | None, line: BadLine) -> None:
 
 
 def _tell_missing(answer: pb2.OffsetTranslation) -> None:
-    partition, verdict = answer.partition, verdict_name(answer.verdict)
+    partition, verdict = answer.partition, verdict_name(answer)
     error = NotFoundError(
-        f"{topic_partition(partition)} has no translation: {verdict} ({answer.message})",
+        f"{partition_name(partition)} has no translation: {verdict} ({answer.message})",
         metadata={"topic": partition.topic, "partition": str(partition.partition), "verdict": verdict},
     )
     tell(error, str(error))
@@ -210,31 +194,10 @@ def _write(target: Path, file: OffsetFile, answers: Sequence[pb2.OffsetTranslati
         raise ConfigError(f"--to {target}: {error.strerror or error}", metadata={"key": "--to"}) from None
     if output is Output.JSON:
         return
-    verdicts = Counter(verdict_name(answer.verdict) for answer in answers)
+    verdicts = Counter(verdict_name(answer) for answer in answers)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
     typer.echo(f"{target} was written: {counts or 'no offsets'}", err=True)
 
 
-def _cells(answer: pb2.OffsetTranslation) -> list[str]:
-    there = answer.HasField("translated_partition")
-    return [
-        topic_partition(answer.partition),
-        shown(answer.offset if answer.HasField("offset") else None),
-        topic_partition(answer.translated_partition) if there else "-",
-        shown(answer.translated_offset if answer.HasField("translated_offset") else None),
-        verdict_name(answer.verdict),
-        answer.message,
-    ]
-
-
-def _as_json(answer: pb2.OffsetTranslation) -> dict[str, Any]:
-    there = answer.HasField("translated_partition")
-    return {
-        "topic": answer.partition.topic,
-        "partition": answer.partition.partition,
-        "offset": answer.offset if answer.HasField("offset") else None,
-        "translated_topic": answer.translated_partition.topic if there else None,
-        "translated_offset": answer.translated_offset if answer.HasField("translated_offset") else None,
-        "verdict": verdict_name(answer.verdict),
-        "message": answer.message,
-    }
+def _there(row: pb2.OffsetTranslation) -> str:
+    return partition_name(row.translated_partition) if row.HasField("translated_partition") else UNKNOWN

@@ -1,12 +1,13 @@
 """Asks every flow, so that one that cannot answer does not hide the others."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.common.failures import next_line, tell
-from twinlog.cli.configsync.client import flow_name
+from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, next_line, tell
+from twinlog.cli.common.names import flow_name
 from twinlog.errors import ConfigError, TwinlogError
 
 Answer = TypeVar("Answer")
@@ -33,6 +34,16 @@ async def ask_each(
         except TwinlogError as error:
             answers.append(FlowFailure(flow=flow_name(flow), error=error))
     return answers
+
+
+@contextmanager
+def telling_failures(answers: Iterable[object]) -> Iterator[None]:
+    """Tells the failures behind the answers that are printed inside, and exits with 1 if there are any."""
+    failures = [each for each in answers if isinstance(each, FlowFailure)]
+    with exiting_with(EXIT_FAILED if failures else 0):
+        yield
+        for failure in failures:
+            print_failure(failure)
 
 
 def print_failure(failure: FlowFailure) -> None:

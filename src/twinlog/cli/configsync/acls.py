@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -11,20 +10,11 @@ import typer
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
-from twinlog.cli.common.each_flow import FlowFailure, ask_each, failure_as_json, print_failure
-from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, run_async
-from twinlog.cli.common.location import ConfigOption, EndpointOption
-from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
-from twinlog.cli.configsync.client import (
-    PAGE,
-    PASS_TIMEOUT_SECONDS,
-    answered,
-    chosen_flows,
-    configsync_stub,
-    flow_name,
-    parse_flow,
-)
-from twinlog.cli.configsync.plan_view import acl_as_json
+from twinlog.cli.common.call import PAGE, Call, Services, command, every, print_rows
+from twinlog.cli.common.each_flow import FlowFailure, ask_each, failure_as_json, telling_failures
+from twinlog.cli.common.fields import Field, Fields, as_json, value_of
+from twinlog.cli.common.names import flow_name
+from twinlog.cli.configsync.client import chosen_flows
 from twinlog.errors import ConfigError
 
 _HELP = """Show the ACLs of a flow: those of its source with their copies, then what only the target has.
@@ -51,43 +41,33 @@ class FlowAcls:
     entries: Sequence[pb2.AclEntry]
 
 
+@command
 def acls_command(
+    call: Call,
     scope: Annotated[
         str | None,
         typer.Argument(
             metavar="[A->B|CLUSTER]", help="A flow such as `A->B`, or a cluster; all flows when left out."
         ),
     ] = None,
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
-    print_acls(run_async(_acls(scope, config, endpoint)), output)
+    print_acls(call.ask(lambda at: _acls(at, scope)), call)
 
 
 acls_command.__doc__ = _HELP
 
 
-def print_acls(answers: Sequence[FlowAcls | FlowFailure], output: Output) -> None:
+def print_acls(answers: Sequence[FlowAcls | FlowFailure], call: Call) -> None:
     """Exits with 1 when a flow failed."""
-    failures = [each for each in answers if isinstance(each, FlowFailure)]
-    with exiting_with(EXIT_FAILED if failures else 0):
-        if output is Output.JSON:
-            print_json(
-                [
-                    document
-                    for each in answers
-                    for document in (
-                        [failure_as_json(each)] if isinstance(each, FlowFailure) else _as_json(each)
-                    )
-                ]
-            )
+    found = [each for each in answers if isinstance(each, FlowAcls)]
+    documents: list[dict[str, Any]] = []
+    for each in answers:
+        if isinstance(each, FlowFailure):
+            documents.append(failure_as_json(each))
         else:
-            for each in answers:
-                if isinstance(each, FlowAcls):
-                    _print_flow(each)
-        for failure in failures:
-            print_failure(failure)
+            documents += ({"flow": flow_name(each.flow), **as_json(_ACL, entry)} for entry in each.entries)
+    with telling_failures(answers):
+        call.tell(documents, lambda: [*map(_print_flow, found)])
 
 
 def on_cluster(acls: FlowAcls, cluster: str) -> FlowAcls:
@@ -109,57 +89,34 @@ def flows_of(flows: Sequence[types_pb2.Flow], cluster: str) -> list[types_pb2.Fl
     return found
 
 
-async def _acls(
-    scope: str | None, config: Path | None, endpoint: list[str] | None
-) -> list[FlowAcls | FlowFailure]:
+async def _acls(at: Services, scope: str | None) -> list[FlowAcls | FlowFailure]:
     cluster = None if scope is None or "->" in scope else scope
-    async with configsync_stub(config, endpoint) as stub:
-        if cluster is None:
-            flows = [parse_flow(scope)] if scope is not None else await chosen_flows(stub, None)
-            return await ask_each(flows, lambda flow: every_acl(stub, flow))
-        flows = flows_of(await chosen_flows(stub, None), cluster)
-        answers = await ask_each(flows, lambda flow: every_acl(stub, flow))
+    flows = await chosen_flows(at.configsync, None if cluster else scope)
+    if cluster is not None:
+        flows = flows_of(flows, cluster)
+    answers = await ask_each(flows, lambda flow: every_acl(at.configsync, flow))
+    if cluster is None:
+        return answers
     return [on_cluster(each, cluster) if isinstance(each, FlowAcls) else each for each in answers]
 
 
 async def every_acl(stub: ConfigSyncServiceStub, flow: types_pb2.Flow, *, page: int = PAGE) -> FlowAcls:
     """All pages of one observation. Raises the service's error."""
     request = pb2.ListAclsRequest(flow=flow, page_size=page)
-    entries: list[pb2.AclEntry] = []
-    while True:
-        answer = await answered(stub.ListAcls(request, timeout=PASS_TIMEOUT_SECONDS))
-        entries += answer.entries
-        if not answer.next_page_token:
-            return FlowAcls(flow=flow, entries=entries)
-        request.page_token = answer.next_page_token
+    return FlowAcls(flow=flow, entries=(await every(stub.ListAcls, request, "entries")).entries)
 
 
 def _print_flow(acls: FlowAcls) -> None:
     counts = Counter(_state(entry) for entry in acls.entries)
     told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-    columns = (
-        Column(title="state"),
-        Column(title=f"on {acls.flow.source}"),
-        Column(title=f"on {acls.flow.target}"),
-        Column(title="made by"),
-        Column(title="rule"),
+    name = flow_name(acls.flow)
+    titled = (
+        replace(each, column=f"{each.column} {getattr(acls.flow, each.name)}")
+        if each.name in ("source", "target")
+        else each
+        for each in _ACL
     )
-    print_table(
-        f"{flow_name(acls.flow)}: {told}",
-        columns,
-        [_cells(entry) for entry in acls.entries],
-        empty=f"{flow_name(acls.flow)}: no ACLs",
-    )
-
-
-def _cells(entry: pb2.AclEntry) -> list[str]:
-    return [
-        _state(entry),
-        _text(entry.source) if entry.HasField("source") else "",
-        _text(entry.target) if entry.HasField("target") else "",
-        _maker(entry),
-        entry.rule,
-    ]
+    print_rows(tuple(titled), acls.entries, title=f"{name}: {told}", empty=f"{name}: no ACLs")
 
 
 def _text(binding: pb2.AclBinding) -> str:
@@ -178,18 +135,15 @@ def _maker(entry: pb2.AclEntry) -> str:
 
 
 def _state(entry: pb2.AclEntry) -> str:
-    return pb2.AclState.Name(entry.state).removeprefix("ACL_STATE_")
+    return str(value_of(entry, "state"))
 
 
-def _as_json(acls: FlowAcls) -> list[dict[str, Any]]:
-    return [
-        {
-            "flow": flow_name(acls.flow),
-            "source": acl_as_json(entry.source) if entry.HasField("source") else None,
-            "target": acl_as_json(entry.target) if entry.HasField("target") else None,
-            "state": _state(entry),
-            "rule": entry.rule,
-            "made_by_twinlog": entry.made_by_twinlog,
-        }
-        for entry in acls.entries
-    ]
+_ACL: Fields[pb2.AclEntry] = (
+    Field("", column="state", text=_state),
+    Field("source", column="on", text=lambda entry: _text(entry.source) if entry.HasField("source") else ""),
+    Field("target", column="on", text=lambda entry: _text(entry.target) if entry.HasField("target") else ""),
+    Field("", column="made by", text=_maker),
+    Field("state"),
+    Field("rule", column="rule"),
+    Field("made_by_twinlog"),
+)

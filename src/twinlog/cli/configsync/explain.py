@@ -1,23 +1,16 @@
 """`twinlog explain topic` and `group`: why a topic is replicated, a group translated, or not."""
 
-from pathlib import Path
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated
 
 import typer
 
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.checkpoint.explain_group import group_command
-from twinlog.cli.common.failures import reported_failures, run_async
+from twinlog.cli.common.call import Call, Services, command
+from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.flow_choice import OptionalFlowOption, named_of_flow
-from twinlog.cli.common.location import ConfigOption, EndpointOption
-from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
-from twinlog.cli.configsync.client import (
-    PASS_TIMEOUT_SECONDS,
-    answered,
-    configsync_stub,
-    flow_name,
-    parse_flow,
-)
+from twinlog.cli.common.names import parse_flow
 from twinlog.cli.configsync.explain_offsets import (
     Partitions,
     copies_of,
@@ -27,7 +20,7 @@ from twinlog.cli.configsync.explain_offsets import (
     standing_words,
     trouble_words,
 )
-from twinlog.cli.configsync.plan_view import offsets_as_json
+from twinlog.cli.configsync.plan_view import EXPECTED
 from twinlog.cli.configsync.plan_view import offsets_words as expected_words
 
 app = typer.Typer(
@@ -44,76 +37,65 @@ copy has the source's offsets (docs/offsets.md), if the source service answers; 
 copy, which offsets that will have, and what filling costs.
 """
 
-_COLUMNS = (
-    Column(title="flow"),
-    Column(title="on"),
-    Column(title="verdict"),
-    Column(title="now"),
-    Column(title="offsets"),
-    Column(title="because"),
-)
-
 
 @app.command("topic")
+@command
 def topic_command(
+    call: Call,
     names: Annotated[
         list[str],
         typer.Argument(metavar="[A->B] TOPIC", help="Only this flow; a topic's name, on either side."),
     ],
     flow: OptionalFlowOption = None,
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
-    with reported_failures():
-        flow, name = named_of_flow(names, flow, "topic")
-    explained = run_async(_explain(name, flow, config, endpoint))
-    with reported_failures():
-        if output is Output.JSON:
-            print_json([_as_json(each, copies) for each, copies, _ in explained])
-        else:
-            print_table("", _COLUMNS, [_cells(*each) for each in explained])
+    named, name = named_of_flow(names, flow, "topic")
+    call.tell_rows(_EXPLAINED, call.ask(lambda at: _explain(at, name, named)))
 
 
 topic_command.__doc__ = _HELP
 app.command("group")(group_command)
 
 
-async def _explain(
-    topic: str, flow: str | None, config: Path | None, endpoint: list[str] | None
-) -> list[tuple[pb2.TopicExplanation, Partitions | None, list[str]]]:
-    async with configsync_stub(config, endpoint) as stub:
-        request = pb2.ExplainTopicRequest(topic=topic, flow=None if flow is None else parse_flow(flow))
-        answer = await answered(stub.ExplainTopic(request, timeout=PASS_TIMEOUT_SECONDS))
-    copies = await copies_of(answer.explanations, config, endpoint)
-    limits = await limits_of(answer.explanations, config, endpoint)
-    return list(zip(answer.explanations, copies, limits, strict=True))
+@dataclass(frozen=True, slots=True)
+class _Explained:
+    told: pb2.TopicExplanation
+    copies: Partitions | None
+    limits: list[str]
 
 
-def _cells(explanation: pb2.TopicExplanation, copies: Partitions | None, limits: list[str]) -> list[str]:
-    return [
-        flow_name(explanation.flow),
-        explanation.cluster,
-        _verdict(explanation),
-        "; ".join(each for each in (standing_words(copies), *limits) if each),
-        expected_words(explanation.offsets) if explanation.HasField("offsets") else offsets_words(copies),
-        "; ".join(each for each in (explanation.rule, trouble_words(copies)) if each),
-    ]
+_EXPLAINED: Fields[_Explained] = (
+    Field("flow", "told.flow", "flow"),
+    Field("cluster", "told.cluster", "on"),
+    Field("verdict", "told.verdict", "verdict"),
+    Field(
+        "",
+        column="now",
+        text=lambda row: "; ".join(each for each in (standing_words(row.copies), *row.limits) if each),
+    ),
+    Field("", column="offsets", text=lambda row: _offsets(row)),
+    Field(
+        "rule",
+        "told.rule",
+        "because",
+        lambda row: "; ".join(each for each in (row.told.rule, trouble_words(row.copies)) if each),
+    ),
+    Field("source_topic", "told.source_topic"),
+    Field("target_topic", "told.target_topic"),
+    Field("generation", "told.topic.generation"),
+    Field("partitions", lambda row: offsets_document(row.copies)),
+    Field(
+        "expected_offsets",
+        lambda row: as_json(EXPECTED, row.told.offsets) if row.told.HasField("offsets") else None,
+    ),
+)
 
 
-def _as_json(explanation: pb2.TopicExplanation, copies: Partitions | None) -> dict[str, Any]:
-    return {
-        "flow": flow_name(explanation.flow),
-        "cluster": explanation.cluster,
-        "verdict": _verdict(explanation),
-        "rule": explanation.rule,
-        "source_topic": explanation.source_topic,
-        "target_topic": explanation.target_topic,
-        "generation": explanation.topic.generation if explanation.HasField("topic") else None,
-        "partitions": offsets_document(copies),
-        "expected_offsets": offsets_as_json(explanation.offsets) if explanation.HasField("offsets") else None,
-    }
+def _offsets(row: _Explained) -> str:
+    return expected_words(row.told.offsets) if row.told.HasField("offsets") else offsets_words(row.copies)
 
 
-def _verdict(explanation: pb2.TopicExplanation) -> str:
-    return pb2.TopicVerdict.Name(explanation.verdict).removeprefix("TOPIC_VERDICT_")
+async def _explain(at: Services, topic: str, flow: str | None) -> list[_Explained]:
+    request = pb2.ExplainTopicRequest(topic=topic, flow=None if flow is None else parse_flow(flow))
+    found = (await at.configsync.ExplainTopic(request)).explanations
+    copies, limits = await copies_of(found, at), await limits_of(found, at)
+    return [_Explained(*each) for each in zip(found, copies, limits, strict=True)]

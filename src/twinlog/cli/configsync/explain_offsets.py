@@ -3,21 +3,15 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
-from twinlog.cli.configsync.client import flow_name
-from twinlog.cli.source.client import (
-    every_partition,
-    list_flows,
-    partition_name,
-    scope_name,
-    shown_bytes,
-    source_stub,
-)
-from twinlog.cli.source.partition_rows import is_troubled, offsets_json, state_name
+from twinlog.cli.common.call import Services
+from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.common.names import flow_name, partition_name, shown_bytes
+from twinlog.cli.source.client import every_partition, list_flows, scope_name
+from twinlog.cli.source.partition_rows import OFFSETS, is_troubled, state_name
 from twinlog.errors import TwinlogError
 
 ASK_SECONDS = 10.0
@@ -25,21 +19,17 @@ ASK_SECONDS = 10.0
 Partitions = Sequence[source_pb.PartitionStatus]
 
 
-async def copies_of(
-    explanations: Sequence[pb2.TopicExplanation], config: Path | None, endpoint: list[str] | None
-) -> list[Partitions | None]:
+async def copies_of(explanations: Sequence[pb2.TopicExplanation], at: Services) -> list[Partitions | None]:
     """The partitions of each explained topic; None if it is not copied, or it is unknown."""
-    return [await _copies(each, config, endpoint) for each in explanations]
+    return [await _copies(each, at) for each in explanations]
 
 
-async def _copies(
-    explanation: pb2.TopicExplanation, config: Path | None, endpoint: list[str] | None
-) -> Partitions | None:
+async def _copies(explanation: pb2.TopicExplanation, at: Services) -> Partitions | None:
     if explanation.verdict != pb2.TOPIC_VERDICT_REPLICATED:
         return None
     try:
-        async with asyncio.timeout(ASK_SECONDS), source_stub(config, endpoint) as stub:
-            return await every_partition(stub, explanation.flow, explanation.source_topic)
+        async with asyncio.timeout(ASK_SECONDS):
+            return await every_partition(at.source, explanation.flow, explanation.source_topic)
     except (TwinlogError, TimeoutError):
         return None  # The user asked for configsync's answer; this is only added if it is known.
 
@@ -69,13 +59,11 @@ def standing_words(partitions: Partitions | None) -> str:
     return f"{told}{', ' if known else '; '}{behind}"
 
 
-async def limits_of(
-    explanations: Sequence[pb2.TopicExplanation], config: Path | None, endpoint: list[str] | None
-) -> list[list[str]]:
+async def limits_of(explanations: Sequence[pb2.TopicExplanation], at: Services) -> list[list[str]]:
     """The limits in force on each topic and its flow, in words; none while unknown."""
     try:
-        async with asyncio.timeout(ASK_SECONDS), source_stub(config, endpoint) as stub:
-            flows = {flow_name(each.flow): each for each in await list_flows(stub, None)}
+        async with asyncio.timeout(ASK_SECONDS):
+            flows = {flow_name(each.flow): each for each in await list_flows(at.source, None)}
     except (TwinlogError, TimeoutError):
         flows = {}
     return [
@@ -105,16 +93,12 @@ def trouble_words(partitions: Partitions | None, most: int = 3) -> str:
     return "; ".join((*told, *more))
 
 
+_COPY: Fields[source_pb.PartitionStatus] = (
+    Field("partition", "source.partition"),
+    *OFFSETS,
+    *(Field(name) for name in ("state", "reason", "message")),
+)
+
+
 def offsets_document(partitions: Partitions | None) -> list[dict[str, Any]] | None:
-    if partitions is None:
-        return None
-    return [
-        {
-            "partition": each.source.partition,
-            **offsets_json(each),
-            "state": state_name(each),
-            "reason": each.reason,
-            "message": each.message,
-        }
-        for each in partitions
-    ]
+    return None if partitions is None else [as_json(_COPY, each) for each in partitions]

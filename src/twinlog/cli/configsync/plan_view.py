@@ -5,8 +5,9 @@ from typing import Any, Final
 import typer
 
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.common.names import flow_name
 from twinlog.cli.common.pasteable import pasteable, say
-from twinlog.cli.configsync.client import flow_name
 from twinlog.policy.offsets_rule import fill_words
 from twinlog.printable import printable
 
@@ -68,61 +69,45 @@ def print_outcome(outcome: pb2.ApplySyncResponse, *, shown: bool) -> None:
         say("undo: none; the target follows the source and the rules (`twinlog rules`): change them instead")
 
 
-def plan_as_json(plan: pb2.Plan) -> dict[str, Any]:
-    return {
-        "flow": flow_name(plan.flow),
-        "plan_id": plan.plan_id,
-        "scopes": list(plan.scopes),
-        "change_count": plan.change_count,
-        "actions": [action_as_json(action) for action in plan.actions],
-        "problems": [
-            {"scope": problem.scope, "reason": problem.reason, "message": problem.message}
-            for problem in plan.problems
-        ],
-        "rules": list(plan.rules),
-    }
-
-
-def outcome_as_json(outcome: pb2.ApplySyncResponse) -> dict[str, Any]:
-    return {
-        "applied": [action_as_json(action) for action in outcome.applied],
-        "refused": [
-            {"action": action_as_json(refused.action), "reason": refused.reason, "message": refused.message}
-            for refused in outcome.refused
-        ],
-    }
+EXPECTED: Fields[pb2.ExpectedOffsets] = (
+    Field("kind", lambda offsets: "preserved" if offsets.preserved else "translated"),
+    *(Field(name) for name in ("reason", "message", "filled_offsets", "filled_bytes")),
+)
+_ACTION: Fields[pb2.PlannedAction] = (
+    Field(
+        "offsets", lambda action: as_json(EXPECTED, action.offsets) if action.HasField("offsets") else None
+    ),
+    *(
+        Field(name)
+        for name in (
+            *("kind", "scope", "source_topic", "target_topic", "name", "entity", "before", "after"),
+            *("configs", "acl", "rule", "drift", "text"),
+        )
+    ),
+)
+_ALWAYS = frozenset({"before", "after", "rule", "text", "drift"})
+PLAN: Fields[pb2.Plan] = (
+    *(Field(name) for name in ("flow", "plan_id", "scopes", "change_count")),
+    Field("actions", lambda plan: [*map(action_as_json, plan.actions)]),
+    Field("problems", lambda plan: [as_json(_PROBLEM, each) for each in plan.problems]),
+    Field("rules"),
+)
+_PROBLEM: Fields[pb2.ScopeStatus] = (Field("scope"), Field("reason"), Field("message"))
+OUTCOME: Fields[pb2.ApplySyncResponse] = (
+    Field("applied", lambda outcome: [*map(action_as_json, outcome.applied)]),
+    Field("refused", lambda outcome: [as_json(_REFUSED, each) for each in outcome.refused]),
+)
+_REFUSED: Fields[pb2.RefusedAction] = (
+    Field("action", lambda refused: action_as_json(refused.action)),
+    Field("reason"),
+    Field("message"),
+)
 
 
 def action_as_json(action: pb2.PlannedAction) -> dict[str, Any]:
     """Only the fields that the action has."""
-    fields: dict[str, Any] = {
-        "offsets": offsets_as_json(action.offsets) if action.HasField("offsets") else None,
-        "kind": pb2.ActionKind.Name(action.kind).removeprefix("ACTION_KIND_"),
-        "scope": action.scope,
-        "source_topic": action.source_topic,
-        "target_topic": action.target_topic,
-        "name": action.name,
-        "entity": action.entity,
-        "before": action.before if action.HasField("before") else None,
-        "after": action.after if action.HasField("after") else None,
-        "configs": dict(action.configs),
-        "acl": acl_as_json(action.acl) if action.HasField("acl") else None,
-        "rule": action.rule,
-        "drift": action.drift,
-        "text": action.text,
-    }
-    always = {"before", "after", "rule", "text", "drift"}
-    return {name: value for name, value in fields.items() if value or (name in always and value is not None)}
-
-
-def offsets_as_json(offsets: pb2.ExpectedOffsets) -> dict[str, Any]:
-    return {
-        "kind": "preserved" if offsets.preserved else "translated",
-        "reason": offsets.reason,
-        "message": offsets.message,
-        "filled_offsets": offsets.filled_offsets,
-        "filled_bytes": offsets.filled_bytes,
-    }
+    fields = as_json(_ACTION, action)
+    return {name: value for name, value in fields.items() if value or (name in _ALWAYS and value is not None)}
 
 
 def offsets_words(offsets: pb2.ExpectedOffsets) -> str:
@@ -136,10 +121,6 @@ def offsets_words(offsets: pb2.ExpectedOffsets) -> str:
         f"the source's offsets; {count_of(offsets.filled_offsets, 'offset')} before the first records {are}"
         f" filled, {fill_words(offsets.filled_bytes)} on each replica until Kafka deletes them"
     )
-
-
-def acl_as_json(binding: pb2.AclBinding) -> dict[str, str]:
-    return {descriptor.name: value for descriptor, value in binding.ListFields()}
 
 
 def _print_action(action: pb2.PlannedAction) -> None:

@@ -1,29 +1,21 @@
 """`twinlog rules`: show and change the rules of a flow while it runs."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
-from twinlog.cli.common.failures import reported_failures, run_async
-from twinlog.cli.common.location import ConfigOption, EndpointOption
+from twinlog.cli.common.call import Call, Services, command, print_rows
+from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.common.names import flow_name, parse_flow, who
 from twinlog.cli.common.numbers import MOST_OFFSET
-from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.undo import print_undo, undo_command
-from twinlog.cli.configsync.client import (
-    PASS_TIMEOUT_SECONDS,
-    answered,
-    chosen_flows,
-    configsync_stub,
-    flow_name,
-    parse_flow,
-)
-from twinlog.cli.source.client import who
+from twinlog.cli.configsync.client import chosen_flows
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from twinlog.printable import printable
@@ -55,68 +47,81 @@ VersionOption = Annotated[
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only check; change nothing.")]
 
-_COLUMNS = (Column(title="key"), Column(title="value"), Column(title="in the file"))
-_DIFF_COLUMNS = (Column(title="flow"), Column(title="key"), Column(title="file"), Column(title="now"))
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    flow: types_pb2.Flow
+    rule: pb2.Rule
+
+
+RULE: Fields[pb2.Rule] = (
+    Field("key", column="key"),
+    Field("value", column="value"),
+    Field("file", "file_value", "in the file", lambda rule: rule.file_value if rule.changed else ""),
+    Field("changed"),
+    Field("changed_by", "changed_by?"),
+    Field("changed_at"),
+    Field("put_aside"),
+)
+_DIFFERENCE: Fields[_Difference] = (
+    Field("flow", column="flow"),
+    Field("key", "rule.key", "key"),
+    Field("file", "rule.file_value", "file"),
+    Field("now", "rule.value", "now"),
+)
 
 
 @app.command("get")
+@command
 def get_command(
+    call: Call,
     flow: FlowsArgument = None,
     key: Annotated[str | None, typer.Argument(metavar="KEY", help="Only this key.")] = None,
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show the rules in effect, and the value of the file if it differs; with KEY also what the key means."""
-    all_rules = run_async(_get(flow, config, endpoint))
-    with reported_failures():
-        for rules in all_rules:
-            _require_known(rules, key)
-        if output is Output.JSON:
-            print_json([_as_json(rules, key) for rules in all_rules])
-            return
+    all_rules = call.ask(lambda at: _rules(at, flow))
+    for rules in all_rules:
+        _require_known(rules, key)
+
+    def text() -> None:
         for rules in all_rules:
             chosen = [rule for rule in rules.rules if key in (None, rule.key)]
-            print_table(_title(rules), _COLUMNS, [_cells(rule) for rule in chosen])
+            print_rows(RULE, chosen, title=_title(rules))
             for sentence in told_of_rules(rules.flow, chosen):
                 say(printable(sentence))
             if key is not None:
                 for rule in chosen:
                     typer.echo(rule.meaning)
 
+    call.tell([_as_json(rules, key) for rules in all_rules], text)
+
 
 @app.command("diff")
+@command
 def diff_command(
+    call: Call,
     flow: FlowsArgument = None,
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show what differs from the properties file, and which rules were put aside because it has changed."""
-    all_rules = run_async(_get(flow, config, endpoint))
-    changed = [(rules, rule) for rules in all_rules for rule in rules.rules if is_of_operator(rule)]
-    with reported_failures():
-        if output is Output.JSON:
-            print_json(
-                [
-                    {
-                        "flow": flow_name(rules.flow),
-                        "key": rule.key,
-                        "file": rule.file_value,
-                        "now": rule.value,
-                    }
-                    | ({"put_aside": rule.put_aside} if rule.HasField("put_aside") else {})
-                    for rules, rule in changed
-                ]
-            )
-        elif changed:
-            rows = [[flow_name(rules.flow), rule.key, rule.file_value, rule.value] for rules, rule in changed]
-            print_table("", _DIFF_COLUMNS, rows)
-            for rules, rule in changed:
-                for sentence in told_of_rules(rules.flow, [rule]):
-                    say(printable(sentence))
-        else:
-            typer.echo("every flow follows its file")
+    changed = [
+        _Difference(rules.flow, rule)
+        for rules in call.ask(lambda at: _rules(at, flow))
+        for rule in rules.rules
+        if is_of_operator(rule)
+    ]
+
+    def text() -> None:
+        print_rows(_DIFFERENCE, changed, empty="every flow follows its file")
+        for each in changed:
+            for sentence in told_of_rules(each.flow, [each.rule]):
+                say(printable(sentence))
+
+    documents = [
+        as_json(_DIFFERENCE, each)
+        | ({"put_aside": each.rule.put_aside} if each.rule.HasField("put_aside") else {})
+        for each in changed
+    ]
+    call.tell(documents, text)
 
 
 ValueArgument = Annotated[str, typer.Argument(metavar="VALUE", help="The value, as in the properties file.")]
@@ -128,18 +133,16 @@ def _add_command(name: str, operation: pb2.RuleOperation.ValueType, value_argume
     """A command that changes a rule by one value."""
 
     @app.command(name, help=what)
-    def command(
+    @command
+    def change(
+        call: Call,
         flow: FlowArgument,
         key: KeyArgument,
         value: value_argument,
         version: VersionOption = None,
         dry_run: DryRunOption = False,
-        config: ConfigOption = None,
-        endpoint: EndpointOption = None,
-        output: OutputOption = Output.TABLE,
     ) -> None:
-        change = pb2.RuleChange(key=key, operation=operation, value=value)
-        _change(flow, change, version, dry_run, config, endpoint, output)
+        _change(call, flow, pb2.RuleChange(key=key, operation=operation, value=value), version, dry_run)
 
 
 _add_command("set", pb2.RULE_OPERATION_SET, ValueArgument, "Replace the value of a rule.")
@@ -156,17 +159,15 @@ def _add_plain_command(name: str, operation: pb2.RuleOperation.ValueType, what: 
     """A command that changes a rule without a value."""
 
     @app.command(name, help=what)
-    def command(
+    @command
+    def change(
+        call: Call,
         flow: FlowArgument,
         key: KeyArgument,
         version: VersionOption = None,
         dry_run: DryRunOption = False,
-        config: ConfigOption = None,
-        endpoint: EndpointOption = None,
-        output: OutputOption = Output.TABLE,
     ) -> None:
-        change = pb2.RuleChange(key=key, operation=operation)
-        _change(flow, change, version, dry_run, config, endpoint, output)
+        _change(call, flow, pb2.RuleChange(key=key, operation=operation), version, dry_run)
 
 
 _add_plain_command(
@@ -181,26 +182,26 @@ _add_plain_command(
 )
 
 
-def _change(
-    flow: str,
-    change: pb2.RuleChange,
-    version: int | None,
-    dry_run: bool,
-    config: Path | None,
-    endpoint: list[str] | None,
-    output: Output,
-) -> None:
-    before, rules = run_async(_update(flow, change, version, dry_run, config, endpoint))
+def _change(call: Call, flow: str, change: pb2.RuleChange, version: int | None, dry_run: bool) -> None:
+    wanted = parse_flow(flow)
+    request = pb2.UpdateRulesRequest(
+        flow=wanted, changes=[change], expected_version=version, dry_run=dry_run, by=who()
+    )
+
+    async def update(at: Services) -> tuple[pb2.Rules, pb2.Rules]:
+        before = (await at.configsync.GetRules(pb2.GetRulesRequest(flow=wanted), timeout=5.0)).rules
+        return before, (await at.configsync.UpdateRules(request)).rules
+
+    before, rules = call.ask(update)
     undo = [] if dry_run else undo_of_change(before, rules, change.key)
-    with reported_failures():
-        if output is Output.JSON:
-            print_json({**_as_json(rules, change.key), "undo": undo})
-            return
-        chosen = [rule for rule in rules.rules if rule.key == change.key]
-        print_table(_title(rules), _COLUMNS, [_cells(rule) for rule in chosen])
+
+    def text() -> None:
+        print_rows(RULE, [rule for rule in rules.rules if rule.key == change.key], title=_title(rules))
         if dry_run:
             typer.echo("nothing was changed (--dry-run)")
         print_undo(undo)
+
+    call.tell({**_as_json(rules, change.key), "undo": undo}, text)
 
 
 def undo_of_change(before: pb2.Rules, after: pb2.Rules, key: str) -> list[str]:
@@ -253,31 +254,11 @@ def _require_known(rules: pb2.Rules, key: str | None) -> None:
     )
 
 
-async def _get(flow: str | None, config: Path | None, endpoint: list[str] | None) -> list[pb2.Rules]:
-    async with configsync_stub(config, endpoint) as stub:
-        found: list[pb2.Rules] = []
-        for each in await chosen_flows(stub, flow):
-            answer = await answered(stub.GetRules(pb2.GetRulesRequest(flow=each), timeout=5.0))
-            found.append(answer.rules)
-        return found
-
-
-async def _update(
-    flow: str,
-    change: pb2.RuleChange,
-    version: int | None,
-    dry_run: bool,
-    config: Path | None,
-    endpoint: list[str] | None,
-) -> tuple[pb2.Rules, pb2.Rules]:
-    """The rules before and after."""
-    async with configsync_stub(config, endpoint) as stub:
-        asked = pb2.GetRulesRequest(flow=parse_flow(flow))
-        before = (await answered(stub.GetRules(asked, timeout=5.0))).rules
-        request = pb2.UpdateRulesRequest(
-            flow=parse_flow(flow), changes=[change], expected_version=version, dry_run=dry_run, by=who()
-        )
-        return before, (await answered(stub.UpdateRules(request, timeout=PASS_TIMEOUT_SECONDS))).rules
+async def _rules(at: Services, flow: str | None) -> list[pb2.Rules]:
+    return [
+        (await at.configsync.GetRules(pb2.GetRulesRequest(flow=each), timeout=5.0)).rules
+        for each in await chosen_flows(at.configsync, flow)
+    ]
 
 
 def _title(rules: pb2.Rules) -> str:
@@ -285,26 +266,10 @@ def _title(rules: pb2.Rules) -> str:
     return f"{title}: {rules.problem}" if rules.problem else title
 
 
-def _cells(rule: pb2.Rule) -> list[str]:
-    return [rule.key, rule.value, rule.file_value if rule.changed else ""]
-
-
 def _as_json(rules: pb2.Rules, key: str | None) -> dict[str, Any]:
     return {
         "flow": flow_name(rules.flow),
         "version": rules.version,
         "problem": rules.problem,
-        "rules": [
-            {
-                "key": rule.key,
-                "value": rule.value,
-                "file": rule.file_value,
-                "changed": rule.changed,
-                "changed_by": rule.changed_by or None,
-                "changed_at": rule.changed_at.ToJsonString() if rule.HasField("changed_at") else None,
-                "put_aside": rule.put_aside if rule.HasField("put_aside") else None,
-            }
-            for rule in rules.rules
-            if key in (None, rule.key)
-        ],
+        "rules": [as_json(RULE, rule) for rule in rules.rules if key in (None, rule.key)],
     }

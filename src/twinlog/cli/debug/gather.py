@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from twinlog import __version__
+from twinlog.cli.common.call import Services
 from twinlog.cli.common.location import channels, service_endpoints
 from twinlog.cli.debug.archive import MOST_ENTRY_BYTES, Archive
 from twinlog.cli.debug.internal_topics import look_at_flow
@@ -25,7 +26,7 @@ from twinlog.cli.debug.secrets import (
     secrets_of,
     shown_value,
 )
-from twinlog.cli.source.client import every_partition, source_stub
+from twinlog.cli.source.client import every_partition
 from twinlog.cli.status import view
 from twinlog.cli.status.query import query_status
 from twinlog.config import Configuration
@@ -188,16 +189,16 @@ async def _status(archive: Archive, request: Request) -> None:
 
 
 async def _partitions(archive: Archive, name: str, flow: str, request: Request) -> None:
-    from twinlog.cli.configsync.client import parse_flow
-    from twinlog.cli.source.partition_rows import as_json, worst_first
+    from twinlog.cli.common.fields import as_json
+    from twinlog.cli.common.names import parse_flow
+    from twinlog.cli.source.partition_rows import partition_fields, worst_first
 
-    async with source_stub(request.config, request.endpoints) as stub:
-        found = await every_partition(stub, parse_flow(flow), "")
+    async with Services(config=request.config, endpoint=request.endpoints) as at:
+        found = await every_partition(at.source, parse_flow(flow), "")
     if len(found) > MOST_PARTITIONS:
         archive.miss(name, "CUT", f"{len(found)} partitions; {MOST_PARTITIONS} are included")
-    archive.add_json(
-        name, [as_json(each, now_ms=request.now_ms) for each in worst_first(found)[:MOST_PARTITIONS]]
-    )
+    fields = partition_fields(request.now_ms)
+    archive.add_json(name, [as_json(fields, each) for each in worst_first(found)[:MOST_PARTITIONS]])
 
 
 async def _metrics(archive: Archive, configuration: Configuration | None, run: LivingRun | None) -> None:

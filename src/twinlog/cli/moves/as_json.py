@@ -1,102 +1,81 @@
 """Plans, steps and reports of moves as JSON."""
 
-from typing import Any
+from typing import Any, Final
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
-from twinlog.cli.checkpoint.client import verdict_name
-from twinlog.cli.configsync.client import flow_name
-from twinlog.cli.moves.plan_outcome import action, staying
+from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.moves.plan_outcome import staying
+
+KINDS: Final = {"failover": pb2.MOVE_KIND_FAILOVER, "failback": pb2.MOVE_KIND_FAILBACK}
+KIND_NAMES: Final = {number: name for name, number in KINDS.items()}
+
+STEP: Fields[pb2.MoveStep] = (Field("step", "name"), *map(Field, ("state", "message", "at", "records_left")))
+_PARTITION: Fields[pb2.MovePartition] = (
+    Field("group"),
+    Field("from_topic", "from_partition.topic"),
+    Field("to_topic", "to_partition.topic"),
+    Field("partition", "from_partition.partition"),
+    *map(Field, ("from_offset", "to_offset", "present_offset", "verdict", "action", "message")),
+)
+_BACKLOG: Fields[pb2.TopicBacklog] = (
+    Field("topic", "partition.topic"),
+    Field("partition", "partition.partition"),
+    *map(Field, ("records_not_copied", "counting", "at_most", "message")),
+)
+LAST: Fields[pb2.LastMove] = (
+    *map(Field, ("run_id", "kind", "finished", "steps")),
+    Field("by", "by?"),
+    *map(Field, ("started", "aborted", "left_behind")),
+    Field("complete", lambda last: last.finished and not last.aborted and not last.left_behind),
+    *map(Field, ("fenced_topics", "groups_on_target")),
+)
+PLAN: Fields[pb2.MovePlan] = (
+    Field("flow"),
+    Field("from", "from_cluster"),
+    Field("to", "to_cluster"),
+    *map(Field, ("from_reachable", "records_not_copied")),
+    Field("estimated_seconds", "estimated"),
+    *map(Field, ("counting", "at_most_not_copied")),
+    Field("partitions", lambda plan: [as_json(_PARTITION, entry) for entry in plan.partitions]),
+    Field("backlog", lambda plan: [as_json(_BACKLOG, entry) for entry in plan.backlog]),
+    *map(Field, ("fenced_topics", "write_grants")),
+    Field("last", lambda plan: as_json(LAST, plan.last) if plan.HasField("last") else None),
+    *map(Field, ("warnings", "blockers")),
+)
+_REPORT: Fields[pb2.MoveReport] = (
+    *map(Field, ("run_id", "already_done", "started", "finished", "left_behind")),
+    Field("complete", lambda report: is_complete(report)),
+    Field("plan", lambda report: as_json(PLAN, report.plan)),
+)
+RUN: Fields[pb2.MoveRun] = (
+    Field("kind", lambda run: KIND_NAMES.get(run.kind, "")),
+    Field("running"),
+    Field("by", lambda run: run.options.by or None),
+    Field("groups", lambda run: [*run.options.groups]),
+    Field("fence", lambda run: run.options.fence),
+    Field("grant_write", lambda run: run.options.grant_write),
+    Field("started"),
+    Field("steps", lambda run: [as_json(STEP, step) for step in run.steps]),
+    Field("reason", "reason?"),
+    Field("message", "message?"),
+    Field("left_behind"),
+    Field("complete", lambda run: not (run.running or run.reason or run.left_behind)),
+)
 
 
-def step_as_json(step: pb2.MoveStep) -> dict[str, Any]:
-    """One step as JSON."""
-    return {
-        "step": step.name,
-        "state": pb2.StepState.Name(step.state).removeprefix("STEP_STATE_"),
-        "message": step.message,
-        "at": step.at.ToJsonString(),
-        "records_left": step.records_left if step.HasField("records_left") else None,
-    }
+def is_complete(report: pb2.MoveReport) -> bool:
+    return not (report.left_behind or staying(report.plan))
 
 
 def event_as_json(
     event: pb2.RunFailoverResponse | pb2.RunFailbackResponse | pb2.WatchMoveResponse,
 ) -> dict[str, Any]:
-    if event.HasField("step"):
-        return step_as_json(event.step)
-    report = event.report
+    return as_json(STEP, event.step) if event.HasField("step") else as_json(_REPORT, event.report)
+
+
+def status_as_json(answer: pb2.GetMoveResponse) -> dict[str, Any]:
     return {
-        "run_id": report.run_id,
-        "already_done": report.already_done,
-        "started": report.started.ToJsonString(),
-        "finished": report.finished.ToJsonString(),
-        "left_behind": list(report.left_behind),
-        "complete": not (report.left_behind or staying(report.plan)),
-        "plan": plan_as_json(report.plan),
-    }
-
-
-def plan_as_json(plan: pb2.MovePlan) -> dict[str, Any]:
-    """The plan as JSON."""
-    return {
-        "flow": flow_name(plan.flow),
-        "from": plan.from_cluster,
-        "to": plan.to_cluster,
-        "from_reachable": plan.from_reachable,
-        "records_not_copied": plan.records_not_copied if plan.HasField("records_not_copied") else None,
-        "estimated_seconds": (
-            plan.estimated.ToTimedelta().total_seconds() if plan.HasField("estimated") else None
-        ),
-        "counting": plan.counting,
-        "at_most_not_copied": plan.at_most_not_copied if plan.HasField("at_most_not_copied") else None,
-        "partitions": [
-            {
-                "group": entry.group,
-                "from_topic": entry.from_partition.topic,
-                "to_topic": entry.to_partition.topic if entry.HasField("to_partition") else None,
-                "partition": entry.from_partition.partition,
-                "from_offset": entry.from_offset if entry.HasField("from_offset") else None,
-                "to_offset": entry.to_offset if entry.HasField("to_offset") else None,
-                "present_offset": entry.present_offset if entry.HasField("present_offset") else None,
-                "verdict": verdict_name(entry.verdict),
-                "action": action(entry),
-                "message": entry.message,
-            }
-            for entry in plan.partitions
-        ],
-        "backlog": [
-            {
-                "topic": entry.partition.topic,
-                "partition": entry.partition.partition,
-                "records_not_copied": (
-                    entry.records_not_copied if entry.HasField("records_not_copied") else None
-                ),
-                "counting": entry.counting,
-                "at_most": entry.at_most if entry.HasField("at_most") else None,
-                "message": entry.message,
-            }
-            for entry in plan.backlog
-        ],
-        "fenced_topics": list(plan.fenced_topics),
-        "write_grants": list(plan.write_grants),
-        "last": last_as_json(plan.last) if plan.HasField("last") else None,
-        "warnings": list(plan.warnings),
-        "blockers": list(plan.blockers),
-    }
-
-
-def last_as_json(last: pb2.LastMove) -> dict[str, Any]:
-    """The recorded move as JSON."""
-    return {
-        "run_id": last.run_id,
-        "kind": last.kind,
-        "finished": last.finished,
-        "steps": list(last.steps),
-        "by": last.by or None,
-        "started": last.started.ToJsonString(),
-        "aborted": last.aborted,
-        "left_behind": list(last.left_behind),
-        "complete": last.finished and not last.aborted and not last.left_behind,
-        "fenced_topics": list(last.fenced_topics),
-        "groups_on_target": last.groups_on_target if last.HasField("groups_on_target") else None,
+        "run": as_json(RUN, answer.run) if answer.HasField("run") else None,
+        "last": as_json(LAST, answer.last) if answer.HasField("last") else None,
+        "problem": answer.problem or None,
     }

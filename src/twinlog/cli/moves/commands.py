@@ -1,15 +1,13 @@
 """The commands of a move for both directions: `twinlog failover …` and `twinlog failback …`."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import typer
 
-from twinlog.cli.common.failures import reported_failures, run_async
+from twinlog.cli.common.call import Call, command
 from twinlog.cli.common.flow_choice import OnlyFlowArgument
-from twinlog.cli.common.location import ConfigOption, EndpointOption
-from twinlog.cli.common.output import Output, OutputOption
 from twinlog.cli.moves.calls import MoveCall
 from twinlog.cli.moves.moves import (
     AcceptLossOption,
@@ -41,30 +39,30 @@ def commands_of(direction: Direction) -> typer.Typer:
     app = typer.Typer(no_args_is_help=True, add_completion=False, help=direction.help)
 
     @app.command("plan", help=direction.plan_help)
+    @command
     def plan_command(
+        call: Call,
         flow: OnlyFlowArgument = None,
         group: GroupsOption = None,
         fence: FenceOption = False,
         grant_write: GrantWriteOption = False,
         include_active: IncludeActiveOption = False,
         accept_loss: AcceptLossOption = False,
-        config: ConfigOption = None,
-        endpoint: EndpointOption = None,
-        output: OutputOption = Output.TABLE,
     ) -> None:
-        with reported_failures():
-            options = options_message(
-                group,
-                fence=fence,
-                include_active=include_active,
-                accept_loss=accept_loss,
-                wait_seconds=0,
-                grant_write=grant_write,
-            )
-            run_async(MoveCall.of(kind, flow, config, endpoint, output).plan(options))
+        options = options_message(
+            group,
+            fence=fence,
+            include_active=include_active,
+            accept_loss=accept_loss,
+            wait_seconds=0,
+            grant_write=grant_write,
+        )
+        MoveCall.of(kind, flow, call).plan(options)
 
     @app.command("run", help=direction.run_help)
+    @command
     def run_command(
+        call: Call,
         flow: OnlyFlowArgument = None,
         group: GroupsOption = None,
         fence: FenceOption = False,
@@ -74,24 +72,20 @@ def commands_of(direction: Direction) -> typer.Typer:
         wait: WaitOption = 300.0,
         yes: YesOption = False,
         dry_run: DryRunOption = False,
-        config: ConfigOption = None,
-        endpoint: EndpointOption = None,
-        output: OutputOption = Output.TABLE,
     ) -> None:
-        with reported_failures():
-            options = options_message(
-                group,
-                fence=fence,
-                include_active=include_active,
-                accept_loss=accept_loss,
-                wait_seconds=wait,
-                grant_write=grant_write,
-            )
-            call = MoveCall.of(kind, flow, config, endpoint, output)
-            if dry_run:
-                run_async(call.plan(options))
-            else:
-                call.asked_and_run(options, yes=yes)
+        options = options_message(
+            group,
+            fence=fence,
+            include_active=include_active,
+            accept_loss=accept_loss,
+            wait_seconds=wait,
+            grant_write=grant_write,
+        )
+        move = MoveCall.of(kind, flow, call)
+        if dry_run:
+            move.plan(options)
+        else:
+            move.run(options, yes=yes)
 
     for name, act, what in _OF_ONE_MOVE:
         _add_command(app, kind, name, act, what)
@@ -122,15 +116,8 @@ _OF_ONE_MOVE: Final = (
 )
 
 
-def _add_command(
-    app: typer.Typer, kind: str, name: str, act: Callable[[MoveCall], Coroutine[Any, Any, None]], what: str
-) -> None:
+def _add_command(app: typer.Typer, kind: str, name: str, act: Callable[[MoveCall], None], what: str) -> None:
     @app.command(name, help=what)
-    def command(
-        flow: OnlyFlowArgument = None,
-        config: ConfigOption = None,
-        endpoint: EndpointOption = None,
-        output: OutputOption = Output.TABLE,
-    ) -> None:
-        with reported_failures():
-            run_async(act(MoveCall.of(kind, flow, config, endpoint, output)))
+    @command
+    def of_one_move(call: Call, flow: OnlyFlowArgument = None) -> None:
+        act(MoveCall.of(kind, flow, call))

@@ -3,24 +3,22 @@
 from collections.abc import AsyncIterable, Sequence
 from typing import Annotated
 
-import grpc
 import typer
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with
+from twinlog.cli.common.fields import as_json, value_of
+from twinlog.cli.common.names import flow_name, who
 from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Output, print_json, print_json_line
 from twinlog.cli.common.pasteable import document, say
 from twinlog.cli.common.undo import print_undo, undo_command
-from twinlog.cli.configsync.client import flow_name
-from twinlog.cli.moves.as_json import event_as_json, plan_as_json
-from twinlog.cli.moves.plan_outcome import THERE, action, count_moved, staying, summary
+from twinlog.cli.moves.as_json import PLAN, event_as_json, is_complete
+from twinlog.cli.moves.plan_outcome import THERE, action, count_moved, summary
 from twinlog.cli.moves.plan_view import print_plan_table
-from twinlog.cli.source.client import who
 from twinlog.cli.status.view import with_command
 from twinlog.cli.verdict.moving import GO, Check, overall, verdict_word, verdict_words
-from twinlog.service.errors_wire import error_from_rpc
 
 GroupsOption = Annotated[
     list[str] | None,
@@ -97,7 +95,7 @@ def print_plan(plan: pb2.MovePlan, checks: Sequence[Check], output: Output, *, r
     with exiting_with(EXIT_FAILED if refuses else 0):
         if output is Output.JSON:
             decided = {"verdict": overall(checks), "checks": [document(check) for check in checks]}
-            print_json({**plan_as_json(plan), **decided})
+            print_json({**as_json(PLAN, plan), **decided})
             return
         words = verdict_words(checks)
         say(words)
@@ -124,28 +122,23 @@ async def print_run(
     everything requested is done."""
     told: tuple[str, str] | None = None
     rows = pb2.MovePlanPart()
-    try:
-        async for event in events:
-            if event.HasField("part"):
-                rows.MergeFrom(event.part)
-                continue
-            if event.HasField("report"):
-                plan = event.report.plan
-                plan.partitions.MergeFrom(rows.partitions)
-                plan.backlog.MergeFrom(rows.backlog)
-                complete = not (event.report.left_behind or staying(plan))
-                with exiting_with(0 if complete else EXIT_FAILED):
-                    if output is Output.JSON:
-                        print_json_line(event_as_json(event))
-                    else:
-                        _print_report(event.report)
-            elif output is Output.JSON:
-                print_json_line(event_as_json(event))
-            elif event.step.state != pb2.STEP_STATE_PROGRESS or told != _sign(event.step):
-                told = _sign(event.step)
-                print_step(event.step)
-    except grpc.aio.AioRpcError as error:
-        raise error_from_rpc(error, peer="checkpoint") from error
+    async for event in events:
+        if event.HasField("part"):
+            rows.MergeFrom(event.part)
+        elif event.HasField("report"):
+            plan = event.report.plan
+            plan.partitions.MergeFrom(rows.partitions)
+            plan.backlog.MergeFrom(rows.backlog)
+            with exiting_with(0 if is_complete(event.report) else EXIT_FAILED):
+                if output is Output.JSON:
+                    print_json_line(event_as_json(event))
+                else:
+                    _print_report(event.report)
+        elif output is Output.JSON:
+            print_json_line(event_as_json(event))
+        elif event.step.state != pb2.STEP_STATE_PROGRESS or told != _sign(event.step):
+            told = _sign(event.step)
+            print_step(event.step)
 
 
 def _sign(step: pb2.MoveStep) -> tuple[str, str]:
@@ -156,7 +149,7 @@ def _sign(step: pb2.MoveStep) -> tuple[str, str]:
 def print_step(step: pb2.MoveStep) -> None:
     """One line."""
     left = f" ({step.records_left})" if step.HasField("records_left") and step.records_left else ""
-    state = pb2.StepState.Name(step.state).removeprefix("STEP_STATE_").lower()
+    state = str(value_of(step, "state")).lower()
     say(f"{clock_time(step.at)}  {step.name:<13} {state:<8} {step.message}{left}")
 
 

@@ -4,7 +4,8 @@ import shlex
 from collections.abc import Collection, Mapping
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
-from twinlog.cli.configsync.client import flow_name
+from twinlog.cli.common.fields import value_of
+from twinlog.cli.common.names import flow_name
 from twinlog.cli.verdict.moving import PlanFacts
 
 _ACTIVE = ("SKIP_ACTIVE_BEFORE", "SKIP_ACTIVE_THERE")
@@ -75,4 +76,4 @@ def _is_nowhere(entry: pb2.MovePartition) -> bool:
 
 
 def action(entry: pb2.MovePartition) -> str:
-    return pb2.MoveAction.Name(entry.action).removeprefix("MOVE_ACTION_")
+    return str(value_of(entry, "action"))

@@ -1,32 +1,32 @@
 """The plan of a move as a table."""
 
-from collections.abc import Iterable
-
 import typer
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
-from twinlog.cli.checkpoint.client import shown, topic_partition, verdict_name
-from twinlog.cli.common.output import Column, print_table
+from twinlog.cli.common.call import print_rows
+from twinlog.cli.common.fields import UNKNOWN, Field, Fields
+from twinlog.cli.common.names import flow_name, partition_name
 from twinlog.cli.common.pasteable import say
-from twinlog.cli.configsync.client import flow_name
 from twinlog.cli.moves.plan_outcome import THERE, action
 
 _ROWS_SHOWN = 500
 """Most rows of a plan that the table shows; partitions that are not moved have priority."""
-_BACKLOG = (Column(title="partition"), Column(title="not copied", right=True), Column(title="message"))
+_BACKLOG: Fields[pb2.TopicBacklog] = (
+    Field("", column="partition", text=lambda entry: partition_name(entry.partition)),
+    Field("records_not_copied", column="not copied", text=lambda entry: _not_copied(entry), right=True),
+    Field("message", column="message"),
+)
 
 
-def _columns(plan: pb2.MovePlan) -> tuple[Column, ...]:
+def _partition(plan: pb2.MovePlan) -> Fields[pb2.MovePartition]:
     return (
-        Column(title="group"),
-        Column(title=f"on {plan.from_cluster}"),
-        Column(title="offset", right=True),
-        Column(title=f"on {plan.to_cluster}"),
-        Column(title="translated", right=True),
-        Column(title="committed", right=True),
-        Column(title="verdict"),
-        Column(title="action"),
-        Column(title="message"),
+        Field("group", column="group"),
+        Field("", column=f"on {plan.from_cluster}", text=lambda entry: partition_name(entry.from_partition)),
+        Field("from_offset", column="offset", right=True),
+        Field("", column=f"on {plan.to_cluster}", text=lambda entry: _there(entry)),
+        Field("to_offset", column="translated", right=True),
+        Field("present_offset", column="committed", right=True),
+        *(Field(name, column=name) for name in ("verdict", "action", "message")),
     )
 
 
@@ -34,14 +34,17 @@ def print_plan_table(plan: pb2.MovePlan, title: str) -> None:
     if plan.partitions:
         rows = sorted(plan.partitions, key=lambda entry: action(entry) in THERE)
         shown_rows = sorted(rows[:_ROWS_SHOWN], key=lambda entry: entry.group)
-        print_table(title, _columns(plan), [_cells(entry) for entry in shown_rows])
+        print_rows(_partition(plan), shown_rows, title=title)
         if len(rows) > _ROWS_SHOWN:
             typer.echo(f"and {len(rows) - _ROWS_SHOWN} more offsets: -o json has all of them")
     else:
         typer.echo(title if plan.blockers else f"{title}\nnothing to move")
-    backlog = list(_backlog_cells(plan.backlog))
+    # Those with missing records, or with an unknown number of them.
+    backlog = [
+        each for each in plan.backlog if not each.HasField("records_not_copied") or each.records_not_copied
+    ]
     if backlog:
-        print_table("", _BACKLOG, backlog[:_ROWS_SHOWN])
+        print_rows(_BACKLOG, backlog[:_ROWS_SHOWN])
     if len(backlog) > _ROWS_SHOWN:
         typer.echo(f"and {len(backlog) - _ROWS_SHOWN} more partitions")
     typer.echo(_backlog_line(plan))
@@ -79,31 +82,11 @@ def _backlog_line(plan: pb2.MovePlan) -> str:
     return f"not copied yet: {records}{estimate}"
 
 
-def _backlog_cells(backlog: Iterable[pb2.TopicBacklog]) -> Iterable[list[str]]:
-    """Rows of partitions with missing records, or with an unknown number of them."""
-    for entry in backlog:
-        known = entry.HasField("records_not_copied")
-        if not known or entry.records_not_copied:
-            yield [
-                topic_partition(entry.partition),
-                shown(entry.records_not_copied) if known else _at_most(entry),
-                entry.message,
-            ]
+def _not_copied(entry: pb2.TopicBacklog) -> str:
+    if entry.HasField("records_not_copied"):
+        return str(entry.records_not_copied)
+    return f"<= {entry.at_most}" if entry.HasField("at_most") else UNKNOWN
 
 
-def _at_most(entry: pb2.TopicBacklog) -> str:
-    return f"<= {entry.at_most}" if entry.HasField("at_most") else "-"
-
-
-def _cells(entry: pb2.MovePartition) -> list[str]:
-    return [
-        entry.group,
-        topic_partition(entry.from_partition),
-        shown(entry.from_offset if entry.HasField("from_offset") else None),
-        topic_partition(entry.to_partition) if entry.HasField("to_partition") else "-",
-        shown(entry.to_offset if entry.HasField("to_offset") else None),
-        shown(entry.present_offset if entry.HasField("present_offset") else None),
-        verdict_name(entry.verdict),
-        action(entry),
-        entry.message,
-    ]
+def _there(entry: pb2.MovePartition) -> str:
+    return partition_name(entry.to_partition) if entry.HasField("to_partition") else UNKNOWN

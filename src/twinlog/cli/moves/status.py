@@ -1,17 +1,11 @@
 """`twinlog failover status`: the run in the service, and the recorded move."""
 
-from typing import Any
-
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
+from twinlog.cli.common.names import flow_name
 from twinlog.cli.common.pasteable import say
-from twinlog.cli.configsync.client import flow_name
-from twinlog.cli.moves.as_json import last_as_json, step_as_json
+from twinlog.cli.moves.as_json import KIND_NAMES
 from twinlog.cli.moves.moves import clock_time, print_step
-
-_KINDS = {pb2.MOVE_KIND_FAILOVER: "failover", pb2.MOVE_KIND_FAILBACK: "failback"}
 
 
 def print_status(flow: types_pb2.Flow, answer: pb2.GetMoveResponse) -> None:
@@ -29,7 +23,7 @@ def print_status(flow: types_pb2.Flow, answer: pb2.GetMoveResponse) -> None:
 
 
 def _print_run(name: str, run: pb2.MoveRun) -> None:
-    kind = _KINDS.get(run.kind, "move")
+    kind = KIND_NAMES.get(run.kind, "move")
     if run.running:
         follow, stop = (f"`twinlog {kind} {word} '{name}'`" for word in ("attach", "cancel"))
         state = f"is running; {follow} follows it, {stop} stops it"
@@ -64,32 +58,3 @@ def _print_last(name: str, last: pb2.LastMove, *, running: bool, shown: bool) ->
         )
     if last.fenced_topics:
         say(f"its fence denies writes to {', '.join(last.fenced_topics)}")
-
-
-def status_as_json(answer: pb2.GetMoveResponse) -> dict[str, Any]:
-    return {
-        "run": run_as_json(answer.run) if answer.HasField("run") else None,
-        "last": last_as_json(answer.last) if answer.HasField("last") else None,
-        "problem": answer.problem or None,
-    }
-
-
-def run_as_json(run: pb2.MoveRun) -> dict[str, Any]:
-    return {
-        "kind": _KINDS.get(run.kind, ""),
-        "running": run.running,
-        "by": run.options.by or None,
-        "groups": list(run.options.groups),
-        "fence": run.options.fence,
-        "grant_write": run.options.grant_write,
-        "started": _text(run.started),
-        "steps": [step_as_json(step) for step in run.steps],
-        "reason": run.reason or None,
-        "message": run.message or None,
-        "left_behind": list(run.left_behind),
-        "complete": not (run.running or run.reason or run.left_behind),
-    }
-
-
-def _text(at: Timestamp) -> str:
-    return at.ToJsonString()

@@ -1,47 +1,49 @@
 """`twinlog gaps`: source offsets that are missing on the target; `twinlog gaps ack` acknowledges them."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.cli.common.failures import reported_failures, run_async
+from twinlog.cli.common.call import Call, command, every, print_rows
+from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.flow_choice import OptionalFlowOption, chosen_flow, is_flow, required_flow
-from twinlog.cli.common.location import ConfigOption, EndpointOption
+from twinlog.cli.common.names import flow_name, parse_flow, partition_name, who
 from twinlog.cli.common.numbers import MOST_OFFSET
-from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
-from twinlog.cli.common.pasteable import say
-from twinlog.cli.configsync.client import flow_name, parse_flow
-from twinlog.cli.source.client import (
-    CALL_TIMEOUT_SECONDS,
-    PartitionOption,
-    TopicOption,
-    answered,
-    every_gap,
-    parse_scope,
-    partition_name,
-    source_stub,
-    who,
-)
+from twinlog.cli.source.client import PartitionOption, TopicOption, parse_scope
 from twinlog.errors import ConfigError, TwinlogError
 
 ACK = "ack"
 
-_COLUMNS = (
-    Column(title="flow"),
-    Column(title="partition"),
-    Column(title="from", right=True),
-    Column(title="to", right=True),
-    Column(title="offsets", right=True),
-    Column(title="reason"),
-    Column(title="found"),
+GAP: Fields[pb2.LedgerGap] = (
+    Field("flow", column="flow"),
+    Field("topic", "partition.topic"),
+    Field("partition", "partition.partition"),
+    Field("", column="partition", text=lambda gap: partition_name(gap.partition)),
+    Field("from", "from_offset", "from", right=True),
+    Field("to", "to_offset", "to", right=True),
+    Field("offsets", "lost_offsets", "offsets", right=True),
+    Field("reason", column="reason"),
+    Field("found_at", column="found"),
+    Field("acknowledged_by", "acknowledged_by?"),
+    Field("acknowledged_at"),
 )
-_ACKNOWLEDGED = Column(title="acknowledged")
+_WITH_NAMES: Fields[pb2.LedgerGap] = (
+    *GAP,
+    Field(
+        "",
+        column="acknowledged",
+        text=lambda gap: (
+            f"{gap.acknowledged_by} {gap.acknowledged_at.ToJsonString()}" if gap.acknowledged_by else ""
+        ),
+    ),
+)
 
 
+@command
 def gaps_command(
+    call: Call,
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -68,9 +70,6 @@ def gaps_command(
         bool,
         typer.Option("--all", help="Also those that are acknowledged; with ack: every gap of the flow."),
     ] = False,
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show every range of source offsets that is missing on the target, with its reason; `ack` acknowledges.
 
@@ -78,22 +77,22 @@ def gaps_command(
     than it spans if the oldest ranges of a partition were joined. Acknowledged gaps appear only with --all.
     Exit code 1 when the gaps of a flow are not known.
     """
-    with reported_failures():
-        named, acknowledges = flow_and_verb(words or [], flow)
-        if acknowledges:
-            request = _request(named, topic, partition, begin, everything=everything)
-            _print_acknowledged(run_async(_acknowledge(request, config, endpoint)), output)
-            return
-        if begin is not None:
-            raise ConfigError("--from is for `twinlog gaps ack`", metadata={"key": "--from"})
-        if partition is not None and not topic:
-            raise ConfigError("--partition needs --topic", metadata={"key": "--partition"})
-        answer = run_async(_gaps(named, topic, config, endpoint))
-        gaps = [gap for gap in answer.gaps if partition in (None, gap.partition.partition)]
-        hidden = [] if everything else [gap for gap in gaps if gap.acknowledged_by]
-        _print([gap for gap in gaps if gap not in hidden], answer.unknown, len(hidden), output)
-        if answer.unknown:
-            raise _unknown(answer.unknown)
+    named, acknowledges = flow_and_verb(words or [], flow)
+    if acknowledges:
+        request = _request(named, topic, partition, begin, everything=everything)
+        gaps = call.ask(lambda at: at.source.AcknowledgeGaps(request)).gaps
+        told = ["undo: none; `twinlog gaps --all` still shows them"] if gaps else []
+        call.tell_rows(GAP, gaps, title="acknowledged", empty="nothing new", lines=told)
+        return
+    if begin is not None:
+        raise ConfigError("--from is for `twinlog gaps ack`", metadata={"key": "--from"})
+    if partition is not None and not topic:
+        raise ConfigError("--partition needs --topic", metadata={"key": "--partition"})
+    wanted = pb2.ListGapsRequest(flow=None if named is None else parse_flow(named), source_topic=topic)
+    answer = call.ask(lambda at: every(at.source.ListGaps, wanted, "gaps"))
+    found = [gap for gap in answer.gaps if partition in (None, gap.partition.partition)]
+    hidden = [] if everything else [gap for gap in found if gap.acknowledged_by]
+    _tell(call, [gap for gap in found if gap not in hidden], answer.unknown, len(hidden))
 
 
 def flow_and_verb(words: Sequence[str], option: str | None) -> tuple[str | None, bool]:
@@ -132,75 +131,17 @@ def _unknown(ledgers: Sequence[pb2.UnknownLedger]) -> TwinlogError:
     return TwinlogError("; ".join(told), reason=ledgers[0].reason, metadata=metadata)
 
 
-def _print(
-    gaps: Sequence[pb2.LedgerGap], unknown: Sequence[pb2.UnknownLedger], hidden: int, output: Output
+def _tell(
+    call: Call, gaps: Sequence[pb2.LedgerGap], unknown: Sequence[pb2.UnknownLedger], hidden: int
 ) -> None:
-    if output is Output.JSON:
+    def text() -> None:
+        fields = _WITH_NAMES if any(gap.acknowledged_by for gap in gaps) else GAP
         if gaps or not unknown:
-            print_json([_as_json(gap) for gap in gaps])
-        return
-    if gaps:
-        with_names = any(gap.acknowledged_by for gap in gaps)
-        columns = (*_COLUMNS, _ACKNOWLEDGED) if with_names else _COLUMNS
-        print_table("", columns, [_cells(gap, with_names=with_names) for gap in gaps])
-    elif not unknown:
-        typer.echo("no gaps")
-    if hidden:
-        typer.echo(f"{hidden} acknowledged: --all shows them")
+            print_rows(fields, gaps, empty="no gaps")
+        if hidden:
+            typer.echo(f"{hidden} acknowledged: --all shows them")
 
-
-def _print_acknowledged(gaps: Sequence[pb2.LedgerGap], output: Output) -> None:
-    if output is Output.JSON:
-        print_json([_as_json(gap) for gap in gaps])
-        return
-    print_table(
-        "acknowledged", _COLUMNS, [_cells(gap, with_names=False) for gap in gaps], empty="nothing new"
-    )
-    if gaps:
-        say("undo: none; `twinlog gaps --all` still shows them")
-
-
-def _cells(gap: pb2.LedgerGap, *, with_names: bool) -> list[str]:
-    cells = [
-        flow_name(gap.flow),
-        partition_name(gap.partition),
-        str(gap.from_offset),
-        str(gap.to_offset),
-        str(gap.lost_offsets),
-        gap.reason,
-        gap.found_at.ToJsonString(),
-    ]
-    if with_names:
-        known = f"{gap.acknowledged_by} {gap.acknowledged_at.ToJsonString()}" if gap.acknowledged_by else ""
-        cells.append(known)
-    return cells
-
-
-def _as_json(gap: pb2.LedgerGap) -> dict[str, Any]:
-    return {
-        "flow": flow_name(gap.flow),
-        "topic": gap.partition.topic,
-        "partition": gap.partition.partition,
-        "from": gap.from_offset,
-        "to": gap.to_offset,
-        "offsets": gap.lost_offsets,
-        "reason": gap.reason,
-        "found_at": gap.found_at.ToJsonString(),
-        "acknowledged_by": gap.acknowledged_by or None,
-        "acknowledged_at": gap.acknowledged_at.ToJsonString() if gap.HasField("acknowledged_at") else None,
-    }
-
-
-async def _gaps(
-    flow: str | None, topic: str, config: Path | None, endpoint: list[str] | None
-) -> pb2.ListGapsResponse:
-    wanted = None if flow is None else parse_flow(flow)
-    async with source_stub(config, endpoint) as stub:
-        return await answered(every_gap(stub, wanted, topic, timeout_seconds=CALL_TIMEOUT_SECONDS))
-
-
-async def _acknowledge(
-    request: pb2.AcknowledgeGapsRequest, config: Path | None, endpoint: list[str] | None
-) -> list[pb2.LedgerGap]:
-    async with source_stub(config, endpoint) as stub:
-        return list((await answered(stub.AcknowledgeGaps(request, timeout=CALL_TIMEOUT_SECONDS))).gaps)
+    if gaps or not unknown or not call.in_json:
+        call.tell([as_json(GAP, gap) for gap in gaps], text)
+    if unknown:
+        raise _unknown(unknown)

@@ -4,33 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from twinlog.api.source.v1 import source_service_pb2 as pb2
+from twinlog.cli.common.fields import Field, Fields, as_json, value_of
+from twinlog.cli.common.names import partition_name, shown_bytes
 from twinlog.cli.common.numbers import producer_words
-from twinlog.cli.common.output import Column
-from twinlog.cli.configsync.client import flow_name
-from twinlog.cli.source.client import partition_name, shown_bytes
 
 UNKNOWN = "?"
 
-COLUMNS = (
-    Column(title="flow", spare=4),
-    Column(title="partition"),
-    Column(title="state"),
-    Column(title="position", right=True, spare=1),
-    Column(title="lag", right=True),
-    Column(title="behind", right=True),
-    Column(title="caught up", right=True, spare=3),
-    Column(title="records/s", right=True, spare=2),
-    Column(title="bytes/s", right=True, spare=3),
-    Column(title="lane", spare=6),
-    Column(title="offsets", spare=7),
-    Column(title="proof", spare=4),
-    Column(title="delay", right=True, spare=5),
-    Column(title="next try", right=True, spare=1),
-    Column(title="reason"),
-)
 _NO_TROUBLE = ("", "DELAYED", "UNTIL_REACHED")
 _OLDEST_MS = 30 * 366 * 86_400_000
 """No record of Kafka is so old."""
@@ -66,32 +46,108 @@ def first_of_each(
     return shown, {kind: count - _FEW for kind, count in seen.items() if count > _FEW}
 
 
-def cells(status: pb2.PartitionStatus, *, now_ms: int) -> list[str]:
-    known_delay = status.HasField("replication_latency")
-    return [
-        flow_name(status.flow),
-        partition_name(status.source),
-        state_name(status),
-        position_cell(status),
-        lag_cell(status),
-        shown_seconds(lag_seconds(status, now_ms=now_ms)),
-        shown_catch_up(caught_up_in_seconds(status)),
-        f"{status.records_per_second:.0f}",
-        shown_bytes(status.bytes_per_second),
-        _lane(status),
-        f"{status.offsets} {status.offsets_reason}".strip(),
-        proof_words(status),
-        shown_delay(status.replication_latency.ToMilliseconds()) if known_delay else "",
-        _until(status, now_ms),
-        f"{status.reason} {status.message}".strip() or _foreign_words(status),
-    ]
+OFFSETS: Fields[pb2.PartitionStatus] = (
+    Field("offsets", "offsets?"),
+    Field("offsets_reason"),
+    Field("offsets_since"),
+)
+"""Which offsets the copy has; null while undecided."""
+_PROOF: Fields[pb2.PartitionProof] = tuple(
+    Field(name) for name in ("verdict", "proven_until", "proven_at", "checked_at", "differences", "reason")
+)
+_FOREIGN: Fields[pb2.ForeignWrite] = tuple(
+    Field(name)
+    for name in ("from_offset", "to_offset", "records", "producer_id", "producer_epoch", "written_at")
+)
 
 
-def _lane(status: pb2.PartitionStatus) -> str:
-    """UNOPENED, as in metrics and `twinlog verify`, or RECODE."""
-    if status.lane == pb2.LANE_RAW:
-        return "UNOPENED"
-    return "" if status.lane == pb2.LANE_UNSPECIFIED else pb2.Lane.Name(status.lane).removeprefix("LANE_")
+def partition_fields(now_ms: int) -> Fields[pb2.PartitionStatus]:
+    """As of this time."""
+    return (
+        Field("flow", column="flow", spare=4),
+        Field("topic", "source.topic"),
+        Field("partition", "source.partition"),
+        Field("", column="partition", text=lambda row: partition_name(row.source)),
+        Field("target_topic"),
+        Field("state", column="state"),
+        Field("position", lambda row: _known(row.position), "position", position_cell, right=True, spare=1),
+        Field("source_end_offset", lambda row: _known(row.source_end_offset)),
+        Field("lag_records", column="lag", text=lag_cell, right=True),
+        Field(
+            "lag_seconds",
+            lambda row: _rounded(lag_seconds(row, now_ms=now_ms)),
+            "behind",
+            lambda row: shown_seconds(lag_seconds(row, now_ms=now_ms)),
+            right=True,
+        ),
+        Field(
+            "caught_up_in_seconds",
+            "caught_up_in",
+            "caught up",
+            lambda row: shown_catch_up(value_of(row, "caught_up_in")),
+            right=True,
+            spare=3,
+        ),
+        Field(
+            "records_per_second",
+            lambda row: _rounded(row.records_per_second),
+            "records/s",
+            lambda row: f"{row.records_per_second:.0f}",
+            right=True,
+            spare=2,
+        ),
+        Field(
+            "bytes_per_second",
+            lambda row: _rounded(row.bytes_per_second),
+            "bytes/s",
+            lambda row: shown_bytes(row.bytes_per_second),
+            right=True,
+            spare=3,
+        ),
+        # As metrics and `twinlog verify` call it.
+        Field("lane", _lane, "lane", lambda row: (_lane(row) or "").replace("RAW", "UNOPENED"), spare=6),
+        *OFFSETS,
+        Field("", column="offsets", text=lambda row: f"{row.offsets} {row.offsets_reason}".strip(), spare=7),
+        Field("proof", lambda row: _part(_PROOF, row, "proof"), "proof", proof_words, spare=4),
+        Field("", column="delay", text=_delay, right=True, spare=5),
+        Field("", column="next try", text=lambda row: _until(row, now_ms), right=True, spare=1),
+        Field("foreign_records"),
+        Field("foreign_write", lambda row: _part(_FOREIGN, row, "foreign_write")),
+        Field("slot"),
+        Field(
+            "reason",
+            column="reason",
+            text=lambda row: f"{row.reason} {row.message}".strip() or _foreign_words(row),
+        ),
+        *(Field(name) for name in ("message", "retry_at", "stalled_since", "as_of", "source_end_as_of")),
+        Field(
+            "replication_latency_ms",
+            lambda row: (
+                row.replication_latency.ToMilliseconds() if row.HasField("replication_latency") else None
+            ),
+        ),
+    )
+
+
+def _known(offset: int) -> int | None:
+    return None if offset < 0 else offset
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 3)
+
+
+def _part(fields: Fields[Any], row: pb2.PartitionStatus, name: str) -> dict[str, Any] | None:
+    return as_json(fields, getattr(row, name)) if row.HasField(name) else None  # type: ignore[arg-type]
+
+
+def _lane(row: pb2.PartitionStatus) -> str | None:
+    return None if row.lane == pb2.LANE_UNSPECIFIED else value_of(row, "lane")
+
+
+def _delay(row: pb2.PartitionStatus) -> str:
+    known = row.HasField("replication_latency")
+    return shown_delay(row.replication_latency.ToMilliseconds()) if known else ""
 
 
 def position_cell(status: pb2.PartitionStatus) -> str:
@@ -117,61 +173,6 @@ def lag_seconds(status: pb2.PartitionStatus, *, now_ms: int) -> float | None:
     return max(0.0, (now_ms - status.oldest_record_at.ToMilliseconds()) / 1000)
 
 
-def caught_up_in_seconds(status: pb2.PartitionStatus) -> float | None:
-    """Until everything is copied, at the present pace; None when unknown."""
-    return status.caught_up_in.ToMilliseconds() / 1000 if status.HasField("caught_up_in") else None
-
-
-def as_json(status: pb2.PartitionStatus, *, now_ms: int) -> dict[str, Any]:
-    seconds = lag_seconds(status, now_ms=now_ms)
-    return {
-        "flow": flow_name(status.flow),
-        "topic": status.source.topic,
-        "partition": status.source.partition,
-        "target_topic": status.target_topic,
-        "state": state_name(status),
-        "position": None if status.position < 0 else status.position,
-        "source_end_offset": None if status.source_end_offset < 0 else status.source_end_offset,
-        "lag_records": status.lag_records if status.HasField("lag_records") else None,
-        "lag_seconds": None if seconds is None else round(seconds, 3),
-        "caught_up_in_seconds": caught_up_in_seconds(status),
-        "records_per_second": round(status.records_per_second, 3),
-        "bytes_per_second": round(status.bytes_per_second, 3),
-        "lane": (
-            None if status.lane == pb2.LANE_UNSPECIFIED else pb2.Lane.Name(status.lane).removeprefix("LANE_")
-        ),
-        **offsets_json(status),
-        "proof": _proof_json(status),
-        "foreign_records": status.foreign_records,
-        "foreign_write": _foreign_json(status),
-        "slot": status.slot,
-        "reason": status.reason,
-        "message": status.message,
-        "retry_at": _time(status, "retry_at"),
-        "stalled_since": _time(status, "stalled_since"),
-        "as_of": _time(status, "as_of"),
-        "source_end_as_of": _time(status, "source_end_as_of"),
-        "replication_latency_ms": (
-            status.replication_latency.ToMilliseconds() if status.HasField("replication_latency") else None
-        ),
-    }
-
-
-def _foreign_json(status: pb2.PartitionStatus) -> dict[str, Any] | None:
-    """The last foreign records that the copier found in the copy."""
-    if not status.HasField("foreign_write"):
-        return None
-    write = status.foreign_write
-    return {
-        "from_offset": write.from_offset,
-        "to_offset": write.to_offset,
-        "records": write.records,
-        "producer_id": write.producer_id,
-        "producer_epoch": write.producer_epoch,
-        "written_at": write.written_at.ToJsonString(),
-    }
-
-
 def _foreign_words(status: pb2.PartitionStatus) -> str:
     if not status.foreign_records:
         return ""
@@ -180,21 +181,6 @@ def _foreign_words(status: pb2.PartitionStatus) -> str:
         f"FOREIGN_WRITE {status.foreign_records} of others' records in the copy, the last at"
         f" {write.from_offset} to {write.to_offset - 1} of {producer_words(write.producer_id)}"
     )
-
-
-def _proof_json(status: pb2.PartitionStatus) -> dict[str, Any] | None:
-    """The result of continuous verification; null if it is off, or has not reached this partition yet."""
-    if not status.HasField("proof"):
-        return None
-    proof = status.proof
-    return {
-        "verdict": proof.verdict,
-        "proven_until": proof.proven_until,
-        "proven_at": proof.proven_at.ToJsonString() if proof.HasField("proven_at") else None,
-        "checked_at": proof.checked_at.ToJsonString(),
-        "differences": dict(proof.differences),
-        "reason": proof.reason,
-    }
 
 
 def proof_words(status: pb2.PartitionStatus) -> str:
@@ -211,18 +197,9 @@ def proof_words(status: pb2.PartitionStatus) -> str:
     return f"PROVEN to {proof.proven_until} at {proof.proven_at.ToDatetime():%H:%M:%S}Z{since}"
 
 
-def offsets_json(status: pb2.PartitionStatus) -> dict[str, Any]:
-    """Which offsets the copy has; null while undecided."""
-    return {
-        "offsets": status.offsets or None,
-        "offsets_reason": status.offsets_reason,
-        "offsets_since": status.offsets_since if status.HasField("offsets_since") else None,
-    }
-
-
 def state_name(status: pb2.PartitionStatus) -> str:
     """`RUNNING`."""
-    return pb2.PartitionState.Name(status.state).removeprefix("PARTITION_STATE_")
+    return str(value_of(status, "state"))
 
 
 def shown_seconds(seconds: float | None) -> str:
@@ -253,10 +230,3 @@ def _until(status: pb2.PartitionStatus, now_ms: int) -> str:
     if not status.HasField("retry_at"):
         return ""
     return f"in {max(0.0, (status.retry_at.ToMilliseconds() - now_ms) / 1000):.0f} s"
-
-
-def _time(status: pb2.PartitionStatus, field: str) -> str | None:
-    if not status.HasField(field):  # type: ignore[arg-type]  # names of fields
-        return None
-    value: Timestamp = getattr(status, field)
-    return value.ToJsonString()

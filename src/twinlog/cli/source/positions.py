@@ -1,39 +1,28 @@
 """`twinlog positions get` and `twinlog positions set`."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.cli.common.failures import (
-    EXIT_FAILED,
-    exiting_with,
-    reported_failures,
-    require_terminal,
-    run_async,
-)
-from twinlog.cli.common.location import ConfigOption, EndpointOption
+from twinlog.cli.common.call import Call, command, print_rows
+from twinlog.cli.common.failures import EXIT_FAILED, require_terminal
+from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.common.names import partition_name, who
 from twinlog.cli.common.numbers import offset_of, shortened
-from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.cli.common.times import EXPECTED, parse_time, shown_time
 from twinlog.cli.common.undo import print_undo, undo_command
 from twinlog.cli.configsync.plan_view import count_of
 from twinlog.cli.source.client import (
-    CALL_TIMEOUT_SECONDS,
     FlowArgument,
     PartitionOption,
     TopicOption,
-    answered,
     every_partition,
     parse_scope,
-    partition_name,
     scope_name,
-    source_stub,
-    who,
 )
-from twinlog.cli.source.partition_rows import end_cell, lag_cell, offsets_json, position_cell
+from twinlog.cli.source.partition_rows import OFFSETS, end_cell, lag_cell, position_cell
 from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError, NotFoundError
 
@@ -43,64 +32,60 @@ app = typer.Typer(
 
 OFFSETS_END = "from there on, its offsets differ from the source's"
 
-_POSITIONS = (
-    Column(title="partition"),
-    Column(title="position", right=True),
-    Column(title="source end", right=True),
-    Column(title="lag", right=True),
-    Column(title="offsets"),
+_POSITION: Fields[pb2.PartitionStatus] = (
+    Field("topic", "source.topic"),
+    Field("partition", "source.partition"),
+    Field("", column="partition", text=lambda row: partition_name(row.source)),
+    Field(
+        "position",
+        lambda row: None if row.position < 0 else row.position,
+        "position",
+        position_cell,
+        right=True,
+    ),
+    Field(
+        "source_end_offset",
+        lambda row: None if row.source_end_offset < 0 else row.source_end_offset,
+        "source end",
+        end_cell,
+        right=True,
+    ),
+    Field("lag_records", column="lag", text=lag_cell, right=True),
+    *OFFSETS,
+    Field("", column="offsets", text=lambda row: row.offsets),
 )
-_CHANGES = (
-    Column(title="partition"),
-    Column(title="from", right=True),
-    Column(title="to", right=True),
-    Column(title="copied again", right=True),
-    Column(title="left out", right=True),
-    Column(title="problem"),
+_CHANGE: Fields[pb2.PositionChange] = (
+    Field("topic", "partition.topic"),
+    Field("partition", "partition.partition"),
+    Field("", column="partition", text=lambda change: partition_name(change.partition)),
+    Field("from", "from_offset", "from", right=True),
+    Field("to", "to_offset", "to", right=True),
+    Field("repeated_offsets", column="copied again", right=True),
+    Field("skipped_offsets", column="left out", right=True),
+    Field(
+        "reason",
+        column="problem",
+        text=lambda change: (
+            f"{change.reason} {change.message}".strip() or (OFFSETS_END if change.offsets_end else "")
+        ),
+    ),
+    *(Field(name) for name in ("message", "applied", "offsets_end", "fills_offsets")),
 )
 
 
 @app.command("get")
-def get_command(
-    flow: FlowArgument,
-    topic: TopicOption = "",
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
+@command
+def get_command(call: Call, flow: FlowArgument, topic: TopicOption = "") -> None:
     """Show the next source offset of every partition."""
-    with reported_failures():
-        found = run_async(_get(parse_scope(flow, topic, None), config, endpoint))
-        if output is Output.JSON:
-            print_json(
-                [
-                    {
-                        "topic": each.source.topic,
-                        "partition": each.source.partition,
-                        "position": None if each.position < 0 else each.position,
-                        "source_end_offset": None if each.source_end_offset < 0 else each.source_end_offset,
-                        "lag_records": each.lag_records if each.HasField("lag_records") else None,
-                        **offsets_json(each),
-                    }
-                    for each in found
-                ]
-            )
-            return
-        rows = [
-            [
-                partition_name(each.source),
-                position_cell(each),
-                end_cell(each),
-                lag_cell(each),
-                each.offsets,
-            ]
-            for each in found
-        ]
-        print_table("", _POSITIONS, rows, empty="no partition is copied")
+    scope = parse_scope(flow, topic, None)
+    found = call.ask(lambda at: every_partition(at.source, scope.flow, topic, from_owner=True))
+    call.tell_rows(_POSITION, _known(scope, found), empty="no partition is copied")
 
 
 @app.command("set")
+@command
 def set_command(
+    call: Call,
     flow: FlowArgument,
     to: Annotated[
         str,
@@ -119,9 +104,6 @@ def set_command(
         bool, typer.Option("--dry-run", help="Only show what would be copied again or left out.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Move where partitions are copied from. Try --dry-run first: copying again makes duplicate records.
 
@@ -132,25 +114,28 @@ def set_command(
     lines are the commands that move the other partitions back; records that were copied meanwhile stay. Exit
     code 1 if a partition was not moved.
     """
-    with reported_failures():
-        target = _target(to, now_ms=SystemClock().now_ms())
-        _require_clear(target, topic, everything=everything)
-        request = pb2.SetPositionsRequest(
-            scope=parse_scope(flow, topic, partition), target=target, dry_run=dry_run, by=who()
-        )
-        if not topic and not dry_run and not yes:
-            require_terminal()
-            _ask(request, config, endpoint, output)
-        answer = run_async(_set(request, config, endpoint))
-        undo = undo_of_moves(flow, answer.changes)
-        with exiting_with(EXIT_FAILED if any(each.reason for each in answer.changes) else 0):
-            if output is Output.JSON:
-                changes = [_as_json(each) for each in answer.changes]
-                print_json({"applied": answer.applied, "changes": changes, "undo": undo})
-            else:
-                title = f"{_title(answer.changes, dry_run=dry_run)}{_meant(target)}"
-                print_table(title, _CHANGES, [_cells(each) for each in answer.changes], empty=title)
-                print_undo(undo)
+    target = _target(to, now_ms=SystemClock().now_ms())
+    _require_clear(target, topic, everything=everything)
+    scope = parse_scope(flow, topic, partition)
+    request = pb2.SetPositionsRequest(scope=scope, target=target, dry_run=dry_run, by=who())
+    if not topic and not dry_run and not yes:
+        require_terminal()
+        _ask(call, request)
+    answer = call.ask(lambda at: at.source.SetPositions(request))
+    undo = undo_of_moves(flow, answer.changes)
+
+    def text() -> None:
+        title = f"{_title(answer.changes, dry_run=dry_run)}{_meant(target)}"
+        print_rows(_CHANGE, answer.changes, title=title, empty=title)
+        print_undo(undo)
+
+    changes = [as_json(_CHANGE, each) for each in answer.changes]
+    failed = any(each.reason for each in answer.changes)
+    call.tell(
+        {"applied": answer.applied, "changes": changes, "undo": undo},
+        text,
+        exit_code=EXIT_FAILED if failed else 0,
+    )
 
 
 def _require_clear(target: pb2.PositionTarget, topic: str, *, everything: bool) -> None:
@@ -165,16 +150,14 @@ def _require_clear(target: pb2.PositionTarget, topic: str, *, everything: bool) 
         )
 
 
-def _ask(
-    request: pb2.SetPositionsRequest, config: Path | None, endpoint: list[str] | None, output: Output
-) -> None:
+def _ask(call: Call, request: pb2.SetPositionsRequest) -> None:
     """Show what moving a whole flow means, and ask for confirmation."""
     trial = pb2.SetPositionsRequest()
     trial.CopyFrom(request)
     trial.dry_run = True
-    changes = run_async(_set(trial, config, endpoint)).changes
-    if output is Output.TABLE:
-        print_table("", _CHANGES, [_cells(each) for each in changes], empty="no partition is copied")
+    changes = call.ask(lambda at: at.source.SetPositions(trial)).changes
+    if not call.in_json:
+        print_rows(_CHANGE, changes, empty="no partition is copied")
     typer.confirm(f"Move {count_of(len(changes), 'partition')} of the whole flow?", abort=True, err=True)
 
 
@@ -235,14 +218,6 @@ def _target(text: str, *, now_ms: int) -> pb2.PositionTarget:
     return target
 
 
-async def _get(
-    scope: pb2.Scope, config: Path | None, endpoint: list[str] | None
-) -> list[pb2.PartitionStatus]:
-    async with source_stub(config, endpoint) as stub:
-        found = await every_partition(stub, scope.flow, scope.source_topic, from_owner=True)
-        return _known(scope, found)
-
-
 def _known(scope: pb2.Scope, found: list[pb2.PartitionStatus]) -> list[pb2.PartitionStatus]:
     """Return the partitions. Raises NotFoundError for a topic that the flow does not copy."""
     if scope.source_topic and not found:
@@ -252,37 +227,3 @@ def _known(scope: pb2.Scope, found: list[pb2.PartitionStatus]) -> list[pb2.Parti
             metadata={"topic": scope.source_topic},
         )
     return found
-
-
-async def _set(
-    request: pb2.SetPositionsRequest, config: Path | None, endpoint: list[str] | None
-) -> pb2.SetPositionsResponse:
-    async with source_stub(config, endpoint) as stub:
-        return await answered(stub.SetPositions(request, timeout=CALL_TIMEOUT_SECONDS))
-
-
-def _cells(change: pb2.PositionChange) -> list[str]:
-    return [
-        partition_name(change.partition),
-        str(change.from_offset),
-        str(change.to_offset),
-        str(change.repeated_offsets),
-        str(change.skipped_offsets),
-        f"{change.reason} {change.message}".strip() or (OFFSETS_END if change.offsets_end else ""),
-    ]
-
-
-def _as_json(change: pb2.PositionChange) -> dict[str, Any]:
-    return {
-        "topic": change.partition.topic,
-        "partition": change.partition.partition,
-        "from": change.from_offset,
-        "to": change.to_offset,
-        "repeated_offsets": change.repeated_offsets,
-        "skipped_offsets": change.skipped_offsets,
-        "reason": change.reason,
-        "message": change.message,
-        "applied": change.applied,
-        "offsets_end": change.offsets_end,
-        "fills_offsets": change.fills_offsets,
-    }

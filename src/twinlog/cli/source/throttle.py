@@ -1,34 +1,38 @@
 """`twinlog throttle`."""
 
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.cli.common.failures import reported_failures, run_async
-from twinlog.cli.common.flow_choice import is_flow
-from twinlog.cli.common.location import ConfigOption, EndpointOption
-from twinlog.cli.common.output import Output, OutputOption, print_json
+from twinlog.cli.common.call import Call, Services, command
+from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.common.flow_choice import is_flow, required_flow
+from twinlog.cli.common.names import shown_bytes, who
 from twinlog.cli.common.undo import print_undo, undo_command
 from twinlog.cli.source.client import (
-    CALL_TIMEOUT_SECONDS,
     TopicOption,
-    answered,
     list_flows,
     parse_bytes,
     parse_scope,
     scope_name,
     scope_words,
-    shown_bytes,
-    source_stub,
-    who,
 )
 from twinlog.errors import ConfigError
 
+THROTTLE: Fields[pb2.Throttle] = (
+    Field("scope", lambda throttle: scope_name(throttle.scope)),
+    Field("topic", "scope.source_topic?"),
+    Field("bytes_per_second"),
+    Field("by", "by?"),
+    Field("since"),
+)
 
+
+@command
 def throttle_command(
+    call: Call,
     flow: Annotated[
         str | None, typer.Argument(metavar="[A->B]", help="The flow; all when left out.", show_default=False)
     ] = None,
@@ -44,28 +48,27 @@ def throttle_command(
     flow_option: Annotated[
         str | None, typer.Option("--flow", metavar="A->B", help="The same as the argument.", hidden=True)
     ] = None,
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Limit the bytes per second of a flow or a topic, from now on and across restarts.
 
     Without RATE the command changes nothing and lists the limits in force.
     """
-    with reported_failures():
-        named, wanted = _named(flow, flow_option, rate)
-        if wanted is None:
-            throttles = run_async(_list(named, topic, config, endpoint))
-            _print(throttles, output, prefix="")
-            return
-        if named is None:
-            raise ConfigError("name the flow, such as 'A->B' (in quotes)", metadata={"key": "FLOW"})
-        scope = parse_scope(named, topic, None)
-        bytes_per_second = parse_bytes(wanted)
-        before, throttles = run_async(_throttle(scope, bytes_per_second, config, endpoint))
-        _print(throttles, output, prefix="" if bytes_per_second else "still ")
-        if output is Output.TABLE:
-            print_undo(undo_of_throttle(scope, before, bytes_per_second))
+    named, wanted = _named(flow, flow_option, rate)
+    if wanted is None:
+        found = call.ask(lambda at: _throttles(at, named))
+        _tell(call, [each for each in found if topic in ("", each.scope.source_topic)], [])
+        return
+    scope = parse_scope(required_flow(named, None), topic, None)
+    bytes_per_second = parse_bytes(wanted)
+    request = pb2.SetThrottleRequest(scope=scope, bytes_per_second=bytes_per_second, by=who())
+
+    async def limit(at: Services) -> tuple[list[pb2.Throttle], Iterable[pb2.Throttle]]:
+        before = [each for each in await _throttles(at, None) if each.scope.flow == scope.flow]
+        return before, (await at.source.SetThrottle(request)).throttles
+
+    before, throttles = call.ask(limit)
+    undo = undo_of_throttle(scope, before, bytes_per_second)
+    _tell(call, throttles, undo, prefix="" if bytes_per_second else "still ")
 
 
 def _named(flow: str | None, option: str | None, rate: str | None) -> tuple[str | None, str | None]:
@@ -87,28 +90,8 @@ def _named(flow: str | None, option: str | None, rate: str | None) -> tuple[str 
     return option, rate
 
 
-async def _list(
-    flow: str | None, topic: str, config: Path | None, endpoint: list[str] | None
-) -> list[pb2.Throttle]:
-    async with source_stub(config, endpoint) as stub:
-        return [
-            throttle
-            for status in await list_flows(stub, flow)
-            for throttle in status.throttles
-            if topic in ("", throttle.scope.source_topic)
-        ]
-
-
-async def _throttle(
-    scope: pb2.Scope, bytes_per_second: int, config: Path | None, endpoint: list[str] | None
-) -> tuple[list[pb2.Throttle], list[pb2.Throttle]]:
-    """The limits of the flow before and after."""
-    async with source_stub(config, endpoint) as stub:
-        flows = await list_flows(stub, None)
-        before = [each for flow in flows if flow.flow == scope.flow for each in flow.throttles]
-        request = pb2.SetThrottleRequest(scope=scope, bytes_per_second=bytes_per_second, by=who())
-        answer = await answered(stub.SetThrottle(request, timeout=CALL_TIMEOUT_SECONDS))
-        return before, list(answer.throttles)
+async def _throttles(at: Services, flow: str | None) -> list[pb2.Throttle]:
+    return [throttle for status in await list_flows(at.source, flow) for throttle in status.throttles]
 
 
 def undo_of_throttle(scope: pb2.Scope, before: Iterable[pb2.Throttle], now: int) -> list[str]:
@@ -120,24 +103,16 @@ def undo_of_throttle(scope: pb2.Scope, before: Iterable[pb2.Throttle], now: int)
     return [undo_command("throttle", flow, str(was or "none"), *rest)]
 
 
-def _print(throttles: list[pb2.Throttle], output: Output, *, prefix: str) -> None:
-    if output is Output.JSON:
-        print_json([_as_json(each) for each in throttles])
-        return
-    lines = [f"{prefix}limited: {_words(each)}" for each in throttles]
-    typer.echo("\n".join(lines) or "nothing is limited now")
+def _tell(call: Call, throttles: Iterable[pb2.Throttle], undo: list[str], *, prefix: str = "") -> None:
+    def text() -> None:
+        typer.echo(
+            "\n".join(f"{prefix}limited: {_words(each)}" for each in throttles) or "nothing is limited now"
+        )
+        print_undo(undo)
+
+    call.tell([as_json(THROTTLE, each) for each in throttles], text)
 
 
 def _words(throttle: pb2.Throttle) -> str:
     known = f", by {throttle.by} since {throttle.since.ToJsonString()}" if throttle.by else ""
     return f"{scope_name(throttle.scope)} to {shown_bytes(throttle.bytes_per_second)}/s{known}"
-
-
-def _as_json(throttle: pb2.Throttle) -> dict[str, Any]:
-    return {
-        "scope": scope_name(throttle.scope),
-        "topic": throttle.scope.source_topic or None,
-        "bytes_per_second": throttle.bytes_per_second,
-        "by": throttle.by or None,
-        "since": throttle.since.ToJsonString() if throttle.HasField("since") else None,
-    }

@@ -7,7 +7,9 @@ import grpc
 
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.source.client import every_gap, partition_name, scope_name, scope_words, shown_bytes
+from twinlog.cli.common.call import every
+from twinlog.cli.common.names import partition_name, shown_bytes
+from twinlog.cli.source.client import scope_name, scope_words
 from twinlog.cli.status.rows import (
     DELAY,
     DIFFERS,
@@ -73,7 +75,10 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
         ]
     rows = [status.flow(flow.flow) for flow in answer.flows]
     gaps = await asked(
-        every_gap(stub, None, "", timeout_seconds=timeout_seconds), rows, "source", "gaps are not known"
+        every(stub.ListGaps, source.ListGapsRequest(), "gaps", timeout=timeout_seconds),
+        rows,
+        "source",
+        "gaps are not known",
     )
     if gaps is None:
         for row in rows:

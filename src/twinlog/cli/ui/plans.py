@@ -14,7 +14,7 @@ import grpc
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
-from twinlog.cli.configsync.client import parse_flow
+from twinlog.cli.common.names import parse_flow
 from twinlog.cli.moves.plan_outcome import plan_facts
 from twinlog.cli.verdict.moving import plan_checks
 from twinlog.clock import Clock

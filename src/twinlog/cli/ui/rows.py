@@ -12,7 +12,7 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.cli.checkpoint.client import verdict_name
-from twinlog.cli.configsync.client import flow_name
+from twinlog.cli.common.names import flow_name
 from twinlog.cli.source.partition_rows import state_name
 from twinlog.cli.status.rows import SERVING, FlowRow, ServiceRow
 from twinlog.cli.verdict.moving import TRANSLATED
@@ -92,9 +92,9 @@ def group_rows(partitions: Iterable[checkpoint.GroupPartition]) -> dict[str, lis
 
 
 def _group_row(parts: list[checkpoint.GroupPartition]) -> list[Any]:
-    verdicts = Counter(verdict_name(each.verdict) for each in parts)
-    worst = min(parts, key=lambda each: _rank(verdict_name(each.verdict)))
-    name = verdict_name(worst.verdict)
+    verdicts = Counter(verdict_name(each) for each in parts)
+    worst = min(parts, key=lambda each: _rank(verdict_name(each)))
+    name = verdict_name(worst)
     return [
         flow_name(worst.flow),
         worst.group,

@@ -19,7 +19,7 @@ from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatService
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.checkpoint.groups_watch import WatchedGroups
-from twinlog.cli.source.client import every_gap
+from twinlog.cli.common.call import every
 from twinlog.cli.source.watched_partitions import KnownPartitions
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import FlowRow, Status
@@ -217,7 +217,7 @@ class Upstream:
             paths = HeartbeatServiceStub(to_heartbeat)
             while not stop.is_set():
                 async with asyncio.TaskGroup() as group:
-                    asked = every_gap(gaps, None, "", timeout_seconds=CALL_SECONDS)
+                    asked = every(gaps.ListGaps, source.ListGapsRequest(), "gaps", timeout=CALL_SECONDS)
                     group.create_task(self._ask("gaps", asked, rows.gap_rows), name="ui gaps")
                     listed = moves.ListMoves(checkpoint.ListMovesRequest(), timeout=CALL_SECONDS)
                     group.create_task(self._ask("moves", listed, rows.move_rows), name="ui moves")

@@ -9,19 +9,11 @@ from typing import Any
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
+from twinlog.cli.common.call import Services, every
 from twinlog.cli.common.location import load_config
-from twinlog.cli.configsync.client import flow_name
+from twinlog.cli.common.names import flow_name, who
 from twinlog.cli.new_copy import Pause, Repaired, make_again
-from twinlog.cli.source.client import (
-    CALL_TIMEOUT_SECONDS,
-    answered,
-    every_gap,
-    every_partition,
-    list_flows,
-    parse_scope,
-    source_stub,
-    who,
-)
+from twinlog.cli.source.client import every_partition, list_flows, parse_scope
 from twinlog.cli.verify.engine import engine, verified
 from twinlog.errors import StateError, TransientKafkaError, TwinlogError
 from twinlog.kafka.cluster import open_cluster
@@ -31,6 +23,7 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.repair import Action, Remedy, remedies, what_was_not_seen
 from twinlog.verify.report import document
 
+_TARGET_SECONDS = 30.0
 _NOTICED_SECONDS = 120.0
 """How long the services may take to notice a new topic after they have refreshed topics."""
 _AGAIN_SECONDS = 1.0
@@ -46,7 +39,8 @@ async def repair(
     configuration = load_config(config)
     made: dict[str, Repaired] = {}
     """By topic, because all its partitions are copied again together."""
-    async with source_stub(config, endpoint) as stub:
+    async with Services(config=config, endpoint=endpoint) as at:
+        stub = at.source
         for remedy in wanted:
             if remedy.offset is None and new_copies and not remedy.holds_older:
                 if remedy.topic not in made:
@@ -79,7 +73,7 @@ async def _set_back(
         if not await _still_holds(configuration, flow, remedy, offset):
             return _OUTDATED
         request = pb2.SetPositionsRequest(scope=scope, target=pb2.PositionTarget(offset=offset), by=who())
-        answer = await answered(stub.SetPositions(request, timeout=CALL_TIMEOUT_SECONDS))
+        answer = await stub.SetPositions(request)
     (moved,) = answer.changes
     return Repaired(applied=moved.applied, reason=moved.reason, message=moved.message)
 
@@ -100,7 +94,7 @@ async def _made_again(stub: SourceServiceStub, configuration: Any, flow: str, re
             return _not_repaired(f"the copy may have records that the source no longer has: {unknown}")
         client = configuration.flow(Flow.parse(flow)).clients.target_admin
         async with open_cluster(
-            client.alias, client.properties, timeout_seconds=CALL_TIMEOUT_SECONDS, client_id_suffix="repair"
+            client.alias, client.properties, timeout_seconds=_TARGET_SECONDS, client_id_suffix="repair"
         ) as target:
             settings = (await flow_in_force(configuration, Flow.parse(flow), target)).config.configsync
             patience_seconds = settings.refresh_topics_interval_seconds + _NOTICED_SECONDS
@@ -127,7 +121,7 @@ async def _set_to_start(
             reason="TARGET_RECREATED",
         )
         try:
-            answer = await answered(stub.SetPositions(request, timeout=CALL_TIMEOUT_SECONDS))
+            answer = await stub.SetPositions(request)
             refused = next((moved for moved in answer.changes if not moved.applied), None)
             if refused is None:
                 found = await every_partition(stub, scope.flow, scope.source_topic, from_owner=True)
@@ -150,14 +144,15 @@ async def _set_to_start(
 async def _acknowledge(stub: SourceServiceStub, scope: pb2.Scope) -> None:
     """Acknowledge the deletion: the content of the former copy is copied again, so nobody has to act. Raises
     TwinlogError."""
-    asked = every_gap(stub, scope.flow, scope.source_topic, timeout_seconds=CALL_TIMEOUT_SECONDS)
-    found = await answered(asked)
+    request = pb2.ListGapsRequest(flow=scope.flow, source_topic=scope.source_topic)
+    found = await every(stub.ListGaps, request, "gaps")
     for gap in found.gaps:
         if gap.reason != "TARGET_RECREATED" or gap.acknowledged_by:
             continue
         place = parse_scope(flow_name(scope.flow), gap.partition.topic, gap.partition.partition)
-        request = pb2.AcknowledgeGapsRequest(scope=place, from_offset=gap.from_offset, by=who())
-        await answered(stub.AcknowledgeGaps(request, timeout=CALL_TIMEOUT_SECONDS))
+        await stub.AcknowledgeGaps(
+            pb2.AcknowledgeGapsRequest(scope=place, from_offset=gap.from_offset, by=who())
+        )
 
 
 async def _still_holds(configuration: Any, flow: str, remedy: Remedy, offset: int) -> bool:
@@ -183,10 +178,10 @@ async def _paused(stub: SourceServiceStub, scope: pb2.Scope) -> AsyncIterator[Pa
         yield made
         return
     pause = pb2.PauseReplicationRequest(scope=scope, by=who())
-    await answered(stub.PauseReplication(pause, timeout=CALL_TIMEOUT_SECONDS))
+    await stub.PauseReplication(pause)
     try:
         yield made
     finally:
         if not made.left_to_do:
             resume = pb2.ResumeReplicationRequest(scope=scope, by=who())
-            await answered(stub.ResumeReplication(resume, timeout=CALL_TIMEOUT_SECONDS))
+            await stub.ResumeReplication(resume)

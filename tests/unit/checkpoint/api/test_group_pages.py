@@ -54,7 +54,7 @@ class Stub:
     largest: int = 0
 
     async def ListGroups(  # noqa: N802
-        self, request: pb2.ListGroupsRequest, *, timeout: float
+        self, request: pb2.ListGroupsRequest, *, timeout: float = 0
     ) -> pb2.ListGroupsResponse:
         seen = pb2.ListGroupsRequest()
         seen.CopyFrom(request)

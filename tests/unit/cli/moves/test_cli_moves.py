@@ -8,12 +8,13 @@ import typer
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.checkpoint.groups_view import age, group_cells, listings, notes
+from twinlog.cli.checkpoint.groups_view import age, group_fields, listings, notes
+from twinlog.cli.common.fields import as_json, cells_of
 from twinlog.cli.common.output import Output
-from twinlog.cli.moves.as_json import plan_as_json
+from twinlog.cli.moves.as_json import PLAN, status_as_json
 from twinlog.cli.moves.moves import print_plan, print_run
 from twinlog.cli.moves.plan_outcome import actions_by_group, plan_facts, summary
-from twinlog.cli.moves.status import print_status, status_as_json
+from twinlog.cli.moves.status import print_status
 from twinlog.cli.status.rows import FlowRow, InForce, ServiceRow, Status
 from twinlog.cli.verdict.moving import Check, checks_of, overall, plan_checks, verdict_words, with_plan
 
@@ -181,7 +182,7 @@ def healthy_status() -> Status:
 
 
 def test_programs_see_the_fence_and_the_run_that_was_cut() -> None:
-    document = plan_as_json(a_plan(cut))
+    document = as_json(PLAN, a_plan(cut))
     assert document["fenced_topics"] == ["orders"]
     assert document["last"]["finished"] is False
 
@@ -235,7 +236,7 @@ def test_a_list_of_groups_says_when_new_ones_are_found() -> None:
 def test_ages_grow_from_the_last_look() -> None:
     row = pb2.GroupPartition(flow=FLOW, group="g")
     row.as_of.FromMilliseconds(1_000)
-    assert group_cells(row, confirmed_ms=60_000, now_ms=65_000)[9] == "5 s"
+    assert cells_of(group_fields(lambda _: 5_000), row)[9] == "5 s"
     assert [age(ms) for ms in (999, 119_000, 120_000, 7_200_000, 200_000_000)] == [
         "0 s",
         "119 s",

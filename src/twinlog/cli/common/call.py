@@ -1,0 +1,205 @@
+"""The one way of commands that ask services: options, channels, calls, and their answers."""
+
+import inspect
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import grpc
+
+from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
+from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
+from twinlog.cli.common.failures import exiting_with, reported_failures, run_async
+from twinlog.cli.common.fields import Field, as_json, cells_of, columns_of
+from twinlog.cli.common.location import ConfigOption, EndpointOption, service_channel
+from twinlog.cli.common.output import Output, OutputOption, print_json, print_table
+from twinlog.cli.common.pasteable import say
+from twinlog.cli.common.undo import print_undo
+from twinlog.service.errors_wire import error_from_rpc
+
+T = TypeVar("T")
+Stub = TypeVar("Stub")
+Row = TypeVar("Row")
+
+PAGE = 5000
+"""Rows of one page."""
+_SECONDS = {"source": 30.0, "checkpoint": 60.0, "configsync": 90.0}
+"""Unless the call says another time: translating reads logs, and a plan reads two clusters."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Services:
+    """The services of one command. Every call of their stubs has a deadline, and raises the service's own
+    error. Raises ConfigError for a wrong file or option."""
+
+    config: Path | None
+    endpoint: list[str] | None
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _open: dict[str, grpc.aio.Channel] = field(default_factory=dict)
+
+    async def __aenter__(self) -> "Services":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for channel in self._open.values():
+            await channel.close()
+
+    def channel(self, service: str) -> grpc.aio.Channel:
+        if service not in self._open:
+            self._open[service] = service_channel(self.config, self.endpoint, service)
+        return self._open[service]
+
+    @property
+    def source(self) -> SourceServiceStub:
+        return self._asked(SourceServiceStub, "source")
+
+    @property
+    def checkpoint(self) -> CheckpointServiceStub:
+        return self._asked(CheckpointServiceStub, "checkpoint")
+
+    @property
+    def configsync(self) -> ConfigSyncServiceStub:
+        return self._asked(ConfigSyncServiceStub, "configsync")
+
+    def _asked(self, stub: Callable[[grpc.aio.Channel], Stub], service: str) -> Stub:
+        return cast("Stub", _Asked(stub(self.channel(service)), service))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    stub: Any
+    service: str
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        def call(request: Any, timeout: float = _SECONDS[self.service]) -> Any:
+            started = getattr(self.stub, method)(request, timeout=timeout)
+            return (_answer if hasattr(started, "__await__") else _answers)(started, self.service)
+
+        return call
+
+
+async def _answer(call: Awaitable[T], service: str) -> T:
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        raise error_from_rpc(error, peer=service) from error
+
+
+async def _answers(call: AsyncIterable[T], service: str) -> AsyncIterator[T]:
+    try:
+        async for each in call:
+            yield each
+    except grpc.aio.AioRpcError as error:
+        raise error_from_rpc(error, peer=service) from error
+
+
+async def every(method: Callable[..., Awaitable[T]], request: Any, rows: str, **how: float) -> T:
+    """The answer of a paged method with the rows of all its pages; `rows` is their path in it."""
+    asked = type(request)()
+    asked.CopyFrom(request)
+    whole: Any = await method(asked, **how)
+    while whole.next_page_token:
+        asked.page_token = whole.next_page_token
+        page: Any = await method(asked, **how)
+        _rows(whole, rows).extend(_rows(page, rows))
+        whole.next_page_token = page.next_page_token
+    return cast("T", whole)
+
+
+def _rows(message: Any, path: str) -> Any:
+    for name in path.split("."):
+        message = getattr(message, name)
+    return message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of a command: the services that it asks, and how it answers."""
+
+    config: Path | None
+    endpoint: list[str] | None
+    output: Output
+
+    @property
+    def in_json(self) -> bool:
+        return self.output is Output.JSON
+
+    def services(self) -> Services:
+        return Services(config=self.config, endpoint=self.endpoint)
+
+    def ask(self, work: Callable[[Services], Awaitable[T]]) -> T:
+        """Ask services. What is asked of the user is asked outside: in an event loop Ctrl-C would wait for
+        the answer."""
+
+        async def asked() -> T:
+            async with self.services() as services:
+                return await work(services)
+
+        return run_async(asked())
+
+    def tell(self, document: Any, text: Callable[[], object], *, exit_code: int = 0) -> None:
+        """Print an answer, and end with this code."""
+        with exiting_with(exit_code):
+            if self.in_json:
+                print_json(document)
+            else:
+                text()
+
+    def tell_rows(
+        self,
+        fields: Sequence[Field[Row]],
+        rows: Iterable[Row],
+        *,
+        title: str = "",
+        empty: str = "",
+        lines: Iterable[str] = (),
+        undo: Sequence[str] = (),
+        exit_code: int = 0,
+    ) -> None:
+        """Print a list of rows; below a table also `lines`, and the commands that undo it."""
+        with exiting_with(exit_code):
+            if self.in_json:
+                print_json([as_json(fields, row) for row in rows])
+            else:
+                print_rows(fields, rows, title=title, empty=empty)
+                for line in lines:
+                    say(line)
+                print_undo(undo)
+
+
+def print_rows(
+    fields: Sequence[Field[Row]], rows: Iterable[Row], *, title: str = "", empty: str = ""
+) -> None:
+    """As a table."""
+    print_table(title, columns_of(fields), [cells_of(fields, row) for row in rows], empty=empty)
+
+
+def _common(
+    config: ConfigOption = None, endpoint: EndpointOption = None, output: OutputOption = Output.TABLE
+) -> None: ...
+
+
+_COMMON = inspect.signature(_common).parameters.values()
+
+
+def command(work: Callable[..., None]) -> Callable[..., None]:
+    """A function of a Call and of options of its own, as typer takes it: with --config, --endpoint and -o
+    behind them."""
+    own = [*inspect.signature(work, eval_str=True).parameters.values()][1:]
+
+    def run(
+        config: Path | None = None,
+        endpoint: list[str] | None = None,
+        output: Output = Output.TABLE,
+        **given: Any,
+    ) -> None:
+        with reported_failures():
+            work(Call(config=config, endpoint=endpoint, output=output), **given)
+
+    run.__signature__ = inspect.Signature([*own, *_COMMON])  # type: ignore[attr-defined]
+    run.__annotations__ = {}
+    run.__doc__, run.__name__ = work.__doc__, work.__name__
+    return run

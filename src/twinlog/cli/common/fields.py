@@ -1,0 +1,114 @@
+"""The one table of each kind of row: its fields make the columns of tables, the documents of `-o json` and
+the rows of the live page. A row is a message of a service, or a dataclass. Pure.
+
+A new fact is a field of the message and a line in the table of its kind.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.cli.common.table import Column
+
+Row = TypeVar("Row")
+UNKNOWN = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Field(Generic[Row]):
+    """One fact of a row."""
+
+    name: str
+    """In JSON; empty: it is only in tables."""
+    of: str | Callable[[Row], Any] = ""
+    """Where it stands in the row, as `source.topic`; see `value_of`. Empty: under its name."""
+    column: str = ""
+    """The title of its column; empty: it is only in JSON."""
+    text: Callable[[Row], str] | None = None
+    """Its cell. Left out: the value; `-` when it is not known."""
+    right: bool = False
+    spare: int = 0
+    """As of a `Column`."""
+
+    def value(self, row: Row) -> Any:
+        return value_of(row, self.of or self.name) if isinstance(self.of, str) else self.of(row)
+
+    def cell(self, row: Row) -> str:
+        return shown(self.value(row)) if self.text is None else self.text(row)
+
+
+Fields = tuple[Field[Row], ...]
+
+
+def as_json(fields: Iterable[Field[Row]], row: Row) -> dict[str, Any]:
+    """The document of one row."""
+    return {each.name: each.value(row) for each in fields if each.name}
+
+
+def columns_of(fields: Iterable[Field[Any]]) -> list[Column]:
+    return [Column(title=each.column, right=each.right, spare=each.spare) for each in fields if each.column]
+
+
+def cells_of(fields: Iterable[Field[Row]], row: Row) -> list[str]:
+    """In the order of `columns_of`."""
+    return [each.cell(row) for each in fields if each.column]
+
+
+def shown(value: Any) -> str:
+    """A value, or a dash if it is not known."""
+    return UNKNOWN if value is None else str(value)
+
+
+def value_of(row: Any, path: str) -> Any:
+    """What stands at a path of a row, as JSON has it: enums by their name without the prefix, times as RFC
+    3339, durations in seconds, flows as `A->B`. None for what the row does not have; with a `?` behind the
+    path also for an empty text.
+
+    >>> value_of(types_pb2.ClusterStatus(alias="A"), "reason?")
+    """
+    names, empty_is_none = _steps(path)
+    for name in names:
+        row = _field(row, name) if isinstance(row, Message) else getattr(row, name)
+        if row is None:
+            return None
+    return None if empty_is_none and not row else plain(row)
+
+
+@lru_cache(maxsize=1024)
+def _steps(path: str) -> tuple[Sequence[str], bool]:
+    return path.removesuffix("?").split("."), path.endswith("?")
+
+
+def _field(message: Message, name: str) -> Any:
+    field = message.DESCRIPTOR.fields_by_name[name]
+    if field.has_presence and not message.HasField(name):
+        return None
+    value = getattr(message, name)
+    if field.enum_type is not None:
+        values = field.enum_type.values_by_number
+        return values[value].name.removeprefix(values[0].name.removesuffix("UNSPECIFIED"))
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        return dict(sorted(value.items()))
+    return value
+
+
+def plain(value: Any) -> Any:
+    """A value of a message as JSON has it."""
+    match value:
+        case Timestamp():
+            return value.ToJsonString()
+        case Duration():
+            return value.ToTimedelta().total_seconds()
+        case types_pb2.Flow():
+            return f"{value.source}->{value.target}"
+        case Message():
+            return {field.name: plain(each) for field, each in value.ListFields()}
+        case str() | int() | float() | dict():
+            return value
+    return [plain(each) for each in value]
