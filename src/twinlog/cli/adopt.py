@@ -2,18 +2,21 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
+from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.location import load_config, note_file
 from twinlog.cli.common.numbers import MOST_SECONDS
-from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.printable import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from twinlog.preflight.adoption import Adoption, Continuation
 
 _HELP = """Show where Twinlog would continue what MirrorMaker 2 copied, and whether it may start.
@@ -71,7 +74,7 @@ def adopt_command(
     adoptions = [judge_adoption(each) for each in facts]
     with exiting_with(EXIT_FAILED if any(adoption.refusals for adoption in adoptions) else 0):
         if output is Output.JSON:
-            print_json([_as_json(adoption) for adoption in adoptions])
+            print_json([as_json(_ADOPTION, adoption) for adoption in adoptions])
         else:
             for adoption in adoptions:
                 _print(adoption)
@@ -79,14 +82,34 @@ def adopt_command(
 
 adopt_command.__doc__ = _HELP
 
-_COLUMNS = (
-    Column(title="topic"),
-    Column(title="copy"),
-    Column(title="partitions", right=True),
-    Column(title="begin"),
-    Column(title="behind", right=True),
-    Column(title="lost", right=True),
-    Column(title="remark"),
+_TOPIC: Fields["Sequence[Continuation]"] = (
+    Field("", column="topic", text=lambda found: found[0].partition.topic),
+    Field("", column="copy", text=lambda found: found[0].target_topic),
+    Field("", column="partitions", text=lambda found: str(len(found)), right=True),
+    Field("", column="begin", text=lambda found: _begins(found)),
+    Field("", column="behind", text=lambda found: _behind(found), right=True),
+    Field("", column="lost", text=lambda found: str(sum(each.lost for each in found)), right=True),
+    Field("", column="remark", text=lambda found: _remarks(found)),
+)
+_PARTITION: Fields["Continuation"] = (
+    Field("topic", "partition.topic"),
+    Field("partition", "partition.partition"),
+    Field("target_topic"),
+    Field("begins", "start"),
+    *map(Field, ("position", "lag", "lost", "remark")),
+)
+_ADOPTION: Fields["Adoption"] = (
+    Field("flow", lambda adoption: str(adoption.flow)),
+    Field("may_begin", lambda adoption: not adoption.refusals),
+    Field("refusals"),
+    Field("changes"),
+    Field("partitions", lambda adoption: [as_json(_PARTITION, each) for each in adoption.continuations]),
+    Field(
+        "left_behind",
+        lambda adoption: [
+            {"topic": each.topic, "partition": each.partition} for each in adoption.left_behind
+        ],
+    ),
 )
 
 
@@ -94,8 +117,7 @@ def _print(adoption: "Adoption") -> None:
     by_topic: dict[str, list[Continuation]] = {}
     for each in adoption.continuations:
         by_topic.setdefault(each.partition.topic, []).append(each)
-    rows = [_row(topic, found) for topic, found in by_topic.items()]
-    print_table(f"{adoption.flow}", _COLUMNS, rows, empty="no topic is selected")
+    print_rows(_TOPIC, by_topic.values(), title=f"{adoption.flow}", empty="no topic is selected")
     for topic, count in Counter(each.topic for each in adoption.left_behind).items():
         say(printable(f"not selected: {topic} has {count} positions, and stays as it is"))
     for change in adoption.changes:
@@ -106,39 +128,16 @@ def _print(adoption: "Adoption") -> None:
         typer.secho(f"{adoption.flow}: Twinlog may begin", fg=typer.colors.GREEN)
 
 
-def _row(topic: str, found: "list[Continuation]") -> tuple[str, ...]:
+def _begins(found: "Sequence[Continuation]") -> str:
     begins = Counter(each.start.value for each in found)
+    return ", ".join(f"{start} {count}" if len(begins) > 1 else start for start, count in begins.items())
+
+
+def _behind(found: "Sequence[Continuation]") -> str:
     lags = [each.lag for each in found if each.lag is not None]
+    return str(sum(lags)) if len(lags) == len(found) else "?"
+
+
+def _remarks(found: "Sequence[Continuation]") -> str:
     remarks = Counter(each.remark for each in found if each.remark)
-    return (
-        topic,
-        found[0].target_topic,
-        str(len(found)),
-        ", ".join(f"{start} {count}" if len(begins) > 1 else start for start, count in begins.items()),
-        str(sum(lags)) if len(lags) == len(found) else "?",
-        str(sum(each.lost for each in found)),
-        "; ".join(f"{remark} ({count})" for remark, count in remarks.items()),
-    )
-
-
-def _as_json(adoption: "Adoption") -> dict[str, Any]:
-    return {
-        "flow": str(adoption.flow),
-        "may_begin": not adoption.refusals,
-        "refusals": list(adoption.refusals),
-        "changes": list(adoption.changes),
-        "partitions": [
-            {
-                "topic": each.partition.topic,
-                "partition": each.partition.partition,
-                "target_topic": each.target_topic,
-                "begins": each.start.value,
-                "position": each.position,
-                "lag": each.lag,
-                "lost": each.lost,
-                "remark": each.remark,
-            }
-            for each in adoption.continuations
-        ],
-        "left_behind": [{"topic": each.topic, "partition": each.partition} for each in adoption.left_behind],
-    }
+    return "; ".join(f"{remark} ({count})" for remark, count in remarks.items())

@@ -9,13 +9,13 @@ import typer
 
 from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, flow_of_file
-from twinlog.cli.common.location import ConfigOption, load_config
+from twinlog.cli.common.location import ConfigOption, load_config, required_config
+from twinlog.cli.common.names import flow_of
 from twinlog.cli.common.numbers import MOST_SECONDS, offset_of, partition_of, shortened
 from twinlog.cli.common.output import Output, OutputOption
 from twinlog.cli.common.times import EXPECTED, parse_time
 from twinlog.cli.verify.engine import engine, verified
 from twinlog.cli.verify.files import check_writable
-from twinlog.cli.verify.options import flow_of
 from twinlog.cli.verify.progress import shown_copy
 from twinlog.cli.verify.telling import tell
 from twinlog.clock import SystemClock
@@ -86,8 +86,7 @@ def copy_command(
 
     incomplete = EXIT_CODES[Verdict.INCOMPLETE]
     with reported_failures(incomplete):
-        if config is None:
-            raise ConfigError("name the properties file with --config", metadata={"key": "--config"})
+        config = required_config(config)
         name = flow_of_file(flow, flow_option, load_config(config))
         where = until_of(until)
         for file in (report_file, html_file):
@@ -123,10 +122,10 @@ async def _copied(config: Path, name: str, topics: list[str], until: Any, timeou
     configuration = load_config(config)
     flow = flow_of(name)
     began_at_ms = SystemClock().now_ms()
-    ends = await engine("ends").find_ends(configuration, flow, topics, until)
+    ends = await engine("verify.ends").find_ends(configuration, flow, topics, until)
     arrivals = Arrivals(starts=ends.starts, ends=ends.to_copy, without_copy=ends.without_copy)
     if ends.to_copy:
-        async with engine("ends").watched_topics(configuration, flow, ends) as gone:
+        async with engine("verify.ends").watched_topics(configuration, flow, ends) as gone:
             with shown_copy() as on_progress:
                 copy = FiniteCopy(
                     config=config,
@@ -152,7 +151,7 @@ async def _copied(config: Path, name: str, topics: list[str], until: Any, timeou
         return FlowReport(
             flow=flow, began_at_ms=began_at_ms, ended_at_ms=now_ms, proofs=(), failures=failures
         )
-    request = engine("request").VerifyRequest(
+    request = engine("verify.request").VerifyRequest(
         flow=flow,
         topics=frozenset(partition.topic for partition in left),
         ends=left,
@@ -164,7 +163,7 @@ async def _copied(config: Path, name: str, topics: list[str], until: Any, timeou
 
 def until_of(text: str) -> Any:
     """Raises ConfigError for anything else than `now`, a time or offsets."""
-    until = engine("ends").Until
+    until = engine("verify.ends").Until
     if text == "now":
         return until()
     pieces = [piece.strip() for piece in text.split(",")]

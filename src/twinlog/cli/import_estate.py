@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures
+from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.common.private_file import write_private
 from twinlog.errors import ConfigError
@@ -158,19 +159,11 @@ def _as_json(imported: "Imported", to: Path | None) -> dict[str, Any]:
         "complete": imported.complete,
         "to": None if to is None else str(to),
         "properties": imported.properties if to is None else None,
-        "report": [
-            {
-                "fate": line.fate.value,
-                "place": line.place,
-                "line": line.line,
-                "becomes": line.becomes,
-                "text": line.text,
-            }
-            for line in imported.lines
-        ],
+        "report": [as_json(_LINE, line) for line in imported.lines],
     }
 
 
+_LINE: Fields["Line"] = tuple(map(Field, ("fate", "place", "line", "becomes", "text")))
 _COLOURS = {
     "mapped": typer.colors.GREEN,
     "ignored": typer.colors.BRIGHT_BLACK,

@@ -2,16 +2,20 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
+from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.location import load_config, note_file
 from twinlog.cli.common.numbers import MOST_SECONDS, counted
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.common.pasteable import say
 from twinlog.printable import printable
+
+if TYPE_CHECKING:
+    from twinlog.preflight.findings import Finding
 
 _HELP = """Check a properties file against its clusters before anything is started; nothing is changed.
 
@@ -25,6 +29,7 @@ The file is read as `twinlog run` reads it; with --strict an unknown key is an e
 warnings); 2 the file itself is wrong.
 """
 
+_FINDING: Fields["Finding"] = tuple(map(Field, ("level", "about", "check", "message", "remedy")))
 _COLOURS = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "error": typer.colors.RED}
 
 
@@ -64,18 +69,7 @@ def preflight_command(
     fails = any(finding.level in failing for finding in findings)
     with exiting_with(EXIT_FAILED if fails else 0):
         if output is Output.JSON:
-            print_json(
-                [
-                    {
-                        "level": finding.level.value,
-                        "about": finding.about,
-                        "check": finding.check,
-                        "message": finding.message,
-                        "remedy": finding.remedy,
-                    }
-                    for finding in shown
-                ]
-            )
+            print_json([as_json(_FINDING, finding) for finding in shown])
         else:
             for finding in shown:
                 typer.secho(f"{finding.level.value:8}", fg=_COLOURS[finding.level.value], nl=False)

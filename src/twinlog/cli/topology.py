@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import grpc
 import typer
-from google.protobuf.duration_pb2 import Duration
 
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as pb2
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
 from twinlog.cli.common.failures import ANSWERS_IN_JSON, reported_failures, run_async
+from twinlog.cli.common.fields import Field, Fields, value_of
+from twinlog.cli.common.fields import as_json as row_as_json
 from twinlog.cli.common.location import ConfigOption, EndpointOption, channels, service_endpoints
 from twinlog.cli.common.output import print_json
 from twinlog.cli.status.query import query_status
@@ -159,19 +160,19 @@ def _link(delay: pb2.FlowDelay) -> Link:
     return Link(
         source=delay.flow.source,
         target=delay.flow.target,
-        state=pb2.PathState.Name(delay.state).removeprefix("PATH_STATE_"),
-        delay_seconds=delay.last_delay.ToTimedelta().total_seconds()
-        if delay.HasField("last_delay")
-        else None,
-        age_seconds=delay.age.ToTimedelta().total_seconds() if delay.HasField("age") else None,
+        state=value_of(delay, "state"),
+        delay_seconds=value_of(delay, "last_delay"),
+        age_seconds=value_of(delay, "age"),
         reason=delay.reason,
         message=delay.message,
-        clock_skew_seconds=_seconds(delay.clock_skew) if delay.HasField("clock_skew") else None,
+        clock_skew_seconds=value_of(delay, "clock_skew"),
     )
 
 
-def _seconds(duration: Duration) -> float:
-    return duration.ToTimedelta().total_seconds()
+_LINK: Fields[Link] = (
+    Field("flow", lambda link: f"{link.source}->{link.target}"),
+    *map(Field, ("state", "delay_seconds", "age_seconds", "reason", "message", "clock_skew_seconds")),
+)
 
 
 def as_json(topology: Topology) -> dict[str, Any]:
@@ -180,18 +181,7 @@ def as_json(topology: Topology) -> dict[str, Any]:
             {"alias": alias, "reachable": not reason, "reason": reason}
             for alias, reason in sorted(topology.clusters.items())
         ],
-        "flows": [
-            {
-                "flow": f"{link.source}->{link.target}",
-                "state": link.state,
-                "delay_seconds": link.delay_seconds,
-                "age_seconds": link.age_seconds,
-                "reason": link.reason,
-                "message": link.message,
-                "clock_skew_seconds": link.clock_skew_seconds,
-            }
-            for link in topology.links
-        ],
+        "flows": [row_as_json(_LINK, link) for link in topology.links],
         "paths": [{"clusters": list(clusters), "topic": topic} for clusters, topic in topology.paths],
     }
 

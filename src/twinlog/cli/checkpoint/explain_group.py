@@ -6,10 +6,11 @@ import typer
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.cli.checkpoint.groups_view import GROUP
-from twinlog.cli.common.call import Call, command, print_rows
+from twinlog.cli.common.call import Call, command
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.flow_choice import OptionalFlowOption, named_of_flow
 from twinlog.cli.common.names import flow_name, parse_flow, partition_name
+from twinlog.cli.common.output import print_rows
 
 _FINDING: Fields[pb2.Finding] = (
     Field("rule", column="rule"),

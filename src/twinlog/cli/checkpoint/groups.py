@@ -19,12 +19,12 @@ from twinlog.cli.checkpoint.groups_view import (
     notes,
 )
 from twinlog.cli.checkpoint.groups_watch import WatchedGroups, event_as_json, follow
-from twinlog.cli.common.call import Call, Services, command, print_rows
+from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import EXIT_FAILED
 from twinlog.cli.common.flow_choice import OptionalFlowOption, chosen_flow, is_flow
 from twinlog.cli.common.names import parse_flow
 from twinlog.cli.common.numbers import MOST_OFFSET, MOST_SECONDS
-from twinlog.cli.common.output import clear_screen, print_json_line
+from twinlog.cli.common.output import clear_screen, print_json_line, print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError

@@ -13,9 +13,9 @@ from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServ
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.common.failures import exiting_with, reported_failures, run_async
-from twinlog.cli.common.fields import Field, as_json, cells_of, columns_of
+from twinlog.cli.common.fields import Field, as_json
 from twinlog.cli.common.location import ConfigOption, EndpointOption, service_channel
-from twinlog.cli.common.output import Output, OutputOption, print_json, print_table
+from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.undo import print_undo
 from twinlog.service.errors_wire import error_from_rpc
@@ -168,13 +168,6 @@ class Call:
                 for line in lines:
                     say(line)
                 print_undo(undo)
-
-
-def print_rows(
-    fields: Sequence[Field[Row]], rows: Iterable[Row], *, title: str = "", empty: str = ""
-) -> None:
-    """As a table."""
-    print_table(title, columns_of(fields), [cells_of(fields, row) for row in rows], empty=empty)
 
 
 def _common(

@@ -6,6 +6,7 @@ A new fact is a field of the message and a line in the table of its kind.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
@@ -111,4 +112,6 @@ def plain(value: Any) -> Any:
             return {field.name: plain(each) for field, each in value.ListFields()}
         case str() | int() | float() | dict():
             return value
+        case Enum():
+            return value.value
     return [plain(each) for each in value]

@@ -11,12 +11,13 @@ from typer.core import TyperCommand, TyperGroup
 from twinlog.cli.common.failures import ANSWERS_IN_JSON, COMMAND, FAILED, answers_in_json, told_failures
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LazyCommand:
     """One sub-command: its module, and its line in `--help`."""
 
     target: str
-    """`module:attribute`: a function with typer's annotations, or a typer.Typer with sub-commands."""
+    """`module:attribute` of this package: a function with typer's annotations,
+    or a typer.Typer with sub-commands."""
     summary: str
     failed: int = 1
     """Its exit code when it fails."""
@@ -72,7 +73,7 @@ _MARKUP = re.compile(r"\[(?=[a-z#/@])")
 def load(name: str, entry: LazyCommand) -> Any:
     """The command, imported."""
     module, _, attribute = entry.target.partition(":")
-    found = getattr(import_module(module), attribute)
+    found = getattr(import_module(f"twinlog.cli.{module}"), attribute)
     if isinstance(found, typer.Typer):
         app = found
     else:

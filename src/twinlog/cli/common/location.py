@@ -67,6 +67,13 @@ EndpointOption = Annotated[
 ]
 
 
+def required_config(config: Path | None) -> Path:
+    """Raises ConfigError when none is named."""
+    if config is None:
+        raise ConfigError("name the properties file with --config", metadata={"key": "--config"})
+    return config
+
+
 def load_config(path: Path, *, strict: bool = False) -> "Configuration":
     """Read a properties file as the services do; with `strict` an unknown key is an error. Raises
     ConfigError."""

@@ -6,11 +6,12 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from twinlog.cli.common.failures import ANSWERS_IN_JSON
+from twinlog.cli.common.fields import Field, cells_of, columns_of
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.table import Column, table_lines
 from twinlog.cli.common.tones import toned
@@ -25,9 +26,13 @@ __all__ = [
     "in_colour",
     "print_json",
     "print_json_line",
+    "print_rows",
     "print_table",
     "screen_rows",
 ]
+
+
+Row = TypeVar("Row")
 
 
 class Output(StrEnum):
@@ -95,3 +100,10 @@ def print_table(
         typer.secho(line if number == 0 else in_colour(line), bold=number == 0)
     if width is not None:
         typer.echo()
+
+
+def print_rows(
+    fields: Sequence[Field[Row]], rows: Iterable[Row], *, title: str = "", empty: str = ""
+) -> None:
+    """As a table."""
+    print_table(title, columns_of(fields), [cells_of(fields, row) for row in rows], empty=empty)

@@ -9,10 +9,11 @@ import typer
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
-from twinlog.cli.common.call import Call, Services, command, print_rows
+from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.names import flow_name, parse_flow, who
 from twinlog.cli.common.numbers import MOST_OFFSET
+from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.undo import print_undo, undo_command
 from twinlog.cli.configsync.client import chosen_flows

@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 
 from twinlog.cli.common.failures import reported_failures, run_async
-from twinlog.cli.common.location import ConfigOption, EndpointOption, load_config
+from twinlog.cli.common.location import ConfigOption, EndpointOption, load_config, required_config
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.common.private_file import refuse_to_replace, write_private
 from twinlog.clock import SystemClock
-from twinlog.errors import ConfigError
 
 _GZIP = b"\x1f\x8b"
 
@@ -53,8 +52,7 @@ def bundle_command(
     Example: twinlog debug bundle --config mm2.properties --log /var/log/twinlog.log
     """
     with reported_failures():
-        if config is None:
-            raise ConfigError("name the properties file with --config", metadata={"key": "--config"})
+        config = required_config(config)
         from twinlog.cli.debug.gather import Request, gather
 
         now_ms = SystemClock().now_ms()

@@ -3,9 +3,9 @@
 import typer
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
-from twinlog.cli.common.call import print_rows
 from twinlog.cli.common.fields import UNKNOWN, Field, Fields
 from twinlog.cli.common.names import flow_name, partition_name
+from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.moves.plan_outcome import THERE, action
 

@@ -6,11 +6,12 @@ from typing import Annotated
 import typer
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.cli.common.call import Call, command, every, print_rows
+from twinlog.cli.common.call import Call, command, every
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.flow_choice import OptionalFlowOption, chosen_flow, is_flow, required_flow
 from twinlog.cli.common.names import flow_name, parse_flow, partition_name, who
 from twinlog.cli.common.numbers import MOST_OFFSET
+from twinlog.cli.common.output import print_rows
 from twinlog.cli.source.client import PartitionOption, TopicOption, parse_scope
 from twinlog.errors import ConfigError, TwinlogError
 

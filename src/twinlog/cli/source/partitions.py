@@ -10,12 +10,12 @@ import typer
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.common.call import Call, Services, command, print_rows
+from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import tell
 from twinlog.cli.common.fields import Fields, as_json
 from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, chosen_flow
 from twinlog.cli.common.names import parse_flow
-from twinlog.cli.common.output import clear_screen, print_json_line, screen_rows
+from twinlog.cli.common.output import clear_screen, print_json_line, print_rows, screen_rows
 from twinlog.cli.source import partition_rows as rows
 from twinlog.cli.source.client import TopicOption, every_partition
 from twinlog.cli.source.watched_partitions import KnownPartitions, Told

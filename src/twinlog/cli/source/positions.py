@@ -6,11 +6,12 @@ from typing import Annotated
 import typer
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.cli.common.call import Call, command, print_rows
+from twinlog.cli.common.call import Call, command
 from twinlog.cli.common.failures import EXIT_FAILED, require_terminal
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.names import partition_name, who
 from twinlog.cli.common.numbers import offset_of, shortened
+from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.times import EXPECTED, parse_time, shown_time
 from twinlog.cli.common.undo import print_undo, undo_command
 from twinlog.cli.configsync.plan_view import count_of

@@ -2,17 +2,19 @@
 
 from collections import Counter
 from contextlib import AsyncExitStack
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from twinlog.cli.common.failures import reported_failures, require_terminal, run_async
-from twinlog.cli.common.location import ConfigOption, load_config
-from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.common.location import ConfigOption, load_config, required_config
+from twinlog.cli.common.names import flow_of
+from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
 from twinlog.cli.common.private_file import refuse_to_replace, write_private
 from twinlog.cli.configsync.plan_view import count_of
+from twinlog.cli.verify.engine import engine
 from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError, StateError
 from twinlog.model import Flow
@@ -25,14 +27,33 @@ app = typer.Typer(
 
 FlowArgument = Annotated[str, typer.Argument(metavar="A->B", help="The flow.")]
 
-_COPIES = (
-    Column(title="partition"),
-    Column(title="exported", right=True),
-    Column(title="continues at", right=True),
-    Column(title="position"),
-    Column(title="why"),
+_COPY: Fields[Any] = (
+    Field("topic", lambda each: each[0].topic),
+    Field("partition", lambda each: each[0].partition),
+    Field("", column="partition", text=lambda each: str(each[0].source)),
+    Field("exported_position", lambda each: each[0].position, "exported", right=True),
+    Field("position", lambda each: each[1].position, "continues at", right=True),
+    Field("outcome", lambda each: str(each[1].outcome), "position"),
+    Field(
+        "reason",
+        lambda each: each[1].reason,
+        "why",
+        lambda each: f"{each[1].reason} {each[1].message}".strip(),
+    ),
+    Field("message", lambda each: each[1].message),
 )
-_TOPICS = (Column(title="topic"), Column(title="cluster"), Column(title="records", right=True))
+_TOPIC: Fields[Any] = (
+    Field("topic", "topic.topic", "topic"),
+    Field("cluster", "topic.cluster", "cluster"),
+    Field(
+        "records",
+        lambda each: len(each.records),
+        "records",
+        lambda each: "stays as it is" if each.kept else str(len(each.records)),
+        right=True,
+    ),
+    Field("kept"),
+)
 _MOST_ROWS = 200
 _FIRST_LINE = b'{"twinlog_state":'
 """The beginning of each export."""
@@ -55,11 +76,10 @@ def export_command(
     Example: twinlog state export 'A->B' state.jsonl --config mm2.properties
     """
     with reported_failures():
-        _require_config(config)
+        config = required_config(config)
         refuse_to_replace(file, begins=_FIRST_LINE)
-        exported = run_async(_export(_flow(flow), config))
-        engine = _engine("state_file")
-        content = b"".join(engine.lines(exported))
+        exported = run_async(_export(flow_of(flow), config))
+        content = b"".join(engine("state.state_file").lines(exported))
         write_private(file, content)
         records = Counter(str(record.role) for record in exported.records)
         exact = sum(copy.target_end is not None for copy in exported.copies)
@@ -111,21 +131,21 @@ def import_command(
     Example: twinlog state import 'A->B' state.jsonl --config mm2.properties --dry-run
     """
     with reported_failures():
-        _require_config(config)
+        config = required_config(config)
         content = _read(file)
-        state = _engine("state_file").parse(content, name=str(file))
+        state = engine("state.state_file").parse(content, name=str(file))
         if not dry_run and not yes:
             require_terminal()
         options = {"allow_repeats": allow_repeats, "without_moves": without_moves}
-        plan = run_async(_import(_flow(flow), config, state, options, None))
+        plan = run_async(_import(flow_of(flow), config, state, options, None))
         refused = [verdict for _, verdict in plan.refused]
         if output is Output.TABLE:
             _show(plan)
         if not refused and not dry_run:
             if not yes:
                 typer.confirm(f"Restore the state of {flow}?", abort=True, err=True)
-                plan = _still_so(plan, run_async(_import(_flow(flow), config, state, options, None)))
-            run_async(_import(_flow(flow), config, state, options, plan))
+                plan = _still_so(plan, run_async(_import(flow_of(flow), config, state, options, None)))
+            run_async(_import(flow_of(flow), config, state, options, plan))
         done = not refused and not dry_run
         if output is Output.JSON:
             print_json(_as_json(flow, plan, done=done))
@@ -142,43 +162,17 @@ def import_command(
             )
 
 
-def _require_config(config: Path | None) -> None:
-    if config is None:
-        raise ConfigError("name the properties file with --config", metadata={"key": "--config"})
-
-
-def _flow(text: str) -> Flow:
-    try:
-        return Flow.parse(text)
-    except ValueError as error:
-        raise ConfigError(str(error), metadata={"key": "FLOW"}) from None
-
-
-def _engine(module: str) -> Any:
-    """Raises ConfigError if the package is not installed."""
-    try:
-        return import_module(f"twinlog_source.state.{module}")
-    except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith("twinlog_source"):
-            raise
-        raise ConfigError(
-            "this command needs the package twinlog-source: install it on this machine"
-        ) from None
-
-
-async def _export(flow: Flow, config: Path | None) -> Any:
-    assert config is not None
+async def _export(flow: Flow, config: Path) -> Any:
     async with AsyncExitStack() as stack:
-        opened = await _engine("clusters").open_flow(load_config(config), flow, SystemClock(), stack)
-        return await _engine("export").StateExport(clusters=opened).run()
+        opened = await engine("state.clusters").open_flow(load_config(config), flow, SystemClock(), stack)
+        return await engine("state.export").StateExport(clusters=opened).run()
 
 
-async def _import(flow: Flow, config: Path | None, state: Any, options: dict[str, bool], plan: Any) -> Any:
+async def _import(flow: Flow, config: Path, state: Any, options: dict[str, bool], plan: Any) -> Any:
     """Plan, or carry a plan out."""
-    assert config is not None
     async with AsyncExitStack() as stack:
-        opened = await _engine("clusters").open_flow(load_config(config), flow, SystemClock(), stack)
-        work = _engine("restore").StateImport(clusters=opened, state=state, **options)
+        opened = await engine("state.clusters").open_flow(load_config(config), flow, SystemClock(), stack)
+        work = engine("state.restore").StateImport(clusters=opened, state=state, **options)
         return await work.plan() if plan is None else await work.carry_out(plan)
 
 
@@ -201,50 +195,18 @@ def _read(file: Path) -> list[bytes]:
 
 
 def _show(plan: Any) -> None:
-    rows = [
-        [
-            str(line.source),
-            str(line.position),
-            "-" if verdict.position is None else str(verdict.position),
-            verdict.outcome,
-            f"{verdict.reason} {verdict.message}".strip(),
-        ]
-        for line, verdict in sorted(plan.verdicts.values(), key=lambda each: each[1].outcome != "REFUSED")
-    ]
-    print_table("", _COPIES, rows[:_MOST_ROWS], empty="no partition was exported")
+    rows = sorted(plan.verdicts.values(), key=lambda each: each[1].outcome != "REFUSED")
+    print_rows(_COPY, rows[:_MOST_ROWS], empty="no partition was exported")
     if len(rows) > _MOST_ROWS:
         typer.echo(f"… and {len(rows) - _MOST_ROWS} more: -o json shows all")
     typer.echo("")
-    topics = [
-        [each.topic.topic, each.topic.cluster, "stays as it is" if each.kept else str(len(each.records))]
-        for each in plan.topics
-    ]
-    print_table("", _TOPICS, topics)
+    print_rows(_TOPIC, plan.topics)
 
 
 def _as_json(flow: str, plan: Any, *, done: bool) -> dict[str, Any]:
     return {
         "flow": flow,
         "restored": done,
-        "partitions": [
-            {
-                "topic": line.topic,
-                "partition": line.partition,
-                "exported_position": line.position,
-                "position": verdict.position,
-                "outcome": str(verdict.outcome),
-                "reason": verdict.reason,
-                "message": verdict.message,
-            }
-            for line, verdict in plan.verdicts.values()
-        ],
-        "topics": [
-            {
-                "topic": each.topic.topic,
-                "cluster": each.topic.cluster,
-                "records": len(each.records),
-                "kept": each.kept,
-            }
-            for each in plan.topics
-        ],
+        "partitions": [as_json(_COPY, each) for each in plan.verdicts.values()],
+        "topics": [as_json(_TOPIC, each) for each in plan.topics],
     }

@@ -12,31 +12,35 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.cli.checkpoint.client import verdict_name
-from twinlog.cli.common.names import flow_name
-from twinlog.cli.source.partition_rows import state_name
+from twinlog.cli.common.fields import Field, Fields, as_json, value_of
+from twinlog.cli.common.names import flow_name, partition_name
 from twinlog.cli.status.rows import SERVING, FlowRow, ServiceRow
 from twinlog.cli.verdict.moving import TRANSLATED
 from twinlog.kafka.errors import CLIENT_REASONS, KAFKA_REASONS
 from twinlog.reasons import REASON_GROUPS
 
-PARTITION_FIELDS: Final = (
-    "flow",
-    "topic",
-    "partition",
-    "state",
-    "position",
-    "end",
-    "lag",
-    "rate",
-    "bytes",
-    "reason",
-    "message",
-    "offsets",
-    "oldest_ms",
-    "proof",
-    "heartbeats",
-    "foreign",
+_PARTITION: Fields[source.PartitionStatus] = (
+    Field("flow"),
+    Field("topic", "source.topic"),
+    Field("partition", "source.partition"),
+    Field("state"),
+    Field("position", lambda row: None if row.position < 0 else row.position),
+    Field("end", lambda row: None if row.source_end_offset < 0 else row.source_end_offset),
+    Field("lag", "lag_records"),
+    Field("rate", lambda row: round(row.records_per_second, 1)),
+    Field("bytes", lambda row: round(row.bytes_per_second)),
+    Field("reason"),
+    Field("message"),
+    Field("offsets", lambda row: f"{row.offsets} {row.offsets_reason}".strip()),
+    Field(
+        "oldest_ms",
+        lambda row: row.oldest_record_at.ToMilliseconds() if row.HasField("oldest_record_at") else None,
+    ),
+    Field("proof", lambda row: row.proof.verdict),
+    Field("heartbeats", "is_heartbeats"),
+    Field("foreign", "foreign_records"),
 )
+PARTITION_FIELDS: Final = tuple(each.name for each in _PARTITION)
 GROUP_FIELDS: Final = ("flow", "group", "verdict", "partitions", "lag", "target_lag", "verdicts", "message")
 
 _WORST_FIRST: Final = (
@@ -58,29 +62,12 @@ _WORST_FIRST: Final = (
 
 
 def partition_key(status: source.PartitionStatus) -> str:
-    return f"{flow_name(status.flow)} {status.source.topic}-{status.source.partition}"
+    return f"{flow_name(status.flow)} {partition_name(status.source)}"
 
 
 def partition_row(status: source.PartitionStatus) -> list[Any]:
     """In the order of PARTITION_FIELDS; None where nothing is known."""
-    return [
-        flow_name(status.flow),
-        status.source.topic,
-        status.source.partition,
-        state_name(status),
-        None if status.position < 0 else status.position,
-        None if status.source_end_offset < 0 else status.source_end_offset,
-        status.lag_records if status.HasField("lag_records") else None,
-        round(status.records_per_second, 1),
-        round(status.bytes_per_second),
-        status.reason,
-        status.message,
-        f"{status.offsets} {status.offsets_reason}".strip(),
-        status.oldest_record_at.ToMilliseconds() if status.HasField("oldest_record_at") else None,
-        status.proof.verdict,
-        status.is_heartbeats,
-        status.foreign_records,
-    ]
+    return [each.value(status) for each in _PARTITION]
 
 
 def group_rows(partitions: Iterable[checkpoint.GroupPartition]) -> dict[str, list[Any]]:
@@ -100,8 +87,8 @@ def _group_row(parts: list[checkpoint.GroupPartition]) -> list[Any]:
         worst.group,
         name,
         len(parts),
-        _sum(each.source_lag if each.HasField("source_lag") else None for each in parts),
-        _sum(each.target_lag if each.HasField("target_lag") else None for each in parts),
+        _sum(value_of(each, "source_lag") for each in parts),
+        _sum(value_of(each, "target_lag") for each in parts),
         dict(sorted(verdicts.items())),
         "" if name in TRANSLATED else worst.message,
     ]
@@ -127,63 +114,51 @@ def roles(service: ServiceRow, flows: Mapping[str, FlowRow]) -> dict[str, str]:
     }
 
 
+_GAP: Fields[source.LedgerGap] = (
+    Field("flow"),
+    Field("topic", "partition.topic"),
+    Field("partition", "partition.partition"),
+    Field("from", "from_offset"),
+    Field("to", "to_offset"),
+    Field("lost", "lost_offsets"),
+    Field("reason"),
+    Field("found", "found_at"),
+    Field("acknowledged_by"),
+)
+_UNKNOWN: Fields[source.UnknownLedger] = (Field("flow"), Field("reason"), Field("message"))
+_PATH: Fields[heartbeat.Path] = (
+    Field("observed_on"),
+    Field("topic"),
+    Field("upstream", "upstream_clusters"),
+    Field("last_seen"),
+)
+_STEP: Fields[checkpoint.MoveStep] = tuple(map(Field, ("name", "state", "message", "records_left")))
+_MOVE: Fields[checkpoint.FlowMove] = (
+    Field("running", lambda move: move.run.running),
+    Field("steps", lambda move: [as_json(_STEP, step) for step in move.run.steps]),
+    Field("failed", lambda move: f"{move.run.message} ({move.run.reason})" if move.run.reason else ""),
+    Field("last", lambda move: move.last.kind),
+    Field("finished", lambda move: move.last.finished),
+    Field("left_behind", lambda move: [*move.last.left_behind]),
+    Field("fenced_topics", lambda move: [*move.last.fenced_topics]),
+    Field("problem"),
+)
+
+
 def gap_rows(answer: source.ListGapsResponse) -> dict[str, Mapping[str, Any]]:
-    rows: dict[str, Mapping[str, Any]] = {}
-    for gap in answer.gaps:
-        place = f"{flow_name(gap.flow)} {gap.partition.topic}-{gap.partition.partition}"
-        rows[f"{place} {gap.from_offset}"] = {
-            "flow": flow_name(gap.flow),
-            "topic": gap.partition.topic,
-            "partition": gap.partition.partition,
-            "from": gap.from_offset,
-            "to": gap.to_offset,
-            "lost": gap.lost_offsets,
-            "reason": gap.reason,
-            "found": gap.found_at.ToJsonString(),
-            "acknowledged_by": gap.acknowledged_by,
-        }
-    for unknown in answer.unknown:
-        name = flow_name(unknown.flow)
-        rows[f"{name} unknown"] = {"flow": name, "reason": unknown.reason, "message": unknown.message}
-    return rows
+    rows: dict[str, Mapping[str, Any]] = {
+        f"{flow_name(gap.flow)} {partition_name(gap.partition)} {gap.from_offset}": as_json(_GAP, gap)
+        for gap in answer.gaps
+    }
+    return rows | {f"{flow_name(each.flow)} unknown": as_json(_UNKNOWN, each) for each in answer.unknown}
 
 
 def path_rows(answer: heartbeat.GetTopologyResponse) -> dict[str, Mapping[str, Any]]:
-    return {
-        f"{path.observed_on} {path.topic}": {
-            "observed_on": path.observed_on,
-            "topic": path.topic,
-            "upstream": list(path.upstream_clusters),
-            "last_seen": path.last_seen.ToJsonString() if path.HasField("last_seen") else None,
-        }
-        for path in answer.paths
-    }
+    return {f"{path.observed_on} {path.topic}": as_json(_PATH, path) for path in answer.paths}
 
 
 def move_rows(answer: checkpoint.ListMovesResponse) -> dict[str, Mapping[str, Any]]:
-    return {flow_name(each.flow): _move_row(each) for each in answer.moves}
-
-
-def _move_row(move: checkpoint.FlowMove) -> dict[str, Any]:
-    steps = [
-        {
-            "name": step.name,
-            "state": checkpoint.StepState.Name(step.state).removeprefix("STEP_STATE_"),
-            "message": step.message,
-            "records_left": step.records_left if step.HasField("records_left") else None,
-        }
-        for step in move.run.steps
-    ]
-    return {
-        "running": move.run.running,
-        "steps": steps,
-        "failed": f"{move.run.message} ({move.run.reason})" if move.run.reason else "",
-        "last": move.last.kind if move.HasField("last") else "",
-        "finished": move.last.finished,
-        "left_behind": list(move.last.left_behind),
-        "fenced_topics": list(move.last.fenced_topics),
-        "problem": move.problem,
-    }
+    return {flow_name(each.flow): as_json(_MOVE, each) for each in answer.moves}
 
 
 def known_reasons() -> dict[str, dict[str, str]]:

@@ -7,7 +7,8 @@ import typer
 
 from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, flow_of_file
-from twinlog.cli.common.location import ConfigOption, load_config
+from twinlog.cli.common.location import ConfigOption, load_config, required_config
+from twinlog.cli.common.names import flow_of
 from twinlog.cli.common.numbers import MOST_OFFSET, MOST_PARTITION, MOST_SECONDS
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.common.times import EXPECTED
@@ -17,7 +18,6 @@ from twinlog.cli.verify.options import (
     IsolationOption,
     bytes_of,
     check_range,
-    flow_of,
     instant_of,
     reads_committed,
 )
@@ -165,10 +165,8 @@ def verify_command(
 
     incomplete = EXIT_CODES[Verdict.INCOMPLETE]
     with reported_failures(incomplete):
-        if config is None:
-            raise ConfigError("name the properties file with --config", metadata={"key": "--config"})
-        configuration = load_config(config)
-        request = engine("request").VerifyRequest(
+        configuration = load_config(required_config(config))
+        request = engine("verify.request").VerifyRequest(
             flow=flow_of(flow_of_file(flow, flow_option, configuration)),
             topics=frozenset(topic or ()),
             partitions=frozenset(partition or ()),

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def engine(module: str) -> Any:
-    """A module of the verification. Raises ConfigError if the package is not installed."""
+    """A module of the source service, such as `verify.request`. Raises ConfigError if it is not installed."""
     try:
-        return import_module(f"twinlog_source.verify.{module}")
+        return import_module(f"twinlog_source.{module}")
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith("twinlog_source"):
             raise
         raise ConfigError(
-            "verification needs the package twinlog-source: install it on this machine"
+            "this command needs the package twinlog-source: install it on this machine"
         ) from None
 
 
@@ -27,7 +27,7 @@ async def verified(
     configuration: Any, request: Any, on_progress: Callable[[Any], None] = lambda _: None
 ) -> "FlowReport":
     """Raises ConfigError if the request names something that does not exist."""
-    verification = engine("engine").Verification(
+    verification = engine("verify.engine").Verification(
         configuration=configuration, request=request, clock=SystemClock(), on_progress=on_progress
     )
     report: FlowReport = await verification.run()

@@ -25,20 +25,11 @@ _MOST_BYTES = 10**12
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
 
-def flow_of(text: str) -> Any:
-    from twinlog.model import Flow
-
-    try:
-        return Flow.parse(text)
-    except ValueError as error:
-        raise ConfigError(str(error), metadata={"key": "FLOW"}) from None
-
-
 def instant_of(option: str, text: str | None) -> Any:
     """Raises ConfigError when it is neither an offset nor a time."""
     if text is None:
         return None
-    instant = engine("request").Instant
+    instant = engine("verify.request").Instant
     if text.isascii() and text.isdecimal():
         return instant(offset=offset_of(text, option))
     return instant(timestamp_ms=parse_time(text, now_ms=SystemClock().now_ms(), option=option))

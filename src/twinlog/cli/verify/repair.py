@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
+from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.location import ConfigOption, EndpointOption
-from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
 from twinlog.cli.common.pasteable import pasteable, with_pasteable
 from twinlog.errors import ConfigError
 from twinlog.printable import printable
@@ -103,19 +104,14 @@ def _ask(feasible: "Sequence[Remedy]", output: Output) -> None:
 
 def _show(found: "Sequence[Remedy]", done: "Sequence[Repaired]", output: Output, *, flow: str) -> None:
     if output is Output.JSON:
-        outcomes = [_outcome(each) for each in done] or [{} for _ in found]
-        print_json([_as_json(remedy) | outcome for remedy, outcome in zip(found, outcomes, strict=True)])
+        outcomes = [as_json(_OUTCOME, each) for each in done] or [{} for _ in found]
+        print_json([as_json(_REMEDY, each) | outcome for each, outcome in zip(found, outcomes, strict=True)])
         return
-    columns = [
-        Column(title="partition"),
-        Column(title="records", right=True),
-        Column(title="action"),
-        Column(title="from", right=True),
-        Column(title="done" if done else "why"),
-    ]
-    words = [_words(each) for each in done] or [each.why for each in found]
-    rows = [[*_cells(remedy), text] for remedy, text in zip(found, words, strict=True)]
-    print_table("", columns, rows, empty="nothing differs: there is nothing to repair")
+    told = {id(remedy): _words(each) for remedy, each in zip(found, done, strict=False)}
+    last: Field[Remedy] = Field(
+        "", "why", "done" if done else "why", lambda remedy: told.get(id(remedy), remedy.why)
+    )
+    print_rows((*_REMEDY, last), found, empty="nothing differs: there is nothing to repair")
     for line in next_steps(found, done, flow=flow):
         typer.echo(printable(line))
 
@@ -141,10 +137,6 @@ def _words(done: "Repaired") -> str:
     return "yes" if done.applied else f"{done.reason} {done.message}".strip()
 
 
-def _outcome(done: "Repaired") -> dict[str, Any]:
-    return {"applied": done.applied, "reason": done.reason, "message": done.message}
-
-
 def _read(file: Path) -> dict[str, Any]:
     try:
         told = json.loads(file.read_text(encoding="utf-8"))
@@ -157,22 +149,19 @@ def _read(file: Path) -> dict[str, Any]:
     return told
 
 
-def _as_json(remedy: "Remedy") -> dict[str, Any]:
-    return {
-        "topic": remedy.topic,
-        "partition": remedy.partition,
-        "differences": remedy.differences,
-        "action": str(remedy.action),
-        "offset": remedy.offset,
-        "why": remedy.why,
-        "commands": [pasteable(command) for command in remedy.commands],
-    }
-
-
-def _cells(remedy: "Remedy") -> list[str]:
-    return [
-        f"{remedy.topic}-{remedy.partition}",
-        str(remedy.differences),
-        str(remedy.action),
-        "start" if remedy.offset is None else str(remedy.offset),
-    ]
+_REMEDY: Fields["Remedy"] = (
+    Field("topic"),
+    Field("partition"),
+    Field("", column="partition", text=lambda remedy: f"{remedy.topic}-{remedy.partition}"),
+    Field("differences", column="records", right=True),
+    Field("action", column="action"),
+    Field(
+        "offset",
+        column="from",
+        text=lambda remedy: "start" if remedy.offset is None else str(remedy.offset),
+        right=True,
+    ),
+    Field("why"),
+    Field("commands", lambda remedy: [pasteable(command) for command in remedy.commands]),
+)
+_OUTCOME: Fields["Repaired"] = tuple(map(Field, ("applied", "reason", "message")))

@@ -81,7 +81,7 @@ async def _set_back(
 async def _made_again(stub: SourceServiceStub, configuration: Any, flow: str, remedy: Remedy) -> Repaired:
     scope = parse_scope(flow, remedy.topic, None)
     async with _paused(stub, scope) as pause:
-        request = engine("request").VerifyRequest(
+        request = engine("verify.request").VerifyRequest(
             flow=Flow.parse(flow), topics=frozenset((remedy.topic,)), wait_seconds=0.0
         )
         told = document(await verified(configuration, request))
@@ -157,8 +157,8 @@ async def _acknowledge(stub: SourceServiceStub, scope: pb2.Scope) -> None:
 
 async def _still_holds(configuration: Any, flow: str, remedy: Remedy, offset: int) -> bool:
     """Whether a verification of the paused partition still proposes the same remedy."""
-    begin = engine("request").Instant(offset=offset) if remedy.action is Action.COPY_FROM else None
-    request = engine("request").VerifyRequest(
+    begin = engine("verify.request").Instant(offset=offset) if remedy.action is Action.COPY_FROM else None
+    request = engine("verify.request").VerifyRequest(
         flow=Flow.parse(flow),
         topics=frozenset((remedy.topic,)),
         partitions=frozenset((remedy.partition,)),

@@ -2,23 +2,24 @@
 target."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
+from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, flow_of_file
-from twinlog.cli.common.location import ConfigOption, load_config
+from twinlog.cli.common.location import ConfigOption, load_config, required_config
+from twinlog.cli.common.names import flow_of
 from twinlog.cli.common.numbers import MOST_SECONDS
-from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.times import EXPECTED
 from twinlog.cli.verify.engine import engine, verified
-from twinlog.cli.verify.options import IsolationOption, flow_of, instant_of, reads_committed
-from twinlog.errors import ConfigError
+from twinlog.cli.verify.options import IsolationOption, instant_of, reads_committed
 
 if TYPE_CHECKING:
-    from twinlog.verify.report import FlowReport
+    from twinlog.verify.report import FlowFailure, FlowReport
     from twinlog.verify.safety import SafeRange
 
 _HELP = """Verify topics, and show up to which source offset all records are on the target.
@@ -62,10 +63,8 @@ def safe_to_delete_command(
     from twinlog.verify.safety import safe_range
 
     with reported_failures():
-        if config is None:
-            raise ConfigError("name the properties file with --config", metadata={"key": "--config"})
-        configuration = load_config(config)
-        request = engine("request").VerifyRequest(
+        configuration = load_config(required_config(config))
+        request = engine("verify.request").VerifyRequest(
             flow=flow_of(flow_of_file(flow, flow_option, configuration)),
             topics=frozenset(topic),
             end=instant_of("--before", before),
@@ -81,7 +80,7 @@ def safe_to_delete_command(
         behind = {proof.source: proof for proof in whole.proofs}
     found = [safe_range(proof, behind.get(proof.source)) for proof in report.proofs]
     is_safe = not told and all(each.is_whole for each in found)
-    failures = [{"topic": each.topic, "reason": each.reason, "detail": each.detail} for each in told]
+    failures = [as_json(_PROBLEM, each) for each in told]
     with exiting_with(0 if is_safe else EXIT_FAILED):
         if output is Output.JSON:
             print_json(
@@ -90,19 +89,12 @@ def safe_to_delete_command(
                     "safe": is_safe,
                     "at_ms": report.began_at_ms,
                     "rules": rules_used(report),
-                    "partitions": [_as_json(each) for each in found],
+                    "partitions": [as_json(_RANGE, each) for each in found],
                     "problems": failures,
                 }
             )
         else:
-            columns = [
-                Column(title="partition"),
-                Column(title="source begins", right=True),
-                Column(title="safe before", right=True),
-                Column(title="requested", right=True),
-                Column(title="why not more"),
-            ]
-            print_table("", columns, [_cells(each) for each in found], empty="no partition was compared")
+            print_rows(_RANGE, found, empty="no partition was compared")
             print_rules(rules_used(report))
             for failure in failures:
                 say(f"{failure['topic'] or report.flow}: {failure['reason']} {failure['detail']}")
@@ -111,19 +103,15 @@ def safe_to_delete_command(
 safe_to_delete_command.__doc__ = _HELP
 
 
-def _as_json(each: "SafeRange") -> dict[str, Any]:
-    return {
-        "topic": each.source.topic,
-        "partition": each.source.partition,
-        "source_begin": each.begin,
-        "safe_until": each.until,
-        "asked_until": each.end,
-        "safe": each.is_whole,
-        "reason": each.reason,
-        "detail": each.detail,
-    }
-
-
-def _cells(each: "SafeRange") -> list[str]:
-    why = f"{each.reason} {each.detail}".strip()
-    return [str(each.source), str(each.begin), str(each.until), str(each.end), why]
+_RANGE: Fields["SafeRange"] = (
+    Field("topic", "source.topic"),
+    Field("partition", "source.partition"),
+    Field("", "source", "partition", lambda each: str(each.source)),
+    Field("source_begin", "begin", "source begins", right=True),
+    Field("safe_until", "until", "safe before", right=True),
+    Field("asked_until", "end", "requested", right=True),
+    Field("safe", "is_whole"),
+    Field("reason", column="why not more", text=lambda each: f"{each.reason} {each.detail}".strip()),
+    Field("detail"),
+)
+_PROBLEM: Fields["FlowFailure"] = tuple(map(Field, ("topic", "reason", "detail")))
