@@ -21,6 +21,8 @@ _NULL = b"\x01"
 _NO_HEADERS = b"\0"
 _ONE_BYTE = 0x80
 """Numbers below this have a varint of one byte, as most lengths do; they are read and written inline."""
+_TWO_BYTES = 0x80 << 7
+"""The same for two bytes; the second one's highest bit says that more follow."""
 
 
 class DecodedRecord(NamedTuple):
@@ -32,19 +34,6 @@ class DecodedRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: RawHeaders
-
-
-class SplitBody(NamedTuple):
-    """A body up to its headers, which are read only when somebody asks for them."""
-
-    body: bytes
-    value_is_null: bool
-    headers_at: int
-    """Where the count of the headers begins."""
-
-    def headers(self) -> RawHeaders:
-        """Raises WireFormatError (CORRUPT_BATCH) when they are not exactly the rest of the body."""
-        return _take_headers(self.body, self.headers_at)
 
 
 def encode_body(key: bytes | None, value: bytes | None, headers: RawHeaders = ()) -> bytes:
@@ -61,12 +50,69 @@ def encode_headers(headers: RawHeaders) -> bytes:
     return b"".join(pieces)
 
 
-def split_body(body: bytes) -> SplitBody:
-    """Find where a body's headers begin. Raises WireFormatError (CORRUPT_BATCH) for a field that reaches past
-    the end."""
-    _, position = _take_nullable(body, 0)
-    value, position = _take_nullable(body, position)
-    return SplitBody(body, value is None, position)
+def encode_field(field: bytes | None) -> bytes:
+    """A key or a value with its length, as a body has it."""
+    return _nullable(field)
+
+
+def is_tombstone(body: bytes) -> bool:
+    """Whether the value is null. Raises WireFormatError (CORRUPT_BATCH) for a key that reaches past the
+    end."""
+    at = _after_field(body, 0)
+    return body[at : at + 1] == _NULL
+
+
+def headers_at(body: bytes) -> int:
+    """Where the count of the headers begins. Raises WireFormatError (CORRUPT_BATCH) for a field that reaches
+    past the end."""
+    return _after_field(body, _after_field(body, 0))
+
+
+def headers_of(body: bytes) -> RawHeaders:
+    """Raises WireFormatError (CORRUPT_BATCH) when they are not exactly the rest of the body."""
+    return _take_headers(body, headers_at(body))
+
+
+def has_header(body: bytes, written_key: bytes) -> bool:
+    """Whether a header has this key; `written_key`: as `encode_field` gives it. Raises as `headers_at`."""
+    position = headers_at(body)
+    # Most records lack it, and for these one search behind the value is enough.
+    found = body.find(written_key, position)
+    if found >= 0:
+        _, position = decode_varint(body, position)
+    while found >= 0 and position != found:
+        position = _after_field(body, _after_field(body, position))
+        if position > found:
+            found = body.find(written_key, position)
+    return found >= 0
+
+
+def with_header(body: bytes, written: bytes) -> bytes:
+    """The body with one header more at its end; `written`: its key and its value, as `encode_field` gives
+    them. Raises as `headers_at`."""
+    at = headers_at(body)
+    count, position = decode_varint(body, at)
+    return body[:at] + encode_varint(count + 1) + body[position:] + written
+
+
+def _after_field(body: bytes, position: int) -> int:
+    """The position after a key or value, which is not copied."""
+    try:
+        number = body[position]
+        position += 1
+        if number >= _ONE_BYTE:
+            number = number & 0x7F | body[position] << 7
+            position += 1
+            if number >= _TWO_BYTES:
+                length, position = decode_varint(body, position - 2)
+                number = length << 1
+    except IndexError:
+        number = (len(body) + 1) << 1
+    if not number & 1:
+        position += number >> 1
+        if not 0 <= position <= len(body):
+            raise WireFormatError("a field of a record reaches past its end", reason="CORRUPT_BATCH")
+    return position
 
 
 def decode_record(record: OpenRecord) -> DecodedRecord:

@@ -12,7 +12,7 @@ from twinlog.policy.replication import (
     IdentityReplicationPolicy,
     ReplicationPolicy,
 )
-from twinlog.transforms import Chain, RegexRouter, TimestampRouter, chain_from_config
+from twinlog.transforms import Chain, RegexRouter, chain_from_config
 
 POLICY_CLASS_KEY = "replication.policy.class"
 SEPARATOR_KEY = "replication.policy.separator"
@@ -42,16 +42,12 @@ def _routes(chain: Chain) -> tuple[Route, ...]:
     routes = []
     for step in chain.steps:
         router, key = step.transform, f"transforms.{step.name}"
-        if isinstance(router, TimestampRouter) or (isinstance(router, RegexRouter) and step.predicate):
-            raise _unroutable(
-                key, "records of one topic would go to several; exclude it, or give it a flow without"
-            )
         if isinstance(router, RegexRouter):
             try:
                 back = reversible(router.regex_written, router.replacement_written)
             except ConfigError as error:
                 raise _unroutable(key, str(error).removeprefix(f"{RENAME_KEY}: ")) from error
-            routes.append(Route(router, back))
+            routes.append(Route(step, back))
     return tuple(routes)
 
 

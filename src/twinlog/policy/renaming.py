@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from twinlog.model import ClusterAlias
 from twinlog.policy.rename import NO_RENAMES, RenameMap
 from twinlog.policy.replication import ReplicationPolicy, names_back
-from twinlog.transforms.routers import RegexRouter
+from twinlog.transforms import Step
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
     """A router with the map that reads its names back."""
 
-    router: RegexRouter
+    step: Step
     back: RenameMap
 
     def undo(self, name: str) -> str:
         """The name before the router; the name itself if it made no such name."""
         before = self.back.undo(name)
-        return before if self.router.routed(before) == name else name
+        return before if self.step.routed(before) == name else name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class RenamingPolicy:
         name = self.unrouted(source, topic)
         if self._is_renamed(topic):
             for route in self.routes:
-                name = route.router.routed(name)
+                name = route.step.routed(name)
         return name
 
     def unrouted(self, source: ClusterAlias, topic: str) -> str:

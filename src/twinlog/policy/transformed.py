@@ -36,7 +36,7 @@ class TopicTransforms:
     def changes(self, topic: str) -> Transform | None:
         """What is done to the records of a topic of the source; None if they are copied unchanged."""
         chain = self.of(topic)
-        return None if chain.only_renames else chain.apply_all
+        return chain.apply if chain.changes else None
 
     def drops_records(self, topic: str) -> bool:
         return self.of(topic).drops_records
@@ -44,5 +44,5 @@ class TopicTransforms:
     def _bind(self, topic: str) -> BoundChain:
         name = self.seen_name(topic)
         if self._policy.is_heartbeats_topic(topic) or self._policy.is_internal_topic(topic):
-            return BoundChain(topic=name, steps=())
+            return BoundChain(name)
         return self._chain.bind(name)

@@ -4,11 +4,10 @@ A record is seen as MirrorMaker 2 shows it to a transform: under the name of its
 as key, value and header values.
 """
 
-from twinlog.transforms.chain import BoundChain, Chain, Step, TransformedRecord
+from twinlog.transforms.chain import BoundChain, Chain, Step
 from twinlog.transforms.configured import chain_from_config, problems_of_config
 from twinlog.transforms.predicates import HasHeaderKey, Predicate, RecordIsTombstone, TopicNameMatches
-from twinlog.transforms.routers import RegexRouter, TimestampRouter
-from twinlog.transforms.steps import DropHeaders, Filter, InsertHeader, Transform
+from twinlog.transforms.steps import DropHeaders, Filter, InsertHeader, RegexRouter, Transform
 
 __all__ = [
     "BoundChain",
@@ -21,10 +20,8 @@ __all__ = [
     "RecordIsTombstone",
     "RegexRouter",
     "Step",
-    "TimestampRouter",
     "TopicNameMatches",
     "Transform",
-    "TransformedRecord",
     "chain_from_config",
     "problems_of_config",
 ]

@@ -13,11 +13,9 @@ from twinlog.errors import ConfigError
 from twinlog.filters.java_classes import RegexSyntaxError
 from twinlog.filters.java_regex import compile_java
 from twinlog.transforms.chain import Chain, Step
-from twinlog.transforms.date_format import parse_date_format
 from twinlog.transforms.java_replacement import parse_replacement
 from twinlog.transforms.predicates import HasHeaderKey, Predicate, RecordIsTombstone, TopicNameMatches
-from twinlog.transforms.routers import RegexRouter, TimestampRouter
-from twinlog.transforms.steps import DropHeaders, Filter, InsertHeader, Transform
+from twinlog.transforms.steps import DropHeaders, Filter, InsertHeader, RegexRouter, Transform
 
 TRANSFORMS = "transforms"
 PREDICATES = "predicates"
@@ -117,6 +115,10 @@ def _step(name: str, values: Mapping[str, str], predicates: Mapping[str, Predica
         if "negate" in part.values:
             raise ConfigError(f"{part.prefix}negate: there is no {part.prefix}predicate that it could negate")
         return Step(name, transform)
+    if isinstance(transform, RegexRouter) and not isinstance(predicates.get(chosen), TopicNameMatches | None):
+        raise ConfigError(
+            f"{part.prefix}predicate: {chosen!r} looks at records, and all records of a topic must go to one"
+        )
     if chosen not in predicates:
         if chosen in _elements(values.get(PREDICATES, "")):
             raise ConfigError(f"{part.prefix}predicate: {chosen!r} has a problem of its own")
@@ -158,10 +160,6 @@ _TRANSFORMS: Mapping[str, Callable[[_Part], Transform]] = {
         part.text("header").encode(), part.text("value.literal").encode()
     ),
     "RegexRouter": _regex_router,
-    "TimestampRouter": lambda part: TimestampRouter(
-        part.text("topic.format", "${topic}-${timestamp}"),
-        part.parsed("timestamp.format", parse_date_format, "yyyyMMdd"),
-    ),
 }
 _PREDICATES: Mapping[str, Callable[[_Part], Predicate]] = {
     "HasHeaderKey": lambda part: HasHeaderKey(part.text("name").encode()),

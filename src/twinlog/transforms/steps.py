@@ -1,21 +1,29 @@
-"""Connect's transforms that drop a record or change its headers.
+"""Connect's transforms: `org.apache.kafka.connect.transforms`.
 
-Each `apply` returns whether the record goes on; changes are made in place.
+A transform of records takes the body of a record and returns the changed one; None drops the record.
 """
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 
-from twinlog.transforms.parts import RecordParts
-from twinlog.transforms.routers import RegexRouter, TimestampRouter
+from twinlog.batches.bodies import (
+    encode_field,
+    encode_headers,
+    has_header,
+    headers_at,
+    headers_of,
+    with_header,
+)
+from twinlog.transforms.java_replacement import Replacement
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
     """Drops every record that it sees."""
 
-    def apply(self, record: RecordParts) -> bool:
-        del record
-        return False
+    def change(self, body: bytes) -> bytes | None:
+        del body
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +31,17 @@ class DropHeaders:
     """Removes all headers with one of these keys."""
 
     keys: frozenset[bytes]
+    _written: tuple[bytes, ...] = field(init=False)
+    """The keys with their lengths, as a body has them."""
 
-    def apply(self, record: RecordParts) -> bool:
-        record.drop_headers(self.keys)
-        return True
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_written", tuple(map(encode_field, sorted(self.keys))))
+
+    def change(self, body: bytes) -> bytes | None:
+        if not any(has_header(body, written) for written in self._written):
+            return body
+        kept = tuple(header for header in headers_of(body) if header[0] not in self.keys)
+        return body[: headers_at(body)] + encode_headers(kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +54,33 @@ class InsertHeader:
 
     key: bytes
     value: bytes
+    _written: bytes = field(init=False)
 
-    def apply(self, record: RecordParts) -> bool:
-        record.add_header(self.key, self.value)
-        return True
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_written", encode_field(self.key) + encode_field(self.value))
+
+    def change(self, body: bytes) -> bytes | None:
+        return with_header(body, self._written)
 
 
-Transform = Filter | DropHeaders | InsertHeader | RegexRouter | TimestampRouter
+@dataclass(frozen=True, slots=True)
+class RegexRouter:
+    """Renames topics that match the whole pattern; partitions stay."""
+
+    pattern: re.Pattern[str]
+    replacement: Replacement
+    regex_written: str
+    replacement_written: str
+
+    def routed(self, topic: str) -> str:
+        """The name after the router. As in Java, the pattern must match the whole name, and then its first
+        match inside the name is replaced: with `.*?`, that is nothing, before the name."""
+        if self.pattern.fullmatch(topic) is None:
+            return topic
+        found = self.pattern.search(topic)
+        if found is None:
+            return topic
+        return topic[: found.start()] + self.replacement.of(found) + topic[found.end() :]
+
+
+Transform = Filter | DropHeaders | InsertHeader | RegexRouter

@@ -30,7 +30,7 @@ _DROPS_TOMBSTONES = chain_from_config(
         "transforms.mark.value.literal": "A",
     }
 ).bind("A.orders")
-_POLICY = CopyPolicy(transform=_DROPS_TOMBSTONES.apply_all)
+_POLICY = CopyPolicy(transform=_DROPS_TOMBSTONES.apply)
 _MARKED = ((b"from", b"A"),)
 
 
@@ -62,7 +62,7 @@ def test_what_passes_is_changed_and_keeps_its_source_offset(codec: Codec, backlo
 @pytest.mark.parametrize("backlog", [False, True])
 @pytest.mark.parametrize("keeps_offsets", [False, True])
 def test_the_position_passes_records_that_are_all_dropped(backlog: bool, keeps_offsets: bool) -> None:
-    policy = CopyPolicy(transform=_DROPS_TOMBSTONES.apply_all, keeps_offsets=keeps_offsets)
+    policy = CopyPolicy(transform=_DROPS_TOMBSTONES.apply, keeps_offsets=keeps_offsets)
     data = b"".join(source_batch([_record(i, None)]) for i in range(3)) + transaction_marker(
         3, 9, commit=True
     )
@@ -71,9 +71,7 @@ def test_the_position_passes_records_that_are_all_dropped(backlog: bool, keeps_o
 
 
 def test_a_record_that_grows_above_the_limit_stops_the_partition_at_its_offset() -> None:
-    policy = CopyPolicy(
-        transform=_DROPS_TOMBSTONES.apply_all, target=TargetTopicLimits(max_message_bytes=140)
-    )
+    policy = CopyPolicy(transform=_DROPS_TOMBSTONES.apply, target=TargetTopicLimits(max_message_bytes=140))
     data = source_batch([_record(0, b"small"), _record(1, bytes(72))])
     prepared = prepare(data, wanted_offset=0, policy=policy)
     assert prepared.next_offset == 1

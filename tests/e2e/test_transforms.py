@@ -1,0 +1,147 @@
+"""docs/transforms.md: the transforms of a file do the same to each record here as in MirrorMaker 2."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from twinlog.batches import Codec, NewRecord
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
+from twinlog.kafka.whole_logs import committed_records
+from twinlog.local.twinlog_run import TwinlogRun
+from twinlog.model import Flow, TopicPartition
+from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
+from twinlog.testing.java.mm2 import MirrorMaker2, quick_mm2_properties
+from twinlog.testing.records import write_batches
+
+pytestmark = pytest.mark.java
+
+_CONNECT = "org.apache.kafka.connect.transforms"
+_TRANSFORMS = {
+    "transforms": "local,deleted,audit,headers,route",
+    "transforms.local.type": f"{_CONNECT}.Filter",
+    "transforms.local.predicate": "isLocal",
+    "transforms.deleted.type": f"{_CONNECT}.Filter",
+    "transforms.deleted.predicate": "isDeleted",
+    "transforms.audit.type": f"{_CONNECT}.Filter",
+    "transforms.audit.predicate": "isAudit",
+    "transforms.headers.type": f"{_CONNECT}.DropHeaders",
+    "transforms.headers.headers": "trace,span",
+    "transforms.route.type": f"{_CONNECT}.RegexRouter",
+    "transforms.route.regex": r"(.*)-routed",
+    "transforms.route.replacement": "$1-arrived",
+    "predicates": "isLocal,isDeleted,isAudit",
+    "predicates.isLocal.type": f"{_CONNECT}.predicates.HasHeaderKey",
+    "predicates.isLocal.name": "local",
+    "predicates.isDeleted.type": f"{_CONNECT}.predicates.RecordIsTombstone",
+    "predicates.isAudit.type": f"{_CONNECT}.predicates.TopicNameMatches",
+    "predicates.isAudit.pattern": r".*-audit",
+}
+_RECORDS = [
+    NewRecord(b"plain", b"1", 1_700_000_000_000),
+    NewRecord(b"deleted", None, 1_700_000_000_001),
+    NewRecord(b"empty", b"", 1_700_000_000_002),
+    NewRecord(b"local", b"2", 1_700_000_000_003, ((b"local", None),)),
+    NewRecord(None, b"local trace", 1_700_000_000_004, ((b"other", b"local"),)),
+    NewRecord(
+        b"traced",
+        b"3",
+        1_700_000_000_005,
+        ((b"trace", b"\xff"), (b"keep", b"\x00\xff"), (b"span", b""), (b"trace", None), (b"keep", b"2")),
+    ),
+    NewRecord(b"both", None, 1_700_000_000_006, ((b"local", b""), (b"trace", b""))),
+]
+_PASS = [b"plain", b"empty", None, b"traced"]
+
+
+async def test_records_are_filtered_and_changed_as_by_mirror_maker_2(
+    kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    site, west = unique_name("site"), unique_name("west")
+    plain, routed, audit = f"{site}-orders", f"{site}-routed", f"{site}-audit"
+    async with (
+        open_cluster("east", kafka_pair.a.client_properties()) as source,
+        open_cluster(west, kafka_pair.b.client_properties()) as target,
+    ):
+        topics = [
+            NewTopic(name=name, partition_count=2, replication_factor=1) for name in (plain, routed, audit)
+        ]
+        await make_topics(source, *topics)
+        for codec in Codec:
+            batches = [(n, codec, _RECORDS) for n in range(2)]
+            for topic in (plain, routed, audit):
+                await write_batches(kafka_pair.a, topic, batches)
+        await write_batches(
+            kafka_pair.a, plain, [(0, Codec.NONE, _RECORDS)], transactional_id=site, abort=True
+        )
+        await write_batches(kafka_pair.a, plain, [(0, Codec.LZ4, _RECORDS)], transactional_id=site)
+
+        def file(alias: str) -> str:
+            flow = Flow(alias, west)
+            clients = {alias: kafka_pair.a.client_properties(), west: kafka_pair.b.client_properties()}
+            of_flow = {f"{flow}.{key}": value for key, value in _TRANSFORMS.items()}
+            return quick_mm2_properties(
+                clients,
+                [flow],
+                {"topics": f"{site}-.*", f"{alias}.consumer.isolation.level": "read_committed", **of_flow},
+            )
+
+        async def copied(alias: str) -> list[list[tuple[object, ...]]] | None:
+            """The records of both copies, partition by partition; None while some are missing."""
+            at = [
+                TopicPartition(f"{alias}.{name}", n) for name in (plain, f"{site}-arrived") for n in range(2)
+            ]
+            found = [await _content(target, partition) for partition in at]
+            wanted = [6 * len(_PASS), *[5 * len(_PASS)] * 3]
+            return found if [len(each) for each in found] == wanted else None
+
+        async def is_empty(topic: str) -> bool:
+            if topic not in await target.list_topics():
+                return True
+            at = [TopicPartition(topic, n) for n in range(2)]
+            return set((await target.list_offsets(OffsetSpec.LATEST, at)).values()) == {0}
+
+        # MirrorMaker 2 does not create the topic to which a router sends records.
+        mm2, twinlog = unique_name("mm2"), unique_name("twinlog")
+        await make_topics(
+            target, NewTopic(name=f"{mm2}.{site}-arrived", partition_count=2, replication_factor=1)
+        )
+        mm2_file = tmp_path / "for-mm2.properties"
+        mm2_file.write_text(file(mm2), encoding="latin-1")
+        process = MirrorMaker2(mm2_file, log_file=tmp_path / "mm2.log", quick_start=True)
+        await asyncio.to_thread(process.start)
+        try:
+            by_mm2 = await eventually(lambda: copied(mm2))
+            assert await is_empty(f"{mm2}.{audit}")
+        finally:
+            await asyncio.to_thread(process.stop)
+        async with TwinlogRun(file(twinlog), tmp_path) as run:
+            by_twinlog = await eventually(lambda: copied(twinlog))
+            assert by_twinlog == by_mm2
+            assert [key for key, *_ in by_mm2[1]] == 5 * _PASS
+            assert await is_empty(f"{twinlog}.{audit}")
+            assert await is_empty(f"{twinlog}.{routed}")
+            await eventually(lambda: _succeeds("verify", f"{twinlog}->{west}", run.file))
+            await eventually(lambda: _succeeds("status", "--check", run.file))
+
+
+async def _content(cluster: KafkaCluster, partition: TopicPartition) -> list[tuple[object, ...]]:
+    if partition.topic not in await cluster.list_topics():
+        return []
+    async with cluster.reader() as reader:
+        return [
+            (record.key, record.value, record.timestamp_ms, tuple(record.headers))
+            async for record in committed_records(cluster, reader, partition)
+        ]
+
+
+async def _succeeds(*arguments: object) -> bool | None:
+    *words, file = map(str, arguments)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "twinlog", *words, "--config", file, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0, out.decode()
+    return True
