@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.batches import Codec, NewRecord
+from twinlog.clock import SystemClock
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
 from twinlog.kafka.whole_logs import committed_records
@@ -39,19 +40,20 @@ _TRANSFORMS = {
     "predicates.isAudit.type": f"{_CONNECT}.predicates.TopicNameMatches",
     "predicates.isAudit.pattern": r".*-audit",
 }
+_NOW_MS = SystemClock().now_ms()
 _RECORDS = [
-    NewRecord(b"plain", b"1", 1_700_000_000_000),
-    NewRecord(b"deleted", None, 1_700_000_000_001),
-    NewRecord(b"empty", b"", 1_700_000_000_002),
-    NewRecord(b"local", b"2", 1_700_000_000_003, ((b"local", None),)),
-    NewRecord(None, b"local trace", 1_700_000_000_004, ((b"other", b"local"),)),
+    NewRecord(b"plain", b"1", _NOW_MS + 0),
+    NewRecord(b"deleted", None, _NOW_MS + 1),
+    NewRecord(b"empty", b"", _NOW_MS + 2),
+    NewRecord(b"local", b"2", _NOW_MS + 3, ((b"local", None),)),
+    NewRecord(None, b"local trace", _NOW_MS + 4, ((b"other", b"local"),)),
     NewRecord(
         b"traced",
         b"3",
-        1_700_000_000_005,
+        _NOW_MS + 5,
         ((b"trace", b"\xff"), (b"keep", b"\x00\xff"), (b"span", b""), (b"trace", None), (b"keep", b"2")),
     ),
-    NewRecord(b"both", None, 1_700_000_000_006, ((b"local", b""), (b"trace", b""))),
+    NewRecord(b"both", None, _NOW_MS + 6, ((b"local", b""), (b"trace", b""))),
 ]
 _PASS = [b"plain", b"empty", None, b"traced"]
 
