@@ -1,4 +1,4 @@
-"""What somebody else does to a preserved copy, and what only looks like it, on two real brokers."""
+"""What somebody else does to a preserved copy, and what only looks like it, on two fake clusters."""
 
 import contextlib
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 
+from integration.fake_pair import kafka_pair as kafka_pair
 from integration.preserved.preserved_rig import (
     PreservedRig,
     end_a_transaction,

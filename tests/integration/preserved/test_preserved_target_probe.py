@@ -1,5 +1,6 @@
-"""What the driver asks a real target before it lets copies keep their source's offsets."""
+"""What the driver asks a target before it lets copies keep their source's offsets."""
 
+from integration.fake_pair import kafka_pair as kafka_pair
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic

@@ -1,4 +1,4 @@
-"""Copies with the source's offsets, as a task of the source service writes them, on two real brokers."""
+"""Copies with the source's offsets, as a task of the source service writes them, on two fake clusters."""
 
 import asyncio
 from functools import partial
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 
+from integration.fake_pair import kafka_pair as kafka_pair
 from integration.preserved.preserved_rig import (
     Running,
     preserved_rig,

@@ -1,4 +1,4 @@
-"""Copies with the source's offsets, on two real brokers: the writer of preserved copies alone, without the
+"""Copies with the source's offsets, on two fake clusters: the writer of preserved copies alone, without the
 service."""
 
 import asyncio
@@ -10,6 +10,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioTopicPartition
 
+from integration.fake_pair import kafka_pair as kafka_pair
 from integration.preserved.preserved_rig import write_mixture, write_plain
 from twinlog.batches import CopyPolicy, prepare
 from twinlog.clock import SystemClock

@@ -1,4 +1,4 @@
-"""`twinlog verify` on real brokers: mirrors made by hand, of which it is known what is wrong with them."""
+"""`twinlog verify` on fake clusters: mirrors made by hand, of which it is known what is wrong with them."""
 
 import asyncio
 import json
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from integration.fake_pair import kafka_pair as kafka_pair
 from integration.source.source_rig import open_rig
 from integration.verify.verify_rig import VerifyRig, differences, not_compared
 from twinlog.batches import Codec, NewRecord

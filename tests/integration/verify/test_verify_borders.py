@@ -1,7 +1,8 @@
-"""`twinlog verify` on real brokers: what is wrong where a range, a log or a topic ends."""
+"""`twinlog verify` on fake clusters: what is wrong where a range, a log or a topic ends."""
 
 import pytest
 
+from integration.fake_pair import kafka_pair as kafka_pair
 from integration.source.source_rig import producer
 from integration.verify.verify_rig import VerifyRig, differences, not_compared
 from twinlog.batches import Codec, NewRecord
