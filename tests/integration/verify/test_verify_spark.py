@@ -57,7 +57,8 @@ async def test_parts_of_partitions_are_tasks_of_a_local_spark(mirror: VerifyRig,
     await write_both(mirror, topic)
     rows = tmp_path / "parts.parquet"
     exit_code, report = await mirror.command(
-        *("--topic", topic, "--spark-master", "local[2]", "--part-offsets", "2000", "--parquet", str(rows))
+        *("--topic", topic, "--spark-master", "local[2]", "--part-offsets", "2000", "--parquet", str(rows)),
+        of_its_own=True,
     )
     assert (exit_code, report["verdict"]) == (0, "EQUAL"), report
     assert report["records"] == 2 * COUNT
@@ -133,7 +134,7 @@ async def test_a_verification_that_is_killed_on_a_cluster_continues_behind_what_
     await eventually(lambda: not any(each.is_running() for each in started))
     before = proven()
     assert 1 <= before < PARTITIONS
-    exit_code, report = await mirror.command(*arguments)
+    exit_code, report = await mirror.command(*arguments, of_its_own=True)
     assert (exit_code, report["verdict"]) == (0, "EQUAL"), report
     assert report["records"] == (PARTITIONS - 1) * IN_PARTITION + IN_THE_LAST
     assert all(each["offsets_promised"] and each["same_offsets"] for each in report["partitions"])
