@@ -145,8 +145,8 @@ class PreservedCopy:
     def changed(self, now: float) -> None:
         """The log got an answer."""
         appends = self.at_target.appends
-        if appends.phase is Phase.FOREIGN:
-            return
+        if appends.phase is Phase.FOREIGN or self.copy.needs_translation:
+            return  # The position of a copy that has ended is where its successor begins.
         if not self.is_end_known:
             if appends.phase is not Phase.SURE:
                 return

@@ -138,6 +138,15 @@ def test_that_a_copy_ends_is_stored_with_its_position() -> None:
     assert len(rig.stored) == 1
 
 
+async def test_the_end_of_the_task_leaves_the_position_of_an_ended_copy() -> None:
+    """The next task would not copy what the source wrote in place of its lost tail."""
+    rig = PreservedRig()
+    rig.assigned(FIRST, 5)
+    rig.preserved.end_at(FIRST, 4, until=4, reason="SOURCE_TRUNCATED", message="shorter")
+    await rig.preserved.drain()
+    assert rig.copies[FIRST].committed == 4
+
+
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
