@@ -1,13 +1,60 @@
 """Converts flows, partitions, times and clusters into messages that the APIs of all services share."""
 
-from typing import overload
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from operator import attrgetter
+from typing import Any, TypeVar, cast, overload
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.clusters import ClusterStatus
+
+M = TypeVar("M", bound=Message)
+
+
+def message_of(kind: type[M], row: object, /, **given: Any) -> M:
+    """The message of a row: each field has what is `given`, else the row's attribute of the same name, for
+    times `<name>_ms` and for durations `<name>_seconds`. None is an unset field; enums go by their value.
+
+    Raises AttributeError for a field that the row does not have: a new fact of a row is a field of its
+    message, and an attribute.
+    """
+    values, of_kind = dict(given), cast("Any", kind)
+    for name, read in _readers(of_kind):
+        if name not in given:
+            values[name] = read(row)
+    return kind(**values)
+
+
+@cache
+def _readers(kind: type[Message]) -> Sequence[tuple[str, Callable[[Any], Any]]]:
+    """By field: how it is read from a row. Kept, because thousands of rows are sent at once."""
+    return [(field.name, _reader(field)) for field in kind.DESCRIPTOR.fields]
+
+
+def _reader(field: Any) -> Callable[[Any], Any]:
+    name = field.name
+    message = "" if field.message_type is None else field.message_type.name
+    if message == "Timestamp":
+        return lambda row: timestamp(getattr(row, f"{name}_ms"))
+    if message == "Duration":
+        return lambda row: duration(getattr(row, f"{name}_seconds"))
+    if message in _OF_MODEL:
+        convert = _OF_MODEL[message]
+        return lambda row: None if (value := getattr(row, name)) is None else convert(value)
+    if field.enum_type is not None:
+        # All our enums begin with …_UNSPECIFIED; the other names have the same prefix.
+        prefix = field.enum_type.values_by_number[0].name.removesuffix("UNSPECIFIED")
+        numbers = {
+            each.name.removeprefix(prefix): number
+            for number, each in field.enum_type.values_by_number.items()
+        }
+        return lambda row: numbers[getattr(row, name).value]
+    return attrgetter(name)
 
 
 def flow_message(flow: Flow) -> types_pb2.Flow:
@@ -16,6 +63,12 @@ def flow_message(flow: Flow) -> types_pb2.Flow:
 
 def partition_message(partition: TopicPartition) -> types_pb2.TopicPartition:
     return types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition)
+
+
+_OF_MODEL: Mapping[str, Callable[[Any], Message]] = {
+    "Flow": flow_message,
+    "TopicPartition": partition_message,
+}
 
 
 @overload

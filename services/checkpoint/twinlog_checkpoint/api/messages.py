@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.errors import ConfigError
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.api_values import flow_message, partition_message, timestamp
+from twinlog.service.api_values import flow_message, message_of, partition_message
 from twinlog.service.feeds.pages import decode_key, encode_key
 from twinlog.service.feeds.server import Changed, Event, Removed, SnapshotEnd, SnapshotItem
 from twinlog_checkpoint.api.board import FlowProgress, Item, ItemKey
@@ -21,20 +21,13 @@ VERDICTS = {verdict: pb2.Verdict.Value(f"VERDICT_{verdict.value}") for verdict i
 
 
 def group_partition(row: GroupProgress) -> pb2.GroupPartition:
-    return pb2.GroupPartition(
-        flow=flow_message(row.flow),
-        group=row.group,
-        source=partition_message(row.source),
-        target=partition_message(row.target),
-        upstream_offset=row.upstream_offset,
-        downstream_offset=row.translation.downstream_offset,
-        verdict=VERDICTS[row.translation.verdict],
-        message=row.translation.message,
-        as_of=timestamp(row.as_of_ms),
-        committed_on_target=row.committed_on_target,
-        source_lag=row.source_lag,
-        target_lag=row.target_lag,
-        offset_on_target=row.offset_on_target,
+    told = row.translation
+    return message_of(
+        pb2.GroupPartition,
+        row,
+        downstream_offset=told.downstream_offset,
+        verdict=VERDICTS[told.verdict],
+        message=told.message,
     )
 
 
@@ -70,19 +63,15 @@ def unsupported_group(flow: Flow, group: str, group_type: str) -> pb2.Unsupporte
 
 
 def flow_progress(progress: FlowProgress) -> pb2.FlowProgress:
-    confirmed = progress.confirmed_ms
-    return pb2.FlowProgress(
-        flow=flow_message(progress.flow),
-        ready=progress.ready,
+    return message_of(
+        pb2.FlowProgress,
+        progress,
         obstacle=progress.blocker,
-        confirmed=None if confirmed is None else timestamp(confirmed),
         obstacle_reason=progress.blocker_reason,
         deletions_held_reason=progress.deletions_held[0],
         deletions_held=progress.deletions_held[1],
         offsets_held_reason=progress.offsets_held[0],
         offsets_held=progress.offsets_held[1],
-        groups_listed=timestamp(progress.groups_listed_ms),
-        next_listing=timestamp(progress.next_listing_ms),
     )
 
 
@@ -110,17 +99,11 @@ def _watched(item: Item) -> pb2.WatchedItem:
 
 
 def group_explanation(explanation: GroupExplanation) -> pb2.GroupExplanation:
-    return pb2.GroupExplanation(
-        flow=flow_message(explanation.flow),
-        group=explanation.group,
-        translated=explanation.translated,
-        findings=[
-            pb2.Finding(rule=finding.rule, passed=finding.passed, message=finding.message)
-            for finding in explanation.findings
-        ],
+    return message_of(
+        pb2.GroupExplanation,
+        explanation,
+        findings=[message_of(pb2.Finding, finding) for finding in explanation.findings],
         partitions=[group_partition(row) for row in explanation.rows],
-        state_on_source=explanation.state_on_source,
-        state_on_target=explanation.state_on_target,
     )
 
 

@@ -5,26 +5,24 @@ from collections.abc import Iterator
 from twinlog.acl_rights import acl_text
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.errors import ConfigError, StateError
-from twinlog.service.api_values import duration, flow_message, partition_message, timestamp
+from twinlog.service.api_values import message_of
 from twinlog.service.limits import MAX_MESSAGE_BYTES
 from twinlog_checkpoint.api.messages import VERDICTS
 from twinlog_checkpoint.journal.record import MoveKind
 from twinlog_checkpoint.moves.planning.plan import (
     DEFAULT_WAIT_SECONDS,
     LastMove,
-    MoveAction,
     MoveOptions,
     MovePartition,
     MovePlan,
 )
 from twinlog_checkpoint.moves.running.events import MoveReport, StepEvent
 from twinlog_checkpoint.moves.running.host import MoveRun
-from twinlog_checkpoint.moves.topic_backlog import TopicBacklog, counting, most_missing
+from twinlog_checkpoint.moves.topic_backlog import counting, most_missing
 
 PART_ROWS = 5_000
 """Rows in one message (about a megabyte). A plan with at most this many rows is sent whole."""
 
-_ACTIONS = {action: pb2.MoveAction.Value(f"MOVE_ACTION_{action.value}") for action in MoveAction}
 _KINDS = {kind: pb2.MoveKind.Value(f"MOVE_KIND_{kind.name}") for kind in MoveKind}
 
 
@@ -58,19 +56,14 @@ def move_options(options: pb2.MoveOptions, *, by: str) -> MoveOptions:
 
 
 def move_plan(plan: MovePlan) -> pb2.MovePlan:
-    return pb2.MovePlan(
-        flow=flow_message(plan.flow),
+    return message_of(
+        pb2.MovePlan,
+        plan,
         from_cluster=plan.from_alias,
         to_cluster=plan.to_alias,
-        from_reachable=plan.from_reachable,
         partitions=[_move_partition(entry) for entry in plan.partitions],
-        backlog=[_backlog(entry) for entry in plan.backlog],
-        records_not_copied=plan.records_not_copied,
-        estimated=duration(plan.estimated_seconds),
-        warnings=plan.warnings,
-        blockers=plan.blockers,
+        backlog=[message_of(pb2.TopicBacklog, entry) for entry in plan.backlog],
         last=None if plan.last is None else last_move(plan.last),
-        fenced_topics=plan.fenced_topics,
         write_grants=[acl_text(grant) for grant in plan.write_grants],
         at_most_not_copied=most_missing(plan.backlog) if plan.from_reachable and plan.looked else None,
         counting=counting(plan.backlog),
@@ -103,20 +96,11 @@ def split(plan: pb2.MovePlan) -> Iterator[pb2.MovePlanPart]:
 
 
 def move_run(run: MoveRun) -> pb2.MoveRun:
-    options = run.options
-    return pb2.MoveRun(
+    return message_of(
+        pb2.MoveRun,
+        run,
         kind=_KINDS[run.kind],
-        running=run.running,
-        options=pb2.MoveOptions(
-            groups=options.groups,
-            fence=options.fence,
-            include_active=options.include_active,
-            wait=duration(options.wait_seconds),
-            by=options.by,
-            accept_loss=options.accept_loss,
-            grant_write=options.grant_write,
-        ),
-        started=timestamp(run.started_ms),
+        options=message_of(pb2.MoveOptions, run.options),
         steps=[move_step(event) for event in run.steps],
         reason="" if run.error is None else run.error.reason,
         message="" if run.error is None else str(run.error),
@@ -125,66 +109,16 @@ def move_run(run: MoveRun) -> pb2.MoveRun:
 
 
 def last_move(last: LastMove) -> pb2.LastMove:
-    return pb2.LastMove(
-        run_id=last.run_id,
-        kind=last.kind,
-        finished=last.finished,
-        steps=last.steps,
-        by=last.by,
-        started=timestamp(last.started_ms),
-        aborted=last.aborted,
-        left_behind=last.left_behind,
-        fenced_topics=last.fenced_topics,
-        fenced_where_left=last.fenced_where_left,
-        fenced_where_entered=last.fenced_where_entered,
-        on_target=last.on_target,
-        groups_on_target=last.groups_on_target,
-        ended=None if last.ended_ms is None else timestamp(last.ended_ms),
-    )
+    return message_of(pb2.LastMove, last)
 
 
 def move_step(event: StepEvent) -> pb2.MoveStep:
-    return pb2.MoveStep(
-        name=event.step,
-        state=pb2.StepState.Value(f"STEP_STATE_{event.state.value}"),
-        message=event.message,
-        at=timestamp(event.at_ms),
-        records_left=event.records_left,
-    )
+    return message_of(pb2.MoveStep, event, name=event.step)
 
 
 def move_report(report: MoveReport) -> pb2.MoveReport:
-    return pb2.MoveReport(
-        run_id=report.run_id,
-        already_done=report.already_done,
-        started=timestamp(report.started_ms),
-        finished=timestamp(report.finished_ms),
-        plan=move_plan(report.plan),
-        left_behind=report.left_behind,
-    )
+    return message_of(pb2.MoveReport, report, plan=move_plan(report.plan))
 
 
 def _move_partition(entry: MovePartition) -> pb2.MovePartition:
-    to_partition = entry.to_partition
-    return pb2.MovePartition(
-        group=entry.group,
-        from_partition=partition_message(entry.from_partition),
-        to_partition=None if to_partition is None else partition_message(to_partition),
-        from_offset=entry.from_offset,
-        to_offset=entry.to_offset,
-        present_offset=entry.present_offset,
-        verdict=VERDICTS[entry.translation.verdict],
-        action=_ACTIONS[entry.action],
-        message=entry.message,
-    )
-
-
-def _backlog(entry: TopicBacklog) -> pb2.TopicBacklog:
-    return pb2.TopicBacklog(
-        partition=partition_message(entry.partition),
-        end_offset=entry.end_offset,
-        records_not_copied=entry.records_not_copied,
-        message=entry.message,
-        counting=entry.counting,
-        at_most=entry.at_most,
-    )
+    return message_of(pb2.MovePartition, entry, verdict=VERDICTS[entry.translation.verdict])

@@ -1,15 +1,13 @@
 """Converts plans, outcomes, explanations and ACLs into protobuf messages of the API."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple
-from typing import Final
 
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
-from twinlog.kafka.ports import AclBinding
 from twinlog.model import Flow
 from twinlog.policy.expected_offsets import ExpectedOffsets
-from twinlog_configsync.access.acl_listing import AclEntry, AclState
-from twinlog_configsync.api.messages import flow_message, topic_message
+from twinlog.service.api_values import flow_message, message_of
+from twinlog_configsync.access.acl_listing import AclEntry
+from twinlog_configsync.api.messages import topic_message
 from twinlog_configsync.model.actions import (
     Action,
     ConfigAction,
@@ -33,33 +31,10 @@ from twinlog_configsync.model.actions import (
     scope_of,
 )
 from twinlog_configsync.model.observation import World
-from twinlog_configsync.planning.explain import Explanation, Verdict
+from twinlog_configsync.planning.explain import Explanation
 from twinlog_configsync.planning.outcome import Outcome
 from twinlog_configsync.planning.plan import Plan
 from twinlog_configsync.planning.unread import unread
-
-_VERDICTS: Final = {
-    Verdict.REPLICATED: pb2.TOPIC_VERDICT_REPLICATED,
-    Verdict.WAITING: pb2.TOPIC_VERDICT_WAITING,
-    Verdict.EXCLUDED: pb2.TOPIC_VERDICT_EXCLUDED,
-    Verdict.NOT_INCLUDED: pb2.TOPIC_VERDICT_NOT_INCLUDED,
-    Verdict.INTERNAL: pb2.TOPIC_VERDICT_INTERNAL,
-    Verdict.CYCLE: pb2.TOPIC_VERDICT_CYCLE,
-    Verdict.NOT_AUTHORIZED: pb2.TOPIC_VERDICT_NOT_AUTHORIZED,
-    Verdict.NO_SUCH_TOPIC: pb2.TOPIC_VERDICT_NO_SUCH_TOPIC,
-    Verdict.DELETED_AT_SOURCE: pb2.TOPIC_VERDICT_DELETED_AT_SOURCE,
-    Verdict.COUNTERPART: pb2.TOPIC_VERDICT_COUNTERPART,
-    Verdict.NO_COUNTERPART: pb2.TOPIC_VERDICT_NO_COUNTERPART,
-    Verdict.UNKNOWN: pb2.TOPIC_VERDICT_UNKNOWN,
-}
-
-_ACL_STATES: Final = {
-    AclState.IN_STEP: pb2.ACL_STATE_IN_STEP,
-    AclState.MISSING: pb2.ACL_STATE_MISSING,
-    AclState.LEFT_OUT: pb2.ACL_STATE_LEFT_OUT,
-    AclState.SURPLUS: pb2.ACL_STATE_SURPLUS,
-    AclState.FOREIGN: pb2.ACL_STATE_FOREIGN,
-}
 
 
 def plan_head_message(plan: Plan, world: World, *, rules: Iterable[str] = ()) -> pb2.Plan:
@@ -95,18 +70,8 @@ def planned_message(action: Action, offsets: Mapping[str, ExpectedOffsets]) -> p
     """An action of a plan, with the expected offsets of the copies that it creates, by source topic."""
     message = action_message(action)
     if isinstance(action, CreateTopic) and (expected := offsets.get(action.source_topic)) is not None:
-        message.offsets.CopyFrom(_offsets_message(expected))
+        message.offsets.CopyFrom(message_of(pb2.ExpectedOffsets, expected))
     return message
-
-
-def _offsets_message(expected: ExpectedOffsets) -> pb2.ExpectedOffsets:
-    return pb2.ExpectedOffsets(
-        preserved=expected.preserved,
-        filled_offsets=expected.filled_offsets,
-        filled_bytes=expected.filled_bytes,
-        reason=expected.reason,
-        message=expected.message,
-    )
 
 
 def action_message(action: Action) -> pb2.PlannedAction:
@@ -127,7 +92,7 @@ def action_message(action: Action) -> pb2.PlannedAction:
 
 
 def _fill_acl(message: pb2.PlannedAction, action: CreateAcl | DeleteAcl | SkipAcl) -> None:
-    message.acl.CopyFrom(acl_message(action.binding))
+    message.acl.CopyFrom(message_of(pb2.AclBinding, action.binding))
     match action:
         case CreateAcl():
             message.kind = pb2.ACTION_KIND_CREATE_ACL
@@ -179,36 +144,18 @@ def _fill_topic(message: pb2.PlannedAction, action: TopicAction | ConfigAction |
 
 def explanation_message(flow: Flow, explanation: Explanation) -> pb2.TopicExplanation:
     entry = explanation.entry
-    return pb2.TopicExplanation(
+    return message_of(
+        pb2.TopicExplanation,
+        explanation,
         flow=flow_message(flow),
-        cluster=explanation.cluster,
-        verdict=_VERDICTS[explanation.verdict],
-        rule=explanation.rule,
-        source_topic=explanation.source_topic,
-        target_topic=explanation.target_topic,
         topic=None if entry is None else topic_message(flow, entry),
-        offsets=None if explanation.offsets is None else _offsets_message(explanation.offsets),
-    )
-
-
-def acl_message(binding: AclBinding) -> pb2.AclBinding:
-    resource_type, name, pattern_type, principal, host, operation, permission = astuple(binding)
-    return pb2.AclBinding(
-        resource_type=resource_type,
-        resource_name=name,
-        pattern_type=pattern_type,
-        principal=principal,
-        host=host,
-        operation=operation,
-        permission=permission,
+        offsets=None if explanation.offsets is None else message_of(pb2.ExpectedOffsets, explanation.offsets),
     )
 
 
 def acl_entry_message(entry: AclEntry) -> pb2.AclEntry:
-    return pb2.AclEntry(
-        source=None if entry.source is None else acl_message(entry.source),
-        target=None if entry.target is None else acl_message(entry.target),
-        state=_ACL_STATES[entry.state],
-        rule=entry.rule,
-        made_by_twinlog=entry.made_by_twinlog,
+    source, target = (
+        None if binding is None else message_of(pb2.AclBinding, binding)
+        for binding in (entry.source, entry.target)
     )
+    return message_of(pb2.AclEntry, entry, source=source, target=target)

@@ -7,9 +7,9 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.config.keys.table import BY_NAME
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
+from twinlog.service.api_values import flow_message, message_of, timestamp
 from twinlog.service.feeds.rules_record import RulesRecord
 from twinlog.service.feeds.server import Changed, Event, Marked, Progress, Removed, SnapshotEnd, SnapshotItem
-from twinlog_configsync.api.messages import flow_message, timestamp_message
 from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation, RulesView, is_list
 
 _OPERATIONS: Final = {
@@ -22,26 +22,26 @@ _OPERATIONS: Final = {
 
 
 def rules_message(flow: Flow, view: RulesView) -> pb2.Rules:
-    return pb2.Rules(
+    rules = [
+        message_of(
+            pb2.Rule,
+            rule,
+            meaning=BY_NAME[rule.key].meaning,
+            is_list=is_list(rule.key),
+            changed_by=rule.origin.by,
+            changed_at=timestamp(rule.origin.at_ms or None),
+            replaced=rule.origin.replaced,
+            put_aside=rule.aside,
+        )
+        for rule in view.rules
+    ]
+    return message_of(
+        pb2.Rules,
+        view,
         flow=flow_message(flow),
         version=view.revision,
-        updated=timestamp_message(view.updated_at_ms),
-        rules=[
-            pb2.Rule(
-                key=rule.key,
-                value=rule.value,
-                file_value=rule.file_value,
-                changed=rule.changed,
-                meaning=BY_NAME[rule.key].meaning,
-                is_list=is_list(rule.key),
-                changed_by=rule.origin.by,
-                changed_at=timestamp_message(rule.origin.at_ms or None),
-                replaced=rule.origin.replaced,
-                put_aside=rule.aside,
-            )
-            for rule in view.rules
-        ],
-        problem=view.problem,
+        updated=timestamp(view.updated_at_ms),
+        rules=rules,
     )
 
 
@@ -66,7 +66,7 @@ def watch_rules_message(event: Event[Flow, RulesRecord], *, now_ms: int) -> pb2.
         case Changed(key=flow, item=record, token=token):
             return pb2.WatchRulesResponse(resume_token=token, changed=_changed(flow, record))
         case Progress(token=token):
-            as_of = timestamp_message(now_ms)
+            as_of = timestamp(now_ms)
             return pb2.WatchRulesResponse(resume_token=token, progress=types_pb2.Progress(as_of=as_of))
         case Marked() | Removed():
             return None

@@ -19,6 +19,7 @@ from twinlog.model import Flow
 from twinlog.policy.expected_offsets import ExpectedOffsets
 from twinlog.service.access.audit import changed
 from twinlog.service.access.gate import caller_name
+from twinlog.service.api_values import flow_message, timestamp
 from twinlog.service.clusters import Clusters
 from twinlog.service.feeds.pages import (
     KeptAnswer,
@@ -33,10 +34,8 @@ from twinlog.service.grpc_server import Context
 from twinlog.service.interceptors import is_peer
 from twinlog_configsync.access.acl_listing import AclEntry
 from twinlog_configsync.api.messages import (
-    flow_message,
     flow_of,
     flow_status_message,
-    timestamp_message,
     topic_message,
 )
 from twinlog_configsync.api.messages_plan import (
@@ -281,7 +280,7 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
             case Marked(mark=(flow, _), token=token):
                 return pb2.WatchTopicsResponse(resume_token=token, flow_settled=flow_message(flow))
             case Progress(token=token):
-                as_of = timestamp_message(self._clock.now_ms())
+                as_of = timestamp(self._clock.now_ms())
                 return pb2.WatchTopicsResponse(resume_token=token, progress=types_pb2.Progress(as_of=as_of))
 
 

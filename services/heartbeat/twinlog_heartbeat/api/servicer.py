@@ -8,27 +8,15 @@ from google.protobuf.duration_pb2 import Duration
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as pb2
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2_grpc as pb2_grpc
 from twinlog.model import Flow
-from twinlog.service.api_values import cluster_message, duration, flow_message, timestamp
+from twinlog.service.api_values import cluster_message, duration, message_of
 from twinlog.service.clusters import ClusterStatus
 from twinlog.service.grpc_server import Context
 from twinlog.service.runtime import wait_or_stop
-from twinlog_heartbeat.model.delays import Basis, FlowDelay, PathState
+from twinlog_heartbeat.model.delays import FlowDelay
 from twinlog_heartbeat.model.state import HeartbeatState
 from twinlog_heartbeat.model.topology import Path
 
 WATCH_SECONDS = 1.0
-
-_STATES = {
-    PathState.ALIVE: pb2.PATH_STATE_ALIVE,
-    PathState.SILENT: pb2.PATH_STATE_SILENT,
-    PathState.UNKNOWN: pb2.PATH_STATE_UNKNOWN,
-}
-
-
-_BASES = {
-    Basis.HEARTBEATS: pb2.DELAY_BASIS_HEARTBEATS,
-    Basis.LOG_ENDS: pb2.DELAY_BASIS_LOG_ENDS,
-}
 
 
 class HeartbeatServicer(pb2_grpc.HeartbeatServiceServicer):
@@ -79,28 +67,17 @@ def _flow_of(request: pb2.ListDelaysRequest | pb2.WatchDelaysRequest) -> Flow | 
 
 
 def _path(path: Path) -> pb2.Path:
-    return pb2.Path(
-        observed_on=path.observed_on,
-        topic=path.topic,
-        upstream_clusters=path.upstream_clusters,
-        last_emitted=timestamp(path.last_emitted_ms),
-        last_seen=timestamp(path.last_seen_ms),
-    )
+    return message_of(pb2.Path, path)
 
 
 def _delay(delay: FlowDelay) -> pb2.FlowDelay:
-    return pb2.FlowDelay(
-        flow=flow_message(delay.flow),
-        state=_STATES[delay.state],
+    return message_of(
+        pb2.FlowDelay,
+        delay,
         last_delay=_duration(delay.last_delay_ms),
         max_delay=_duration(delay.max_delay_ms),
         age=_duration(delay.age_ms),
-        emitted=delay.emitted,
-        observed=delay.observed,
-        reason=delay.reason,
-        message=delay.message,
         clock_skew=_duration(delay.clock_skew_ms),
-        basis=_BASES[delay.basis],
     )
 
 

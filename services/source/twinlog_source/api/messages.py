@@ -7,7 +7,14 @@ from typing import TypeGuard
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow
-from twinlog.service.api_values import cluster_message, duration, flow_message, partition_message, timestamp
+from twinlog.service.api_values import (
+    cluster_message,
+    duration,
+    flow_message,
+    message_of,
+    partition_message,
+    timestamp,
+)
 from twinlog.service.clusters import ClusterStatus
 from twinlog.verify.standing import ProofStanding
 from twinlog_source.driver.flow_driver import FlowDriver
@@ -137,14 +144,8 @@ def partition_status(
 
 
 def _proof(proof: ProofStanding) -> pb.PartitionProof:
-    return pb.PartitionProof(
-        verdict=str(proof.verdict),
-        proven_until=proof.proven_until,
-        proven_at=timestamp(proof.proven_at_ms) if proof.proven_at_ms else None,
-        checked_at=timestamp(proof.checked_at_ms),
-        differences=proof.differences,
-        reason=proof.reason,
-    )
+    proven_at = timestamp(proof.proven_at_ms) if proof.proven_at_ms else None
+    return message_of(pb.PartitionProof, proof, proven_at=proven_at)
 
 
 def retry_ms(row: PartitionRow, facts: FlowFacts) -> int | None:
@@ -155,17 +156,8 @@ def retry_ms(row: PartitionRow, facts: FlowFacts) -> int | None:
 
 
 def gap_message(flow: Flow, gap: Gap) -> pb.LedgerGap:
-    return pb.LedgerGap(
-        flow=flow_message(flow),
-        partition=partition_message(gap.partition),
-        from_offset=gap.from_offset,
-        to_offset=gap.to_offset,
-        reason=gap.reason,
-        found_at=timestamp(gap.found_at_ms),
-        lost_offsets=gap.lost_offsets,
-        acknowledged_by=gap.acknowledged_by,
-        acknowledged_at=timestamp(gap.acknowledged_at_ms) if gap.acknowledged_by else None,
-    )
+    acknowledged_at = timestamp(gap.acknowledged_at_ms) if gap.acknowledged_by else None
+    return message_of(pb.LedgerGap, gap, flow=flow_message(flow), acknowledged_at=acknowledged_at)
 
 
 def foreign_message(row: PartitionRow) -> pb.ForeignCopy:
@@ -178,17 +170,11 @@ def foreign_message(row: PartitionRow) -> pb.ForeignCopy:
 
 
 def change_message(move: Move) -> pb.PositionChange:
-    return pb.PositionChange(
-        partition=partition_message(move.partition),
+    return message_of(
+        pb.PositionChange,
+        move,
         from_offset=-1 if move.from_offset is None else move.from_offset,
         to_offset=-1 if move.to_offset is None else move.to_offset,
-        repeated_offsets=move.repeated_offsets,
-        skipped_offsets=move.skipped_offsets,
-        reason=move.reason,
-        message=move.message,
-        applied=move.applied,
-        offsets_end=move.offsets_end,
-        fills_offsets=move.fills_offsets,
     )
 
 

@@ -15,12 +15,12 @@ from opentelemetry.metrics import NoOpMeterProvider
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.errors import NotFoundError
 from twinlog.model import Flow
+from twinlog.service.api_values import flow_message
 from twinlog.service.clusters import Clusters
 from twinlog.service.errors_wire import ResumeTokenExpiredError
 from twinlog.service.interceptors import Context
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog_configsync.api.messages import flow_message
 from twinlog_configsync.api.servicer import ConfigSyncServicer
 from twinlog_configsync.flow.feeds import Boards
 from twinlog_configsync.flow.rules_feed import RulesBoard
