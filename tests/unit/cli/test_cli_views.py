@@ -1,21 +1,22 @@
 """What the commands print, from values."""
 
 import json
+from typing import Any
 
 import pytest
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.cli import COMMANDS
+from twinlog.cli.common.fields import Fields, cells_of
 from twinlog.cli.common.location import service_endpoints
 from twinlog.cli.decoding import Kind, decode, kind_of
 from twinlog.cli.status.rows import ClusterRow, FlowRow, InForce, Note, ServiceRow, Status
 from twinlog.cli.status.view import (
+    CLUSTER,
+    FLOW,
+    SERVICE,
     as_json,
-    cluster_cells,
-    flow_cells,
-    in_force_cells,
-    issue_cells,
-    service_cells,
+    tables,
 )
 from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.errors import ConfigError, WireFormatError
@@ -25,6 +26,21 @@ from twinlog.wire.checkpoint import Checkpoint, encode_checkpoint
 from twinlog.wire.heartbeat import Heartbeat, encode_heartbeat
 from twinlog.wire.offset_sync import OffsetSync, encode_offset_sync
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+
+
+def line_of(fields: Fields[Any], row: Any) -> tuple[str, ...]:
+    return tuple(cells_of(fields, row))
+
+
+def in_force_of(status: Status) -> list[tuple[str, ...]]:
+    fields, rows = tables(status, verdict_of(status))[3]
+    return [line_of(fields, row) for row in rows]
+
+
+def issues_of(status: Status) -> list[tuple[str, ...]]:
+    fields, rows = tables(status, verdict_of(status))[4]
+    return [line_of(fields, row) for row in rows]
+
 
 POLICIES = [DefaultReplicationPolicy()]
 
@@ -136,7 +152,7 @@ def _status() -> Status:
 
 def test_a_flow_is_one_row() -> None:
     row = _status().flows["A->B"]
-    cells = flow_cells(row)
+    cells = line_of(FLOW, row)
 
     assert cells == (
         "A->B",
@@ -156,21 +172,21 @@ def test_a_flow_is_one_row() -> None:
 
 
 def test_what_nobody_said_is_a_dash_and_never_a_zero() -> None:
-    assert flow_cells(FlowRow(flow="A->B")) == ("A->B", *["-"] * 12)
+    assert line_of(FLOW, FlowRow(flow="A->B")) == ("A->B", *["-"] * 12)
 
 
 def test_a_lag_that_is_not_known_shows_what_was_known_last_and_how_old_that_is() -> None:
     row = FlowRow(flow="A->B", records=0, last_known_lag_records=1040, source_ends_age_seconds=185.0)
-    assert flow_cells(row)[5:7] == ("? (1,040 3 min ago)", "?")
+    assert line_of(FLOW, row)[5:7] == ("? (1,040 3 min ago)", "?")
     row = FlowRow(flow="A->B", records=0, last_known_lag_records=0)
-    assert flow_cells(row)[5] == "?", "never 0 before the first look"
+    assert line_of(FLOW, row)[5] == "?", "never 0 before the first look"
 
 
 def test_a_flow_says_when_it_will_have_caught_up() -> None:
     row = FlowRow(flow="A->B", records=0, lag_records=90_000, caught_up_in_seconds=330.0)
-    assert flow_cells(row)[7] == "in 6 min"
+    assert line_of(FLOW, row)[7] == "in 6 min"
     row.caught_up_in_seconds = None
-    assert flow_cells(row)[7] == "?", "its lag does not shrink"
+    assert line_of(FLOW, row)[7] == "?", "its lag does not shrink"
 
 
 @pytest.mark.parametrize(
@@ -180,17 +196,17 @@ def test_producers_write_are_silent_or_it_is_not_known(
     read: float, written: float | None, shown: str
 ) -> None:
     row = FlowRow(flow="A->B", source_ends_age_seconds=read, source_written_age_seconds=written)
-    assert flow_cells(row)[-1] == shown
+    assert line_of(FLOW, row)[-1] == shown
 
 
 def test_a_delay_of_long_ago_is_not_shown_as_the_delay_of_now() -> None:
     row = FlowRow(flow="A->B", path="UNKNOWN", delay_seconds=0.01, heartbeat_age_seconds=179.0)
-    assert flow_cells(row)[9] == "? (0.01 s 3 min ago)"
+    assert line_of(FLOW, row)[9] == "? (0.01 s 3 min ago)"
 
 
 def test_a_cut_path_shows_how_long_it_is_silent() -> None:
     row = FlowRow(flow="A->B", path="SILENT", delay_seconds=0.1, heartbeat_age_seconds=42.4)
-    assert flow_cells(row)[9] == "silent 42 s"
+    assert line_of(FLOW, row)[9] == "silent 42 s"
 
 
 @pytest.mark.parametrize(
@@ -204,7 +220,7 @@ def test_a_cut_path_shows_how_long_it_is_silent() -> None:
     ],
 )
 def test_a_cluster_shows_who_does_not_reach_it(seen_by: dict[str, bool | None], cell: str) -> None:
-    assert cluster_cells(ClusterRow(alias="A", seen_by=seen_by)) == ("A", cell)
+    assert line_of(CLUSTER, ClusterRow(alias="A", seen_by=seen_by)) == ("A", cell)
 
 
 def test_cluster_states_of_all_services_meet_in_one_row() -> None:
@@ -235,14 +251,14 @@ def test_notes_gather_every_reason() -> None:
         ],
     )
 
-    assert issue_cells(verdict_of(status)) == [
+    assert issues_of(status) == [
         ("A->B", "SAME_CLUSTER", "configsync: same"),
         ("B", "KAFKA_UNAVAILABLE", "checkpoint, source: away"),
         ("heartbeat", "PEER_UNAVAILABLE", "refused"),
         ("A->B", "PAUSED", "1 partition is PAUSED (`twinlog partitions 'A->B' --trouble`)"),
     ]
     assert not status.all_serving
-    assert service_cells(status.services[1]) == ("heartbeat", "h:2", "DOWN", "-", "-")
+    assert line_of(SERVICE, status.services[1]) == ("heartbeat", "h:2", "DOWN", "-", "-")
 
 
 def test_a_port_that_is_open_to_everybody_is_said_in_each_status() -> None:
@@ -250,7 +266,7 @@ def test_a_port_that_is_open_to_everybody_is_said_in_each_status() -> None:
     status.services.append(
         ServiceRow(name="heartbeat", endpoint="h:2", health="SERVING", security="insecure")
     )
-    (about, reason, message) = issue_cells(verdict_of(status))[-1]
+    (about, reason, message) = issues_of(status)[-1]
     assert (about, reason) == ("heartbeat", "INSECURE")
     assert "twinlog.insecure" in message
     assert as_json(status)["services"][-1]["security"] == "insecure"
@@ -284,7 +300,7 @@ def test_what_is_in_force_says_who_and_since_when() -> None:
         InForce(kind="PAUSE", about="A->B t-3", message="paused", by="ann@h", since="2026-01-01T00:00:00Z"),
         InForce(kind="LIMIT", about="A->B", message="limited to 1.0 MB/s"),
     ]
-    assert in_force_cells(status) == [
+    assert in_force_of(status) == [
         ("PAUSE", "A->B t-3", "paused, by ann@h since 2026-01-01T00:00:00Z"),
         ("LIMIT", "A->B", "limited to 1.0 MB/s"),
     ]

@@ -1,20 +1,18 @@
 """`twinlog groups --watch`: follows WatchCheckpoints through restarts of the service."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from random import random
 from typing import Any
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.cli.checkpoint.groups_view import FLOW, GROUP
+from twinlog.cli.common.call import watched
 from twinlog.cli.common.fields import as_json
 from twinlog.cli.common.names import flow_name
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError
-from twinlog.service.feeds.client import Lost, Received, Restarted, WatchEvent, watch
-from twinlog.service.runtime import Backoff
+from twinlog.service.feeds.client import Lost, Received, Restarted, WatchEvent
 
 Key = tuple[str, str, str, int]
 """Flow, group, source topic and partition; the last three empty for the flow itself."""
@@ -114,20 +112,8 @@ async def follow(
     Raises the error of a wrong request, and that of a service that was down at the start.
     """
 
-    def open_stream(token: bytes) -> Any:
-        asked = pb2.WatchCheckpointsRequest(group=request.group, resume_token=token)
-        if request.HasField("flow"):
-            asked.flow.CopyFrom(request.flow)
-        return stub.WatchCheckpoints(asked)
-
     connected = False
-    events: AsyncIterator[WatchEvent[pb2.WatchCheckpointsResponse]] = watch(
-        open_stream,
-        peer="checkpoint",
-        stop=asyncio.Event(),
-        backoff=Backoff(initial_seconds=0.2, max_seconds=5.0, random=random),
-    )
-    async with aclosing(events):  # type: ignore[type-var]
+    async with aclosing(watched(stub.WatchCheckpoints, request, "checkpoint")) as events:  # type: ignore[type-var]
         async for event in events:
             connected = connected or isinstance(event, Received)
             if isinstance(event, Lost):

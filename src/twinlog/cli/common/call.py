@@ -1,10 +1,12 @@
 """The one way of commands that ask services: options, channels, calls, and their answers."""
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import random
 from typing import Any, TypeVar, cast
 
 import grpc
@@ -19,6 +21,8 @@ from twinlog.cli.common.output import Output, OutputOption, print_json, print_ro
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.undo import print_undo
 from twinlog.service.errors_wire import error_from_rpc
+from twinlog.service.feeds.client import WatchEvent, watch
+from twinlog.service.waiting import Backoff
 
 T = TypeVar("T")
 Stub = TypeVar("Stub")
@@ -107,6 +111,22 @@ async def every(method: Callable[..., Awaitable[T]], request: Any, rows: str, **
         _rows(whole, rows).extend(_rows(page, rows))
         whole.next_page_token = page.next_page_token
     return cast("T", whole)
+
+
+def watched(
+    method: Callable[[Any], Any], request: Any, service: str, stop: asyncio.Event | None = None
+) -> AsyncIterator[WatchEvent[Any]]:
+    """The events of a watch, also after restarts of the service, until `stop`. `method` is that of a plain
+    stub, because a watch has no deadline."""
+
+    def open_stream(token: bytes) -> Any:
+        asked = type(request)()
+        asked.CopyFrom(request)
+        asked.resume_token = token
+        return method(asked)
+
+    backoff = Backoff(initial_seconds=0.2, max_seconds=5.0, random=random)
+    return watch(open_stream, peer=service, stop=stop or asyncio.Event(), backoff=backoff)
 
 
 def _rows(message: Any, path: str) -> Any:

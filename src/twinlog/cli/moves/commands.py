@@ -49,14 +49,8 @@ def commands_of(direction: Direction) -> typer.Typer:
         include_active: IncludeActiveOption = False,
         accept_loss: AcceptLossOption = False,
     ) -> None:
-        options = options_message(
-            group,
-            fence=fence,
-            include_active=include_active,
-            accept_loss=accept_loss,
-            wait_seconds=0,
-            grant_write=grant_write,
-        )
+        flags = {"fence": fence, "include_active": include_active, "accept_loss": accept_loss}
+        options = options_message(group, 0, **flags, grant_write=grant_write)
         MoveCall.of(kind, flow, call).plan(options)
 
     @app.command("run", help=direction.run_help)
@@ -73,14 +67,8 @@ def commands_of(direction: Direction) -> typer.Typer:
         yes: YesOption = False,
         dry_run: DryRunOption = False,
     ) -> None:
-        options = options_message(
-            group,
-            fence=fence,
-            include_active=include_active,
-            accept_loss=accept_loss,
-            wait_seconds=wait,
-            grant_write=grant_write,
-        )
+        flags = {"fence": fence, "include_active": include_active, "accept_loss": accept_loss}
+        options = options_message(group, wait, **flags, grant_write=grant_write)
         move = MoveCall.of(kind, flow, call)
         if dry_run:
             move.plan(options)

@@ -1,7 +1,7 @@
 """Shared by `twinlog failover` and `twinlog failback`: options, the plan's table, the steps of a run."""
 
 from collections.abc import AsyncIterable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -69,23 +69,8 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show the pla
 _NAMES_SHOWN = 10
 
 
-def options_message(
-    groups: list[str] | None,
-    *,
-    fence: bool,
-    include_active: bool,
-    accept_loss: bool,
-    wait_seconds: float,
-    grant_write: bool = False,
-) -> pb2.MoveOptions:
-    options = pb2.MoveOptions(
-        groups=groups or [],
-        fence=fence,
-        include_active=include_active,
-        accept_loss=accept_loss,
-        grant_write=grant_write,
-        by=who(),
-    )
+def options_message(groups: list[str] | None, wait_seconds: float, **flags: Any) -> pb2.MoveOptions:
+    options = pb2.MoveOptions(groups=groups or [], by=who(), **flags)
     options.wait.FromMilliseconds(round(wait_seconds * 1000))
     return options
 

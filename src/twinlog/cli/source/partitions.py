@@ -1,7 +1,5 @@
 """`twinlog partitions`: the copy of every partition."""
 
-import asyncio
-import random
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -10,7 +8,7 @@ import typer
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.common.call import Call, Services, command
+from twinlog.cli.common.call import Call, Services, command, watched
 from twinlog.cli.common.failures import tell
 from twinlog.cli.common.fields import Fields, as_json
 from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, chosen_flow
@@ -20,8 +18,7 @@ from twinlog.cli.source import partition_rows as rows
 from twinlog.cli.source.client import TopicOption, every_partition
 from twinlog.cli.source.watched_partitions import KnownPartitions, Told
 from twinlog.clock import SystemClock
-from twinlog.service.feeds.client import Lost, Received, Restarted, WatchCall, watch
-from twinlog.service.waiting import Backoff
+from twinlog.service.feeds.client import Lost, Received, Restarted
 
 _NO_TROUBLE = "every partition runs"
 _NOTHING = "no partition is copied; `twinlog explain topic NAME` says why"
@@ -78,13 +75,8 @@ async def _follow(
     connection."""
     known = KnownPartitions()
     stub = SourceServiceStub(at.channel("source"))
-    backoff = Backoff(initial_seconds=0.5, max_seconds=5.0, random=random.random)
-
-    def open_stream(token: bytes) -> WatchCall[pb2.WatchPartitionsResponse]:
-        request = pb2.WatchPartitionsRequest(flow=flow, source_topic=topic, resume_token=token)
-        return stub.WatchPartitions(request)
-
-    async for event in watch(open_stream, peer="source", stop=asyncio.Event(), backoff=backoff):
+    request = pb2.WatchPartitionsRequest(flow=flow, source_topic=topic)
+    async for event in watched(stub.WatchPartitions, request, "source"):
         match event:
             case Restarted():
                 known.begin()

@@ -7,7 +7,7 @@ import typer
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption, channels, service_endpoints
 from twinlog.cli.common.numbers import MOST_SECONDS
-from twinlog.cli.common.output import Output, OutputOption, print_json, print_table
+from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
 from twinlog.cli.common.pasteable import say
 
 if TYPE_CHECKING:
@@ -104,20 +104,9 @@ def _print_tables(status: "Status", verdict: "Verdict", *, verbose: bool) -> Non
 
     for line in view.deployment(status):
         typer.echo(line)
-    print_table("", view.SERVICE_COLUMNS, map(view.service_cells, status.services))
-    if status.flows:
-        print_table(
-            "",
-            view.FLOW_COLUMNS,
-            [view.flow_cells(status.flows[name]) for name in sorted(status.flows)],
-        )
-    if status.clusters:
-        cells = [view.cluster_cells(status.clusters[alias]) for alias in sorted(status.clusters)]
-        print_table("", view.CLUSTER_COLUMNS, cells)
-    if in_force := view.in_force_cells(status):
-        print_table("", view.IN_FORCE_COLUMNS, in_force)
-    if issues := view.issue_cells(verdict):
-        print_table("", view.ISSUE_COLUMNS, issues)
+    for fields, rows in view.tables(status, verdict):
+        if rows:
+            print_rows(fields, rows)
     for issue in verdict.issues:
         for line in view.details(issue, verbose=verbose):
             say(line)

@@ -4,7 +4,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from twinlog.cli.common.output import Column
+from twinlog.cli.common.fields import Field, Fields
 from twinlog.cli.common.pasteable import document
 from twinlog.cli.source.partition_rows import shown_catch_up, shown_seconds
 from twinlog.cli.status.deployment import deployment_lines
@@ -17,36 +17,6 @@ UNKNOWN = "-"
 """Shown in place of what no service told."""
 NOT_KNOWN = "?"
 """Shown in place of what a service was asked for and does not know now."""
-
-SERVICE_COLUMNS = (
-    Column(title="SERVICE"),
-    Column(title="ENDPOINT"),
-    Column(title="HEALTH"),
-    Column(title="READY"),
-    Column(title="VERSION"),
-)
-FLOW_COLUMNS = (
-    Column(title="FLOW"),
-    Column(title="TOPICS", spare=3),
-    Column(title="PARTITIONS"),
-    Column(title="RECORDS/S", right=True, spare=1),
-    Column(title="MB/S", right=True, spare=4),
-    Column(title="LAG", right=True),
-    Column(title="BEHIND", right=True),
-    Column(title="CAUGHT UP", right=True, spare=3),
-    Column(title="LAST COPIED", right=True),
-    Column(title="DELAY", right=True, spare=2),
-    Column(title="GROUPS", spare=5),
-    Column(title="PROOF", spare=6),
-    Column(title="PRODUCERS", spare=7),
-)
-IN_FORCE_COLUMNS = (
-    Column(title="IN FORCE"),
-    Column(title="ON"),
-    Column(title="WHAT"),
-)
-CLUSTER_COLUMNS = (Column(title="CLUSTER"), Column(title="REACHABLE"))
-ISSUE_COLUMNS = (Column(title="ABOUT"), Column(title="REASON"), Column(title="MESSAGE"))
 
 
 def as_json(status: Status) -> dict[str, Any]:
@@ -102,48 +72,20 @@ def details(issue: Issue, *, verbose: bool) -> list[str]:
     return [f"    {each}" for each in issue.details] if verbose else []
 
 
-def service_cells(row: ServiceRow) -> Sequence[str]:
-    ready = UNKNOWN if row.ready is None else "yes" if row.ready else "no"
-    return row.name, row.endpoint, row.health, ready, row.version or UNKNOWN
-
-
-def flow_cells(row: FlowRow) -> Sequence[str]:
-    return (
-        row.flow,
-        _topics(row.topics),
-        _counts(row.partitions),
-        _number(row.records_per_second),
-        UNKNOWN if row.bytes_per_second is None else f"{row.bytes_per_second / 1e6:,.1f}",
-        _lag(row),
-        UNKNOWN if row.records is None and row.lag_seconds is None else shown_seconds(row.lag_seconds),
-        _caught_up(row),
-        _ago(row.last_copied_age_seconds),
-        _delay(row),
-        _groups(row),
-        _proof(row),
-        _producers(row),
-    )
-
-
-def cluster_cells(row: ClusterRow) -> Sequence[str]:
+def _reachable(row: ClusterRow) -> str:
     answers = {service: seen for service, seen in row.seen_by.items() if seen is not None}
     if not answers:
-        return row.alias, UNKNOWN
+        return UNKNOWN
     if all(answers.values()):
         silent = ", ".join(map(str, sorted(row.silent_brokers)))
-        return row.alias, f"yes, but for broker {silent}" if silent else "yes"
+        return f"yes, but for broker {silent}" if silent else "yes"
     if not any(answers.values()):
-        return row.alias, "no"
-    return row.alias, "not by " + ", ".join(service for service, seen in answers.items() if not seen)
+        return "no"
+    return "not by " + ", ".join(service for service, seen in answers.items() if not seen)
 
 
-def issue_cells(verdict: Verdict) -> list[Sequence[str]]:
-    """What is not as it should be, the worst first, besides what is in force."""
-    return [
-        (each.about, each.reason, with_command(each.message, each.command))
-        for each in verdict.issues
-        if not each.in_force
-    ]
+def _told(issue: Issue) -> str:
+    return with_command(issue.message, issue.command)
 
 
 def _sorted_flows(status: Status) -> list[FlowRow]:
@@ -161,13 +103,6 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 def _number(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.0f}"
-
-
-def in_force_cells(status: Status) -> list[Sequence[str]]:
-    """What holds until somebody acts: pauses, limits, changed rules, waiting topics, gaps."""
-    return [
-        (each.kind, each.about, _in_force(each)) for row in _sorted_flows(status) for each in row.in_force
-    ]
 
 
 def _in_force(each: InForce) -> str:
@@ -250,3 +185,65 @@ def _groups(row: FlowRow) -> str:
     if row.group_count is None:
         return UNKNOWN
     return f"{row.group_count} ({_counts(row.groups)})" if row.groups else str(row.group_count)
+
+
+def _ready(row: ServiceRow) -> str:
+    return UNKNOWN if row.ready is None else "yes" if row.ready else "no"
+
+
+def _behind(row: FlowRow) -> str:
+    return UNKNOWN if row.records is None and row.lag_seconds is None else shown_seconds(row.lag_seconds)
+
+
+def _megabytes(row: FlowRow) -> str:
+    return UNKNOWN if row.bytes_per_second is None else f"{row.bytes_per_second / 1e6:,.1f}"
+
+
+SERVICE: Fields[ServiceRow] = (
+    Field("", "name", "SERVICE"),
+    Field("", "endpoint", "ENDPOINT"),
+    Field("", "health", "HEALTH"),
+    Field("", column="READY", text=_ready),
+    Field("", "version?", "VERSION"),
+)
+FLOW: Fields[FlowRow] = (
+    Field("", "flow", "FLOW"),
+    Field("", column="TOPICS", text=lambda row: _topics(row.topics), spare=3),
+    Field("", column="PARTITIONS", text=lambda row: _counts(row.partitions)),
+    Field("", column="RECORDS/S", text=lambda row: _number(row.records_per_second), right=True, spare=1),
+    Field("", column="MB/S", text=_megabytes, right=True, spare=4),
+    Field("", column="LAG", text=_lag, right=True),
+    Field("", column="BEHIND", text=_behind, right=True),
+    Field("", column="CAUGHT UP", text=_caught_up, right=True, spare=3),
+    Field("", column="LAST COPIED", text=lambda row: _ago(row.last_copied_age_seconds), right=True),
+    Field("", column="DELAY", text=_delay, right=True, spare=2),
+    Field("", column="GROUPS", text=_groups, spare=5),
+    Field("", column="PROOF", text=_proof, spare=6),
+    Field("", column="PRODUCERS", text=_producers, spare=7),
+)
+CLUSTER: Fields[ClusterRow] = (
+    Field("", "alias", "CLUSTER"),
+    Field("", column="REACHABLE", text=_reachable),
+)
+IN_FORCE: Fields[InForce] = (
+    Field("", "kind", "IN FORCE"),
+    Field("", "about", "ON"),
+    Field("", column="WHAT", text=_in_force),
+)
+ISSUE: Fields[Issue] = (
+    Field("", "about", "ABOUT"),
+    Field("", "reason", "REASON"),
+    Field("", column="MESSAGE", text=_told),
+)
+
+
+def tables(status: Status, verdict: Verdict) -> list[tuple[Fields[Any], list[Any]]]:
+    """Services, flows, clusters, what is in force, and what else is not as it should be."""
+    flows = _sorted_flows(status)
+    return [
+        (SERVICE, status.services),
+        (FLOW, flows),
+        (CLUSTER, _sorted_clusters(status)),
+        (IN_FORCE, [each for row in flows for each in row.in_force]),
+        (ISSUE, [each for each in verdict.issues if not each.in_force]),
+    ]

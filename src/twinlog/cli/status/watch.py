@@ -3,11 +3,12 @@
 import asyncio
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 
 import typer
 
-from twinlog.cli.common.output import Column, Output, in_colour, print_json_line
+from twinlog.cli.common.fields import cells_of, columns_of
+from twinlog.cli.common.output import Output, in_colour, print_json_line
 from twinlog.cli.common.table import table_lines
 from twinlog.cli.common.times import shown_clock
 from twinlog.cli.status import view
@@ -39,18 +40,10 @@ def screen_lines(status: Status, *, at_ms: int, width: int, height: int) -> list
 
 
 def _blocks(status: Status, verdict: Verdict, width: int) -> Iterator[list[str]]:
-    flows = [view.flow_cells(status.flows[name]) for name in sorted(status.flows)]
-    clusters = [view.cluster_cells(status.clusters[alias]) for alias in sorted(status.clusters)]
-    tables: tuple[tuple[Sequence[Column], list[Sequence[str]]], ...] = (
-        (view.FLOW_COLUMNS, flows),
-        (view.ISSUE_COLUMNS, view.issue_cells(verdict)),
-        (view.IN_FORCE_COLUMNS, view.in_force_cells(status)),
-        (view.SERVICE_COLUMNS, [view.service_cells(row) for row in status.services]),
-        (view.CLUSTER_COLUMNS, clusters),
-    )
-    for columns, cells in tables:
-        if cells:
-            yield table_lines(columns, cells, width=width)
+    services, flows, clusters, in_force, issues = view.tables(status, verdict)
+    for fields, rows in (flows, issues, in_force, services, clusters):
+        if rows:
+            yield table_lines(columns_of(fields), [cells_of(fields, row) for row in rows], width=width)
 
 
 async def watch_status(ask: Callable[[], Awaitable[Status]], output: Output) -> None:

@@ -4,10 +4,9 @@ what has no watch. A service that is away is a row; what was known of it stays.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import asdict
-from random import random
 from typing import Any
 
 import grpc
@@ -19,7 +18,7 @@ from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatService
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.checkpoint.groups_watch import WatchedGroups
-from twinlog.cli.common.call import every
+from twinlog.cli.common.call import every, watched
 from twinlog.cli.source.watched_partitions import KnownPartitions
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import FlowRow, Status
@@ -34,8 +33,8 @@ from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.service.errors_wire import error_from_rpc
-from twinlog.service.feeds.client import Lost, Received, Restarted, WatchEvent, watch
-from twinlog.service.runtime import Backoff, wait_or_stop
+from twinlog.service.feeds.client import Lost, Received, Restarted, WatchEvent
+from twinlog.service.runtime import wait_or_stop
 
 TABLES = (
     "page",
@@ -158,12 +157,7 @@ class Upstream:
         known, table = KnownPartitions(), self._feed["partitions"]
         async with self._open_to("source", self._endpoints["source"]) as channel:
             stub = SourceServiceStub(channel)
-            events: AsyncIterator[WatchEvent[source.WatchPartitionsResponse]] = watch(
-                lambda token: stub.WatchPartitions(source.WatchPartitionsRequest(resume_token=token)),
-                peer="source",
-                stop=stop,
-                backoff=_backoff(),
-            )
+            events = watched(stub.WatchPartitions, source.WatchPartitionsRequest(), "source", stop)
             async with aclosing(events):  # type: ignore[type-var]
                 async for event in events:
                     self._note("source", event)
@@ -183,14 +177,8 @@ class Upstream:
             stub = CheckpointServiceStub(channel)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._group_rows(known, stop), name="ui group rows")
-                events: AsyncIterator[WatchEvent[checkpoint.WatchCheckpointsResponse]] = watch(
-                    lambda token: stub.WatchCheckpoints(
-                        checkpoint.WatchCheckpointsRequest(resume_token=token)
-                    ),
-                    peer="checkpoint",
-                    stop=stop,
-                    backoff=_backoff(),
-                )
+                request = checkpoint.WatchCheckpointsRequest()
+                events = watched(stub.WatchCheckpoints, request, "checkpoint", stop)
                 async with aclosing(events):  # type: ignore[type-var]
                     async for event in events:
                         self._note("checkpoint", event)
@@ -248,7 +236,3 @@ class Upstream:
             self._feed["feeds"].put(name, {"live": True, "reason": "", "message": ""})
         else:
             self._feed["feeds"].put(name, {"live": False, "reason": error.reason, "message": str(error)})
-
-
-def _backoff() -> Backoff:
-    return Backoff(initial_seconds=0.2, max_seconds=5.0, random=random)

@@ -6,10 +6,11 @@ import pytest
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint_pb2
 from twinlog.api.common.v1 import types_pb2
+from twinlog.cli.common.fields import cells_of
 from twinlog.cli.status.checkpoint import add_groups
 from twinlog.cli.status.query import explain_silence
 from twinlog.cli.status.rows import FlowRow, InForce, ServiceRow, Status
-from twinlog.cli.status.view import check_as_json, check_lines, cluster_cells
+from twinlog.cli.status.view import CLUSTER, check_as_json, check_lines
 from twinlog.cli.verdict.clusters import failure_kind
 from twinlog.cli.verdict.issues import Issue, Level
 from twinlog.cli.verdict.moving import GO, NO_GO, WAIT, checks_of, overall
@@ -449,4 +450,4 @@ def test_a_broker_that_does_not_answer_while_others_do_is_a_warning(
     )
     assert ("seen by heartbeat, source" in issue.message) == (services is not SERVICES)
     assert not verdict.failing
-    assert cluster_cells(status.clusters["B"]) == ("B", "yes, but for broker 2")
+    assert cells_of(CLUSTER, status.clusters["B"]) == ["B", "yes, but for broker 2"]
