@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.model import Record, TopicPartition
+from twinlog.testing.broker.releases import Release
 from twinlog.testing.brokers import unique_name
 
 Answer = TypeVar("Answer")
@@ -22,6 +23,8 @@ class ClusterRig(Protocol):
     """One cluster, and other clients at work on it."""
 
     cluster: KafkaCluster
+    release: Release
+    """What its brokers can."""
 
     async def transaction(self, partition: TopicPartition, values: Sequence[bytes], ending: Ending) -> None:
         """Write records in a transaction and end it; its marker takes one offset."""
@@ -36,7 +39,8 @@ class ClusterRig(Protocol):
     def active_group(
         self, group_id: str, topic: str, *, group_type: str
     ) -> AbstractAsyncContextManager[None]:
-        """A group with one member that is assigned the topic."""
+        """A group with one member that is assigned the topic; the test is skipped if the release has no such
+        groups."""
         ...
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+import pytest
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer
 
@@ -13,12 +14,14 @@ from twinlog.kafka.clients import aiokafka_producer_options
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.kafka.producers import close_producer, new_producer
 from twinlog.model import TopicPartition
+from twinlog.testing.broker.releases import Release
 from twinlog.testing.brokers import eventually, unique_name
 
 
 class KafkaRig:
-    def __init__(self, cluster: KafkaCluster, properties: dict[str, str]) -> None:
+    def __init__(self, cluster: KafkaCluster, properties: dict[str, str], release: Release) -> None:
         self.cluster = cluster
+        self.release = release
         self._properties = properties
 
     async def transaction(self, partition: TopicPartition, values: Sequence[bytes], ending: Ending) -> None:
@@ -38,6 +41,8 @@ class KafkaRig:
     def active_group(
         self, group_id: str, topic: str, *, group_type: str
     ) -> AbstractAsyncContextManager[None]:
+        if group_type not in self.release.group_types:
+            pytest.skip(f"{self.release.name} has no {group_type} groups")
         if group_type in ("share", "streams"):
             return modern_member(self._properties, group_id, topic, group_type=group_type)
         return self._active(group_id, topic, group_type)

@@ -18,6 +18,10 @@ HEADERS: Headers = (
     ("grüße", bytes(range(256))),
 )
 
+_NEWEST_TIMESTAMP = "message.timestamp.after.max.ms"
+_OTHER_TIMESTAMPS = "message.timestamp.difference.max.ms"
+"""Before Kafka 3.6."""
+
 
 class LogWriterContract:
     async def test_null_and_empty_are_kept_apart(self, rig: ClusterRig) -> None:
@@ -95,7 +99,7 @@ class LogWriterContract:
             configs={
                 "cleanup.policy": "compact",
                 "max.message.bytes": "2000",
-                "message.timestamp.after.max.ms": "3600000",
+                _NEWEST_TIMESTAMP if rig.release.name >= "3.6" else _OTHER_TIMESTAMPS: "3600000",
             },
         )
         partition = TopicPartition(topic, 0)

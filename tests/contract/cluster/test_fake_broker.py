@@ -40,7 +40,7 @@ async def kafka(request: pytest.FixtureRequest) -> AsyncIterator[FakeKafka]:
 async def rig(kafka: FakeKafka) -> AsyncIterator[ClusterRig]:
     properties = {"bootstrap.servers": kafka.bootstrap}
     async with open_cluster("A", properties, timeout_seconds=TIMEOUT_SECONDS) as cluster:
-        yield KafkaRig(cluster, properties)
+        yield KafkaRig(cluster, properties, kafka.release)
 
 
 class TestGroupAdmin(GroupAdminContract):
@@ -99,7 +99,7 @@ class TestAclAdmin(AclAdminContract):
                 "sasl.jaas.config": plain_login({"username": "super", "password": "secret"}),
             }
             async with open_cluster("A", properties, timeout_seconds=TIMEOUT_SECONDS) as cluster:
-                yield KafkaRig(cluster, properties)
+                yield KafkaRig(cluster, properties, kafka.release)
 
 
 class TestRetention(RetentionContract):

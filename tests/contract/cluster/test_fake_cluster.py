@@ -17,6 +17,7 @@ from contract.cluster.quota_admin_contract import QuotaAdminContract
 from contract.cluster.topic_admin_contract import TopicAdminContract
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import Record, TopicPartition
+from twinlog.testing.broker.releases import KAFKA_4_3
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_state import Transaction
 
@@ -27,6 +28,7 @@ class FakeRig:
     def __init__(self, cluster: FakeCluster) -> None:
         self.fake = cluster
         self.cluster: KafkaCluster = cluster
+        self.release = KAFKA_4_3
 
     async def transaction(self, partition: TopicPartition, values: Sequence[bytes], ending: Ending) -> None:
         self.fake.append_transaction(partition, _records(values), _OUTCOMES[ending])

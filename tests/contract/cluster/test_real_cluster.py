@@ -31,13 +31,14 @@ from twinlog.testing.broker.releases import RELEASES
 from twinlog.testing.brokers import TESTED_KAFKA, KafkaPair, eventually, unique_name
 
 TIMEOUT_SECONDS = 60.0
+RELEASE = next(each for each in RELEASES if TESTED_KAFKA.startswith(each.name))
 
 
 @pytest.fixture
 async def rig(kafka_pair: KafkaPair) -> AsyncIterator[ClusterRig]:
     properties = kafka_pair.a.client_properties()
     async with open_cluster("A", properties, timeout_seconds=TIMEOUT_SECONDS) as cluster:
-        yield KafkaRig(cluster, properties)
+        yield KafkaRig(cluster, properties, RELEASE)
 
 
 class TestTopicAdmin(TopicAdminContract):
@@ -106,7 +107,6 @@ class TestTransactionWire(TransactionWireContract):
 
 async def test_the_fake_offers_exactly_what_a_broker_of_its_release_does(rig: ClusterRig) -> None:
     """Of the APIs that it has, up to the newest version for which there is a schema."""
-    release = next(each for each in RELEASES if TESTED_KAFKA.startswith(each.name))
     async with wire_client(rig) as client:
         told = await client.ask("api_versions", 3, client_software_name="wire", client_software_version="1")
     real = {
@@ -114,9 +114,9 @@ async def test_the_fake_offers_exactly_what_a_broker_of_its_release_does(rig: Cl
         for each in told.api_keys
         if each.api_key in HANDLERS
     }
-    fake = {key: offer for key in HANDLERS if (offer := release.offered(key))}
+    fake = {key: offer for key in HANDLERS if (offer := RELEASE.offered(key))}
     assert fake == real
-    assert release.features == {each.name: each.max_version_level for each in told.finalized_features}
+    assert RELEASE.features == {each.name: each.max_version_level for each in told.finalized_features}
 
 
 class TestRightsOnGroups:
@@ -149,4 +149,4 @@ class TestGuarded(AclAdminContract, RetentionContract):
     async def rig(self, sasl_cluster: BlockingCluster) -> AsyncIterator[ClusterRig]:
         properties = sasl_cluster.client_properties()
         async with open_cluster("guarded", properties, timeout_seconds=TIMEOUT_SECONDS) as cluster:
-            yield KafkaRig(cluster, properties)
+            yield KafkaRig(cluster, properties, RELEASE)

@@ -135,13 +135,15 @@ def topic_configs(
         yield Config(name, tuple(found))
 
 
-def node_configs(node_id: int, node_count: int, broker_configs: Mapping[str, str]) -> Iterable[Config]:
+def node_configs(
+    node_id: int, node_count: int, broker_configs: Mapping[str, str], release: Release
+) -> Iterable[Config]:
     """What a broker tells of itself: what clients ask for, not all of its hundreds of configs."""
     static = {
         "auto.create.topics.enable": "false",
         "default.replication.factor": str(min(3, node_count)),
         "group.initial.rebalance.delay.ms": "0",
-        "node.id": str(node_id),
+        "broker.id" if release.has_zookeeper else "node.id": str(node_id),
         "num.partitions": "1",
     }
     for name, value in static.items():

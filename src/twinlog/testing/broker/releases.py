@@ -34,6 +34,13 @@ _HIGHEST_2_8 = {
 }  # fmt: skip
 
 
+_GROUP_FEATURES = {
+    "consumer": "group.version",
+    "share": "share.version",
+    "streams": "streams.version",
+}
+
+
 @dataclass(frozen=True)
 class Release:
     """A broker release: the versions that it offers, and its features."""
@@ -56,6 +63,15 @@ class Release:
     @property
     def is_before_4(self) -> bool:
         return self.name < "4"
+
+    @property
+    def has_zookeeper(self) -> bool:
+        return self.name < "3"
+
+    @property
+    def group_types(self) -> set[str]:
+        """The protocols that groups can have."""
+        return {"classic", *(kind for kind, name in _GROUP_FEATURES.items() if self.features.get(name))}
 
     @property
     def transaction_version(self) -> int:

@@ -74,10 +74,10 @@ async def create_acls(call: Call) -> Fields:
     authorizer, error = _authorizer(call, Operation.ALTER)
     if error["error_code"]:
         return {"results": [error for _ in call.body.creations]}
-    return {"results": [_create(authorizer, asked) for asked in call.body.creations]}
+    return {"results": [_create(call, authorizer, asked) for asked in call.body.creations]}
 
 
-def _create(authorizer: Authorizer, asked: Any) -> Fields:
+def _create(call: Call, authorizer: Authorizer, asked: Any) -> Fields:
     acl = Acl(
         asked.resource_type,
         asked.resource_name,
@@ -91,6 +91,8 @@ def _create(authorizer: Authorizer, asked: Any) -> Fields:
         Resource(acl.resource), Pattern(acl.pattern), Operation(acl.operation), Permission(acl.permission)
         if not acl.name or ":" not in acl.principal:
             raise ValueError("a name is missing")
+        if acl.resource == Resource.USER and call.release.has_zookeeper:
+            raise ValueError("users came with KIP-373")
         if acl.resource == Resource.CLUSTER and acl.name != CLUSTER_NAME:
             raise ValueError(f"the only name of the cluster is {CLUSTER_NAME}")
     except ValueError as error:

@@ -60,7 +60,9 @@ def _configs(call: Call, asked: Any) -> Iterable[Config]:
                 ErrorCode.invalid_request,
                 f"Unexpected broker id, expected {call.node.node_id}, but received {asked.resource_name}",
             )
-        return configs.node_configs(call.node.node_id, len(cluster.nodes), cluster.broker_configs)
+        return configs.node_configs(
+            call.node.node_id, len(cluster.nodes), cluster.broker_configs, call.release
+        )
     topic = cluster.topics.get(asked.resource_name)
     if topic is None:
         raise _AnsweredError(ErrorCode.unknown_topic_or_partition, None)
@@ -121,7 +123,8 @@ def _altered(call: Call, asked: Any, new: Callable[[Call, Any, dict[str, str]], 
     except _AnsweredError as answered:
         return {**answer, "error_code": answered.error, "error_message": answered.message}
     except RefusedError as refused:
-        return {**answer, "error_code": ErrorCode.invalid_config, "error_message": str(refused)}
+        code = ErrorCode.invalid_request if call.release.has_zookeeper else ErrorCode.invalid_config
+        return {**answer, "error_code": code, "error_message": str(refused)}
     if not call.body.validate_only:
         before.clear()
         before.update(after)
