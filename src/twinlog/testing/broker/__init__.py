@@ -6,15 +6,20 @@
 
 Under `VirtualTimeLoop` it listens in memory and time is the loop's; under any other loop on sockets of this
 machine. Real brokers are its model: the suite in tests/contract/cluster runs against both, and where they
-differ, this one is wrong.
+differ, this one is wrong. With one seed a history in memory repeats itself; in another process only with the
+same PYTHONHASHSEED.
 
     codec      a request's bytes as an object of kio, an answer's fields as bytes
     releases   the versions that brokers of a release offer
     cluster    the state: nodes, topics, partitions
+    log        one replica's log; segments: its files, which retention removes if the broker config
+               `log.retention.check.interval.ms` says how often it looks
+    fetch_sessions  what a client reads already
     groups     groups of all protocols, and committed offsets
     configs    of topics and brokers: names, defaults, what is refused
     acls       who may do what
     quotas     how long clients have to wait
+    sasl       logins, where `cluster.passwords` asks for them
     server     listening and connections; FakeKafka
     faults     what goes wrong: kafka.faults.begin(api="fetch", hangs=True)
     cluster_outages  elect, lose_tail, … of the cluster; FakeKafka has stop_node and start_node
