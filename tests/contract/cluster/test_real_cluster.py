@@ -26,6 +26,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
 from twinlog.testing.broker.codec import schema_versions
+from twinlog.testing.broker.configs import topic_defaults
 from twinlog.testing.broker.handlers import HANDLERS
 from twinlog.testing.broker.releases import RELEASES
 from twinlog.testing.brokers import TESTED_KAFKA, KafkaPair, eventually, unique_name
@@ -117,6 +118,12 @@ async def test_the_fake_offers_exactly_what_a_broker_of_its_release_does(rig: Cl
     fake = {key: offer for key in HANDLERS if (offer := RELEASE.offered(key))}
     assert fake == real
     assert RELEASE.features == {each.name: each.max_version_level for each in told.finalized_features}
+
+
+async def test_a_topic_of_the_fake_has_the_configs_of_its_release(rig: ClusterRig) -> None:
+    name = await new_topic(rig.cluster, "configs")
+    described = success((await rig.cluster.describe_topic_configs([name]))[name])
+    assert {entry.name: entry.value for entry in described} == topic_defaults(RELEASE)
 
 
 class TestRightsOnGroups:

@@ -17,6 +17,18 @@ _ONLY_BEFORE_4 = {
     "message.format.version": "3.0-IV1",
     "message.timestamp.difference.max.ms": _LONGEST,
 }
+_SINCE_3_9 = {"remote.log.copy.disable": "false", "remote.log.delete.on.disable": "false"}
+_SINCE_4_4 = {
+    "errors.deadletterqueue.group.enable": "false",
+    "max.decompressed.message.bytes": "2147483639",
+    "remote.copy.lag.bytes": "-1",
+    "remote.copy.lag.ms": "0",
+}
+_LATER_THAN_3_3 = frozenset(
+    ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "local.retention.bytes",
+     "local.retention.ms", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms",
+     "remote.storage.enable")
+)  # fmt: skip
 _CHANGED_IN_4 = {"message.timestamp.after.max.ms": _LONGEST}
 _WORDS = {
     "compression.type": ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
@@ -47,7 +59,9 @@ _BROKER_NAMES = {
 }
 """Where the broker's name is not that of the topic with `log.`."""
 _SAME_NAMES = frozenset(("min.insync.replicas", "unclean.leader.election.enable"))
-_NO_BROKER_NAMES = _LISTS - {"cleanup.policy"} | {"remote.storage.enable"}
+_NO_BROKER_NAMES = (
+    _LISTS - {"cleanup.policy"} | {"remote.storage.enable"} | _SINCE_3_9.keys() | _SINCE_4_4.keys()
+)
 
 
 class Source(IntEnum):
@@ -90,9 +104,20 @@ class RefusedError(Exception):
 
 def topic_defaults(release: Release) -> dict[str, str]:
     """By name."""
+    known = TOPIC_CONFIG_DEFAULTS | _SINCE_3_9
+    if release.name >= "4.4":
+        known |= _SINCE_4_4
     if release.is_before_4:
-        return {**TOPIC_CONFIG_DEFAULTS, **_CHANGED_IN_4, **_ONLY_BEFORE_4}
-    return dict(TOPIC_CONFIG_DEFAULTS)
+        known |= _CHANGED_IN_4 | _ONLY_BEFORE_4
+    if release.name < "3.4":
+        known = {
+            name: default
+            for name, default in known.items()
+            if name not in _LATER_THAN_3_3 | _SINCE_3_9.keys()
+        }
+    if release.has_zookeeper:
+        known["message.format.version"] = "2.8-IV1"
+    return known
 
 
 def topic_name(name: str) -> str:

@@ -53,11 +53,16 @@ class LogSettings:
 
     @property
     def timestamp_before_max_ms(self) -> int:
-        return self._number("message.timestamp.before.max.ms", _LONGEST_MS)
+        return self._number("message.timestamp.before.max.ms", self._timestamp_difference_max_ms)
 
     @property
     def timestamp_after_max_ms(self) -> int:
-        return self._number("message.timestamp.after.max.ms", _LONGEST_MS)
+        return self._number("message.timestamp.after.max.ms", self._timestamp_difference_max_ms)
+
+    @property
+    def _timestamp_difference_max_ms(self) -> int:
+        """Before 3.6."""
+        return self._number("message.timestamp.difference.max.ms", _LONGEST_MS)
 
     @property
     def is_compacted(self) -> bool:
