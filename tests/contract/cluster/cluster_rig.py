@@ -9,7 +9,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.model import Record, TopicPartition
 from twinlog.testing.broker.releases import Release
-from twinlog.testing.brokers import unique_name
+from twinlog.testing.brokers import make_topics, unique_name
 
 Answer = TypeVar("Answer")
 
@@ -47,12 +47,12 @@ class ClusterRig(Protocol):
 async def new_topic(
     cluster: KafkaCluster, hint: str, *, partition_count: int = 1, configs: Mapping[str, str] | None = None
 ) -> str:
-    """Create a topic of its own for a test; returns its name."""
+    """Create a topic of its own for a test, and return its name once it is led."""
     name = unique_name(hint)
-    made = await cluster.create_topics(
-        [NewTopic(name=name, partition_count=partition_count, replication_factor=1, configs=configs or {})]
+    await make_topics(
+        cluster,
+        NewTopic(name=name, partition_count=partition_count, replication_factor=1, configs=configs or {}),
     )
-    assert made == {name: None}
     return name
 
 
