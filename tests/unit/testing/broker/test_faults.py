@@ -116,6 +116,17 @@ async def test_compaction_keeps_the_last_record_of_a_key() -> None:
         assert values(await fetched(session, ORDERS)) == [b"three"]
 
 
+async def test_retention_moves_the_start_of_every_replica() -> None:
+    async with FakeKafka(node_count=3) as kafka:
+        kafka.cluster.broker_configs["log.retention.check.interval.ms"] = "1000"
+        partition = kafka.cluster.create_topic("orders", configs={"retention.ms": "60000"}).partitions[0]
+        await _write(kafka, b"old")
+        for node in kafka.cluster.nodes.values():
+            node.clock_skew_ms = 61_000
+        assert await _write(kafka, b"new") == [1]
+        assert [log.start_offset for log in partition.logs.values()] == [1, 1, 1]
+
+
 async def test_a_transaction_waits_for_a_partition_without_a_leader() -> None:
     async with FakeKafka(node_count=2) as kafka, pool(kafka) as session:
         topic = kafka.cluster.create_topic("orders", replication_factor=1)
