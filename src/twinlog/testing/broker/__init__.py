@@ -7,7 +7,7 @@
 Under `VirtualTimeLoop` it listens in memory and time is the loop's; under any other loop on sockets of this
 machine. Real brokers are its model: the suite in tests/contract/cluster runs against both, and where they
 differ, this one is wrong. With one seed a history in memory repeats itself; in another process only with the
-same PYTHONHASHSEED.
+same PYTHONHASHSEED and memory addresses (`setarch -R`), because clients have sets.
 
     codec      a request's bytes as an object of kio, an answer's fields as bytes
     releases   the versions that brokers of a release offer

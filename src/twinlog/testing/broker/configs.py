@@ -104,7 +104,7 @@ class RefusedError(Exception):
 
 def topic_defaults(release: Release) -> dict[str, str]:
     """By name."""
-    known = TOPIC_CONFIG_DEFAULTS | _SINCE_3_9
+    known = {**TOPIC_CONFIG_DEFAULTS, **_SINCE_3_9}
     if release.name >= "4.4":
         known |= _SINCE_4_4
     if release.is_before_4:
