@@ -43,8 +43,10 @@ class Hooks:
 
         return remove
 
+    def are_of(self, operation: str) -> bool:
+        return bool(self._before.get(operation) or self._after.get(operation))
+
     async def before(self, operation: str, arguments: Mapping[str, Any]) -> None:
-        self.check_available(operation)
         await self._run(self._before[operation], Call(operation=operation, arguments=arguments))
 
     def check_available(self, operation: str) -> None:
@@ -83,12 +85,19 @@ def operation(
 
     @functools.wraps(method)
     async def hooked(self: Self, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        bound = signature.bind(self, *args, **kwargs)
-        bound.apply_defaults()
-        arguments = {name: value for name, value in bound.arguments.items() if name != "self"}
-        await self.hooks.before(name, arguments)
+        def arguments() -> dict[str, Any]:
+            bound = signature.bind(self, *args, **kwargs)
+            bound.apply_defaults()
+            return {name: value for name, value in bound.arguments.items() if name != "self"}
+
+        hooks = self.hooks
+        hooks.check_available(name)
+        # Most operations have none, and their arguments take longer than all else.
+        if hooks.are_of(name):
+            await hooks.before(name, arguments())
         result = await method(self, *args, **kwargs)
-        await self.hooks.after(name, arguments, result)
+        if hooks.are_of(name):
+            await hooks.after(name, arguments(), result)
         return result
 
     return hooked
