@@ -191,7 +191,6 @@ async def _serve_without_brokers(reader: asyncio.StreamReader, writer: asyncio.S
 
 
 async def test_a_cluster_that_has_no_broker_up_yet_is_an_error_and_ends_nothing() -> None:
-    """librdkafka aborted the process."""
     server = await asyncio.start_server(_serve_without_brokers, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
     properties = {"bootstrap.servers": f"{host}:{port}"}

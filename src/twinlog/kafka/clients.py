@@ -1,9 +1,9 @@
-"""Converts Java client properties, as in MM2's file, into settings of aiokafka, which is used for data.
+"""Converts Java client properties, as in MM2's file, into settings of aiokafka's client: all requests use its
+connections.
 
-confluent-kafka (librdkafka) is used for administration, with the same cluster, credentials and trust:
-`admin/options.py`. Properties are those of one cluster without prefixes (`bootstrap.servers`,
-`sasl.jaas.config`, …). Every function raises ConfigError with cluster, key and remedy, never a secret. None
-accesses the network. Reading trust and key stores accesses files.
+Properties are those of one cluster without prefixes (`bootstrap.servers`, `sasl.jaas.config`, …). Every
+function raises ConfigError with cluster, key and remedy, never a secret. None accesses the network. Reading
+trust and key stores accesses files.
 """
 
 import re
@@ -30,7 +30,7 @@ _CLIENT_NUMBERS = {
 _PRODUCER_NUMBERS = {"max.request.size": "max_request_size"}
 CALL_TIMEOUT_KEY = "default.api.timeout.ms"
 IDLE_KEY = "connections.max.idle.ms"
-"""Java's -1 (never) is None for aiokafka and 0 for librdkafka."""
+"""Java's -1 (never) is None for aiokafka."""
 _SECURITY_KEYS = (
     "security.protocol",
     "sasl.mechanism",
@@ -115,10 +115,10 @@ def aiokafka_client_options(
     apply_aiokafka_fixes()
     options: dict[str, Any] = {
         "bootstrap_servers": bootstrap_servers(properties, alias=alias),
-        "client_id": client_id(properties, client_id_suffix),
+        "client_id": _client_id(properties, client_id_suffix),
     }
-    options.update(whole_numbers(properties, _CLIENT_NUMBERS, alias))
-    idle = idle_ms(properties, alias)
+    options.update(_whole_numbers(properties, _CLIENT_NUMBERS, alias))
+    idle = _idle_ms(properties, alias)
     if idle is not None:
         options["connections_max_idle_ms"] = idle if idle >= 0 else None
     options.update(_aiokafka_security(ClusterAccess(properties, alias=alias) if access is None else access))
@@ -142,9 +142,9 @@ def aiokafka_producer_options(
     options = aiokafka_client_options(
         properties, alias=alias, client_id_suffix=client_id_suffix, access=access
     )
-    options.update(whole_numbers(properties, _PRODUCER_NUMBERS, alias))
+    options.update(_whole_numbers(properties, _PRODUCER_NUMBERS, alias))
     options.update(
-        whole_numbers(properties, {"transaction.timeout.ms": "transaction_timeout_ms"}, alias, minimum=1)
+        _whole_numbers(properties, {"transaction.timeout.ms": "transaction_timeout_ms"}, alias, minimum=1)
     )
     codec = properties.get("compression.type", "none").strip().lower()
     if codec not in _CODECS:
@@ -160,7 +160,7 @@ def fetch_options(properties: Mapping[str, str], *, alias: str = "") -> FetchOpt
     level = properties.get("isolation.level", "read_committed").strip().lower()
     if level not in _ISOLATION_LEVELS:
         raise refused(alias, "isolation.level", f"{level!r} is none of {', '.join(_ISOLATION_LEVELS)}")
-    numbers = whole_numbers(
+    numbers = _whole_numbers(
         properties,
         {
             "fetch.min.bytes": "min_bytes",
@@ -173,7 +173,7 @@ def fetch_options(properties: Mapping[str, str], *, alias: str = "") -> FetchOpt
     if numbers.get("min_bytes", 1) > 1:
         # Then a little data does not end the wait, which delays records by this time.
         numbers.setdefault("max_wait_ms", _JAVA_MAX_WAIT_MS)
-    request_timeout_ms = whole_numbers(properties, {"request.timeout.ms": "timeout"}, alias, minimum=1).get(
+    request_timeout_ms = _whole_numbers(properties, {"request.timeout.ms": "timeout"}, alias, minimum=1).get(
         "timeout"
     )
     if request_timeout_ms is not None:
@@ -192,18 +192,18 @@ def delivery_timeout_seconds(
     properties: Mapping[str, str], *, alias: str = "", default: float = 120.0
 ) -> float:
     """`delivery.timeout.ms` in seconds: how long a record may take until it is acknowledged."""
-    number = whole_numbers(properties, {"delivery.timeout.ms": "delivery_timeout_ms"}, alias, minimum=1)
+    number = _whole_numbers(properties, {"delivery.timeout.ms": "delivery_timeout_ms"}, alias, minimum=1)
     return number["delivery_timeout_ms"] / 1000 if number else default
 
 
 def call_timeout_seconds(properties: Mapping[str, str], *, alias: str = "", default: float) -> float:
     """`default.api.timeout.ms` of an admin client in seconds: the time-out of each of its calls. A flow's
     `admin.timeout.ms` is passed on under this name."""
-    number = whole_numbers(properties, {CALL_TIMEOUT_KEY: "timeout"}, alias, minimum=1)
+    number = _whole_numbers(properties, {CALL_TIMEOUT_KEY: "timeout"}, alias, minimum=1)
     return number["timeout"] / 1000 if number else default
 
 
-def client_id(properties: Mapping[str, str], suffix: str = "") -> str:
+def _client_id(properties: Mapping[str, str], suffix: str = "") -> str:
     base = properties.get("client.id", "").strip() or "twinlog"
     return f"{base}-{suffix}" if suffix else base
 
@@ -223,7 +223,7 @@ def _aiokafka_security(access: ClusterAccess) -> dict[str, Any]:
     return options
 
 
-def whole_numbers(
+def _whole_numbers(
     properties: Mapping[str, str], names: Mapping[str, str], alias: str, *, minimum: int = 0
 ) -> dict[str, int]:
     found: dict[str, int] = {}
@@ -237,10 +237,10 @@ def whole_numbers(
     return found
 
 
-def idle_ms(properties: Mapping[str, str], alias: str) -> int | None:
+def _idle_ms(properties: Mapping[str, str], alias: str) -> int | None:
     if properties.get(IDLE_KEY, "").strip() == "-1":
         return -1
-    return whole_numbers(properties, {IDLE_KEY: IDLE_KEY}, alias).get(IDLE_KEY)
+    return _whole_numbers(properties, {IDLE_KEY: IDLE_KEY}, alias).get(IDLE_KEY)
 
 
 def _boolean(properties: Mapping[str, str], key: str, *, default: bool, alias: str) -> bool:

@@ -5,13 +5,10 @@ failure. Closing takes at most a few seconds, whatever the brokers do.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from twinlog.kafka.admin.acls import AclAdminMixin
-from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.admin.configs import ConfigAdminMixin
 from twinlog.kafka.admin.groups import GroupAdminMixin
-from twinlog.kafka.admin.options import librdkafka_options, require_kerberos_of_admin
 from twinlog.kafka.admin.outages import BrokerAdminMixin
 from twinlog.kafka.admin.quotas import QuotaAdminMixin
 from twinlog.kafka.clients import (
@@ -76,20 +73,6 @@ class _Cluster(
         # One for all clients: where files cannot be used, a new one would fail, and this one has the earlier
         # credentials.
         self._access = ClusterAccess(properties, alias=alias)
-        require_kerberos_of_admin(self._access, alias=alias)
-        self._admin = AdminSession(
-            alias,
-            partial(
-                librdkafka_options,
-                properties,
-                alias=alias,
-                client_id_suffix=client_id_suffix,
-                timeout_seconds=timeout_seconds,
-                access=self._access,
-            ),
-            timeout_seconds=timeout_seconds,
-            access=self._access,
-        )
         self._wire = self._session()
         coordinators = GroupCoordinators(self._wire)
         self._offsets = GroupOffsetsClient(self._wire, coordinators)
@@ -103,7 +86,6 @@ class _Cluster(
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        self._admin.close()
         await self._wire.close()
 
     def reader(self, *, read_committed: bool = True) -> ManagedReader:

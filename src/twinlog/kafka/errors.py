@@ -1,4 +1,4 @@
-"""Converts errors of the clients into Twinlog's, by Kafka's numeric codes.
+"""Converts errors of the client library and of brokers into Twinlog's, by Kafka's numeric codes.
 
 `KAFKA_REASONS` is the complete table: code -> (reason, retriable, meaning for users). docs/reasons.md is
 generated from it and from `CLIENT_REASONS`. A code without a row is KAFKA_REFUSED and fatal: an unknown
@@ -9,8 +9,6 @@ import ssl
 from dataclasses import dataclass, replace
 
 import aiokafka.errors
-from confluent_kafka import KafkaError as LibrdkafkaError
-from confluent_kafka import KafkaException
 
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.codes import ErrorCode
@@ -244,28 +242,6 @@ CLIENT_REASONS = (
 )
 """Failures that no broker reported."""
 
-_LIBRDKAFKA_REASONS: dict[int, Reason] = {
-    LibrdkafkaError._TIMED_OUT: TIMEOUT,
-    LibrdkafkaError._TIMED_OUT_QUEUE: TIMEOUT,
-    LibrdkafkaError._MSG_TIMED_OUT: TIMEOUT,
-    LibrdkafkaError._TRANSPORT: UNAVAILABLE,
-    LibrdkafkaError._ALL_BROKERS_DOWN: UNAVAILABLE,
-    LibrdkafkaError._RESOLVE: UNAVAILABLE,
-    LibrdkafkaError._DESTROY: CLOSED,
-    LibrdkafkaError._DESTROY_BROKER: UNAVAILABLE,
-    LibrdkafkaError._WAIT_COORD: _COORDINATOR,
-    LibrdkafkaError._WAIT_CACHE: UNAVAILABLE,
-    LibrdkafkaError._AUTHENTICATION: AUTHENTICATION_FAILED,
-    LibrdkafkaError._SSL: TLS_FAILED,
-    LibrdkafkaError._UNKNOWN_TOPIC: KAFKA_REASONS[3],
-    LibrdkafkaError._UNKNOWN_PARTITION: KAFKA_REASONS[3],
-    LibrdkafkaError._UNKNOWN_GROUP: KAFKA_REASONS[69],
-    LibrdkafkaError._UNKNOWN_BROKER: UNAVAILABLE,
-    LibrdkafkaError._UNSUPPORTED_FEATURE: UNSUPPORTED,
-    LibrdkafkaError._NOENT: NO_LEADER,
-}
-"""librdkafka's own codes, all negative."""
-
 _AIOKAFKA_REASONS: tuple[tuple[type[Exception], Reason], ...] = (
     (aiokafka.errors.AuthenticationFailedError, AUTHENTICATION_FAILED),
     (aiokafka.errors.AuthenticationMethodNotSupported, KAFKA_REASONS[33]),
@@ -287,13 +263,12 @@ _AIOKAFKA_REASONS: tuple[tuple[type[Exception], Reason], ...] = (
 
 KAFKA_CLIENT_ERRORS = (
     aiokafka.errors.KafkaError,
-    KafkaException,
     NotImplementedError,
     OSError,
     EOFError,
     TokenError,
 )
-"""What calls into the two clients raise (TimeoutError and SSLError are OSErrors); catch these, then
+"""What calls into the client library raise (TimeoutError and SSLError are OSErrors); catch these, then
 `translate`."""
 
 
@@ -306,8 +281,6 @@ def translate(error: BaseException, doing: str, *, alias: str = "", node_id: int
     if isinstance(error, TokenError):
         reason = TOKEN_REFUSED if error.refused else TOKEN_UNAVAILABLE
         return _make(reason, doing, alias=alias, detail=str(error))
-    if isinstance(error, KafkaException):
-        return from_librdkafka(error.args[0], doing, alias=alias)
     if isinstance(error, aiokafka.errors.BrokerResponseError):
         return from_code(error.errno, doing, alias=alias, detail=_detail(error))
     if isinstance(error, FrameTooLargeError) or isinstance(error.__cause__, FrameTooLargeError):
@@ -328,16 +301,6 @@ def _reason_of(error: BaseException) -> Reason:
 def from_code(code: int, doing: str, *, alias: str = "", detail: str = "") -> KafkaError:
     """The error for a protocol error code."""
     return _make(KAFKA_REASONS.get(code, REFUSED), doing, alias=alias, detail=detail, code=code)
-
-
-def from_librdkafka(error: LibrdkafkaError, doing: str, *, alias: str = "") -> KafkaError:
-    """The error for a confluent-kafka `KafkaError`."""
-    code = error.code()
-    if code in _LIBRDKAFKA_REASONS:
-        return _make(_LIBRDKAFKA_REASONS[code], doing, alias=alias, detail=error.str())
-    if code >= -1:
-        return from_code(code, doing, alias=alias, detail=error.str())
-    return _make(REFUSED, doing, alias=alias, detail=f"{error.name()}: {error.str()}")
 
 
 def from_reason(reason: Reason, doing: str, *, alias: str = "", detail: str = "") -> KafkaError:

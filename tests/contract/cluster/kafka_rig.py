@@ -1,12 +1,10 @@
 """A rig on a cluster that speaks Kafka's protocol, with clients as users have them."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from confluent_kafka import Consumer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from contract.cluster.cluster_rig import Ending, success
 from contract.cluster.modern_members import modern_member
@@ -43,9 +41,9 @@ class KafkaRig:
     ) -> AbstractAsyncContextManager[None]:
         if group_type not in self.release.group_types:
             pytest.skip(f"{self.release.name} has no {group_type} groups")
-        if group_type in ("share", "streams"):
-            return modern_member(self._properties, group_id, topic, group_type=group_type)
-        return self._active(group_id, topic, group_type)
+        if group_type == "classic":
+            return self._classic(group_id, topic)
+        return modern_member(self._properties, group_id, topic, group_type=group_type)
 
     @asynccontextmanager
     async def _producer(self) -> AsyncIterator[AIOKafkaProducer]:
@@ -87,23 +85,17 @@ class KafkaRig:
             await self._until_marked(partition, last_offset)
 
     @asynccontextmanager
-    async def _active(self, group_id: str, topic: str, group_type: str) -> AsyncIterator[None]:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._properties["bootstrap.servers"],
-                "group.id": group_id,
-                "group.protocol": group_type,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-            }
+    async def _classic(self, group_id: str, topic: str) -> AsyncIterator[None]:
+        consumer = AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=self._properties["bootstrap.servers"],
+            group_id=group_id,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
         )
         try:
-            consumer.subscribe([topic])
-
-            async def has_read() -> bool:
-                return await asyncio.to_thread(consumer.poll, 0.1) is not None
-
-            assert await eventually(has_read)
+            await consumer.start()
+            assert await eventually(consumer.assignment)
             yield
         finally:
-            await asyncio.to_thread(consumer.close)
+            await consumer.stop()

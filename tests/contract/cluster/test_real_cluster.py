@@ -1,7 +1,6 @@
 """The contract on real brokers: that what the fake does is what Kafka does."""
 
 from collections.abc import AsyncIterator
-from functools import partial
 
 import pytest
 
@@ -18,9 +17,7 @@ from contract.cluster.quota_admin_contract import QuotaAdminContract
 from contract.cluster.topic_admin_contract import TopicAdminContract
 from contract.cluster.wire_client import wire_client
 from contract.cluster.wire_contract import TransactionWireContract, WireContract
-from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.admin.inspector import ClusterInspector
-from twinlog.kafka.admin.options import librdkafka_options
 from twinlog.kafka.admin.topics import TOPICS_A_REQUEST
 from twinlog.kafka.cluster import open_cluster
 from twinlog.local.blocking_cluster import BlockingCluster
@@ -50,20 +47,6 @@ class TestTopicAdmin(TopicAdminContract):
         assert success(described[name]).partition_count == 1
         assert {failure(described[other]).reason for other in missing} == {"TOPIC_UNKNOWN"}
         assert described.keys() == {name, *missing}
-
-
-class TestAdminClient:
-    async def test_a_client_that_nobody_asks_is_closed_and_the_next_call_opens_another(
-        self, kafka_pair: KafkaPair
-    ) -> None:
-        options = partial(librdkafka_options, kafka_pair.a.client_properties(), alias="A")
-        session = AdminSession("A", options, timeout_seconds=TIMEOUT_SECONDS, idle_seconds=0.2)
-        try:
-            for _ in range(2):
-                assert await session.one("list", lambda admin, seconds: admin.list_consumer_groups())
-                assert await eventually(lambda: not session.is_open)
-        finally:
-            session.close()
 
 
 class TestConfigAdmin(ConfigAdminContract):

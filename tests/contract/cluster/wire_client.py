@@ -11,8 +11,7 @@ from kio.serial import entity_reader, entity_writer
 
 from contract.cluster.cluster_rig import ClusterRig
 from twinlog.batches import Codec, NewRecord, Seal, build_batch, sealed
-from twinlog.testing.broker.calls import API_KEYS
-from twinlog.testing.broker.codec import build
+from twinlog.kafka.protocol.schemas import API_KEYS, build
 
 
 class WireClient:

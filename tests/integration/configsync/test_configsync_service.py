@@ -258,18 +258,24 @@ async def test_one_topic_that_cannot_be_created_stops_no_other(rig: Rig, tmp_pat
 
 
 PLATFORM = """
-from confluent_kafka.admin import AdminClient, NewTopic
+import asyncio
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 class Platform:
     def __init__(self, config):
-        self.admin = AdminClient({"bootstrap.servers": config["bootstrap.servers"]})
+        self.servers = config["bootstrap.servers"]
+
+    async def made(self, topic):
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.servers)
+        await admin.start()
+        await admin.create_topics([topic])
+        await admin.close()
 
     def create_topic(self, name, partition_count, replication_factor, configs):
         if name.endswith("-refused"):
             raise PermissionError("no budget")
-        topic = NewTopic(name, partition_count, 1, config={"retention.ms": "3599999"})
-        for future in self.admin.create_topics([topic]).values():
-            future.result()
+        topic = NewTopic(name, partition_count, 1, topic_configs={"retention.ms": "3599999"})
+        asyncio.run(self.made(topic))
 """
 
 

@@ -15,18 +15,12 @@ PATIENT_SECONDS = 60.0
 
 @dataclass(slots=True, kw_only=True)
 class Listener:
-    """Accepts connections, and counts them."""
+    """Accepts connections."""
 
-    accepted: int = 0
-    hangs_up: bool
     _hold: list[asyncio.StreamWriter] = field(default_factory=list)
 
     async def on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.accepted += 1
-        if self.hangs_up:
-            writer.close()
-        else:
-            self._hold.append(writer)
+        self._hold.append(writer)
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[str]:

@@ -266,8 +266,7 @@ async def refusals(properties: Mapping[str, str]) -> dict[str, KafkaError]:
         errors: dict[str, KafkaError] = {}
         partition = TopicPartition("any", 0)
         for name, entered in (
-            ("librdkafka", lambda: cluster.list_topics()),
-            ("own requests", lambda: cluster.describe_acls()),
+            ("cluster", lambda: cluster.describe_acls()),
             ("reader", lambda: reader.fetch(partition, 0, max_wait_seconds=0)),
             ("writer", lambda: writer.append(partition, key=b"k", value=b"v")),
         ):

@@ -1,24 +1,22 @@
 """Passwords and certificates change while clients work: nothing is started again, nothing is lost."""
 
 import asyncio
+import hashlib
+import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import (
-    AdminClient,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
 
 from twinlog.config import load
 from twinlog.errors import KafkaError
-from twinlog.kafka.admin.options import librdkafka_options
+from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, ManagedReader, ManagedWriter, NewTopic
+from twinlog.kafka.protocol.client_pool import DataClientPool
+from twinlog.kafka.protocol.schemas import SchemaRequest
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.local.tls import CertificateAuthority
@@ -27,6 +25,7 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import eventually, retry_admin, start_clusters, stop_clusters, unique_name
 
 TIMEOUT_SECONDS = 60.0
+ITERATIONS = 4096
 SESSION_SECONDS = 5.0
 PROVIDER = "org.apache.kafka.common.config.provider.FileConfigProvider"
 
@@ -55,7 +54,7 @@ def brokers() -> Iterator[BlockingCluster]:
 
 
 class Load:
-    """Writes, reads and lists without a pause, by all three clients. After an error it tries again."""
+    """Writes, reads and lists without a pause, by all clients. After an error it tries again."""
 
     def __init__(
         self, cluster: KafkaCluster, writer: ManagedWriter, reader: ManagedReader, partition: TopicPartition
@@ -130,14 +129,26 @@ def write_whole(file: Path, content: bytes) -> None:
     beside.rename(file)
 
 
-def set_password(brokers: BlockingCluster, password: str) -> None:
+async def set_password(brokers: BlockingCluster, password: str) -> None:
     """What an administrator does on the brokers."""
-    admin = AdminClient(librdkafka_options(brokers.client_properties()))
-    change = UserScramCredentialUpsertion(
-        "alice", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), password.encode()
+    salt = os.urandom(16)
+    change = {
+        "name": "alice",
+        "mechanism": 2,  # SCRAM-SHA-512
+        "iterations": ITERATIONS,
+        "salt": salt,
+        "salted_password": hashlib.pbkdf2_hmac("sha512", password.encode(), salt, ITERATIONS),
+    }
+    request = SchemaRequest(
+        "alter_user_scram_credentials", range(1), {"deletions": (), "upsertions": [change]}
     )
-    for future in admin.alter_user_scram_credentials([change]).values():
-        future.result(timeout=TIMEOUT_SECONDS)
+    options = aiokafka_client_options(brokers.client_properties())
+    session = DataClientPool("rotation", options, timeout_seconds=TIMEOUT_SECONDS)
+    try:
+        answer = await session.send_any(request, "change a password")
+    finally:
+        await session.close()
+    assert [result.error_code for result in answer.results] == [0]
 
 
 async def test_a_password_and_a_certificate_are_rotated_under_load(
@@ -155,7 +166,7 @@ async def test_a_password_and_a_certificate_are_rotated_under_load(
         passed = load.rounds
         await eventually(lambda: load.rounds > passed + 3)
         write_whole(store, renewed)
-        await asyncio.to_thread(set_password, brokers, "second-password")
+        await set_password(brokers, "second-password")
         write_whole(secrets, b"password = second-password\n")
         passed = load.rounds
         await eventually(lambda: load.rounds > passed + 3)

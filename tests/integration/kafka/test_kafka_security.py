@@ -1,6 +1,6 @@
 """Secured clusters: what an MM2 file says about TLS, logins and rights reaches both client libraries.
 
-Admin calls go through librdkafka, ACL calls, readers and writers through aiokafka; each test asks both.
+Each test asks by administrative calls, readers and writers.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Brokers that do not answer: calls end, and brokers are tried again, as the settings of a file say."""
+"""Brokers that do not answer: calls end, as the settings of a file say."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -10,11 +10,10 @@ from integration.kafka.listener_rig import PATIENT_SECONDS, Listener, refused
 from twinlog.config import load
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
-from twinlog.testing.brokers import eventually
 
 
 async def test_a_call_to_brokers_that_do_not_answer_ends_with_default_api_timeout_ms() -> None:
-    async with Listener(hangs_up=False).listening() as server:
+    async with Listener().listening() as server:
         properties = {"bootstrap.servers": server, "default.api.timeout.ms": "400"}
         async with open_cluster("silent", properties) as cluster:
             for ask in (cluster.list_topics, cluster.describe_broker_configs):
@@ -23,33 +22,8 @@ async def test_a_call_to_brokers_that_do_not_answer_ends_with_default_api_timeou
                         await ask()
 
 
-async def test_brokers_that_hang_up_are_tried_again_as_often_as_reconnect_backoff_says() -> None:
-    """Three clients at the same time: one is slow, unless reconnect.backoff.max.ms bounds it."""
-    settings = {
-        "quick": {"reconnect.backoff.ms": "20"},
-        "slow": {"reconnect.backoff.ms": "60000"},
-        "bounded": {"reconnect.backoff.ms": "60000", "reconnect.backoff.max.ms": "20"},
-    }
-    listeners = {name: Listener(hangs_up=True) for name in settings}
-    async with AsyncExitStack() as opened:
-        clusters = []
-        for name, listener in listeners.items():
-            server = await opened.enter_async_context(listener.listening())
-            properties = {"bootstrap.servers": server, "default.api.timeout.ms": "600000", **settings[name]}
-            clusters.append(await opened.enter_async_context(open_cluster(name, properties)))
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(cluster.describe_topic_configs(["any"]), name="asks")
-                for cluster in clusters
-            ]
-            await eventually(lambda: listeners["bounded"].accepted >= 40)
-            assert listeners["slow"].accepted < 10
-            for task in tasks:
-                task.cancel()
-
-
 async def test_administrative_calls_of_a_flow_end_with_admin_timeout_ms(tmp_path: Path) -> None:
-    async with Listener(hangs_up=False).listening() as server:
+    async with Listener().listening() as server:
         file = tmp_path / "mm2.properties"
         lines = ["clusters = A, B, C", "A->B.enabled = true", "A->C.enabled = true"]
         lines += [f"{alias}.bootstrap.servers = {server}" for alias in "ABC"]

@@ -251,9 +251,6 @@ OF_CLIENTS = {
         "test_a_call_to_brokers_that_do_not_answer_ends_with_default_api_timeout_ms": """
             default.api.timeout.ms
         """,
-        "test_brokers_that_hang_up_are_tried_again_as_often_as_reconnect_backoff_says": """
-            reconnect.backoff.ms reconnect.backoff.max.ms
-        """,
     },
     "integration/kafka/test_tls_offers.py": {
         "test_clients_offer_what_ssl_enabled_protocols_and_ssl_cipher_suites_leave": """

@@ -11,7 +11,6 @@ from twinlog.config.keys.client import EFFECTIVE_BY_CLIENT, KEYS_BY_CLIENT, is_s
 from twinlog.config.keys.spec import expected, parse_value
 from twinlog.config.keys.table import ALL_KEYS
 from twinlog.kafka import clients
-from twinlog.kafka.admin import options
 from unit.cases import about
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
@@ -60,7 +59,7 @@ def test_the_generator_writes_where_it_is_told(capsys: pytest.CaptureFixture[str
 
 
 def test_what_is_said_to_have_an_effect_is_what_the_clients_map() -> None:
-    assert EFFECTIVE_BY_CLIENT["admin"] == clients.CLIENT_KEYS | options.ADMIN_KEYS
+    assert EFFECTIVE_BY_CLIENT["admin"] == clients.CLIENT_KEYS | {clients.CALL_TIMEOUT_KEY}
     assert EFFECTIVE_BY_CLIENT["producer"] == clients.CLIENT_KEYS | clients.PRODUCER_KEYS
     # Where a new partition starts is decided by the source service, no client is told.
     of_consumer = clients.CLIENT_KEYS | clients.CONSUMER_KEYS | {"auto.offset.reset"}

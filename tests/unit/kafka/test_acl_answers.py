@@ -1,14 +1,15 @@
 """What brokers answer to changes of ACLs, binding by binding."""
 
-from collections.abc import Sequence
-from io import BytesIO
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
-from twinlog.kafka.admin.acl_requests import DeleteAclsResponseV1, to_wire
-from twinlog.kafka.admin.acls import AclAdminMixin
+from kio.index import load_response_schema
+
+from twinlog.kafka.admin.acls import AclAdminMixin, to_wire
 from twinlog.kafka.ports import AclBinding
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.connection import DataClient
+from twinlog.kafka.protocol.schemas import API_KEYS, build
 
 CLUSTER_AUTHORIZATION_FAILED = 31
 UNKNOWN_SERVER_ERROR = -1
@@ -27,32 +28,35 @@ def binding(name: str) -> AclBinding:
 
 
 class Broker:
-    """A client whose broker gives one answer, as bytes."""
+    """A client whose broker gives one answer."""
 
-    def __init__(self, answer: bytes) -> None:
-        self._answer = answer
+    def __init__(self, filters: Sequence[Mapping[str, Any]]) -> None:
+        self._answer = build(load_response_schema(API_KEYS["delete_acls"], 1), {"filter_results": filters})
         self._conns: dict[Any, Any] = {}
 
     async def bootstrap(self) -> None: ...
 
-    async def reachable_node(self) -> int:
-        return 1
+    async def ask_controller(self, ask: Callable[[int], Awaitable[Any]], *, no_other: bool) -> Any:
+        return await ask(1)
 
-    async def send(self, node_id: int, request: Any, group: int) -> DeleteAclsResponseV1:
-        answer: DeleteAclsResponseV1 = DeleteAclsResponseV1.decode(BytesIO(self._answer))
-        return answer
+    async def send(self, node_id: int, request: Any, group: int) -> Any:
+        return self._answer
 
 
 class Admin(AclAdminMixin):
-    def __init__(self, filters: Sequence[Any]) -> None:
-        broker = Broker(DeleteAclsResponseV1(0, filters).encode())
+    def __init__(self, filters: Sequence[Mapping[str, Any]]) -> None:
+        broker = Broker(filters)
         self._wire = DataClientPool(
             "B", {}, timeout_seconds=5, new_client=lambda **_: cast("DataClient", broker)
         )
 
 
-def matching(name: str, code: int = 0, message: str | None = None) -> tuple[Any, ...]:
-    return (code, message, *to_wire(binding(name)))
+def matching(name: str, code: int = 0, message: str | None = None) -> Mapping[str, Any]:
+    return {"error_code": code, "error_message": message, **to_wire(binding(name))}
+
+
+def filtered(*matches: Mapping[str, Any], code: int = 0, message: str | None = None) -> Mapping[str, Any]:
+    return {"error_code": code, "error_message": message, "matching_acls": matches}
 
 
 async def test_an_acl_that_the_authorizer_does_not_delete_is_not_deleted() -> None:
@@ -60,11 +64,11 @@ async def test_an_acl_that_the_authorizer_does_not_delete_is_not_deleted() -> No
     names = ["done", "none", "filter", "kept", "one-kept"]
     admin = Admin(
         [
-            (0, None, [matching("done")]),
-            (0, None, []),
-            (CLUSTER_AUTHORIZATION_FAILED, "no", []),
-            (0, None, [matching("kept", UNKNOWN_SERVER_ERROR, "its store is read-only")]),
-            (0, None, [matching("one-kept"), matching("one-kept", UNKNOWN_SERVER_ERROR)]),
+            filtered(matching("done")),
+            filtered(),
+            filtered(code=CLUSTER_AUTHORIZATION_FAILED, message="no"),
+            filtered(matching("kept", UNKNOWN_SERVER_ERROR, "its store is read-only")),
+            filtered(matching("one-kept"), matching("one-kept", UNKNOWN_SERVER_ERROR)),
         ]
     )
     outcome = await admin.delete_acls([binding(name) for name in names])

@@ -1,15 +1,11 @@
-"""TLS of Kafka clients: trust, identity and the check of names reach both libraries."""
+"""TLS of Kafka clients: trust, identity and the check of names reach the connections."""
 
 import datetime as dt
-import logging
 import ssl
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -17,13 +13,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from twinlog.errors import ConfigError
-from twinlog.kafka.admin.client import AdminSession
-from twinlog.kafka.admin.options import librdkafka_options
 from twinlog.kafka.clients import (
     aiokafka_client_options,
 )
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.security.client_security import client_security
 from twinlog.local.tls import CertificateAuthority
 from unit.kafka.test_clients import LOGIN, SERVERS
@@ -44,16 +37,12 @@ def tls(authority: CertificateAuthority, **more: str) -> dict[str, str]:
     }
 
 
-def test_trust_reaches_both_libraries(authority: CertificateAuthority) -> None:
+def test_trust_reaches_the_context(authority: CertificateAuthority) -> None:
     context = aiokafka_client_options(tls(authority))["ssl_context"]
     assert isinstance(context, ssl.SSLContext)
     assert context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert len(context.get_ca_certs()) == 1
-    options = librdkafka_options(tls(authority))
-    assert options["ssl.ca.pem"].strip() == authority.ca_file.read_text().strip()
-    assert options["ssl.endpoint.identification.algorithm"] == "https"
-    AdminClient(options, logger=logging.getLogger("test"))
 
 
 def test_the_host_name_check_can_be_switched_off(authority: CertificateAuthority) -> None:
@@ -61,23 +50,22 @@ def test_the_host_name_check_can_be_switched_off(authority: CertificateAuthority
     context = aiokafka_client_options(properties)["ssl_context"]
     assert not context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
-    assert librdkafka_options(properties)["ssl.endpoint.identification.algorithm"] == "none"
 
 
 def test_without_a_truststore_the_systems_authorities_count() -> None:
     properties = {**SERVERS, "security.protocol": "SSL"}
     assert aiokafka_client_options(properties)["ssl_context"].verify_mode is ssl.CERT_REQUIRED
-    assert "ssl.ca.pem" not in librdkafka_options(properties)
 
 
-def test_an_identity_reaches_both_libraries(authority: CertificateAuthority) -> None:
+def test_an_identity_is_taken(authority: CertificateAuthority) -> None:
     user = authority.issue_for_user("alice")
     properties = tls(authority) | {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(user)}
     assert isinstance(aiokafka_client_options(properties)["ssl_context"], ssl.SSLContext)
-    options = librdkafka_options(properties)
-    assert "CERTIFICATE" in options["ssl.certificate.pem"]
-    assert "PRIVATE KEY" in options["ssl.key.pem"]
-    AdminClient(options, logger=logging.getLogger("test"))
+    trust = client_security(properties).tls
+    assert trust is not None
+    assert trust.identity is not None
+    assert "CERTIFICATE" in trust.identity.certificate_chain_pem
+    assert "PRIVATE KEY" in trust.identity.key_pem
 
 
 def test_certificates_may_stand_in_the_properties_themselves(authority: CertificateAuthority) -> None:
@@ -92,7 +80,6 @@ def test_certificates_may_stand_in_the_properties_themselves(authority: Certific
         "ssl.keystore.certificate.chain": user,
     }
     assert len(aiokafka_client_options(properties)["ssl_context"].get_ca_certs()) == 1
-    assert "PRIVATE KEY" in librdkafka_options(properties)["ssl.key.pem"]
 
 
 @pytest.mark.parametrize(
@@ -213,32 +200,3 @@ async def test_a_cluster_makes_clients_while_its_keystore_is_being_renewed(
             store.write_bytes(identity[:kept_bytes])
         async with cluster.reader(), cluster.writer():
             cluster.candidate("group", name=lambda: "one", session_seconds=10.0)
-
-
-async def test_an_admin_client_takes_credentials_that_another_client_reads_while_it_is_opened(
-    authority: CertificateAuthority, tmp_path: Path
-) -> None:
-    store = tmp_path / "identity.pem"
-    store.write_bytes(authority.issue_for_user("alice").read_bytes())
-    renewed = authority.issue_for_user("bob").read_bytes()
-    properties = tls(authority) | {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(store)}
-    access = ClusterAccess(properties)
-    made: list[Mapping[str, Any]] = []
-
-    def options() -> Mapping[str, Any]:
-        made.append(librdkafka_options(properties, access=access))
-        if len(made) == 1:
-            store.write_bytes(renewed)
-            access.refresh()
-        return made[-1]
-
-    def answer(_admin: AdminClient, _seconds: float) -> "Future[Any]":
-        future: Future[Any] = Future()
-        future.set_result(None)
-        return future
-
-    session = AdminSession("A", options, timeout_seconds=30.0, access=access)
-    for _ in range(3):
-        await session.one("ask", answer)
-    session.close()
-    assert [each["ssl.certificate.pem"].strip() in renewed.decode() for each in made] == [False, True]

@@ -1,16 +1,12 @@
-"""Java client properties on their way to aiokafka and librdkafka."""
+"""Java client properties on their way to the client."""
 
 import logging
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.admin import SaslAuthenticateRequest
-from confluent_kafka.admin import AdminClient
 
 from twinlog.errors import ConfigError
-from twinlog.kafka.admin.options import librdkafka_options
 from twinlog.kafka.clients import (
     CLIENT_KEYS,
     CONSUMER_KEYS,
@@ -64,24 +60,16 @@ def test_a_plain_cluster_needs_its_servers_only() -> None:
         "client_id": "twinlog",
         "security_protocol": "PLAINTEXT",
     }
-    options = librdkafka_options(SERVERS)
-    assert (options["bootstrap.servers"], options["security.protocol"]) == ("one:9092", "PLAINTEXT")
 
 
-def test_a_login_reaches_both_libraries() -> None:
+def test_a_login_reaches_the_library() -> None:
     ours = aiokafka_client_options(LOGIN)
     assert (ours["sasl_mechanism"], ours["sasl_plain_username"], ours["sasl_plain_password"]) == (
         "SCRAM-SHA-512",
         "u",
         "hush",
     )
-    theirs = librdkafka_options(LOGIN)
-    assert (theirs["sasl.mechanism"], theirs["sasl.username"], theirs["sasl.password"]) == (
-        "SCRAM-SHA-512",
-        "u",
-        "hush",
-    )
-    assert theirs["security.protocol"] == ours["security_protocol"] == "SASL_PLAINTEXT"
+    assert ours["security_protocol"] == "SASL_PLAINTEXT"
 
 
 def test_words_are_taken_in_any_case() -> None:
@@ -160,8 +148,6 @@ def test_dials_are_mapped() -> None:
         "metadata.max.age.ms": "2000",
         "retry.backoff.ms": "3",
         "connections.max.idle.ms": "-1",
-        "reconnect.backoff.ms": "50",
-        "reconnect.backoff.max.ms": "999999999",
         "max.request.size": "6",
         "transaction.timeout.ms": "7",
         "compression.type": "zstd",
@@ -181,13 +167,6 @@ def test_dials_are_mapped() -> None:
         "enable_idempotence": True,
         "acks": "all",
     }
-    admin = librdkafka_options(properties)
-    assert admin["reconnect.backoff.ms"] == 50
-    assert admin["reconnect.backoff.max.ms"] == 3_600_000
-    assert admin["connections.max.idle.ms"] == 0
-    assert admin["client.id"] == "mirror"
-    assert admin["socket.timeout.ms"] == 1000
-    assert admin["topic.metadata.refresh.interval.ms"] == 2000
 
 
 def test_acks_and_idempotence_stay_safe() -> None:
@@ -279,23 +258,5 @@ def test_a_password_never_reaches_the_log(caplog: pytest.LogCaptureFixture) -> N
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("make", [aiokafka_client_options, librdkafka_options])
-def test_client_ids_tell_clients_apart(make: Callable[..., dict[str, Any]]) -> None:
-    options = make(SERVERS, client_id_suffix="A->B-0")
-    assert "twinlog-A->B-0" in (options.get("client_id"), options.get("client.id"))
-
-
-@pytest.mark.parametrize(
-    ("settings", "first_ms", "most_ms"),
-    [
-        ({}, 250, 2000),
-        ({"reconnect.backoff.ms": "5000"}, 5000, 5000),
-        ({"reconnect.backoff.max.ms": "100"}, 100, 100),
-        ({"reconnect.backoff.ms": "60000", "reconnect.backoff.max.ms": "20"}, 20, 20),
-        ({"reconnect.backoff.ms": "20", "reconnect.backoff.max.ms": "60000"}, 20, 60_000),
-    ],
-)
-def test_back_offs_that_java_takes_are_taken(settings: dict[str, str], first_ms: int, most_ms: int) -> None:
-    options = librdkafka_options({"bootstrap.servers": "one:9092", **settings})
-    assert (options["reconnect.backoff.ms"], options["reconnect.backoff.max.ms"]) == (first_ms, most_ms)
-    AdminClient(options)  # librdkafka refuses what it cannot do
+def test_client_ids_tell_clients_apart() -> None:
+    assert aiokafka_client_options(SERVERS, client_id_suffix="A->B-0")["client_id"] == "twinlog-A->B-0"

@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.groups.coordinators import GroupCoordinators
-from twinlog.kafka.groups.offsets import GroupOffsetsClient
-from twinlog.kafka.ports import CommittedOffset
 from twinlog.kafka.protocol.encoding import INT32, string
 from twinlog.kafka.protocol.list_offsets import LATEST_TIMESTAMP, LogOffset, list_offsets_request
 from twinlog.kafka.raw.offset_lookup import look_up_offsets
@@ -124,22 +121,3 @@ async def test_a_partition_that_a_broker_always_leaves_out_is_an_error_that_hide
 async def test_what_was_not_asked_for_is_not_answered() -> None:
     session: Any = _Forgetful([])
     assert await look_up_offsets(session, {PAYMENTS: 0}, read_committed=False, doing="look") == {PAYMENTS: 7}
-
-
-class _SilentCoordinator(_Forgetful):
-    """Answers a commit about the first partition of `orders` only."""
-
-    async def send(self, node_id: int, request: Any, doing: str) -> Any:
-        return SimpleNamespace(error_code=0, coordinator_id=1, topics=[("orders", [(0, 0)])])
-
-
-async def test_a_partition_that_the_answer_to_a_commit_leaves_out_is_not_committed() -> None:
-    session = _SilentCoordinator()
-    client = GroupOffsetsClient(session, GroupCoordinators(session))
-    wanted = {partition: CommittedOffset(next_offset=1) for partition in ASKED}
-    outcome = await client.commit("group", wanted)
-    assert outcome.pop(ORDERS[0]) is None
-    assert outcome.keys() == {ORDERS[1], PAYMENTS}
-    for error in outcome.values():
-        assert isinstance(error, KafkaError)
-        assert (error.reason, error.retriable) == ("KAFKA_SERVER_ERROR", True)

@@ -46,7 +46,7 @@ _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Services are called directly: a proxy of the environment is for other networks."""
 _PACKAGES = (
     "twinlog", "twinlog-core", "twinlog-service", "twinlog-source", "twinlog-checkpoint", "twinlog-heartbeat",
-    "twinlog-configsync", "aiokafka", "confluent-kafka", "grpcio", "protobuf", "pyspark", "typer", "aiohttp",
+    "twinlog-configsync", "aiokafka", "kio", "grpcio", "protobuf", "pyspark", "typer", "aiohttp",
 )  # fmt: skip
 
 

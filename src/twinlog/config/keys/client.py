@@ -122,14 +122,14 @@ EFFECTIVE_BY_CLIENT: dict[str, frozenset[str]] = {
     "producer": _EFFECTIVE | {
         "compression.type", "delivery.timeout.ms", "max.request.size", "transaction.timeout.ms",
     },
-    "admin": _EFFECTIVE | {"default.api.timeout.ms", "reconnect.backoff.max.ms", "reconnect.backoff.ms"},
+    "admin": _EFFECTIVE | {"default.api.timeout.ms"},
 }  # fmt: skip
 """Settings with an effect on Twinlog's clients: those that `twinlog.kafka.clients` maps, and the start of new
 partitions."""
 
 _BATCHES_STAY = "copied records keep the batches of their producer, see twinlog.coalesce.below.bytes"
 _BROKERS = "a setting of brokers"
-_RECONNECT = "connections that carry data are opened again after retry.backoff.ms"
+_RECONNECT = "connections are opened again after retry.backoff.ms, brokers that fail left out for up to 10 s"
 
 REFUSED_KEYS: dict[str, str] = {
     "ssl.engine.factory.class": "engines of Java cannot be run; give ssl.keystore.* and ssl.truststore.*",

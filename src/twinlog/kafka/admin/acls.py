@@ -1,27 +1,62 @@
 """The ACLs of a cluster, with Kafka's names."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from enum import IntEnum
+from typing import Any, Final
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.admin.acl_requests import (
-    AclResourceType,
-    CreateAcls,
-    DeleteAcls,
-    DescribeAcls,
-    from_wire,
-    to_wire,
-)
 from twinlog.kafka.admin.batches import in_batches
+from twinlog.kafka.admin.changes import Outcome, change, error_of
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import AclBinding
 from twinlog.kafka.protocol.client_pool import DataClientPool
+from twinlog.kafka.protocol.schemas import SchemaRequest
+
+_VERSIONS: Final = range(1, 3)
+_ANY: Final = 1
+
+
+class AclResourceType(IntEnum):
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class AclPatternType(IntEnum):
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(IntEnum):
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class AclPermission(IntEnum):
+    DENY = 2
+    ALLOW = 3
 
 
 class AclAdminMixin:
-    """Implements `AclAdmin` with requests of our own; any broker forwards changes to the controller."""
+    """Implements `AclAdmin`."""
 
     _wire: DataClientPool
 
@@ -31,68 +66,103 @@ class AclAdminMixin:
             raise from_code(
                 ErrorCode.INVALID_REQUEST, doing, alias=self._wire.alias, detail="no such resource type"
             )
-        answer = await self._ask(DescribeAcls(AclResourceType[resource_type]), doing)
+        asked = {
+            "resource_type_filter": AclResourceType[resource_type],
+            "resource_name_filter": None,
+            "pattern_type_filter": _ANY,
+            "principal_filter": None,
+            "host_filter": None,
+            "operation": _ANY,
+            "permission_type": _ANY,
+        }
+        async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
+            answer = await self._wire.send_any(SchemaRequest("describe_acls", _VERSIONS, asked), doing)
         if answer.error_code == ErrorCode.SECURITY_DISABLED:
             return None
-        if answer.error_code:
-            raise from_code(
-                answer.error_code, doing, alias=self._wire.alias, detail=answer.error_message or ""
-            )
+        error = error_of(self._wire, answer.error_code, answer.error_message, doing)
+        if error is not None:
+            raise error
         return from_wire(answer.resources)
 
     async def create_acls(self, bindings: Collection[AclBinding]) -> Mapping[AclBinding, KafkaError | None]:
         return await in_batches(
-            bindings,
-            lambda batch: self._change(batch, "create an ACL", CreateAcls, lambda answer: answer.results),
-            key=lambda binding: binding,
+            bindings, lambda batch: self._change(batch, "create", "creations"), key=lambda binding: binding
         )
 
     async def delete_acls(self, bindings: Collection[AclBinding]) -> Mapping[AclBinding, KafkaError | None]:
+        """Exactly these ACLs."""
         return await in_batches(
-            bindings,
-            lambda batch: self._change(
-                batch,
-                "delete an ACL",
-                DeleteAcls,
-                lambda answer: [_deletion_result(*each) for each in answer.filter_results],
-            ),
-            key=lambda binding: binding,
+            bindings, lambda batch: self._change(batch, "delete", "filters"), key=lambda binding: binding
         )
 
     async def _change(
-        self,
-        bindings: Collection[AclBinding],
-        doing: str,
-        request: Callable[[Sequence[AclBinding]], Any],
-        results: Callable[[Any], Sequence[tuple[int, str | None]]],
+        self, bindings: Collection[AclBinding], what: str, field: str
     ) -> Mapping[AclBinding, KafkaError | None]:
-        known: list[AclBinding] = []
+        doing = f"{what} an ACL"
+        known: dict[AclBinding, Mapping[str, Any]] = {}
         outcome: dict[AclBinding, KafkaError | None] = {}
         for binding in bindings:
             try:
-                to_wire(binding)
-                known.append(binding)
+                known[binding] = to_wire(binding)
             except KeyError as error:
+                detail = f"Kafka has no {error.args[0]}"
                 outcome[binding] = from_code(
-                    ErrorCode.INVALID_REQUEST,
-                    doing,
-                    alias=self._wire.alias,
-                    detail=f"Kafka has no {error.args[0]}",
+                    ErrorCode.INVALID_REQUEST, doing, alias=self._wire.alias, detail=detail
                 )
+
+        def outcomes(answer: Any) -> Iterator[Outcome[AclBinding]]:
+            results = answer.results if field == "creations" else answer.filter_results
+            for binding, result in zip(known, results, strict=True):
+                # The error of a filter, or else of an ACL that it matches and the authorizer did not delete.
+                wrong = [each for each in (result, *getattr(result, "matching_acls", ())) if each.error_code]
+                yield (binding, wrong[0].error_code, wrong[0].error_message) if wrong else (binding, 0, "")
+
         if known:
-            answer = await self._ask(request(known), doing)
-            for binding, (code, message) in zip(known, results(answer), strict=True):
-                outcome[binding] = (
-                    from_code(code, doing, alias=self._wire.alias, detail=message or "") if code else None
-                )
+            request = SchemaRequest(f"{what}_acls", _VERSIONS, {field: list(known.values())})
+            outcome |= await change(self._wire, request, doing, known, outcomes)
         return outcome
 
-    async def _ask(self, request: Any, doing: str) -> Any:
-        async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
-            return await self._wire.send(await self._wire.any_node(doing), request, doing)
+
+def to_wire(binding: AclBinding) -> Mapping[str, Any]:
+    """The fields of a new ACL, and those of the filter that it alone matches. Raises KeyError for a name that
+    Kafka does not have."""
+    resource_type = AclResourceType[binding.resource_type]
+    pattern_type = AclPatternType[binding.pattern_type]
+    return {
+        "resource_type": resource_type,
+        "resource_type_filter": resource_type,
+        "resource_name": binding.resource_name,
+        "resource_name_filter": binding.resource_name,
+        "resource_pattern_type": pattern_type,
+        "pattern_type_filter": pattern_type,
+        "principal": binding.principal,
+        "principal_filter": binding.principal,
+        "host": binding.host,
+        "host_filter": binding.host,
+        "operation": AclOperation[binding.operation],
+        "permission_type": AclPermission[binding.permission],
+    }
 
 
-def _deletion_result(code: int, message: str | None, matching: Sequence[Any]) -> tuple[int, str | None]:
-    """The error of a filter, or else of an ACL that it matches and the authorizer did not delete."""
-    errors = ((each[0], each[1]) for each in matching if each[0])
-    return (code, message) if code else next(errors, (0, None))
+def from_wire(resources: Collection[Any]) -> list[AclBinding]:
+    """The ACLs of a DescribeAcls answer, sorted. Values newer than this table become UNKNOWN."""
+    return sorted(
+        AclBinding(
+            resource_type=_word(AclResourceType, resource.resource_type),
+            resource_name=resource.resource_name,
+            pattern_type=_word(AclPatternType, resource.pattern_type),
+            principal=acl.principal,
+            host=acl.host,
+            operation=_word(AclOperation, acl.operation),
+            permission=_word(AclPermission, acl.permission_type),
+        )
+        for resource in resources
+        for acl in resource.acls
+    )
+
+
+def _word(words: type[IntEnum], number: int) -> str:
+    try:
+        return words(number).name
+    except ValueError:
+        return "UNKNOWN"

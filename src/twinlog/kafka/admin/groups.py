@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.groups.descriptions import DescribedGroup, GroupDescriptionsClient
 from twinlog.kafka.groups.listing import ListedGroup, list_groups
 from twinlog.kafka.groups.offsets import GroupOffsetsClient
@@ -17,9 +16,8 @@ _WITHOUT_MEMBERS = frozenset({"EMPTY", _DEAD})
 
 
 class GroupAdminMixin:
-    """Implements `GroupAdmin`: deletions with confluent-kafka, everything else with requests of our own."""
+    """Implements `GroupAdmin`."""
 
-    _admin: AdminSession
     _descriptions: GroupDescriptionsClient
     _offsets: GroupOffsetsClient
     _wire: DataClientPool
@@ -54,14 +52,7 @@ class GroupAdminMixin:
         return await self._offsets.commit(group_id, offsets) if offsets else {}
 
     async def delete_groups(self, group_ids: Collection[str]) -> Mapping[str, KafkaError | None]:
-        if not group_ids:
-            return {}
-        return await self._admin.each(
-            "delete groups",
-            lambda admin, seconds: admin.delete_consumer_groups(
-                sorted(set(group_ids)), request_timeout=seconds
-            ),
-        )
+        return await self._offsets.delete(group_ids) if group_ids else {}
 
 
 def _is_dead(answer: GroupDescription | KafkaError) -> bool:

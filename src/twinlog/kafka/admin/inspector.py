@@ -1,17 +1,15 @@
 """What a client may do on a cluster, and what the cluster supports; checked before the start."""
 
 from collections.abc import Collection, Mapping
-from functools import partial
 from typing import Any, Final
 
 from aiokafka.protocol.admin import ApiVersionRequest
-from confluent_kafka import TopicCollection
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.admin.acl_requests import AclOperation
-from twinlog.kafka.admin.client import AdminSession
-from twinlog.kafka.admin.options import librdkafka_options
-from twinlog.kafka.admin.topics import librdkafka_topics
+from twinlog.kafka.admin.acls import AclOperation
+from twinlog.kafka.admin.batches import batches
+from twinlog.kafka.admin.changes import error_of
+from twinlog.kafka.admin.topics import TOPICS_A_REQUEST, create_topics
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
@@ -19,9 +17,12 @@ from twinlog.kafka.groups.coordinators import GroupCoordinators
 from twinlog.kafka.groups.descriptions import GroupDescriptionsClient
 from twinlog.kafka.ports import NewTopic
 from twinlog.kafka.protocol.client_pool import DataClientPool
+from twinlog.kafka.protocol.schemas import SchemaRequest
 from twinlog.kafka.raw.transactions.wire import ProducerIdentity, end_request
 
 _FETCH: Final = 1
+_METADATA_WITH_RIGHTS: Final = range(8, 11)
+"""The versions that tell the rights on the cluster, too; brokers from 2.3 to 4.x know them."""
 _NOBODY: Final = ProducerIdentity(producer_id=0, producer_epoch=0)
 
 _RELEASES: Final = (
@@ -42,9 +43,6 @@ class ClusterInspector:
 
     def __init__(self, alias: str, properties: Mapping[str, str], *, timeout_seconds: float) -> None:
         """Raises ConfigError for invalid properties."""
-        self._admin = AdminSession(
-            alias, partial(librdkafka_options, properties, alias=alias), timeout_seconds=timeout_seconds
-        )
         options = aiokafka_client_options(properties, alias=alias)
         self._wire = DataClientPool(alias, options, timeout_seconds=timeout_seconds)
         self._descriptions = GroupDescriptionsClient(self._wire, GroupCoordinators(self._wire))
@@ -53,7 +51,6 @@ class ClusterInspector:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        self._admin.close()
         await self._wire.close()
 
     async def release(self) -> str:
@@ -65,30 +62,34 @@ class ClusterInspector:
 
     async def cluster_operations(self) -> frozenset[str]:
         """The operations that the principal may do on the cluster itself. Raises KafkaError."""
-        described = await self._admin.one(
-            "ask for rights on the cluster",
-            lambda admin, seconds: admin.describe_cluster(
-                include_authorized_operations=True, request_timeout=seconds
-            ),
-        )
-        return _names(described.authorized_operations)
+        answer = await self._metadata_with_rights((), "ask for rights on the cluster")
+        return _words(answer.cluster_authorized_operations)
 
     async def topic_operations(self, names: Collection[str]) -> Mapping[str, frozenset[str] | KafkaError]:
         """The operations that the principal may do on these topics, or an error. Raises KafkaError."""
         if not names:
             return {}
-        described = await self._admin.each(
-            "ask for rights on topics",
-            lambda admin, seconds: admin.describe_topics(
-                TopicCollection(sorted(set(names))),
-                include_authorized_operations=True,
-                request_timeout=seconds,
-            ),
-        )
-        return {
-            name: answer if isinstance(answer, KafkaError) else _names(answer.authorized_operations)
-            for name, answer in described.items()
+        doing = "ask for rights on topics"
+        told: dict[str, frozenset[str] | KafkaError] = {}
+        for page in batches(sorted(set(names)), most=TOPICS_A_REQUEST):
+            told |= {
+                topic.name: error_of(self._wire, topic.error_code, topic.name, doing)
+                or _words(topic.topic_authorized_operations)
+                for topic in (await self._metadata_with_rights(page, doing)).topics
+            }
+        return told
+
+    async def _metadata_with_rights(self, topics: Collection[str], doing: str) -> Any:
+        """Of the cluster and of these topics. Raises KafkaError."""
+        asked = {
+            "topics": [{"topic_id": None, "name": name} for name in topics],
+            "allow_auto_topic_creation": False,
+            "include_cluster_authorized_operations": True,
+            "include_topic_authorized_operations": True,
         }
+        request = SchemaRequest("metadata", _METADATA_WITH_RIGHTS, asked)
+        async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
+            return await self._wire.send_any(request, doing)
 
     async def group_operations(self, names: Collection[str]) -> Mapping[str, frozenset[str] | KafkaError]:
         """The operations that the principal may do on these groups, existing or not; GROUP_UNAUTHORIZED when
@@ -120,13 +121,7 @@ class ClusterInspector:
         """Whether these topics could be created; none is created. Raises KafkaError."""
         if not topics:
             return {}
-        wanted = librdkafka_topics(topics)
-        return await self._admin.each(
-            "try creating topics",
-            lambda admin, seconds: admin.create_topics(
-                wanted, request_timeout=seconds, operation_timeout=seconds, validate_only=True
-            ),
-        )
+        return await create_topics(self._wire, topics, "try creating topics", validate_only=True)
 
 
 def _words(bits: int) -> frozenset[str]:
@@ -139,7 +134,3 @@ def release_of(versions: Mapping[int, tuple[int, int]]) -> str:
     if versions.get(_FETCH, (0, 0))[0] >= 4:  # KIP-896: releases from 4.0 on dropped the oldest versions.
         return "4.0"
     return next((release for key, release in _RELEASES if key in versions), "2.2")
-
-
-def _names(operations: Collection[Any] | None) -> frozenset[str]:
-    return frozenset(operation.name for operation in operations or ())

@@ -1,34 +1,32 @@
 """Client quotas and SCRAM users of a cluster."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin.batches import in_batches
-from twinlog.kafka.admin.client import AdminSession
-from twinlog.kafka.admin.quota_requests import AlterClientQuotas, DescribeClientQuotas, entity_from_wire
+from twinlog.kafka.admin.changes import change, error_of
 from twinlog.kafka.deadline import deadline
-from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import QuotaEntity
 from twinlog.kafka.protocol.client_pool import DataClientPool
+from twinlog.kafka.protocol.schemas import SchemaRequest
+
+_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
 class QuotaAdminMixin:
-    """Implements `QuotaAdmin`: quotas with requests of our own, users with confluent-kafka."""
+    """Implements `QuotaAdmin`."""
 
     _wire: DataClientPool
-    _admin: AdminSession
 
     async def describe_client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
-        doing = "describe client quotas"
-        async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
-            answer = await self._wire.send_any(DescribeClientQuotas(), doing)
-        if answer.error_code:
-            raise from_code(
-                answer.error_code, doing, alias=self._wire.alias, detail=answer.error_message or ""
-            )
+        asked = {"components": (), "strict": False}
+        answer = await self._answer(
+            SchemaRequest("describe_client_quotas", range(2), asked), "describe client quotas"
+        )
         return {
-            entity_from_wire(entity): {str(key): float(value) for key, value in values}
-            for entity, values in answer.entries
+            _entity(entry.entity): {str(each.key): float(each.value) for each in entry.values}
+            for entry in answer.entries
         }
 
     async def alter_client_quotas(
@@ -41,25 +39,47 @@ class QuotaAdminMixin:
     async def _alter_quotas(
         self, changes: Collection[tuple[QuotaEntity, Mapping[str, float | None]]]
     ) -> Mapping[QuotaEntity, KafkaError | None]:
-        doing = "alter client quotas"
-        async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
-            node_id = await self._wire.any_node(doing)
-            answer = await self._wire.send(node_id, AlterClientQuotas(dict(changes)), doing)
-        return {
-            entity_from_wire(entity): (
-                from_code(code, doing, alias=self._wire.alias, detail=message or "") if code else None
-            )
-            for code, message, entity in answer.entries
-        }
+        entries = [
+            {
+                "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity.parts],
+                "ops": [
+                    {"key": key, "value": value or 0.0, "remove": value is None}
+                    for key, value in values.items()
+                ],
+            }
+            for entity, values in changes
+        ]
+        asked = {"entries": entries, "validate_only": False}
+        return await change(
+            self._wire,
+            SchemaRequest("alter_client_quotas", range(2), asked),
+            "alter client quotas",
+            [entity for entity, _ in changes],
+            lambda answer: (
+                (_entity(entry.entity), entry.error_code, entry.error_message) for entry in answer.entries
+            ),
+        )
 
     async def scram_users(self) -> Mapping[str, frozenset[str]]:
-        described = await self._admin.one(
-            "list SCRAM users",
-            lambda admin, seconds: admin.describe_user_scram_credentials(None, request_timeout=seconds),
+        answer = await self._answer(
+            SchemaRequest("describe_user_scram_credentials", range(1), {"users": None}), "list SCRAM users"
         )
         return {
-            str(user): frozenset(
-                info.mechanism.name.replace("_", "-") for info in details.scram_credential_infos
+            str(result.user): frozenset(
+                _MECHANISMS.get(each.mechanism, "UNKNOWN") for each in result.credential_infos
             )
-            for user, details in described.items()
+            for result in answer.results
         }
+
+    async def _answer(self, request: SchemaRequest, doing: str) -> Any:
+        """An answer with one error code. Raises KafkaError."""
+        async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
+            answer = await self._wire.send_any(request, doing)
+        error = error_of(self._wire, answer.error_code, answer.error_message, doing)
+        if error is not None:
+            raise error
+        return answer
+
+
+def _entity(parts: Iterable[Any]) -> QuotaEntity:
+    return QuotaEntity(tuple(sorted((str(each.entity_type), each.entity_name) for each in parts)))

@@ -1,9 +1,7 @@
-"""Topics and brokers of a cluster: read with requests of our own, changed with confluent-kafka.
+"""Topics and brokers of a cluster.
 
-Services read all topics of their flows every few seconds; with librdkafka that was half of the cost of a
-hundred idle flows. Its `describe_cluster` is not usable either: if the controller knows of no broker that is
-up (as in each start of a single broker), librdkafka (2.16.0) takes the empty answer for a success without a
-result and aborts the whole process (`rd_kafka_admin_response_parse`: Assertion `rko_result' failed).
+Topics are changed with the last versions before those that tell a client of an exhausted quota
+(`controller_mutation_rate`, KIP-599): to these, brokers do the work and throttle the connection.
 """
 
 import asyncio
@@ -12,17 +10,16 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from aiokafka.protocol.metadata import MetadataRequest
-from confluent_kafka.admin import NewPartitions
-from confluent_kafka.admin import NewTopic as LibrdkafkaNewTopic
 
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.admin.batches import batches, in_batches
-from twinlog.kafka.admin.client import AdminSession
+from twinlog.kafka.admin.changes import change, share_ms
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
 from twinlog.kafka.ports import BrokerDescription, NewTopic, TopicDescription
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.metadata import Metadata, TopicMetadata, metadata_request
+from twinlog.kafka.protocol.schemas import SchemaRequest
 
 KAFKA_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics that brokers mark as internal (Kafka's class Topic)."""
@@ -34,22 +31,9 @@ _SLOW_SHARE: Final = 0.25
 """The share of the time-out after which another broker is asked, too: an answer about many topics is long."""
 
 
-def librdkafka_topics(topics: Collection[NewTopic]) -> list[LibrdkafkaNewTopic]:
-    return [
-        LibrdkafkaNewTopic(
-            topic.name,
-            num_partitions=topic.partition_count,
-            replication_factor=topic.replication_factor,
-            config=dict(topic.configs),
-        )
-        for topic in topics
-    ]
-
-
 class TopicAdminMixin:
-    """Implements `TopicAdmin` with confluent-kafka, but for `outage`."""
+    """Implements `TopicAdmin` but for `outage`."""
 
-    _admin: AdminSession
     _wire: DataClientPool
 
     async def cluster_id(self) -> str:
@@ -135,13 +119,9 @@ class TopicAdminMixin:
         return made
 
     async def _create(self, topics: Collection[NewTopic]) -> Mapping[str, KafkaError | None]:
-        wanted = librdkafka_topics(topics)
-        return await self._admin.each(
-            f"create topic {wanted[0].topic}" if len(wanted) == 1 else "create topics",
-            lambda admin, seconds: admin.create_topics(
-                wanted, request_timeout=seconds, operation_timeout=seconds
-            ),
-        )
+        names = [topic.name for topic in topics]
+        doing = f"create topic {names[0]}" if len(names) == 1 else "create topics"
+        return await create_topics(self._wire, topics, doing)
 
     async def _until_seen(self, names: set[str]) -> None:
         """Brokers know a topic a moment after the controller has created it. Gives up silently."""
@@ -159,24 +139,52 @@ class TopicAdminMixin:
         )
 
     async def _grow(self, counts: Collection[tuple[str, int]]) -> Mapping[str, KafkaError | None]:
-        wanted = [NewPartitions(name, count) for name, count in counts]
-        return await self._admin.each(
+        topics = [{"name": name, "count": count, "assignments": None} for name, count in counts]
+        asked = {"topics": topics, "timeout": share_ms(self._wire), "validate_only": False}
+        return await change(
+            self._wire,
+            SchemaRequest("create_partitions", range(3), asked),
             "add partitions",
-            lambda admin, seconds: admin.create_partitions(
-                wanted, request_timeout=seconds, operation_timeout=seconds
-            ),
+            [name for name, _ in counts],
+            lambda answer: ((each.name, each.error_code, each.error_message) for each in answer.results),
         )
 
     async def delete_topics(self, names: Collection[str]) -> Mapping[str, KafkaError | None]:
         return await in_batches(sorted(set(names)), self._delete, key=lambda name: name)
 
     async def _delete(self, names: list[str]) -> Mapping[str, KafkaError | None]:
-        return await self._admin.each(
+        asked = {"topic_names": names, "timeout": share_ms(self._wire)}
+        return await change(
+            self._wire,
+            SchemaRequest("delete_topics", range(1, 5), asked),
             "delete topics",
-            lambda admin, seconds: admin.delete_topics(
-                names, request_timeout=seconds, operation_timeout=seconds
-            ),
+            names,
+            lambda answer: ((each.name, each.error_code, "") for each in answer.responses),
         )
+
+
+async def create_topics(
+    session: DataClientPool, topics: Collection[NewTopic], doing: str, *, validate_only: bool = False
+) -> dict[str, KafkaError | None]:
+    """Create topics, or only say whether they could be; see `change`."""
+    wanted = [
+        {
+            "name": topic.name,
+            "num_partitions": topic.partition_count,
+            "replication_factor": topic.replication_factor,
+            "assignments": (),
+            "configs": [{"name": name, "value": value} for name, value in topic.configs.items()],
+        }
+        for topic in topics
+    ]
+    asked = {"topics": wanted, "timeout": share_ms(session), "validate_only": validate_only}
+    return await change(
+        session,
+        SchemaRequest("create_topics", range(2, 6), asked),
+        doing,
+        [topic.name for topic in topics],
+        lambda answer: ((each.name, each.error_code, each.error_message) for each in answer.topics),
+    )
 
 
 def _records_of(topic: NewTopic) -> int:

@@ -1,16 +1,18 @@
 """Which broker coordinates a group, cached until it reports that it no longer does."""
 
 import asyncio
-from collections.abc import Collection, Mapping
-from typing import Any, Protocol
-
-from aiokafka.protocol.coordination import FindCoordinatorRequest
+from collections.abc import Collection, Sequence
+from typing import Any, Final, Protocol
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import UNSUPPORTED, from_code
-from twinlog.kafka.groups.requests import FoundCoordinator, find_coordinators_request
+from twinlog.kafka.protocol.schemas import SchemaRequest
 
+_API: Final = "find_coordinator"
+_MANY: Final = range(4, 5)
+"""Brokers take many groups at once from 3.0 on (KIP-699)."""
+_SINGLE: Final = range(4)
 _GROUP = 0
 _GROUPS_PER_REQUEST = 1_000
 _SINGLY_AT_ONCE = 8
@@ -41,16 +43,10 @@ class GroupCoordinators:
 
     async def node(self, group_id: str, doing: str) -> int:
         """The node id of the group's coordinator. Raises KafkaError."""
-        known = self._nodes.get(group_id)
-        if known is not None:
-            return known
-        answer: Any = await self._session.send_any(FindCoordinatorRequest(group_id, _GROUP), doing)
-        if answer.error_code:
-            raise from_code(answer.error_code, doing, alias=self._session.alias)
-        node_id = int(answer.coordinator_id)
-        await self._session.make_known((node_id,), doing)
-        self._nodes[group_id] = node_id
-        return node_id
+        node = (await self.nodes((group_id,), doing))[group_id]
+        if isinstance(node, KafkaError):
+            raise node
+        return node
 
     async def nodes(self, group_ids: Collection[str], doing: str) -> dict[str, int | KafkaError]:
         """The node id of each group's coordinator, or its error; one request for many groups. Raises
@@ -63,15 +59,7 @@ class GroupCoordinators:
             else:
                 unknown.append(group_id)
         for begin in range(0, len(unknown), _GROUPS_PER_REQUEST):
-            chunk = unknown[begin : begin + _GROUPS_PER_REQUEST]
-            try:
-                answers = await self._session.send_any(find_coordinators_request(chunk), doing)
-            except KafkaError as error:
-                if error.reason != UNSUPPORTED.name:
-                    raise
-                found.update(await self._singly(chunk, doing))
-                continue
-            found.update({group_id: self._taken(group_id, answers, doing) for group_id in chunk})
+            found.update(await self._looked_up(unknown[begin : begin + _GROUPS_PER_REQUEST], doing))
         nodes = {node for node in found.values() if not isinstance(node, KafkaError)}
         await self._session.make_known(nodes, doing)
         self._nodes.update(
@@ -83,13 +71,20 @@ class GroupCoordinators:
         """Look it up again next time."""
         self._nodes.pop(group_id, None)
 
-    def _taken(self, group_id: str, answers: Mapping[str, FoundCoordinator], doing: str) -> int | KafkaError:
-        answer = answers.get(group_id)
-        if answer is None:
-            return from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE, doing, alias=self._session.alias)
-        if answer.error_code:
-            return from_code(answer.error_code, doing, alias=self._session.alias)
-        return answer.node_id
+    async def _looked_up(self, group_ids: Sequence[str], doing: str) -> dict[str, int | KafkaError]:
+        asked = {"key_type": _GROUP, "coordinator_keys": group_ids}
+        try:
+            answer = await self._session.send_any(SchemaRequest(_API, _MANY, asked), doing)
+        except KafkaError as error:
+            if error.reason != UNSUPPORTED.name:
+                raise
+            return await self._singly(group_ids, doing)
+        answers = {each.key: each for each in answer.coordinators}
+        return {group_id: self._told(answers.get(group_id), doing) for group_id in group_ids}
+
+    def _told(self, answer: Any, doing: str) -> int | KafkaError:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if answer is None else int(answer.error_code)
+        return from_code(code, doing, alias=self._session.alias) if code else int(answer.node_id)
 
     async def _singly(self, group_ids: Collection[str], doing: str) -> dict[str, int | KafkaError]:
         """The coordinators, from a broker that takes one group at a time."""
@@ -97,9 +92,10 @@ class GroupCoordinators:
         places = asyncio.Semaphore(_SINGLY_AT_ONCE)
 
         async def one(group_id: str) -> None:
+            request = SchemaRequest(_API, _SINGLE, {"key": group_id, "key_type": _GROUP})
             async with places:
                 try:
-                    found[group_id] = await self.node(group_id, doing)
+                    found[group_id] = self._told(await self._session.send_any(request, doing), doing)
                 except KafkaError as error:
                     found[group_id] = error
 

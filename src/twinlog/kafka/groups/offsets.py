@@ -1,15 +1,7 @@
-"""The committed offsets of consumer groups, read and written with requests of our own.
-
-confluent-kafka is not usable. `list_consumer_group_offsets`: when a coordinator moves or does not exist yet,
-librdkafka (2.16.1) handles the answer as a consumer's and ends the whole process with a segmentation fault
-(`rd_kafka_handle_OffsetFetch` -> `rd_kafka_cgrp_op` without a group). `alter_consumer_group_offsets` commits
-metadata with a NUL byte at the end.
-"""
+"""The committed offsets of consumer groups, and their deletion."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
-
-from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
+from typing import Any, Final
 
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.codes import COORDINATOR_MOVED, ErrorCode
@@ -17,12 +9,14 @@ from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import UNSUPPORTED, from_code
 from twinlog.kafka.groups.asking import ask_about_groups
 from twinlog.kafka.groups.coordinators import BrokerSession, GroupCoordinators
-from twinlog.kafka.groups.requests import FetchedGroup, fetch_offsets_request
 from twinlog.kafka.ports import CommittedOffset
+from twinlog.kafka.protocol.schemas import SchemaRequest
 from twinlog.model import TopicPartition
 
-_NOT_ANSWERED = FetchedGroup(16, {})
-"""A group that the broker left out is asked for again."""
+_MANY: Final = range(8, 9)
+"""Brokers take many groups at once from 3.0 on (KIP-709)."""
+_SINGLE: Final = range(2, 8)
+_COMMIT: Final = range(2, 9)
 _PAUSE_SECONDS = 0.1
 _GROUP_SHARE = 0.9
 """The share of the time-out for one group, so that its own, more precise error comes first."""
@@ -57,19 +51,25 @@ class GroupOffsetsClient:
         """Commit as an administrator, outside any generation; a group with members is refused
         (GROUP_ACTIVE)."""
         doing = f"commit for group {group_id}"
-        by_topic: dict[str, list[tuple[int, int, str]]] = {}
+        by_topic: dict[str, list[Mapping[str, Any]]] = {}
         for partition, committed in offsets.items():
-            entry = (partition.partition, committed.next_offset, committed.metadata)
+            entry = {
+                "partition_index": partition.partition,
+                "committed_offset": committed.next_offset,
+                "committed_metadata": committed.metadata,
+            }
             by_topic.setdefault(partition.topic, []).append(entry)
-        request = OffsetCommitRequest(group_id, -1, "", -1, list(by_topic.items()))
+        topics = [{"name": topic, "partitions": entries} for topic, entries in by_topic.items()]
+        asked = {"group_id": group_id, "member_id": "", "topics": topics}
+        request = SchemaRequest("offset_commit", _COMMIT, asked)
         try:
             answer = await self._with_coordinator(group_id, request, doing, _moved_by_commit)
         except KafkaError as error:
             return dict.fromkeys(offsets, error)
         codes = {
-            TopicPartition(topic, number): int(code)
-            for topic, partitions in answer.topics
-            for number, code in partitions
+            TopicPartition(topic.name, each.partition_index): int(each.error_code)
+            for topic in answer.topics
+            for each in topic.partitions
         }
         # A partition that is missing in the answer counts as not committed.
         codes = {partition: codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR) for partition in offsets}
@@ -107,40 +107,67 @@ class GroupOffsetsClient:
     ) -> Mapping[str, GroupOffsets | KafkaError]:
         """The offsets of each group, from a broker that should be its coordinator."""
         doing = "read offsets of groups"
+        asked = [{"group_id": group_id, "topics": None} for group_id in group_ids]
+        request = SchemaRequest("offset_fetch", _MANY, {"groups": asked})
         try:
-            fetched = await self._session.send(node_id, fetch_offsets_request(group_ids), doing)
+            answer = await self._session.send(node_id, request, doing)
         except KafkaError as error:
             if error.reason != UNSUPPORTED.name:
                 return dict.fromkeys(group_ids, error)
             return {group_id: await self._single_answer(node_id, group_id) for group_id in group_ids}
-        return {
-            group_id: self._judged(group_id, fetched.get(group_id, _NOT_ANSWERED)) for group_id in group_ids
-        }
+        fetched = {group.group_id: group for group in answer.groups}
+        return {group_id: self._told(group_id, fetched.get(group_id)) for group_id in group_ids}
 
     async def _single_answer(self, node_id: int, group_id: str) -> GroupOffsets | KafkaError:
         """The offsets of one group, from a broker that takes one at a time."""
-        doing = f"read offsets of group {group_id}"
+        request = SchemaRequest("offset_fetch", _SINGLE, {"group_id": group_id, "topics": None})
         try:
-            answer = await self._session.send(node_id, OffsetFetchRequest(group_id, None), doing)
+            answer = await self._session.send(node_id, request, f"read offsets of group {group_id}")
         except KafkaError as error:
             return error
-        offsets: dict[TopicPartition, CommittedOffset] = {}
-        refusal = int(answer.error_code)
-        for topic, partitions in answer.topics:
-            for number, offset, metadata, code in partitions:
-                refusal = refusal or int(code)
-                if offset >= 0:
-                    offsets[TopicPartition(topic, number)] = CommittedOffset(
-                        next_offset=offset, metadata=metadata or ""
-                    )
-        return self._judged(group_id, FetchedGroup(refusal, offsets))
+        return self._told(group_id, answer)
 
-    def _judged(self, group_id: str, fetched: FetchedGroup) -> GroupOffsets | KafkaError:
-        if fetched.error_code in (0, ErrorCode.GROUP_ID_NOT_FOUND):
-            return fetched.offsets
-        return from_code(fetched.error_code, f"read offsets of group {group_id}", alias=self._session.alias)
+    def _told(self, group_id: str, answer: Any) -> GroupOffsets | KafkaError:
+        """What the coordinator told about one group; one that it left out is asked for again. Partitions
+        without a committed offset are left out."""
+        if answer is None:
+            codes: list[int] = [ErrorCode.NOT_COORDINATOR]
+        else:
+            partitions = [
+                (TopicPartition(topic.name, each.partition_index), each)
+                for topic in answer.topics
+                for each in topic.partitions
+            ]
+            codes = [answer.error_code, *(each.error_code for _, each in partitions)]
+        code = next((int(code) for code in codes if code), 0)
+        if code not in (0, ErrorCode.GROUP_ID_NOT_FOUND):
+            return from_code(code, f"read offsets of group {group_id}", alias=self._session.alias)
+        return {
+            partition: CommittedOffset(next_offset=each.committed_offset, metadata=each.metadata or "")
+            for partition, each in partitions
+            if each.committed_offset >= 0
+        }
+
+    async def delete(self, group_ids: Collection[str]) -> dict[str, KafkaError | None]:
+        """Delete groups with their offsets; one with members is refused (GROUP_ACTIVE)."""
+        doing = "delete group"
+
+        async def ask(node_id: int, names: Sequence[str]) -> Mapping[str, KafkaError | None]:
+            request = SchemaRequest("delete_groups", range(3), {"groups_names": names})
+            try:
+                answer = await self._session.send(node_id, request, f"{doing}s")
+            except KafkaError as error:
+                return dict.fromkeys(names, error)
+            codes = {result.group_id: int(result.error_code) for result in answer.results}
+            return {
+                name: from_code(code, f"{doing} {name}", alias=self._session.alias) if code else None
+                for name in names
+                for code in (codes.get(name, ErrorCode.NOT_COORDINATOR),)
+            }
+
+        return await ask_about_groups(self._session, self._coordinators, group_ids, ask, doing=doing)
 
 
 def _moved_by_commit(answer: Any) -> int:
-    codes = {code for _, partitions in answer.topics for _, code in partitions}
+    codes = {each.error_code for topic in answer.topics for each in topic.partitions}
     return int(min(codes & COORDINATOR_MOVED, default=0))

@@ -94,12 +94,12 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
     def _addresses(self) -> AddressOrder:
         return AddressOrder()
 
-    def _nodes(self, told_last: int | None = None) -> list[int]:
+    def _nodes(self, *, first: int | None = None, told_last: int | None = None) -> list[int]:
         """All known brokers, the best one to ask first."""
         nodes = [broker.nodeId for broker in self.cluster.brokers()]
         random.shuffle(nodes)
         now = self._loop.time()
-        return self._choice.ordered(nodes, self._connected_nodes(), now, told_last=told_last)
+        return self._choice.ordered(nodes, self._connected_nodes(), now, first=first, told_last=told_last)
 
     def _connected_nodes(self) -> set[int]:
         return {node_id for (node_id, _), each in self._conns.items() if each.connected()}
@@ -120,15 +120,30 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         async def told(node_id: int) -> tuple[int, T]:
             return node_id, await ask(node_id)
 
-        nodes = self._nodes(self._told_last)
+        nodes = self._nodes(told_last=self._told_last)
         met = await self._first_of(nodes, self._meet, SLOW_SECONDS)
         nodes.sort(key=lambda node_id: node_id != met)
         self._told_last, answer = await self._first_of(nodes, told, slow_seconds)
         return answer
 
-    async def reachable_node(self) -> int:
-        """The node id of any broker with an open connection. Raises one of KAFKA_CLIENT_ERRORS."""
-        return await self._first_of(self._nodes(), self._meet, SLOW_SECONDS)
+    async def reachable_node(self, *, first: int | None = None) -> int:
+        """The node id of any broker with an open connection, if possible of `first`. Raises one of
+        KAFKA_CLIENT_ERRORS."""
+        return await self._first_of(self._nodes(first=first), self._meet, SLOW_SECONDS)
+
+    async def ask_controller(
+        self, ask: Callable[[int], Coroutine[Any, Any, T]], *, no_other: bool = False
+    ) -> T:
+        """The answer of the broker that the metadata names as controller; if it is not to be met, of another
+        one, unless `no_other`. Raises as `ask_any`.
+
+        With KRaft any broker is named, and each passes changes on.
+        """
+        named = self.cluster.controller
+        node_id = None if named is None else int(named.nodeId)
+        if node_id is None or not no_other:
+            node_id = await self.reachable_node(first=node_id)
+        return await self._ask(node_id, ask)
 
     async def _meet(self, node_id: int) -> int:
         if node_id not in self._connected_nodes():

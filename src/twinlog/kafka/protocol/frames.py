@@ -16,7 +16,7 @@ from twinlog.kafka.protocol.encoding import Frame
 SMALL_FRAME_BYTES = 64 << 10
 """Frames up to this size are read together, as many as have arrived, and copied once."""
 LARGEST_FRAME_BYTES = 100 << 20
-"""The largest accepted answer without batches, like librdkafka's receive.message.max.bytes; the metadata of a
+"""The largest accepted answer without batches; the metadata of a
 million partitions are smaller."""
 
 _SIZE = struct.Struct(">i")

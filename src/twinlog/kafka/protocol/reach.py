@@ -38,17 +38,23 @@ class NodeChoice:
         self._away_until.pop(node_id, None)
 
     def ordered(
-        self, node_ids: Iterable[int], connected: Collection[int], now: float, *, told_last: int | None = None
+        self,
+        node_ids: Iterable[int],
+        connected: Collection[int],
+        now: float,
+        *,
+        first: int | None = None,
+        told_last: int | None = None,
     ) -> list[int]:
-        """Those with an open connection first, otherwise in the given order.
+        """Those with an open connection first, otherwise in the given order; `first` before all others.
 
         `told_last` comes behind the others: a broker that has lost its controller answers, and knows nothing
         new. A broker that is left out comes last: it is asked if no other one answers.
         """
 
-        def rank(node_id: int) -> tuple[bool, bool, bool]:
+        def rank(node_id: int) -> tuple[bool, bool, bool, bool]:
             is_away = self._away_until.get(node_id, now) > now
-            return is_away, node_id == told_last, node_id not in connected
+            return is_away, node_id != first, node_id == told_last, node_id not in connected
 
         return sorted(node_ids, key=rank)
 

@@ -123,7 +123,6 @@ class HandWrittenRequest(Generic[T]):
                 f"the broker speaks versions {oldest} to {newest} of request {self.api_key}, "
                 f"{self._versions[0]} to {self._versions[-1]} are needed"
             )
-        is_flexible = self._flexible_from is not None and version >= self._flexible_from
         return AgreedRequest(
             self.api_key,
             version,
@@ -131,5 +130,9 @@ class HandWrittenRequest(Generic[T]):
             self._decode,
             self._throttle_of,
             largest_answer_bytes=self._largest_answer_bytes,
-            is_flexible=is_flexible,
+            is_flexible=self.is_flexible(version),
         )
+
+    def is_flexible(self, version: int) -> bool:
+        """Whether the headers of this version have tagged fields."""
+        return self._flexible_from is not None and version >= self._flexible_from

@@ -1,8 +1,5 @@
-"""Looks up offsets at the partitions' leaders; the only use of ListOffsets.
-
-librdkafka's list_offsets returns -1001 as an offset if a broker did not answer, and "no leader" for all if
-none of the topics exists or is visible. Here a failed broker or topic only affects its own partitions.
-"""
+"""Looks up offsets at the partitions' leaders; the only use of ListOffsets. A failed broker or topic only
+affects its own partitions."""
 
 from collections.abc import Collection, Mapping
 

@@ -40,8 +40,6 @@ class ClusterAccess(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ha
         self._lock = threading.Lock()
         self.rotates = NOTES in properties or any(properties.get(key) for key in _STORES)
         """Whether any of it can change while the process runs."""
-        self.version = 0
-        """Changes with each change of the credentials."""
         self._seen = _state(properties)
         self._unusable: object = None
         self.security: ClientSecurity = client_security(properties, alias=alias)
@@ -66,7 +64,6 @@ class ClusterAccess(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ha
             self._properties = fresh  # What cannot be read next time stays as it is now.
             self.security, self.context, self._seen = security, context, state
             self._unusable = None
-            self.version += 1
             log.info("credentials_changed: cluster %s", self._alias)
 
     @property

@@ -1,6 +1,6 @@
 """Authentication and trust of a client, from Java's `security.protocol`, `sasl.*` and `ssl.*` keys.
 
-Both Python clients are configured from `ClientSecurity` (`twinlog.kafka.clients`). Its repr and all errors
+All clients are configured from `ClientSecurity` (`twinlog.kafka.clients`). Its repr and all errors
 hide passwords and keys. Files are read when `client_security` is called, so a client that is opened again
 after a certificate was renewed uses the new one.
 """

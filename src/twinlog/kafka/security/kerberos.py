@@ -1,8 +1,8 @@
 """Kerberos (GSSAPI): the options of Java's Krb5LoginModule in `sasl.jaas.config`, for the system's Kerberos.
 
-Realms and KDCs come from the machine's krb5.conf (`KRB5_CONFIG`), as with Java. Two packages are needed that
-no wheel contains: `gssapi`, which is built against the system's library, and a confluent-kafka whose
-librdkafka has GSSAPI, which the published ones lack. Without them the login is refused at the start.
+Realms and KDCs come from the machine's krb5.conf (`KRB5_CONFIG`), as with Java. The package `gssapi` is
+needed, which no wheel contains: it is built against the system's library. Without it the login is refused at
+the start.
 """
 
 import importlib.util
@@ -17,11 +17,6 @@ MODULE = "Krb5LoginModule"
 JAAS = "sasl.jaas.config"
 SERVICE_NAME = "sasl.kerberos.service.name"
 EXTRA = "pip install 'twinlog-core[gssapi]', which needs the system's Kerberos (Debian: libkrb5-dev, gcc)"
-OWN_LIBRDKAFKA = (
-    "the confluent-kafka of this installation has no GSSAPI: build librdkafka with Cyrus SASL and install"
-    " confluent-kafka from its source (docs/security.md), or take another mechanism of the brokers, such as"
-    " SCRAM-SHA-512 or OAUTHBEARER"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ def ssl_context(trust: TlsTrust, alias: str = "") -> ssl.SSLContext:
     truststore. Raises ConfigError for what OpenSSL refuses."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = trust.check_hostname
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version = ssl.TLSVersion[trust.limits.least.replace(".", "_")]
     if trust.limits.most == TLS_1_2:
         context.maximum_version = ssl.TLSVersion.TLSv1_2
     if trust.limits.ciphers:

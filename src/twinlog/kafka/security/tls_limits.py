@@ -1,11 +1,10 @@
 """Converts `ssl.enabled.protocols`, `ssl.protocol` and `ssl.cipher.suites` (Java's names) for OpenSSL. Pure.
 
-A value that one of the client libraries cannot follow is refused: a hardening setting is never weakened
+A value that OpenSSL's Python binding cannot follow is refused: a hardening setting is never weakened
 silently.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 TLS_1_2, TLS_1_3 = "TLSv1.2", "TLSv1.3"
@@ -28,9 +27,10 @@ class TlsLimitError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsLimits:
-    """What a TLS connection may use. The defaults are those of both libraries: TLS 1.2 and 1.3, all
-    suites."""
+    """What a TLS connection may use. By default TLS 1.2 and 1.3, all suites."""
 
+    least: str = TLS_1_2
+    """The oldest protocol."""
     most: str = TLS_1_3
     """The newest protocol."""
     ciphers: str = ""
@@ -39,13 +39,16 @@ class TlsLimits:
 
 def tls_limits(protocols: str, suites: str, protocol: str = "") -> TlsLimits:
     """Read the settings; empty means not set. Raises TlsLimitError."""
-    wanted = _names(protocols)
-    most = _most(wanted) if wanted else TLS_1_3
+    wanted = _enabled(protocols)
+    least = TLS_1_3 if wanted and TLS_1_2 not in wanted else TLS_1_2
+    most = TLS_1_3 if not wanted or TLS_1_3 in wanted else TLS_1_2
     if _is_1_2(protocol):
         most = TLS_1_2
+    if least > most:
+        raise TlsLimitError("ssl.protocol", f"{protocol} is none of ssl.enabled.protocols")
     named = _names(suites)
     if not named:
-        return TlsLimits(most=most)
+        return TlsLimits(least=least, most=most)
     of_1_3 = _TLS_1_3_SUITES.intersection(named)
     if of_1_3 and of_1_3 != _TLS_1_3_SUITES and most == TLS_1_3:
         raise TlsLimitError(
@@ -54,11 +57,11 @@ def tls_limits(protocols: str, suites: str, protocol: str = "") -> TlsLimits:
             f" {', '.join(sorted(_TLS_1_3_SUITES))}, or none of them to use TLS 1.2 only",
         )
     of_1_2 = [_openssl_name(name) for name in named if name not in _TLS_1_3_SUITES]
-    if not of_1_2:
-        raise TlsLimitError(
-            "ssl.cipher.suites", "it names no suite of TLS 1.2, which cannot be switched off; add one"
-        )
-    return TlsLimits(most=most if of_1_3 else TLS_1_2, ciphers=":".join(of_1_2))
+    least = least if of_1_2 else TLS_1_3
+    most = most if of_1_3 else TLS_1_2
+    if least > most:
+        raise TlsLimitError("ssl.cipher.suites", "none of them is a suite of the protocols that are left")
+    return TlsLimits(least=least, most=most, ciphers=":".join(of_1_2))
 
 
 def _is_1_2(protocol: str) -> bool:
@@ -69,20 +72,15 @@ def _is_1_2(protocol: str) -> bool:
     return name == "TLSV1.2"
 
 
-def _most(wanted: Sequence[str]) -> str:
-    key = "ssl.enabled.protocols"
+def _enabled(protocols: str) -> list[str]:
+    wanted = _names(protocols)
     unknown = [name for name in wanted if name not in (TLS_1_2, TLS_1_3)]
     if unknown:
         raise TlsLimitError(
-            key, f"{', '.join(unknown)} is not supported; use {TLS_1_2}, or {TLS_1_2},{TLS_1_3}"
+            "ssl.enabled.protocols",
+            f"{', '.join(unknown)} is not supported; use {TLS_1_2}, {TLS_1_3} or both",
         )
-    if TLS_1_2 not in wanted:
-        raise TlsLimitError(
-            key,
-            f"{TLS_1_3} alone cannot be demanded of the administrative client; allow {TLS_1_2} too, and"
-            f" let the brokers demand {TLS_1_3}",
-        )
-    return TLS_1_3 if TLS_1_3 in wanted else TLS_1_2
+    return wanted
 
 
 def _openssl_name(suite: str) -> str:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kio.schema.errors import ErrorCode
-from kio.schema.index import api_key_map
 
+from twinlog.kafka.protocol.schemas import API_KEYS
 from twinlog.testing.broker.acls import OPERATIONS, Operation, Resource
 from twinlog.testing.broker.cluster import Cluster
 from twinlog.testing.broker.codec import Fields
@@ -14,8 +14,6 @@ from twinlog.testing.broker.partitions import Node, Partition
 from twinlog.testing.broker.releases import Release
 from twinlog.testing.broker.sasl import Login
 
-API_KEYS: Mapping[str, int] = {name: key for key, name in api_key_map.items()}
-"""By kio's name, as "init_producer_id"."""
 _OPERATIONS = {
     API_KEYS["produce"]: Operation.WRITE,
     API_KEYS["fetch"]: Operation.READ,

@@ -5,23 +5,21 @@ a mapping of everything that any version has. `write_answer` keeps what the vers
 """
 
 import io
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from functools import cache
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin
 
 from kio.index import load_request_schema, load_response_schema
-from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 
-Fields = Mapping[str, Any]
-"""An answer: values by the names of kio's fields. Nested structs are mappings, arrays any sequence, durations
-and times milliseconds."""
+from twinlog.kafka.protocol.schemas import build
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Fields = Mapping[str, Any]
+"""An answer, as `schemas.build` takes it."""
+
 _FRAME_START = 8
 """API key, API version, correlation id."""
 
@@ -82,64 +80,6 @@ def write_answer(api_key: int, version: int, correlation_id: int, answer: Fields
     entity_writer(schema)(buffer, build(schema, answer))
     body = buffer.getvalue()
     return len(body).to_bytes(4) + body
-
-
-class _Field(NamedTuple):
-    name: str
-    convert: Callable[[Any], Any] | None
-    default: Any
-
-
-def build(entity_type: type[Any], answer: Fields) -> Any:
-    """An entity of kio from the fields that it has. Raises KeyError for one that is needed."""
-    values = {}
-    for name, convert, default in _plan(entity_type):  # type: ignore[arg-type]
-        value = answer.get(name, default)
-        if value is MISSING:
-            raise KeyError(f"{entity_type.__name__} needs {name}")
-        if value is not default and convert is not None and value is not None:
-            value = convert(value)
-        values[name] = value
-    return entity_type(**values)
-
-
-@cache
-def _plan(entity_type: type[Any]) -> tuple[_Field, ...]:
-    return tuple(_planned(each.name, each.type, each.metadata, each.default) for each in fields(entity_type))
-
-
-def _planned(name: str, hint: Any, metadata: Mapping[str, Any], default: Any) -> _Field:
-    kind = metadata.get("kafka_type", "")
-    is_optional = get_origin(hint) is UnionType
-    if is_optional:
-        hint = next(each for each in get_args(hint) if each is not type(None))
-    if get_origin(hint) is tuple:
-        inner: type[Any] = get_args(hint)[0]
-        if is_dataclass(inner):
-            return _Field(name, lambda value: tuple(build(inner, each) for each in value), default)
-        return _Field(name, tuple, default)
-    if is_dataclass(hint):
-        nested: type[Any] = hint  # type: ignore[assignment]
-        return _Field(name, lambda value: build(nested, value), default)
-    if kind == "error_code":
-        return _Field(name, ErrorCode, ErrorCode.none if default is MISSING else default)
-    if kind.startswith("timedelta"):
-        return _Field(name, _duration, timedelta(0) if default is MISSING else default)
-    if kind.startswith("datetime"):
-        return _Field(name, _optional_time if is_optional else _time, default)
-    return _Field(name, None, default)
-
-
-def _duration(milliseconds: int) -> timedelta:
-    return timedelta(milliseconds=milliseconds)
-
-
-def _time(milliseconds: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=milliseconds)
-
-
-def _optional_time(milliseconds: int) -> datetime | None:
-    return None if milliseconds < 0 else _time(milliseconds)
 
 
 def _names_in(answer: Any) -> set[str]:

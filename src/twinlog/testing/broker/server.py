@@ -12,7 +12,8 @@ from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map
 
 from twinlog.clock import Clock, SystemClock
-from twinlog.testing.broker.calls import API_KEYS, Call, Handler
+from twinlog.kafka.protocol.schemas import API_KEYS
+from twinlog.testing.broker.calls import Call, Handler
 from twinlog.testing.broker.cluster import Cluster
 from twinlog.testing.broker.codec import Fields, Request, UnsupportedVersionError, read_request, write_answer
 from twinlog.testing.broker.connection import ClientConnection

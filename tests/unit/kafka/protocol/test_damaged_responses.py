@@ -4,18 +4,20 @@ import contextlib
 import struct
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.kafka.groups import requests as group_requests
 from twinlog.kafka.protocol import broker_features, metadata
+from twinlog.kafka.protocol.schemas import API_KEYS, SchemaRequest
 from twinlog.kafka.raw.fetch import wire as fetch_wire
 from twinlog.kafka.raw.leader_epochs import read_epoch_ends
 from twinlog.kafka.raw.produce import wire as produce_wire
 from twinlog.kafka.raw.producer_states import read_producer_states
 from twinlog.kafka.raw.transactions import wire as transaction_wire
+from twinlog.testing.broker.codec import write_answer
 from unit.wire.damage import damaged
 
 
@@ -122,20 +124,26 @@ RESPONSES += [
         lambda data: broker_features.read_broker_features(data, 0, 3),
         struct.pack(">h", 0) + b"\x02" + struct.pack(">hhh", 0, 0, 9) + b"\0" + struct.pack(">i", 0) + b"\0",
     ),
-    (
-        lambda data: group_requests.read_group_offsets(data, 0, 8),
-        struct.pack(">i", 0) + b"\x02" + compact(b"g") + b"\x01" + struct.pack(">h", 0) + b"\0\0",
-    ),
-    (
-        lambda data: group_requests.read_coordinators(data, 0, 4),
-        struct.pack(">i", 0)
-        + b"\x02"
-        + compact(b"g")
-        + struct.pack(">i", 1)
-        + compact(b"h")
-        + struct.pack(">ih", 9092, 0)
-        + b"\x01\0\0",
-    ),
+]
+_PLACE = {"node_id": 1, "host": "h", "port": 9092, "error_code": 0, "error_message": None}
+_OFFSETS = [{"partition_index": 0, "committed_offset": 7, "metadata": "m"}]
+_SCHEMAS: list[tuple[str, int, dict[str, Any]]] = [
+    ("offset_fetch", 8, {"groups": [{"group_id": "g", "topics": [{"name": "t", "partitions": _OFFSETS}]}]}),
+    ("offset_fetch", 5, {"topics": [{"name": "t", "partitions": _OFFSETS}]}),
+    ("find_coordinator", 4, {"coordinators": [{"key": "g", **_PLACE}]}),
+    ("find_coordinator", 1, _PLACE),
+]
+
+
+def schema_reader(api: str, version: int, data: bytes) -> object:
+    asked = {"groups": (), "coordinator_keys": (), "key": "g", "group_id": "g", "topics": None}
+    request = SchemaRequest(api, range(version, version + 1), asked)
+    return request.prepare({request.api_key: (version, version)}).read(data, 0)
+
+
+RESPONSES += [
+    (partial(schema_reader, api, version), write_answer(API_KEYS[api], version, 0, answer)[8:])
+    for api, version, answer in _SCHEMAS
 ]
 
 

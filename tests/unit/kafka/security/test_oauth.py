@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError
-from twinlog.kafka.admin.options import librdkafka_options
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.errors import translate
 from twinlog.kafka.security.client_security import client_security
@@ -205,8 +204,7 @@ def test_no_secret_is_shown_by_a_login_or_a_token() -> None:
         assertion=Assertion(key_password="planted"),
         tls=(("ssl.key.password", "planted"),),
     )
-    options = librdkafka_options(BASE)
-    shown = f"{login!r} {client_security(BASE)!r} {Token(text='planted', expires_at=1.0)!r} {options!r}"
+    shown = f"{login!r} {client_security(BASE)!r} {Token(text='planted', expires_at=1.0)!r}"
     assert "planted" not in shown
 
 
@@ -297,9 +295,8 @@ def test_a_token_is_kept_until_most_of_its_life_is_over() -> None:
     assert keeper.token().text == "token-1"
     clock.now += 79.0
     assert keeper.token().text == "token-1"
-    assert keeper.token(most_used=0.75).text == "token-2"
-    clock.now += 80.0
-    assert keeper.token().text == "token-3"
+    clock.now += 1.0
+    assert keeper.token().text == "token-2"
 
 
 def test_the_present_token_is_used_while_its_server_is_away_and_the_server_left_alone() -> None:

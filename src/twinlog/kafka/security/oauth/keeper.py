@@ -42,7 +42,6 @@ class TokenKeeper:
         self._chance = chance
         self._lock = threading.Lock()
         self._token: Token | None = None
-        self._begun_at = 0.0
         self._seen_at = 0.0
         """When this token was first returned, because a file may contain the same one again."""
         self._refresh_at = 0.0
@@ -50,10 +49,10 @@ class TokenKeeper:
         self._failures = 0
         self._retry_at = 0.0
 
-    def token(self, *, most_used: float = 1.0) -> Token:
-        """A valid token. If possible, at most this share of its life is over. Blocks while it fetches one,
+    def token(self) -> Token:
+        """A valid token. Blocks while it fetches one,
         and while another caller does and there is none. Raises TokenError."""
-        known = self._at_hand(most_used)
+        known = self._at_hand()
         if known is not None:
             return known
         present = self._present()
@@ -61,7 +60,7 @@ class TokenKeeper:
             assert present is not None
             return present  # Another caller is fetching, and its server may take long.
         try:
-            fetched_meanwhile = self._at_hand(most_used)
+            fetched_meanwhile = self._at_hand()
             return self._fetched() if fetched_meanwhile is None else fetched_meanwhile
         finally:
             self._lock.release()
@@ -79,14 +78,12 @@ class TokenKeeper:
         lifetime_seconds = lifetime_of(token.text, token.expires_at, self._seen_at)
         return TokenOutlook(expires_at=token.expires_at, lifetime_seconds=lifetime_seconds, failing=failing)
 
-    def _at_hand(self, most_used: float = 1.0) -> Token | None:
+    def _at_hand(self) -> Token | None:
         """The token in use; None when another one should be fetched. Raises the TokenError of a recent
         failure."""
         now, token = self._clock(), self._present()
-        if token is not None:
-            until = self._begun_at + most_used * (token.expires_at - self._begun_at)
-            if now < min(until, self._refresh_at):
-                return token
+        if token is not None and now < self._refresh_at:
+            return token
         failure = self._failure
         if failure is not None and now < self._retry_at:
             if token is not None:
@@ -115,7 +112,6 @@ class TokenKeeper:
         now = self._clock()
         if self._token is None or self._token.text != token.text:
             self._seen_at = now
-        self._begun_at = now
         self._refresh_at = self._login.window.refresh_at(now, token.expires_at, self._chance())
         self._failure, self._failures = None, 0
         self._token = token
