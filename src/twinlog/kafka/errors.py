@@ -324,6 +324,8 @@ def _make(reason: Reason, doing: str, *, alias: str, detail: str, code: int = -1
 def _detail(error: BaseException) -> str:
     text = str(error).strip()
     name = type(error).__name__
+    if isinstance(error.__cause__, ValueError):
+        text += f": {error.__cause__}"  # A broker's answer that could not be read ended the connection.
     if not text:
         return name
     return text if text.startswith((name, "[")) else f"{name}: {text}"

@@ -14,7 +14,7 @@ from twinlog.kafka.ports import AclBinding
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.schemas import SchemaRequest
 
-_VERSIONS: Final = range(1, 3)
+_VERSIONS: Final = range(1, 2)
 _ANY: Final = 1
 
 

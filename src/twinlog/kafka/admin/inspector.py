@@ -3,8 +3,6 @@
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from aiokafka.protocol.admin import ApiVersionRequest
-
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin.acls import AclOperation
 from twinlog.kafka.admin.batches import batches
@@ -21,8 +19,8 @@ from twinlog.kafka.protocol.schemas import SchemaRequest
 from twinlog.kafka.raw.transactions.wire import ProducerIdentity, end_request
 
 _FETCH: Final = 1
-_METADATA_WITH_RIGHTS: Final = range(8, 11)
-"""The versions that tell the rights on the cluster, too; brokers from 2.3 to 4.x know them."""
+_METADATA_WITH_RIGHTS: Final = range(8, 9)
+"""It tells the rights on the cluster, too; brokers from 2.3 to 4.x know them."""
 _NOBODY: Final = ProducerIdentity(producer_id=0, producer_epoch=0)
 
 _RELEASES: Final = (
@@ -57,8 +55,8 @@ class ClusterInspector:
         """The oldest Kafka release the cluster can be: "4.0", "3.9", ... Raises KafkaError."""
         doing = "ask for the broker's version"
         async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
-            answer = await self._wire.send_any(ApiVersionRequest(), doing)
-        return release_of({key: (lowest, highest) for key, lowest, highest, *_ in answer.api_versions})
+            answer = await self._wire.send_any(SchemaRequest("api_versions", range(1), {}), doing)
+        return release_of({each.api_key: (each.min_version, each.max_version) for each in answer.api_keys})
 
     async def cluster_operations(self) -> frozenset[str]:
         """The operations that the principal may do on the cluster itself. Raises KafkaError."""

@@ -22,7 +22,7 @@ class QuotaAdminMixin:
     async def describe_client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
         asked = {"components": (), "strict": False}
         answer = await self._answer(
-            SchemaRequest("describe_client_quotas", range(2), asked), "describe client quotas"
+            SchemaRequest("describe_client_quotas", range(1), asked), "describe client quotas"
         )
         return {
             _entity(entry.entity): {str(each.key): float(each.value) for each in entry.values}
@@ -52,7 +52,7 @@ class QuotaAdminMixin:
         asked = {"entries": entries, "validate_only": False}
         return await change(
             self._wire,
-            SchemaRequest("alter_client_quotas", range(2), asked),
+            SchemaRequest("alter_client_quotas", range(1), asked),
             "alter client quotas",
             [entity for entity, _ in changes],
             lambda answer: (

@@ -9,8 +9,6 @@ import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from aiokafka.protocol.metadata import MetadataRequest
-
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.admin.batches import batches, in_batches
 from twinlog.kafka.admin.changes import change, share_ms
@@ -25,6 +23,10 @@ KAFKA_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", 
 """Topics that brokers mark as internal (Kafka's class Topic)."""
 _NEW_TOPIC_SECONDS = 2.0
 _LOOK_AGAIN_SECONDS = 0.05
+_WITHOUT_RIGHTS: Final = {
+    "include_cluster_authorized_operations": False,
+    "include_topic_authorized_operations": False,
+}
 TOPICS_A_REQUEST: Final = 1_000
 """An answer is decoded in one go: a topic of a hundred partitions takes about 0.1 ms."""
 _SLOW_SHARE: Final = 0.25
@@ -42,13 +44,14 @@ class TopicAdminMixin:
     async def brokers(self) -> Sequence[BrokerDescription]:
         metadata = await self._metadata("list brokers")
         return [
-            BrokerDescription(node_id=node_id, host=host, port=port, rack=rack or None)
-            for node_id, host, port, rack in sorted(metadata.brokers)
+            BrokerDescription(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack or None)
+            for each in sorted(metadata.brokers, key=lambda broker: int(broker.node_id))
         ]
 
     async def _metadata(self, doing: str) -> Any:
         """The metadata without topics."""
-        request = MetadataRequest([], allow_auto_topic_creation=False)
+        asked = {"topics": (), "allow_auto_topic_creation": False, **_WITHOUT_RIGHTS}
+        request = SchemaRequest("metadata", range(4, 9), asked)
 
         def check(answer: Any) -> None:
             self._refuse_fenced(not answer.brokers, doing)
@@ -143,7 +146,7 @@ class TopicAdminMixin:
         asked = {"topics": topics, "timeout": share_ms(self._wire), "validate_only": False}
         return await change(
             self._wire,
-            SchemaRequest("create_partitions", range(3), asked),
+            SchemaRequest("create_partitions", range(2), asked),
             "add partitions",
             [name for name, _ in counts],
             lambda answer: ((each.name, each.error_code, each.error_message) for each in answer.results),
@@ -156,7 +159,7 @@ class TopicAdminMixin:
         asked = {"topic_names": names, "timeout": share_ms(self._wire)}
         return await change(
             self._wire,
-            SchemaRequest("delete_topics", range(1, 5), asked),
+            SchemaRequest("delete_topics", range(1, 4), asked),
             "delete topics",
             names,
             lambda answer: ((each.name, each.error_code, "") for each in answer.responses),
@@ -180,7 +183,7 @@ async def create_topics(
     asked = {"topics": wanted, "timeout": share_ms(session), "validate_only": validate_only}
     return await change(
         session,
-        SchemaRequest("create_topics", range(2, 6), asked),
+        SchemaRequest("create_topics", range(2, 5), asked),
         doing,
         [topic.name for topic in topics],
         lambda answer: ((each.name, each.error_code, each.error_message) for each in answer.topics),

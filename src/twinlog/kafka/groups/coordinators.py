@@ -12,7 +12,7 @@ from twinlog.kafka.protocol.schemas import SchemaRequest
 _API: Final = "find_coordinator"
 _MANY: Final = range(4, 5)
 """Brokers take many groups at once from 3.0 on (KIP-699)."""
-_SINGLE: Final = range(4)
+_SINGLE: Final = range(3)
 _GROUP = 0
 _GROUPS_PER_REQUEST = 1_000
 _SINGLY_AT_ONCE = 8

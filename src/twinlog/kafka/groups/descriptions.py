@@ -10,7 +10,7 @@ from twinlog.kafka.groups.asking import ask_about_groups
 from twinlog.kafka.groups.coordinators import BrokerSession, GroupCoordinators
 from twinlog.kafka.protocol.schemas import SchemaRequest
 
-_VERSIONS: Final = range(3, 6)
+_VERSIONS: Final = range(3, 5)
 """From the first with rights, which brokers know since 2.3. To all of them a group of another protocol than
 the classic one is DEAD, and its rights are told all the same; to version 6 it is an error."""
 _STATES = {

@@ -15,8 +15,8 @@ from twinlog.model import TopicPartition
 
 _MANY: Final = range(8, 9)
 """Brokers take many groups at once from 3.0 on (KIP-709)."""
-_SINGLE: Final = range(2, 8)
-_COMMIT: Final = range(2, 9)
+_SINGLE: Final = range(2, 6)
+_COMMIT: Final = range(2, 8)
 _PAUSE_SECONDS = 0.1
 _GROUP_SHARE = 0.9
 """The share of the time-out for one group, so that its own, more precise error comes first."""
@@ -153,7 +153,7 @@ class GroupOffsetsClient:
         doing = "delete group"
 
         async def ask(node_id: int, names: Sequence[str]) -> Mapping[str, KafkaError | None]:
-            request = SchemaRequest("delete_groups", range(3), {"groups_names": names})
+            request = SchemaRequest("delete_groups", range(2), {"groups_names": names})
             try:
                 answer = await self._session.send(node_id, request, f"{doing}s")
             except KafkaError as error:

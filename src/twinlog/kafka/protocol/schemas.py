@@ -1,5 +1,8 @@
 """Kafka's messages as objects, by the schemas of `kio`, which are generated from Kafka's own.
 
+kio reads no tagged field that it does not know, although brokers may add some to any flexible version: take
+versions before those (KIP-482) where they are enough.
+
 For requests that are rare or small. A request is a mapping of what any version has, by kio's names of fields;
 nested structs are mappings, arrays any sequence, times and durations milliseconds. An answer is an object of
 kio: names as there, durations `timedelta`. What services ask all the time is hand-written (`requests`).
@@ -30,14 +33,24 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
+def _as_it_is(answer: Any) -> Any:
+    return answer
+
+
 class SchemaRequest(HandWrittenRequest[Any]):
     """A request by its schema, sent like a hand-written one. Schemas are loaded when a version is agreed on:
     each takes about 10 ms."""
 
-    def __init__(self, api: str, versions: range, asked: Fields) -> None:
-        """`api`: kio's name, as "create_topics"."""
-        super().__init__(API_KEYS[api], versions, self._written, self._read, throttle_of=_throttle_ms)
+    def __init__(
+        self, api: str, versions: range, asked: Fields, told: Callable[[Any], Any] = _as_it_is
+    ) -> None:
+        """`api`: kio's name, as "create_topics". `told` reads the answer."""
+        self._told = told
+        super().__init__(
+            API_KEYS[api], versions, self._written, self._read, throttle_of=lambda *_: self._throttle_ms
+        )
         self._asked = asked
+        self._throttle_ms = 0
 
     def is_flexible(self, version: int) -> bool:
         return load_request_schema(self.api_key, version).__flexible__
@@ -52,14 +65,11 @@ class SchemaRequest(HandWrittenRequest[Any]):
         """Raises ValueError for what cannot be read."""
         try:
             answer, _ = entity_reader(load_response_schema(self.api_key, version))(bytes(frame), position)
-        except SerialError as error:
+        except (SerialError, KeyError) as error:
             raise ValueError(f"the answer to {api_key_map[self.api_key]} v{version}: {error}") from error
-        return answer
-
-
-def _throttle_ms(_frame: Frame, _position: int, answer: Any) -> int:
-    duration: timedelta = getattr(answer, "throttle_time", timedelta(0))
-    return duration // _MILLISECOND
+        throttle: timedelta = getattr(answer, "throttle_time", timedelta(0))
+        self._throttle_ms = throttle // _MILLISECOND
+        return self._told(answer)
 
 
 class _Field(NamedTuple):

@@ -1,24 +1,14 @@
-"""Deletes records before an offset (DeleteRecords, KIP-107) at the leaders.
+"""Deletes records before an offset (DeleteRecords, KIP-107) at the leaders. Needs DELETE on the topics."""
 
-Layouts: DeleteRecordsRequest.json and DeleteRecordsResponse.json in Kafka's source. Needs DELETE on the
-topics.
-"""
-
-import struct
 from collections.abc import Mapping
+from typing import Any
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.protocol.client_pool import DataClientPool
-from twinlog.kafka.protocol.encoding import INT32, Frame, string, take_int32, take_string
-from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
-from twinlog.kafka.raw.leaders import LeaderAnswers, ask_leaders
+from twinlog.kafka.protocol.requests import HandWrittenRequest
+from twinlog.kafka.protocol.schemas import SchemaRequest
+from twinlog.kafka.raw.leaders import LeaderAnswers, ask_leaders, by_topic
 from twinlog.model import TopicPartition
-
-_DELETE_RECORDS = 21
-_ASKED = struct.Struct(">iq")
-"""Partition, and the first offset that stays."""
-_ANSWERED = struct.Struct(">iqh")
-"""Partition, start of the log, error code."""
 
 
 async def delete_records(
@@ -40,29 +30,15 @@ async def delete_records(
 
 
 def _request(before: Mapping[TopicPartition, int], timeout_ms: int) -> HandWrittenRequest[LeaderAnswers[int]]:
-    """Versions 0 and 1 (Kafka 0.11 and 2.0) have the same layout."""
-
-    def encode(_version: int) -> Pieces:
-        by_topic: dict[str, list[tuple[int, int]]] = {}
-        for partition, offset in before.items():
-            by_topic.setdefault(partition.topic, []).append((partition.partition, offset))
-        pieces = [INT32.pack(len(by_topic))]
-        for topic, wanted in by_topic.items():
-            pieces += (string(topic), INT32.pack(len(wanted)))
-            pieces += [_ASKED.pack(number, offset) for number, offset in wanted]
-        return [*pieces, INT32.pack(timeout_ms)]
-
-    return HandWrittenRequest(_DELETE_RECORDS, range(2), encode, _read)
+    """The partition, and the first offset that stays."""
+    topics = by_topic(before, lambda one: {"partition_index": one.partition, "offset": before[one]})
+    asked = [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]
+    return SchemaRequest("delete_records", range(2), {"topics": asked, "timeout": timeout_ms}, _told)
 
 
-def _read(data: Frame, position: int, _version: int) -> LeaderAnswers[int]:
-    answers: LeaderAnswers[int] = []
-    topic_count, position = take_int32(data, position + 4)  # After the throttle time.
-    for _ in range(topic_count):
-        topic, position = take_string(data, position)
-        count, position = take_int32(data, position)
-        for _ in range(count):
-            number, start, code = _ANSWERED.unpack_from(data, position)
-            position += _ANSWERED.size
-            answers.append((TopicPartition(topic, number), code, start))
-    return answers
+def _told(answer: Any) -> LeaderAnswers[int]:
+    return [
+        (TopicPartition(topic.name, each.partition_index), int(each.error_code), each.low_watermark)
+        for topic in answer.topics
+        for each in topic.partitions
+    ]

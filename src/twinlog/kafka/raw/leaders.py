@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 
 from twinlog.errors import KafkaError
@@ -27,6 +27,16 @@ _SHARE = 0.9
 _NEW_LEADER_SECONDS = 1.0
 """How long to look for leaders that have just moved, or are being elected."""
 _PAUSE_SECONDS = 0.1
+
+
+def by_topic(
+    partitions: Iterable[TopicPartition], asked: Callable[[TopicPartition], T]
+) -> dict[str, list[T]]:
+    """What is asked about each partition, as requests have it."""
+    topics: dict[str, list[T]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(asked(partition))
+    return topics
 
 
 def leader_of(client: DataClient, partition: TopicPartition) -> int | None:

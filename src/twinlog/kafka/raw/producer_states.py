@@ -1,38 +1,19 @@
 """What the leader of a partition knows about its producers (DescribeProducers, KIP-664).
 
-Layouts: DescribeProducersRequest.json and DescribeProducersResponse.json in Kafka's source. Needs Kafka 2.8,
-and READ on the topics.
+Needs Kafka 2.8, and READ on the topics.
 """
 
-import struct
 from collections.abc import Callable, Collection
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.protocol.client_pool import DataClientPool
-from twinlog.kafka.protocol.encoding import (
-    INT32,
-    NO_TAGS,
-    Frame,
-    compact_length,
-    compact_string,
-    skip_tags,
-    take_compact_length,
-    take_compact_string,
-)
-from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
-from twinlog.kafka.raw.leaders import LeaderAnswers, ask_leaders
+from twinlog.kafka.protocol.requests import HandWrittenRequest
+from twinlog.kafka.protocol.schemas import SchemaRequest
+from twinlog.kafka.raw.leaders import LeaderAnswers, ask_leaders, by_topic
 from twinlog.model import TopicPartition
 
 T = TypeVar("T")
-
-_DESCRIBE_PRODUCERS = 61
-_PARTITION = struct.Struct(">ih")
-"""Number, error code."""
-_PRODUCER = struct.Struct(">qiiqiq")
-"""Producer id and epoch, last sequence number, last timestamp, coordinator epoch, start of the open
-transaction."""
-_THROTTLE_BYTES = 4
 
 
 class ProducerEntry(NamedTuple):
@@ -74,54 +55,29 @@ def describe_producers(
 ) -> HandWrittenRequest[LeaderAnswers[T]]:
     """DescribeProducers, version 0 (Kafka 2.8); `answer` converts each partition's producers."""
 
-    def encode(_version: int) -> Pieces:
-        by_topic: dict[str, list[int]] = {}
-        for partition in partitions:
-            by_topic.setdefault(partition.topic, []).append(partition.partition)
-        pieces = [compact_length(len(by_topic))]
-        for topic, numbers in by_topic.items():
-            pieces += (
-                compact_string(topic),
-                compact_length(len(numbers)),
-                *map(INT32.pack, numbers),
-                NO_TAGS,
-            )
-        return [*pieces, NO_TAGS]
+    topics = by_topic(partitions, lambda one: one.partition)
+    asked = [{"name": topic, "partition_indexes": numbers} for topic, numbers in topics.items()]
 
-    def read(data: Frame, position: int, version: int) -> LeaderAnswers[T]:
+    def told(answered: Any) -> LeaderAnswers[T]:
         return [
-            (partition, code, answer(entries))
-            for partition, code, entries in read_producer_states(data, position, version)
+            (
+                TopicPartition(topic.name, each.partition_index),
+                int(each.error_code),
+                answer([_entry(producer) for producer in each.active_producers]),
+            )
+            for topic in answered.topics
+            for each in topic.partitions
         ]
 
-    return HandWrittenRequest(_DESCRIBE_PRODUCERS, range(1), encode, read, flexible_from=0)
+    return SchemaRequest("describe_producers", range(1), {"topics": asked}, told)
 
 
-def read_producer_states(data: Frame, position: int, _version: int) -> LeaderAnswers[list[ProducerEntry]]:
-    answers: LeaderAnswers[list[ProducerEntry]] = []
-    topic_count, position = take_compact_length(data, position + _THROTTLE_BYTES)
-    for _ in range(topic_count):
-        topic, position = take_compact_string(data, position)
-        count, position = take_compact_length(data, position)
-        for _ in range(count):
-            number, code = _PARTITION.unpack_from(data, position)
-            _, position = take_compact_string(data, position + _PARTITION.size)
-            entries, position = _read_entries(data, position)
-            position = skip_tags(data, position)
-            answers.append((TopicPartition(topic, number), code, entries))
-        position = skip_tags(data, position)
-    return answers
-
-
-def _read_entries(data: Frame, position: int) -> tuple[list[ProducerEntry], int]:
-    entries = []
-    count, position = take_compact_length(data, position)
-    for _ in range(count):
-        producer_id, epoch, last_sequence, timestamp_ms, coordinator_epoch, open_from = _PRODUCER.unpack_from(
-            data, position
-        )
-        position = skip_tags(data, position + _PRODUCER.size)
-        entries.append(
-            ProducerEntry(producer_id, epoch, last_sequence, coordinator_epoch, open_from, timestamp_ms)
-        )
-    return entries, position
+def _entry(producer: Any) -> ProducerEntry:
+    return ProducerEntry(
+        producer.producer_id,
+        producer.producer_epoch,
+        producer.last_sequence,
+        producer.coordinator_epoch,
+        producer.current_txn_start_offset,
+        producer.last_timestamp,
+    )

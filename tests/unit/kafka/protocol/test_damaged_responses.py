@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from twinlog.kafka.protocol import broker_features, metadata
 from twinlog.kafka.protocol.schemas import API_KEYS, SchemaRequest
 from twinlog.kafka.raw.fetch import wire as fetch_wire
-from twinlog.kafka.raw.leader_epochs import read_epoch_ends
 from twinlog.kafka.raw.produce import wire as produce_wire
-from twinlog.kafka.raw.producer_states import read_producer_states
 from twinlog.kafka.raw.transactions import wire as transaction_wire
 from twinlog.testing.broker.codec import write_answer
 from unit.wire.damage import damaged
@@ -106,20 +104,6 @@ RESPONSES += [
         struct.pack(">ii", 0, 1) + plain(b"t") + struct.pack(">iih", 1, 0, 0),
     ),
     (lambda data: transaction_wire.read_end(data, 0, 5), struct.pack(">ihqh", 0, 0, 7, 1) + b"\0"),
-    (
-        lambda data: read_producer_states(data, 0, 0),
-        struct.pack(">i", 0)
-        + b"\x02"
-        + compact(b"t")
-        + b"\x02"
-        + struct.pack(">ih", 0, 0)
-        + b"\0"
-        + b"\x01\0\0\0",
-    ),
-    (
-        lambda data: read_epoch_ends(data, 0, 2),
-        struct.pack(">ii", 0, 1) + plain(b"t") + struct.pack(">ihiiq", 1, 0, 0, 3, 9),
-    ),
     (
         lambda data: broker_features.read_broker_features(data, 0, 3),
         struct.pack(">h", 0) + b"\x02" + struct.pack(">hhh", 0, 0, 9) + b"\0" + struct.pack(">i", 0) + b"\0",
