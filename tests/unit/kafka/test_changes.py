@@ -98,3 +98,20 @@ async def test_a_throttle_of_the_controller_is_waited_for() -> None:
         assert await _made(cluster, "first") == {"first": None}
         assert await _made(cluster, "second") == {"second": None}
         assert 5 <= _now() < 6
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        NewTopic(name="many", partition_count=1 << 40, replication_factor=1),
+        NewTopic(
+            name="long", partition_count=1, replication_factor=1, configs={"retention.ms": "9" * 40_000}
+        ),
+    ],
+    ids=lambda topic: topic.name,
+)
+async def test_what_kafkas_protocol_cannot_say_is_refused(topic: NewTopic) -> None:
+    async with FakeKafka() as kafka, _opened(kafka) as cluster:
+        with pytest.raises(KafkaError) as raised:
+            await cluster.create_topics([topic])
+        assert (raised.value.reason, raised.value.retriable) == ("KAFKA_REFUSED", False)

@@ -117,7 +117,7 @@ class ConfigAdminMixin:
         asked = {"resources": resources, "validate_only": False}
         return await change(
             self._wire,
-            SchemaRequest("incremental_alter_configs", range(1), asked),
+            SchemaRequest("incremental_alter_configs", range(2), asked),
             "alter topic configs",
             [name for name, _ in changes],
             lambda answer: (
@@ -132,4 +132,4 @@ def _describe_configs(kind: int, names: Sequence[str], keys: Collection[str]) ->
     resources = [
         {"resource_type": kind, "resource_name": name, "configuration_keys": wanted} for name in names
     ]
-    return SchemaRequest("describe_configs", range(1, 4), {"resources": resources})
+    return SchemaRequest("describe_configs", range(1, 5), {"resources": resources})

@@ -1,7 +1,7 @@
 """Kafka's messages as objects, by the schemas of `kio`, which are generated from Kafka's own.
 
 kio reads no tagged field that it does not know, although brokers may add some to any flexible version: take
-versions before those (KIP-482) where they are enough.
+versions before those (KIP-482) where their strings of at most 32,767 bytes are enough.
 
 For requests that are rare or small. A request is a mapping of what any version has, by kio's names of fields;
 nested structs are mappings, arrays any sequence, times and durations milliseconds. An answer is an object of
@@ -9,6 +9,7 @@ kio: names as there, durations `timedelta`. What services ask all the time is ha
 """
 
 import io
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Final, NamedTuple, get_args, get_origin
 
+from aiokafka.errors import KafkaError
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map
@@ -56,9 +58,13 @@ class SchemaRequest(HandWrittenRequest[Any]):
         return load_request_schema(self.api_key, version).__flexible__
 
     def _written(self, version: int) -> Pieces:
+        """Raises KafkaError for a value that is too large for its field."""
         schema = load_request_schema(self.api_key, version)
         buffer = io.BytesIO()
-        entity_writer(schema)(buffer, build(schema, self._asked))
+        try:
+            entity_writer(schema)(buffer, build(schema, self._asked))
+        except (SerialError, struct.error) as error:
+            raise KafkaError(f"{api_key_map[self.api_key]}: {error}") from error
         return [buffer.getvalue()]
 
     def _read(self, frame: Frame, position: int, version: int) -> Any:
