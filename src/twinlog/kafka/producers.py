@@ -27,6 +27,8 @@ def new_producer(options: Mapping[str, Any]) -> AIOKafkaProducer:
 
 
 class _ProducerClient(DataClient):
+    _forgets_unknown_topics = False  # The library names a topic once, and waits for it.
+
     async def bootstrap(self) -> None:
         """Also connects to a broker: the library asks a single one for the producer's id."""
         await super().bootstrap()

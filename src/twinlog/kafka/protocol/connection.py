@@ -58,6 +58,8 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
     _sync_task: asyncio.Task[None] | None
     _topics: set[str]
     _abandoned = False
+    _forgets_unknown_topics = True
+    """Whoever wants one asks for it again: otherwise the topics of a process would only grow."""
     _told_last: int | None = None
     """The broker of the last answer that any could give."""
 
@@ -246,6 +248,10 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
             cluster_metadata.failed_update(None)
             return False
         cluster_metadata.update_metadata(metadata)
+        if self._forgets_unknown_topics:
+            self._topics = self._topics - {
+                topic for code, topic, *_ in metadata.topics if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            }
         return True
 
     async def refreshed(self) -> bool:

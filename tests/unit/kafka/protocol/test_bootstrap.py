@@ -13,6 +13,9 @@ from twinlog.errors import TransientKafkaError
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.connection import DataClient, _with_brokers, close_client
 from twinlog.kafka.protocol.kerberos import KerberosError
+from twinlog.model import TopicPartition
+from twinlog.testing.broker import FakeKafka
+from unit.testing.broker.broker_rig import pool
 
 ONE_BROKER = [(1, "one", 9092, None)]
 NONE_UP: list[tuple[int, str, int, None]] = []
@@ -89,6 +92,20 @@ async def test_metadata_is_asked_for_known_topics_only_and_creates_none() -> Non
     finally:
         await close_client(client)
     assert client.broker.asked == [([], False), (["orders"], False)]
+
+
+async def test_a_topic_that_was_deleted_is_not_asked_for_again_until_somebody_wants_it() -> None:
+    async with FakeKafka() as kafka, pool(kafka) as session:
+        partitions = [TopicPartition("orders", 0), TopicPartition("gone", 0)]
+        for partition in partitions:
+            kafka.cluster.create_topic(partition.topic)
+        client = await session.client("look")
+        assert await client.leaders(partitions, "look", alias="A") == dict.fromkeys(partitions, 1)
+        kafka.cluster.delete_topic("gone")
+        assert await client.refreshed()
+        assert client._topics == {"orders"}
+        kafka.cluster.create_topic("gone")
+        assert await session.leader(partitions[1], "look") == 1
 
 
 @pytest.mark.parametrize("host", ["kafka-0..svc", "a" * 64 + ".svc"])
