@@ -9,12 +9,9 @@ import shlex
 from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import typer
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 GIVEN_FILE: ContextVar[str] = ContextVar("GIVEN_FILE", default="")
 """The properties file that was given to the running command; empty = none."""
@@ -52,7 +49,7 @@ def with_pasteable(sentence: str) -> str:
     return _QUOTED.sub(lambda found: f"`{pasteable(found[1])}`", sentence)
 
 
-def document(row: "DataclassInstance") -> dict[str, Any]:
+def document(row: Any) -> dict[str, Any]:
     """A dataclass as a JSON object, in which every `command` is complete."""
     return asdict(row, dict_factory=_with_command)
 
