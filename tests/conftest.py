@@ -60,8 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     unit_tests: Counter[Path] = Counter()
     for item in items:
         by_hypothesis = hasattr(getattr(item, "function", None), "is_hypothesis_test")
-        is_property = by_hypothesis or item.get_closest_marker("slow")
-        item.add_marker("properties" if is_property else tier_of(item.nodeid))
+        item.add_marker("properties" if by_hypothesis else tier_of(item.nodeid))
         is_unit = item.path.is_relative_to(_UNIT_TESTS)
         file = item.path.relative_to(config.rootpath).as_posix()
         if is_unit:

@@ -304,7 +304,6 @@ def test_dropped_syncs_spacing() -> None:
         upstream += steps.choice((100, 200))
 
 
-@pytest.mark.slow
 def test_20k_syncs_are_applied_in_seconds() -> None:
     syncs = [sync(index * 101, index * 101) for index in range(20_000)]
     store = filled([])

@@ -107,7 +107,6 @@ async def _follow(registry: Registry, follower: Follower, *, events: int | None)
         await stream.aclose()
 
 
-@pytest.mark.slow(reason="many examples")
 @given(
     steps=_STEPS,
     cuts=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12),
@@ -137,7 +136,6 @@ def test_cut_at_every_point_equals_uninterrupted(
     assert follower.token == registry.token
 
 
-@pytest.mark.slow(reason="many examples")
 @given(steps=_STEPS)
 def test_a_connected_watcher_sees_changes_in_order_and_only_real_ones(steps: Sequence[Step]) -> None:
     async def scenario() -> list[Event[str, int]]:

@@ -198,7 +198,6 @@ def test_a_string_may_have_32767_bytes() -> None:
     assert decode_offset_sync(*encode_offset_sync(sync)) == sync
 
 
-@pytest.mark.slow
 def test_20k_offset_syncs_are_parsed_in_seconds() -> None:
     key, value = encode_offset_sync(
         OffsetSync(partition=TopicPartition("orders", 7), upstream_offset=123456, downstream_offset=123400)

@@ -12,7 +12,7 @@ from unit.checkpoint.exact_questions import check_all, check_poor
 from unit.checkpoint.mirrored_logs import ORIGIN, MirroredLogs
 
 EXAMPLES = settings().max_examples // 4
-"""Each plays a whole mirror and asks for every offset of it, which takes 50 ms: hence also the mark slow."""
+"""Each plays a whole mirror and asks for every offset of it, which takes 50 ms."""
 
 Steps = st.lists(
     st.one_of(
@@ -64,7 +64,6 @@ async def play(logs: MirroredLogs, steps: list[tuple[str, int]]) -> None:
     logs.rest()
 
 
-@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 10_000), steps=Steps, exactly_once=st.booleans())
 def test_every_offset_of_a_mirror_with_restarts_and_aborts_is_exact(
@@ -79,7 +78,6 @@ def test_every_offset_of_a_mirror_with_restarts_and_aborts_is_exact(
     _run(run)
 
 
-@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(
     seed=st.integers(0, 10_000), steps=Losses, exactly_once=st.booleans(), lost=st.sampled_from([0.0, 0.9])
@@ -97,7 +95,6 @@ def test_no_answer_is_ahead_where_the_copy_lost_its_tail_or_was_created_again(
     _run(run)
 
 
-@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @example(
     seed=108,
@@ -147,7 +144,6 @@ def test_compacted_logs_go_on_at_the_first_surviving_record(
     _run(run)
 
 
-@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 10_000), steps=Steps, exactly_once=st.booleans())
 def test_lost_syncs_cost_reading_not_exactness(
@@ -162,7 +158,6 @@ def test_lost_syncs_cost_reading_not_exactness(
     _run(run)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 async def test_long_histories_with_everything_in_them_are_exact(seed: int) -> None:
     """Restarts, aborts, lost syncs, few or many keys, both logs compacted apart: far more than one window

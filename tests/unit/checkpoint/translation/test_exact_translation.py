@@ -44,7 +44,6 @@ async def test_far_from_any_sync_duplicates_do_not_move_answers() -> None:
     await check_all(logs, [end - 1, end - 700, end // 2])
 
 
-@pytest.mark.slow
 async def test_a_long_range_that_was_copied_twice_between_two_syncs_is_passed() -> None:
     """A mirror in a hurry leaves few syncs, so none may tell of it: beyond it the next sync leads back.
 
@@ -343,7 +342,6 @@ async def test_a_group_before_the_start_of_the_copy_skips_nothing_that_the_sourc
     assert [found[offset].downstream_offset for offset in (50, 300)] == [0, 0]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("again", [False, True])
 async def test_records_that_the_copy_lost_lead_to_the_next_one_it_has(again: bool) -> None:
     """Far more than walking looks ahead are gone: the copies of what lies around them are neighbours."""
