@@ -3,7 +3,12 @@
 The values are made from the names of the fields, so a new field of a message is in the answers by itself.
 """
 
+import io
+import os
+import re
+import sys
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -22,9 +27,12 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.source.v1 import source_service_pb2 as source
+from twinlog.cli import app
+from twinlog.cli.common.location import IN_PLACE_OF_SERVICES
 from twinlog.errors import NotFoundError, TwinlogError
 from twinlog.service.errors_wire import status_of
 
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
 LONG_AFTER = 4_000_000_000
 """Seconds since 1970. Ages of later times are 0 on any day."""
 FLOW = types_pb2.Flow(source="A", target="B")
@@ -193,3 +201,30 @@ class _Stream:
 
     def cancel(self) -> bool:
         return True
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def run(words: Sequence[str], recorded: Recorded, columns: int | None = None) -> str:
+    """What the command prints, as a user sees it: in a pipe, or on a terminal of so many columns."""
+    out: io.StringIO = io.StringIO() if columns is None else Terminal()
+    err = io.StringIO()
+    IN_PLACE_OF_SERVICES.set(recorded.channel)
+    code: object = 0
+    before, sys.argv = sys.argv, ["twinlog", *words]
+    os.environ["COLUMNS"], os.environ["LINES"] = str(columns or 80), "60"
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            app([*words], prog_name="twinlog")
+    except SystemExit as ended:
+        code = ended.code or 0
+    finally:
+        sys.argv = before
+        del os.environ["COLUMNS"], os.environ["LINES"]
+    told = f"exit {code}\n{out.getvalue()}"
+    if err.getvalue():
+        told += f"--- stderr\n{err.getvalue()}"
+    return _COLOUR.sub("", told).replace("\x1b[2J\x1b[H", "")

@@ -5,12 +5,9 @@ or goes away breaks programs of others.
 """
 
 import contextvars
-import io
 import os
 import re
-import sys
 from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
 from difflib import unified_diff
 from pathlib import Path
 
@@ -20,17 +17,9 @@ from google.protobuf.message import Message
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.source.v1 import source_service_pb2 as source
-from twinlog.cli import app
-from twinlog.cli.common.location import IN_PLACE_OF_SERVICES
-from unit.cli.snapshots.recorded import Recorded, bare, full
+from unit.cli.snapshots.recorded import Recorded, bare, full, run
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "cli"
-_COLOUR = re.compile("\x1b\\[[0-9;]*m")
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def plan(*, blocked: bool) -> checkpoint.MovePlan:
@@ -230,28 +219,6 @@ COMMANDS = (
     ["failback", "abort", "A->B"],
 )
 WATCHES = (["partitions", "--watch"], ["groups", "--watch"])
-
-
-def run(words: Sequence[str], recorded: Recorded, columns: int | None = None) -> str:
-    """What the command prints, as a user sees it: in a pipe, or on a terminal of so many columns."""
-    out: io.StringIO = io.StringIO() if columns is None else Terminal()
-    err = io.StringIO()
-    IN_PLACE_OF_SERVICES.set(recorded.channel)
-    code: object = 0
-    before, sys.argv = sys.argv, ["twinlog", *words]
-    os.environ["COLUMNS"], os.environ["LINES"] = str(columns or 80), "60"
-    try:
-        with redirect_stdout(out), redirect_stderr(err):
-            app([*words], prog_name="twinlog")
-    except SystemExit as ended:
-        code = ended.code or 0
-    finally:
-        sys.argv = before
-        del os.environ["COLUMNS"], os.environ["LINES"]
-    told = f"exit {code}\n{out.getvalue()}"
-    if err.getvalue():
-        told += f"--- stderr\n{err.getvalue()}"
-    return _COLOUR.sub("", told).replace("\x1b[2J\x1b[H", "")
 
 
 def snapshot(words: Sequence[str]) -> str:
