@@ -341,5 +341,5 @@ def _check_authentication(master: str, conf: Mapping[str, str], findings: Findin
         findings.problem(
             f"{key}.secret",
             f"missing: the secret of the cluster at {master}, the same as its master and workers have"
-            f" (see docs/running.md), or {key}=false where nobody else reaches it",
+            f" (see docs/spark.md), or {key}=false where nobody else reaches it",
         )

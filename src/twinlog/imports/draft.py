@@ -114,8 +114,7 @@ class Draft:
         elif key.endswith(_LOGIN_HANDLER) and not setting.value.strip().endswith(_KNOWN_LOGINS):
             self.report.to_do(
                 setting,
-                "a Java login class that Twinlog does not support: configure another login"
-                " (docs/security.md)",
+                "a Java login class that Twinlog does not support: configure another login (docs/logins.md)",
                 becomes=becomes,
             )
         else:

@@ -60,7 +60,7 @@ class References:
                 self.draft.report.to_do(
                     setting,
                     f"name the class of provider {provider!r} in config.providers.{provider}.class"
-                    " (docs/security.md)",
+                    " (docs/logins.md)",
                     becomes=becomes,
                 )
                 return match[0]

@@ -146,7 +146,7 @@ class _Security:
             if self._login.get(field).is_there:
                 self._report.impossible(
                     self._login.get(field).setting,
-                    "this grant is not known: use client credentials or an access token (docs/security.md)",
+                    "this grant is not known: use client credentials or an access token (docs/logins.md)",
                 )
         options |= self._token_server()
         for field, key in _OAUTH_SECONDS.items():
@@ -194,7 +194,7 @@ class _Security:
             tree = self._login.get(name)
             if name == "grantType" and tree.setting.value not in ("", "client_credentials"):
                 self._report.impossible(
-                    tree.setting, "this grant is not known: use client credentials (docs/security.md)"
+                    tree.setting, "this grant is not known: use client credentials (docs/logins.md)"
                 )
             else:
                 self._report.ignored(tree.setting, "about how Strimzi's login handles tokens")

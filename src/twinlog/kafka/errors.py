@@ -210,7 +210,7 @@ OFFSET_UNKNOWN = _transient("OFFSET_UNKNOWN", "the record was written, but its o
 HANGING_TRANSACTION = _transient(
     "HANGING_TRANSACTION",
     "an earlier transaction of this producer was never ended there; Twinlog ends it once its outcome is"
-    " certain, see docs/losses.md",
+    " certain, see docs/states.md",
 )
 CLOSED = _transient("CLIENT_CLOSED", "the client was closed while the call ran")
 ANSWER_TOO_LARGE = _fatal(

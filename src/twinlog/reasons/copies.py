@@ -26,7 +26,7 @@ PARTITIONS: Final = ReasonGroup(
             " longer; nothing behind it can be copied before it ends",
             "let its producer end it; if that no longer exists, wait for its `transaction.timeout.ms`, or"
             " `kafka-transactions.sh abort` with the partition and the offset in the message:"
-            " docs/losses.md",
+            " docs/states.md",
         ),
         OwnReason("PAUSED_BY_OPERATOR", "an operator paused it, its topic or the flow", "`twinlog resume`"),
         OwnReason(
@@ -177,7 +177,7 @@ COPIES: Final = ReasonGroup(
             "RIGHTS_MISSING",
             "the target refuses what a preserved copy needs: READ on the copy, IDEMPOTENT_WRITE where its"
             " brokers ask for it, and DELETE where the source's log does not start at offset 0",
-            "grant the rights (docs/running.md) before the copy begins",
+            "grant the rights (docs/rights.md) before the copy begins",
         ),
         OwnReason(
             "FILL_TOO_LARGE",
@@ -210,7 +210,7 @@ COPIES: Final = ReasonGroup(
             " coordinator was killed while it ended a transaction that filled offsets, and ended it once"
             " more (KAFKA-19999), or another producer's transaction ended there; nothing is lost",
             "grant ALTER on the target cluster (before Kafka 3.8 CLUSTER_ACTION), and no coordinator is"
-            f" needed (docs/security.md); {REPLACE}",
+            f" needed (docs/rights.md); {REPLACE}",
         ),
         OwnReason(
             "HOLE_TOO_LONG",
@@ -323,7 +323,7 @@ VERIFY: Final = ReasonGroup(
             "TARGET_OPEN_TRANSACTION",
             "a transaction is open on the copy: `read_committed` consumers cannot read records after its"
             " beginning",
-            "run the command again; if it stays, see docs/losses.md",
+            "run the command again; if it stays, see docs/states.md",
         ),
         OwnReason(
             "TARGET_MISSING",

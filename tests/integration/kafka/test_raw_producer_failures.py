@@ -258,7 +258,7 @@ async def test_a_killed_broker_forgets_all_but_the_last_batch_of_a_producer(
 async def test_a_broker_that_hangs_is_noticed_and_closing_does_not_wait_for_it(
     start_cluster: Callable[[ClusterSpec], BlockingCluster],
 ) -> None:
-    # One that was fenced for its silence may leave out the markers of the abort (docs/losses.md).
+    # One that was fenced for its silence may leave out the markers of the abort (docs/states.md).
     cluster = start_cluster(ClusterSpec(name="frozen", properties={"broker.session.timeout.ms": "60000"}))
     partition = TopicPartition("t", 0)
     await create_topic(cluster, partition.topic)

@@ -1,4 +1,4 @@
-"""A source that may only be read (docs/running.md, "Rights"): nothing is written to it, and a flow works."""
+"""A source that may only be read (docs/rights.md): nothing is written to it, and a flow works."""
 
 from contextlib import AsyncExitStack
 from functools import partial

@@ -16,6 +16,9 @@ from unit.cases import about
 from unit.deploy.wheels import PROJECT
 
 PAGE = (PROJECT / "docs/operations.md").read_text()
+PAGES = PAGE + "".join(
+    (PROJECT / f"docs/{name}.md").read_text() for name in ("upgrade", "backup", "capacity")
+)
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 
 
@@ -43,8 +46,8 @@ def test_the_table_of_boards_lists_each_with_what_it_shows() -> None:
 
 
 COMMANDS = sorted(
-    set(re.findall(r"`(twinlog [^`]+)`", PAGE))
-    | set(re.findall(r"^(?:docker compose run --rm )?(twinlog [a-z][^#|\n]*)", PAGE, re.MULTILINE))
+    set(re.findall(r"`(twinlog [^`]+)`", PAGES))
+    | set(re.findall(r"^(?:docker compose run --rm )?(twinlog [a-z][^#|\n]*)", PAGES, re.MULTILINE))
 )
 
 
@@ -63,10 +66,10 @@ def test_every_command_of_the_page_exists_with_its_options() -> None:
 
 def test_every_key_and_series_of_the_page_exists() -> None:
     known = (PROJECT / "docs/configuration.md").read_text() + (PROJECT / "docs/metrics.md").read_text()
-    keys = set(re.findall(r"`(twinlog\.[a-z.]+)`", PAGE))
+    keys = set(re.findall(r"`(twinlog\.[a-z.]+)`", PAGES))
     assert keys
     assert {key for key in keys if f"`{key}`" not in known} == set()
-    series = set(re.findall(r"`((?:twinlog|process)_[a-z_]+)`", PAGE))
+    series = set(re.findall(r"`((?:twinlog|process)_[a-z_]+)`", PAGES))
     labels = {attribute.replace(".", "_") for spec in METRICS for attribute in spec.attributes}
     assert series <= {prometheus_name(spec) for spec in METRICS} | labels
 

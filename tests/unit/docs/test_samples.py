@@ -78,12 +78,12 @@ def samples(page: str) -> list[tuple[str, str]]:
     return [(command, shown) for command, shown in blocks]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md", "docs/status.md"])
 def test_a_sample_is_what_the_command_prints(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TWINLOG_CONFIG", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     found = samples(page)
     assert found
     for command, shown in found:
-        told = contextvars.copy_context().run(run, command.split(), Recorded(answers=healthy()), 80)
+        told = contextvars.copy_context().run(run, command.split(), Recorded(answers={**healthy()}), 80)
         assert told.removeprefix("exit 0\n").rstrip("\n") == shown.rstrip("\n")

@@ -157,7 +157,7 @@ _REMEDIES: dict[str, str] = {
     OffsetsReason.TRANSACTIONS_DISABLED: f"remove exactly.once.source.support=disabled; or {_ALLOW}",
     OffsetsReason.COMPACTED: _ALLOW,
     OffsetsReason.TARGET_TOO_OLD: f"upgrade the target to Kafka 2.8 or later; or {_ALLOW}",
-    OffsetsReason.RIGHTS_MISSING: f"grant the rights on the target that docs/running.md lists; or {_ALLOW}",
+    OffsetsReason.RIGHTS_MISSING: f"grant the rights on the target that docs/rights.md lists; or {_ALLOW}",
     OffsetsReason.FILL_TOO_LARGE: f"raise the key; or {_ALLOW}",
 }
 

@@ -135,7 +135,7 @@ REFUSED_KEYS: dict[str, str] = {
     "ssl.engine.factory.class": "engines of Java cannot be run; give ssl.keystore.* and ssl.truststore.*",
     "ssl.provider": "providers of Java cannot be run; OpenSSL's are set up in the system",
     "security.providers": "providers of Java cannot be run; OpenSSL's are set up in the system",
-    "sasl.login.class": "classes of Java cannot be run; see docs/security.md for the ways to log in",
+    "sasl.login.class": "classes of Java cannot be run; see docs/logins.md for the ways to log in",
     "interceptor.classes": "interceptors are not run here: what they check or record would be missing",
 }
 """Ignoring these settings would weaken a promise: they are errors unless empty."""

@@ -14,7 +14,7 @@ _SELECTION = (Service.CONFIGSYNC, Service.CHECKPOINT)
 _MM2 = "org.apache.kafka.connect.mirror"
 _BYTES_ONLY = "records are copied byte for byte, nothing is converted"
 _OWN_METRICS = "metrics are OpenTelemetry's, see docs/metrics.md"
-_OWN_RETRIES = "each partition is retried by itself, see docs/losses.md"
+_OWN_RETRIES = "each partition is retried by itself, see docs/states.md"
 _NO_CONNECT = "there is no Connect framework"
 
 

@@ -110,7 +110,7 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
          "`fail` the partition.", scope=Scope.FLOW, choices=("record", "fail")),
     _key("twinlog.verify.interval.seconds", ValueType.NUMBER, "0", _SOURCE,
          "How often the source service verifies the copies of a flow: all new records, and one partition from"
-         " its beginning (docs/verify.md). 0 = never.", scope=Scope.FLOW, unit="s", minimum=0),
+         " its beginning (docs/proof.md). 0 = never.", scope=Scope.FLOW, unit="s", minimum=0),
     _key("twinlog.verify.max.bytes.per.second", ValueType.INTEGER, "10000000", _SOURCE,
          "The most that this verification reads from each cluster per second; 0 = no limit.",
          scope=Scope.FLOW, unit="bytes", minimum=0),

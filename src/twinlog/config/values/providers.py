@@ -233,7 +233,7 @@ def configured_resolver(
         if provider is None:
             known = ", ".join(makers)
             findings.wrong_value(
-                chosen, f"one of {known}, or that of an installed package (docs/security.md)", secret=False
+                chosen, f"one of {known}, or that of an installed package (docs/logins.md)", secret=False
             )
             continue
         providers[name] = provider
