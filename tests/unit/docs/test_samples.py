@@ -2,6 +2,7 @@
 
 import contextvars
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +19,56 @@ from unit.cli.snapshots.recorded import FLOW, LONG_AFTER, Recorded, run
 
 ROOT = Path(__file__).parents[3]
 CLUSTERS = [types_pb2.ClusterStatus(alias=alias, reachable=True) for alias in ("A", "B")]
+
+
+PARTITIONS = [("orders", 0, 10_412), ("orders", 1, 9_876), ("payments.eu", 0, 3_310)]
+"""Topic, partition, and the end of its log on A."""
+
+
+def copies() -> list[source.PartitionStatus]:
+    made = [
+        source.PartitionStatus(
+            flow=FLOW,
+            source=types_pb2.TopicPartition(topic=topic, partition=number),
+            target_topic=f"A.{topic}",
+            state=source.PARTITION_STATE_RUNNING,
+            position=end,
+            source_end_offset=end,
+            lag_records=0,
+            records_per_second=end / 100,
+            bytes_per_second=end * 10,
+            lane=source.LANE_RAW,
+            offsets="preserved",
+            caught_up_in=Duration(),
+        )
+        for topic, number, end in PARTITIONS
+    ]
+    for each in made:
+        for stamp in (each.as_of, each.source_end_as_of, each.oldest_record_at):
+            stamp.FromSeconds(LONG_AFTER)
+    return made
+
+
+def progress() -> list[checkpoint.GroupPartition]:
+    made = [
+        checkpoint.GroupPartition(
+            flow=FLOW,
+            group="billing",
+            source=types_pb2.TopicPartition(topic=topic, partition=number),
+            target=types_pb2.TopicPartition(topic=f"A.{topic}", partition=number),
+            upstream_offset=end - number * 12,
+            downstream_offset=end - number * 12,
+            offset_on_target=end - number * 12,
+            verdict=checkpoint.VERDICT_PRESERVED,
+            source_lag=number * 12,
+            target_lag=number * 12,
+            committed_on_target=True,
+        )
+        for topic, number, end in PARTITIONS
+    ]
+    for each in made:
+        each.as_of.FromSeconds(LONG_AFTER)
+    return made
 
 
 def healthy() -> dict[str, Sequence[Message]]:
@@ -40,6 +91,7 @@ def healthy() -> dict[str, Sequence[Message]]:
         "ListGaps": [source.ListGapsResponse()],
         "ListGroups": [
             checkpoint.ListGroupsResponse(
+                groups=progress(),
                 ready_flows=[FLOW],
                 clusters=CLUSTERS,
                 summaries=[
@@ -47,6 +99,7 @@ def healthy() -> dict[str, Sequence[Message]]:
                 ],
             )
         ],
+        "ListPartitions": [source.ListPartitionsResponse(partitions=copies())],
         "ListMoves": [checkpoint.ListMovesResponse()],
         "configsync.ListFlows": [
             configsync.ListFlowsResponse(
@@ -70,6 +123,9 @@ def healthy() -> dict[str, Sequence[Message]]:
     }
 
 
+PAGES = ("README.md", *(f"docs/{name}.md" for name in ("quickstart", "status", "control", "groups")))
+
+
 def samples(page: str) -> list[tuple[str, str]]:
     """Each block of a page that begins with a command at a prompt, and what it shows below."""
     blocks = re.findall(
@@ -78,12 +134,12 @@ def samples(page: str) -> list[tuple[str, str]]:
     return [(command, shown) for command, shown in blocks]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md", "docs/status.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_a_sample_is_what_the_command_prints(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TWINLOG_CONFIG", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     found = samples(page)
     assert found
     for command, shown in found:
-        told = contextvars.copy_context().run(run, command.split(), Recorded(answers={**healthy()}), 80)
+        told = contextvars.copy_context().run(run, shlex.split(command), Recorded(answers={**healthy()}), 80)
         assert told.removeprefix("exit 0\n").rstrip("\n") == shown.rstrip("\n")
