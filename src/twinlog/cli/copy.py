@@ -16,6 +16,7 @@ from twinlog.cli.common.output import Output, OutputOption
 from twinlog.cli.common.times import EXPECTED, parse_time
 from twinlog.cli.verify.engine import engine, verified
 from twinlog.cli.verify.files import check_writable
+from twinlog.cli.verify.options import HtmlOption, ReportOption
 from twinlog.cli.verify.progress import shown_copy
 from twinlog.cli.verify.telling import tell
 from twinlog.clock import SystemClock
@@ -68,18 +69,8 @@ def copy_command(
             min=0.0, max=MOST_SECONDS, help="Seconds after which the command ends in any case; 0 = no limit."
         ),
     ] = 0.0,
-    report_file: Annotated[
-        Path | None,
-        typer.Option("--report", metavar="FILE", help="Also write the report to this file, as JSON."),
-    ] = None,
-    html_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--html",
-            metavar="FILE",
-            help="Also write the report as an HTML page with a picture of every partition.",
-        ),
-    ] = None,
+    report_file: ReportOption = None,
+    html_file: HtmlOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     from twinlog.verify.report import EXIT_CODES, Verdict

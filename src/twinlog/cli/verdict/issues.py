@@ -96,9 +96,6 @@ class Verdict:
         named = [told for level in (Level.BAD, Level.WARN) if (told := _named(self._of(level)))]
         return f"{self.counts}: {'; '.join(named)}"
 
-    def concerning(self, flow: str) -> list[Issue]:
-        return [each for each in self.issues if each.concerns(flow)]
-
     def _of(self, level: Level) -> list[Issue]:
         return [each for each in self.issues if each.level == level]
 

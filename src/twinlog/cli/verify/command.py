@@ -15,7 +15,9 @@ from twinlog.cli.common.times import EXPECTED
 from twinlog.cli.verify.engine import engine, verified
 from twinlog.cli.verify.files import check_parquet, check_writable
 from twinlog.cli.verify.options import (
+    HtmlOption,
     IsolationOption,
+    ReportOption,
     bytes_of,
     check_range,
     instant_of,
@@ -138,18 +140,8 @@ def verify_command(
     show: Annotated[
         bool, typer.Option("--show", help="Print the records that differ, with keys and values.")
     ] = False,
-    report_file: Annotated[
-        Path | None,
-        typer.Option("--report", metavar="FILE", help="Also write the report to this file, as JSON."),
-    ] = None,
-    html_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--html",
-            metavar="FILE",
-            help="Also write the report as an HTML page with a picture of every partition.",
-        ),
-    ] = None,
+    report_file: ReportOption = None,
+    html_file: HtmlOption = None,
     schema: Annotated[
         bool,
         typer.Option(

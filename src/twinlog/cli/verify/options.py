@@ -1,6 +1,7 @@
 """Parses and checks the options of verifying commands."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +19,18 @@ IsolationOption = Annotated[
         "--isolation",
         metavar="read_committed|read_uncommitted",
         help="The isolation level with which the replicator read the source, if the file does not say it.",
+    ),
+]
+ReportOption = Annotated[
+    Path | None,
+    typer.Option("--report", metavar="FILE", help="Also write the report to this file, as JSON."),
+]
+HtmlOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--html",
+        metavar="FILE",
+        help="Also write the report as an HTML page with a picture of every partition.",
     ),
 ]
 _SIZE = re.compile(r"(\d+)\s*([kKmMgG]?)")
