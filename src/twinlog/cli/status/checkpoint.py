@@ -77,7 +77,7 @@ def add_groups(answer: checkpoint.ListGroupsResponse, status: Status) -> None:
             row.add_note("checkpoint", reason=reason, message=progress.obstacle)
         if progress.deletions_held:
             told = f"no group is deleted: {progress.deletions_held} ({progress.deletions_held_reason})"
-            row.in_force.append(InForce(kind=HELD, about=row.flow, message=told))
+            row.hold(HELD, told)
     for name in ready - standby:
         status.flows[name].group_count = 0
     for summary in answer.summaries:
@@ -91,8 +91,7 @@ def _add_summary(summary: checkpoint.GroupSummary, row: FlowRow) -> None:
     row.group_count = summary.group_count
     if count := row.groups.get(SHARED_COPY):
         told = f"{count} offsets of groups are on copies that another flow writes, too: none is committed"
-        command = f"twinlog groups {shlex.quote(row.flow)}"
-        row.in_force.append(InForce(kind=SHARED_COPY, about=row.flow, message=told, command=command))
+        row.hold(SHARED_COPY, told, "twinlog groups {flow}")
 
 
 def _add_move(move: checkpoint.FlowMove, row: FlowRow) -> None:

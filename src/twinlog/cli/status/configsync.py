@@ -1,7 +1,6 @@
 """What configsync adds to `twinlog status`: topics, those that wait, rules that are not the file's."""
 
 import asyncio
-import shlex
 
 import grpc
 
@@ -10,7 +9,7 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.cli.configsync.client import every_topic
 from twinlog.cli.configsync.rules import is_of_operator
-from twinlog.cli.status.rows import MANUAL, NAMED_TOPICS, RULE, WAITING, InForce, Status, asked, shown_stamp
+from twinlog.cli.status.rows import MANUAL, NAMED_TOPICS, RULE, WAITING, Status, asked, shown_stamp
 
 SYNC_MODE = "twinlog.sync.mode"
 
@@ -53,20 +52,11 @@ async def _rules(
                 told = (
                     f"{rule.key} = {rule.put_aside} is put aside: the file has changed, and says {file_value}"
                 )
-            row.in_force.append(
-                InForce(
-                    kind=RULE,
-                    about=row.flow,
-                    message=told,
-                    by=rule.changed_by or None,
-                    since=shown_stamp(rule.changed_at) if rule.HasField("changed_at") else updated,
-                    command=f"twinlog rules diff {shlex.quote(row.flow)}",
-                )
-            )
+            since = shown_stamp(rule.changed_at) if rule.HasField("changed_at") else updated
+            row.hold(RULE, told, "twinlog rules diff {flow}", by=rule.changed_by or None, since=since)
         if rule.key == SYNC_MODE and rule.value == "manual":
             told = "topics, configs and ACLs change by `twinlog apply` only"
-            command = f"twinlog plan {shlex.quote(row.flow)}"
-            row.in_force.append(InForce(kind=MANUAL, about=row.flow, message=told, command=command))
+            row.hold(MANUAL, told, "twinlog plan {flow}")
 
 
 async def _waiting(
@@ -92,5 +82,4 @@ async def _waiting(
         told = (
             f"selected but not copied: {', '.join(names[:NAMED_TOPICS])}{more}: {reason} {topics[0].message}"
         )
-        command = f"twinlog topics {shlex.quote(row.flow)} --waiting"
-        row.in_force.append(InForce(kind=WAITING, about=row.flow, message=told.rstrip(), command=command))
+        row.hold(WAITING, told.rstrip(), "twinlog topics {flow} --waiting")

@@ -1,5 +1,6 @@
 """What `twinlog status` knows when all services have been asked: rows of services, flows and clusters."""
 
+import shlex
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -141,6 +142,11 @@ class FlowRow:
         """Nothing without a reason."""
         if reason:
             self.notes.append(Note(service=service, reason=reason, message=message))
+
+    def hold(self, kind: str, message: str, command: str = "", **more: str | None) -> None:
+        """Add what holds of the whole flow; `{flow}` in the command is the flow."""
+        told = command.replace("{flow}", shlex.quote(self.flow))
+        self.in_force.append(InForce(kind=kind, about=self.flow, message=message, command=told, **more))
 
     def stands_by(self, service: str) -> bool:
         """Another process of this service works at the flow."""

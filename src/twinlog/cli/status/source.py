@@ -28,6 +28,7 @@ from twinlog.cli.status.rows import (
 )
 from twinlog.clock import SystemClock
 
+_TROUBLE = "twinlog partitions {flow} --trouble"
 NOT_COPIED_HERE = "FLOW_NOT_READY"
 """Of a ledger that is not known. Why the flow is not copied is told once, by the flow itself."""
 
@@ -49,10 +50,7 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
         status.add_clusters("source", flow.clusters)
         if count := flow.partitions_behind_transactions:
             more = f", and {count - 1:,} more partitions" if count > 1 else ""
-            told = f"{flow.open_transaction}{more}"
-            row.in_force.append(
-                InForce(kind=OPEN_TRANSACTION, about=row.flow, message=told, command=_trouble(row))
-            )
+            row.hold(OPEN_TRANSACTION, f"{flow.open_transaction}{more}", _TROUBLE)
         row.in_force += [
             InForce(
                 kind=PAUSE,
@@ -109,15 +107,12 @@ def _add_proof(row: FlowRow, flow: source.FlowStatus, now_ms: int) -> None:
     row.foreign_records = flow.foreign_records
     if different := row.proofs.get("DIFFERENT"):
         told = "1 copy differs" if different == 1 else f"{different:,} copies differ"
-        row.in_force.append(
-            InForce(kind=DIFFERS, about=row.flow, message=f"{told} from the source", command=_trouble(row))
-        )
+        row.hold(DIFFERS, f"{told} from the source", _TROUBLE)
     if flow.foreign_records:
         count = "1 record" if flow.foreign_records == 1 else f"{flow.foreign_records:,} records"
         named = ", ".join(map(partition_name, flow.foreign_partitions))
         told = f"other producers wrote {count} into the copies{f' of {named}' if named else ''}"
-        command = f"twinlog foreign {shlex.quote(row.flow)}"
-        row.in_force.append(InForce(kind=FOREIGN, about=row.flow, message=told, command=command))
+        row.hold(FOREIGN, told, "twinlog foreign {flow}")
 
 
 def _no_limit(scope: source.Scope) -> str:
@@ -131,17 +126,11 @@ def _add_ordered(row: FlowRow, flow: source.FlowStatus) -> None:
     if flow.HasField("delay"):
         seconds = flow.delay.ToMilliseconds() / 1000
         told = f"records are copied {seconds:g} s after they were written (twinlog.delay.seconds)"
-        row.in_force.append(InForce(kind=DELAY, about=row.flow, message=told))
+        row.hold(DELAY, told)
     if lost := dict(sorted(flow.offsets_lost_by_reason.items())):
         count = sum(lost.values())
         copies = "1 copy no longer has" if count == 1 else f"{count:,} copies no longer have"
-        told = f"{copies} the source's offsets: {', '.join(lost)}"
-        command = f"twinlog partitions {shlex.quote(row.flow)}"
-        row.in_force.append(InForce(kind=OFFSETS, about=row.flow, message=told, command=command))
-
-
-def _trouble(row: FlowRow) -> str:
-    return f"twinlog partitions {shlex.quote(row.flow)} --trouble"
+        row.hold(OFFSETS, f"{copies} the source's offsets: {', '.join(lost)}", "twinlog partitions {flow}")
 
 
 def _add_lag(row: FlowRow, flow: source.FlowStatus, now_ms: int) -> None:
