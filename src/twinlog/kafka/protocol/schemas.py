@@ -1,7 +1,8 @@
 """Kafka's messages as objects, by the schemas of `kio`, which are generated from Kafka's own.
 
-kio reads no tagged field that it does not know, although brokers may add some to any flexible version: take
-versions before those (KIP-482) where their strings of at most 32,767 bytes are enough.
+kio reads no tagged field that it does not know; brokers may add some to any flexible version (KIP-482), so
+take versions before those where their strings of at most 32,767 bytes are enough. Where an answer has such a
+field, the next request is one of an earlier version.
 
 For requests that are rare or small. A request is a mapping of what any version has, by kio's names of fields;
 nested structs are mappings, arrays any sequence, times and durations milliseconds. An answer is an object of
@@ -25,12 +26,14 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
 from twinlog.kafka.protocol.encoding import Frame
-from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
+from twinlog.kafka.protocol.requests import AgreedRequest, HandWrittenRequest, Pieces
 
 Fields = Mapping[str, Any]
 
 API_KEYS: Final = {name: key for key, name in api_key_map.items()}
 """By kio's name of an API."""
+_UNREADABLE: Final[set[tuple[int, int]]] = set()
+"""APIs and versions in whose answers brokers have something that the schemas do not know."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -54,6 +57,13 @@ class SchemaRequest(HandWrittenRequest[Any]):
         self._asked = asked
         self._throttle_ms = 0
 
+    def prepare(self, broker_versions: Mapping[int, tuple[int, int]]) -> AgreedRequest[Any]:
+        oldest, newest = broker_versions.get(self.api_key, (0, -1))
+        lowest, version = max(oldest, self._versions[0]), min(newest, self._versions[-1])
+        while version > lowest and (self.api_key, version) in _UNREADABLE:
+            version -= 1
+        return super().prepare({self.api_key: (oldest, version)} if version >= lowest else broker_versions)
+
     def is_flexible(self, version: int) -> bool:
         return load_request_schema(self.api_key, version).__flexible__
 
@@ -71,7 +81,10 @@ class SchemaRequest(HandWrittenRequest[Any]):
         """Raises ValueError for what cannot be read."""
         try:
             answer, _ = entity_reader(load_response_schema(self.api_key, version))(bytes(frame), position)
-        except (SerialError, KeyError) as error:
+        except KeyError as error:
+            _UNREADABLE.add((self.api_key, version))
+            raise ValueError(f"the answer to {api_key_map[self.api_key]} v{version}: {error}") from error
+        except SerialError as error:
             raise ValueError(f"the answer to {api_key_map[self.api_key]} v{version}: {error}") from error
         throttle: timedelta = getattr(answer, "throttle_time", timedelta(0))
         self._throttle_ms = throttle // _MILLISECOND
