@@ -10,7 +10,7 @@ Tier = Literal["unit", "properties", "test", "conformance", "nightly"]
 _TIERS: dict[str, Tier] = {
     "tests/unit/": "unit",
     "tests/e2e/": "test",
-    "tests/e2e/test_examples.py": "conformance",
+    "tests/e2e/test_examples.py": "nightly",
     "tests/e2e/test_examples.py::test_active_standby": "test",
     "tests/e2e/test_take_over_connect.py": "conformance",
     "tests/e2e/test_take_over_group.py": "conformance",
