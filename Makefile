@@ -9,6 +9,7 @@ EDITABLE := -e '.[dev,local]' $(foreach d,$(wildcard distributions/* services/*)
 # Most of a test on real brokers is waiting: three files at a time. JOBS=0 runs them one after the other.
 # Files with long tests come first, so that the short ones fill what is left.
 JOBS := 3
+SEEDS := 100
 # Packages come from the locks, file by file held against its hash. LOCKED=no: a Python that a locked package has no files for.
 LOCKED := yes
 # Tests of a file, and those that share what takes seconds to start (tests/conftest.py), run in one process.
@@ -20,7 +21,7 @@ RELEASED_API := proto/released.binpb
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install kerberos demo test unit properties conformance nightly versions chaos chaos-models chaos-translation bench lint format proto api-released lock audit sbom digests images wheels clean
+.PHONY: help install kerberos demo test unit properties conformance nightly versions simulate chaos chaos-models chaos-translation bench lint format proto api-released lock audit sbom digests images wheels clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -50,7 +51,7 @@ demo: install ## Two real clusters, four services, a group that fails over: abou
 	$(BIN)/twinlog demo $(ARGS)
 
 test: install ## Unit tests, properties, and the README's promises on real brokers: minutes
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not conformance and not nightly" tests/e2e tests/integration tests/contract tests/unit
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not conformance and not nightly" tests/e2e tests/integration tests/contract tests/simulated tests/unit
 
 conformance: install ## The wire, security, Java's tools, Prometheus, the page in a browser, a short chaos run
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m conformance tests/chaos tests/e2e tests/integration tests/contract
@@ -68,6 +69,9 @@ versions: install ## The contract and a whole run of records and groups on each 
 	for kafka in 2.8 3.3 3.9 4.3 4.4; do TWINLOG_TEST_KAFKA=$$kafka \
 		$(BIN)/python -m pytest tests/contract/cluster/test_real_cluster.py \
 		tests/e2e/one_run/test_records_identical.py tests/e2e/one_run/test_group_continues.py || exit 1; done
+
+simulate: install ## Random lives of all services in virtual time, from one seed each: SEEDS=1000
+	cd tests && PYTHONHASHSEED=0 ../$(BIN)/python -m simulated.simulate --seeds $(SEEDS)
 
 chaos: install ## Kill what copies 200 times at random moments under load, and compare both sides; ARGS=--help
 	$(BIN)/python tests/chaos/source_chaos.py --kills 200 $(ARGS)

@@ -1,10 +1,10 @@
 """Applications of a simulated world: what they write is in the log at once."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
-from twinlog.batches import EndMarker, NewRecord, Seal, build_batch, decode_batch, sealed
+from twinlog.batches import Codec, EndMarker, NewRecord, Seal, build_batch, decode_batch, sealed
 from twinlog.testing.broker import Cluster
 from twinlog.testing.broker.appending import append_batch, append_marker
 from twinlog.testing.broker.groups import Committed
@@ -12,6 +12,7 @@ from twinlog.testing.broker.log import PartitionLog
 from twinlog.testing.broker.partitions import Partition
 
 _FIRST_PRODUCER_ID = 1_000_000
+_NOBODY = Seal(-1, -1, -1, False)
 
 
 class Seen(NamedTuple):
@@ -31,20 +32,33 @@ class Applications:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self._producer_ids = count(_FIRST_PRODUCER_ID)
+        self._times_ms = count(cluster.clock.now_ms())
+        """Of records: when they are produced changes nothing of them."""
 
-    def produce(self, topic: str, partition: int, *values: bytes) -> None:
-        """One batch; the key of a record is its value."""
-        self._append(self._partition(topic, partition), values, Seal(-1, -1, -1, transactional=False))
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        *values: bytes | None,
+        key: bytes | None = b"key",
+        headers: tuple[tuple[bytes, bytes | None], ...] = (),
+        codec: Codec = Codec.NONE,
+    ) -> None:
+        """One batch."""
+        records = [NewRecord(key, value, next(self._times_ms), headers) for value in values]
+        self._append(self.partition(topic, partition), records, _NOBODY, codec)
+
+    def copy(self, topic: str, seen: Sequence[Seen]) -> None:
+        """Write records of another cluster, as MirrorMaker 2 does."""
+        for each in seen:
+            record = NewRecord(each.key, each.value, each.timestamp_ms, each.headers)
+            self._append(self.partition(topic, each.partition), [record], _NOBODY, Codec.NONE)
 
     def transaction(self, topic: str, *values: bytes, partitions: int = 1, commits: bool = True) -> None:
         """The same batch to the first partitions, committed or aborted."""
-        producer_id = next(self._producer_ids)
-        found = [self._partition(topic, index) for index in range(partitions)]
-        for each in found:
-            self._append(each, values, Seal(producer_id, 0, 0, transactional=True))
-        for each in found:
-            marker = EndMarker.COMMIT if commits else EndMarker.ABORT
-            append_marker(each, marker, producer_id, 0, 0, self.cluster.clock.now_ms())
+        ends = [self.open_transaction(topic, *values, partition=index) for index in range(partitions)]
+        for end in ends:
+            end(EndMarker.COMMIT if commits else EndMarker.ABORT)
 
     def commit(self, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
         """A group's offsets, as of a member that has gone."""
@@ -68,15 +82,21 @@ class Applications:
         found = self.cluster.topics.get(topic)
         return [] if found is None else [each.log.end_offset for each in found.partitions]
 
-    def _partition(self, topic: str, index: int) -> Partition:
+    def open_transaction(self, topic: str, *values: bytes, partition: int = 0) -> Callable[[EndMarker], None]:
+        """Records of a transaction; what is returned ends it."""
+        producer_id, found = next(self._producer_ids), self.partition(topic, partition)
+        records = [NewRecord(b"key", value, next(self._times_ms)) for value in values]
+        self._append(found, records, Seal(producer_id, 0, 0, True), Codec.NONE)
+        return lambda marker: append_marker(found, marker, producer_id, 0, 0, self.cluster.clock.now_ms())
+
+    def partition(self, topic: str, index: int = 0) -> Partition:
         found = self.cluster.partition(topic, index)
         assert found is not None, f"{topic}-{index} does not exist"
         return found
 
-    def _append(self, partition: Partition, values: tuple[bytes, ...], seal: Seal) -> None:
-        now_ms = self.cluster.clock.now_ms()
-        records = [NewRecord(value, value, now_ms) for value in values]
-        append_batch(partition, sealed(build_batch(records), seal), now_ms, transactions_v2=True)
+    def _append(self, partition: Partition, records: list[NewRecord], seal: Seal, codec: Codec) -> None:
+        data = sealed(build_batch(records, codec=codec), seal)
+        append_batch(partition, data, self.cluster.clock.now_ms(), transactions_v2=True)
 
 
 def _committed(index: int, log: PartitionLog) -> list[Seen]:

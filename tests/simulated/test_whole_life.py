@@ -2,13 +2,17 @@
 
 from pathlib import Path
 
-from simulated.world import ONE_BROKER, World, live
+from simulated.world import ONE_BROKER, SERVICES, World, live
 
 FILE = (
     ONE_BROKER
     + """
 A->B.enabled = true
 A->B.topics = orders.*
+A->B.sync.group.offsets.enabled = true
+A->B.sync.group.offsets.interval.seconds = 5
+A->B.emit.checkpoints.interval.seconds = 5
+A->B.refresh.groups.interval.seconds = 10
 replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy
 """
 )
@@ -30,3 +34,41 @@ def test_a_heartbeat_service_that_is_killed_and_started_again_emits_again(tmp_pa
             await world.stop("heartbeat")
 
     live(life())
+
+
+def test_everything_arrives_once_and_groups_move_with_it(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=7) as world:
+            source, target = world.on["A"], world.on["B"]
+            source.cluster.create_topic("orders", partition_count=2)
+            source.cluster.create_topic("orders.returns")
+            source.produce("orders", 0, b"first", b"second")
+            world.start(*SERVICES)
+            await world.until(lambda: copied(world, "orders"))
+            source.transaction("orders", b"paid", partitions=2)
+            source.transaction("orders", b"not paid", partitions=2, commits=False)
+            source.produce("orders.returns", 0, *(b"%d" % number for number in range(100)))
+            source.commit("readers", "orders", {0: 3, 1: 0})
+            source.commit("readers", "orders.returns", {0: 50})
+            await world.until(lambda: copied(world, "orders", "orders.returns"))
+            await world.until(lambda: target.committed("readers") == source.committed("readers"))
+            await world.kill("source")
+            source.produce("orders", 1, b"while it is away")
+            source.commit("readers", "orders", {0: 3, 1: 2})
+            world.start("source")
+            await world.until(lambda: copied(world, "orders"))
+            await world.kill_tasks()
+            source.transaction("orders", b"paid, too", partitions=2)
+            await world.until(lambda: copied(world, "orders"))
+            await world.until(lambda: target.committed("readers") == source.committed("readers"))
+            assert target.read("A.checkpoints.internal")
+            for name in SERVICES:
+                await world.stop(name)
+            assert not [each for each in world.logged if each["level"] in ("error", "critical")]
+
+    live(life())
+
+
+def copied(world: World, *topics: str) -> bool:
+    """Whether B has the records of A at the same offsets."""
+    return all(world.on["A"].read(topic) == world.on["B"].read(topic) for topic in topics)

@@ -26,11 +26,15 @@ import twinlog_source.app
 from simulated.clients import Applications
 from simulated.process import Process, task_factory
 from simulated.tasks import SimulatedTasks
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
+from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.service.app import Build, ServiceContext, Surroundings, run_service
 from twinlog.service.options import load_configuration, parse_options
 from twinlog.testing.broker import FakeKafka
+from twinlog.testing.broker.codec import Request
+from twinlog.testing.broker.partitions import Node
 from twinlog.testing.broker.releases import KAFKA_4_3, Release
-from twinlog.testing.rpc import RpcNetwork
+from twinlog.testing.rpc import MemoryRpc, RpcNetwork
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
 from twinlog_source.driver.stream.worker_port import WorkerPort, endpoint_of
 
@@ -47,6 +51,8 @@ offset.storage.replication.factor = 1
 """The beginning of a file for two clusters with one broker each."""
 SERVICES = ("configsync", "source", "checkpoint", "heartbeat")
 _LOOK_SECONDS = 0.5
+_TICK_SECONDS = 1e-6
+"""Without it, a wait that is shorter than a float can tell would be over at once, again and again."""
 _PATIENCE_SECONDS = 300.0
 
 
@@ -71,7 +77,7 @@ class World:
         self.services: dict[str, Process] = {}
         self.tasks: SimulatedTasks | None = None
         """Those of the source service that started last."""
-        self._properties = properties
+        self.properties = properties
         self._slots = slots
         self._asked: dict[str, asyncio.Event] = {}
         self._stack = AsyncExitStack()
@@ -80,6 +86,10 @@ class World:
             alias: FakeKafka(name=alias.lower(), node_count=node_count, seed=seed + number, release=release)
             for number, alias in enumerate(aliases)
         }
+        self.requests: list[tuple[float, str, int, str, int]] = []
+        """All requests to brokers: time, cluster, broker, client id, API key."""
+        for alias, kafka in self.kafka.items():
+            kafka.on_request = partial(self._take_request, alias)
         self.on = {alias: Applications(kafka.cluster) for alias, kafka in self.kafka.items()}
 
     async def __aenter__(self) -> Self:
@@ -90,7 +100,7 @@ class World:
         for kafka in self.kafka.values():
             await self._stack.enter_async_context(kafka)
         places = {alias: kafka.bootstrap for alias, kafka in self.kafka.items()}
-        self.file.write_text(self._properties.format(**places))
+        self.file.write_text(self.properties.format(**places))
         return self
 
     async def __aexit__(
@@ -151,6 +161,29 @@ class World:
                 raise AssertionError(f"not within {seconds:g} s: {condition}; logged: {self.logged[-20:]}")
             await self.pause(_LOOK_SECONDS)
 
+    def logs(self) -> dict[tuple[str, str, int], bytes]:
+        """Every byte of every log, by cluster, topic and partition."""
+        return {
+            (alias, topic.name, partition.index): b"".join(each.data for each in partition.log.batches)
+            for alias, applications in self.on.items()
+            for topic in applications.cluster.topics.values()
+            for partition in topic.partitions
+        }
+
+    async def move(self, kind: str, *, flow: str = "A->B", **options: Any) -> list[Any]:
+        """Run a failover or a failback; returns what the checkpoint service told."""
+        source, target = flow.split("->")
+        asked: dict[str, Any] = {"flow": {"source": source, "target": target}, "options": options}
+        async with MemoryRpc(self.rpc).insecure_channel("127.0.0.1:17402") as channel:
+            stub = CheckpointServiceStub(channel)
+            if kind == "failover":
+                return [event async for event in stub.RunFailover(pb2.RunFailoverRequest(**asked))]
+            return [event async for event in stub.RunFailback(pb2.RunFailbackRequest(**asked))]
+
+    def now(self) -> float:
+        """Virtual seconds since the begin."""
+        return asyncio.get_running_loop().time()
+
     async def pause(self, seconds: float) -> None:
         await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=seconds)
 
@@ -178,6 +211,10 @@ class World:
         stack.push_async_callback(self.tasks.close)
         return self.tasks
 
+    def _take_request(self, alias: str, node: Node, request: Request) -> None:
+        now = asyncio.get_running_loop().time()
+        self.requests.append((now, alias, node.node_id, request.client_id or "", request.api_key))
+
     def _take_log(self, _logger: object, level: str, event: MutableMapping[str, Any]) -> NoReturn:
         self.logged.append({"at": asyncio.get_running_loop().time(), "level": level, **event})
         raise structlog.DropEvent
@@ -185,4 +222,4 @@ class World:
 
 def live(life: Coroutine[Any, Any, None]) -> None:
     """Run a history in virtual time."""
-    run_in_virtual_time(life)
+    run_in_virtual_time(life, tick_seconds=_TICK_SECONDS)

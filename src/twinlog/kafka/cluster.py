@@ -33,7 +33,7 @@ from twinlog.kafka.ports import (
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.reader import KafkaLogReader
 from twinlog.kafka.security.access import ClusterAccess
-from twinlog.kafka.writer import KafkaLogWriter
+from twinlog.kafka.writer import KafkaLogWriter, system_ms
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
 
@@ -44,18 +44,23 @@ def open_cluster(
     *,
     timeout_seconds: float | None = None,
     client_id_suffix: str = "",
+    now_ms: Callable[[], int] = system_ms,
 ) -> KafkaCluster:
     """A connection to the cluster `alias` with Java client `properties` (without prefixes). Never waits for
     brokers.
 
     `timeout_seconds` bounds every call; None = `default.api.timeout.ms`, else 30 s. Readers and writers that
     are not closed live until the process ends: use them as context managers. Raises ConfigError for invalid
-    properties.
+    properties. `now_ms` gives records their time.
     """
     if timeout_seconds is None:
         timeout_seconds = call_timeout_seconds(properties, alias=alias, default=DEFAULT_TIMEOUT_SECONDS)
     return _Cluster(
-        alias, dict(properties), timeout_seconds=timeout_seconds, client_id_suffix=client_id_suffix
+        alias,
+        dict(properties),
+        timeout_seconds=timeout_seconds,
+        client_id_suffix=client_id_suffix,
+        now_ms=now_ms,
     )
 
 
@@ -63,8 +68,15 @@ class _Cluster(
     BrokerAdminMixin, ConfigAdminMixin, AclAdminMixin, QuotaAdminMixin, GroupAdminMixin, LogAdminMixin
 ):
     def __init__(
-        self, alias: str, properties: Mapping[str, str], *, timeout_seconds: float, client_id_suffix: str
+        self,
+        alias: str,
+        properties: Mapping[str, str],
+        *,
+        timeout_seconds: float,
+        client_id_suffix: str,
+        now_ms: Callable[[], int],
     ) -> None:
+        self._now_ms = now_ms
         self._alias = alias
         self._properties = properties
         self._timeout_seconds = timeout_seconds
@@ -103,7 +115,11 @@ class _Cluster(
             self._properties, alias=self._alias, client_id_suffix=self._suffix, access=self._access
         )
         return KafkaLogWriter(
-            self._alias, options, timeout_seconds=self._timeout_seconds, introduce=introduce
+            self._alias,
+            options,
+            timeout_seconds=self._timeout_seconds,
+            now_ms=self._now_ms,
+            introduce=introduce,
         )
 
     def candidate(

@@ -8,8 +8,9 @@ same id where that can be.
 """
 
 import asyncio
+import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,11 @@ from twinlog.model import Headers, TopicPartition
 
 _NEW_PRODUCER_HELPS = frozenset({"PRODUCER_STATE_LOST", "PRODUCER_FENCED"})
 """Refusals of a producer's id or sequence, which a new producer does not have."""
+
+
+def system_ms() -> int:
+    """The wall clock of this machine, in milliseconds."""
+    return time.time_ns() // 1_000_000
 
 
 @dataclass(slots=True, eq=False)
@@ -66,9 +72,11 @@ class KafkaLogWriter:
         options: Mapping[str, Any],
         *,
         timeout_seconds: float,
+        now_ms: Callable[[], int] = system_ms,
         introduce: Introduce | None = None,
     ) -> None:
-        """`options` are those of `aiokafka_producer_options`."""
+        """`options` are those of `aiokafka_producer_options`. `now_ms` gives records their time."""
+        self._now_ms = now_ms
         self._alias = alias
         self._options = {"request_timeout_ms": request_timeout_ms(timeout_seconds), **options}
         self._timeout_seconds = timeout_seconds
@@ -108,7 +116,8 @@ class KafkaLogWriter:
             raise StateError("the writer is closed", reason="CLIENT_CLOSED")
         doing = f"append to {partition}"
         self._check_names(headers, doing)
-        fields = {"key": key, "value": value, "timestamp_ms": timestamp_ms, "headers": list(headers)}
+        time_ms = self._now_ms() if timestamp_ms is None else timestamp_ms
+        fields = {"key": key, "value": value, "timestamp_ms": time_ms, "headers": list(headers)}
         generation: _Generation | None = None
         try:
             async with deadline(self._timeout_seconds, doing, alias=self._alias):
@@ -142,7 +151,7 @@ class KafkaLogWriter:
         if self._introduce is None or generation.is_introduced:
             return
         partition, key, value = self._introduce(generation.producer._txn_manager.producer_id)
-        fields: dict[str, Any] = {"key": key, "value": value, "timestamp_ms": None, "headers": []}
+        fields: dict[str, Any] = {"key": key, "value": value, "timestamp_ms": self._now_ms(), "headers": []}
         await self._append(generation, partition, fields, doing)
         generation.is_introduced = True
 

@@ -312,7 +312,7 @@ def _open_context(
     clock, meter = around.clock, around.meter
     clusters = Clusters(
         _clusters_of_flows(configuration),
-        open_cluster=_open_cluster,
+        open_cluster=partial(_open_cluster, clock.now_ms),
         stack=stack,
         clock=clock,
         find_loops=partial(looping_flows, configuration),
@@ -394,8 +394,10 @@ def _clusters_of_flows(configuration: Configuration) -> dict[ClusterAlias, Clien
     return {alias: configuration.clusters[alias].admin for alias in aliases}
 
 
-def _open_cluster(config: ClientConfig, timeout_seconds: float | None) -> KafkaCluster:
-    return open_cluster(config.alias, config.properties, timeout_seconds=timeout_seconds)
+def _open_cluster(
+    now_ms: Callable[[], int], config: ClientConfig, timeout_seconds: float | None
+) -> KafkaCluster:
+    return open_cluster(config.alias, config.properties, timeout_seconds=timeout_seconds, now_ms=now_ms)
 
 
 def _config_errors(error: BaseException) -> list[ConfigError]:

@@ -24,6 +24,8 @@ class _JumpingSelector(selectors.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.now_seconds = 0.0
+        self.tick_seconds = 0.0
+        """What a turn of the loop takes."""
         self.busy_threads = 0
         """Work of threads for the loop; its end wakes the selector."""
 
@@ -36,15 +38,17 @@ class _JumpingSelector(selectors.DefaultSelector):
             raise RuntimeError(
                 "every task waits for something that never comes; I/O is no part of virtual time"
             )
-        self.now_seconds += max(timeout, 0.0)
+        self.now_seconds += max(timeout, self.tick_seconds)
         return []
 
 
 class VirtualTimeLoop(MemoryNetworkMixin, asyncio.SelectorEventLoop):
     """Starts at 0 seconds; advances only while every task waits. Its `network` needs no sockets."""
 
-    def __init__(self) -> None:
+    def __init__(self, tick_seconds: float = 0.0) -> None:
+        """With ticks no work takes no time: who polls without a pause, polls not for ever."""
         self._jumping = _JumpingSelector()
+        self._jumping.tick_seconds = tick_seconds
         super().__init__(self._jumping)
 
     def time(self) -> float:
@@ -78,10 +82,10 @@ class LoopClock:
         return asyncio.get_running_loop().time()
 
 
-def run_in_virtual_time(test: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on its own loop with virtual time.
+def run_in_virtual_time(test: Coroutine[Any, Any, T], *, tick_seconds: float = 0.0) -> T:
+    """Run a coroutine on its own loop with virtual time. `tick_seconds`: what a turn of the loop takes.
 
     Raises RuntimeError instead of hanging when every task waits for something that never comes.
     """
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(tick_seconds)) as runner:
         return runner.run(test)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 from types import TracebackType
@@ -55,6 +55,8 @@ class FakeKafka:
             auto_create=auto_create,
         )
         self.faults = Faults()
+        self.on_request: Callable[[Node, Request], None] = lambda _node, _request: None
+        """Told of every request before it is looked at."""
         self.release = release
         self._name = name
         self._handlers = handlers
@@ -121,6 +123,7 @@ class FakeKafka:
 
     async def _answer(self, node: Node, connection: ClientConnection, request: Request, size: int) -> None:
         api = api_key_map[request.api_key]
+        self.on_request(node, request)
         faults = self.faults.of(api, node.node_id, request.client_id or "")
         await _pause(sum(each.way_seconds(each.request_seconds, size) for each in faults))
         for fault in faults:
