@@ -10,7 +10,9 @@ from twinlog.model import Record, TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState
+from twinlog_checkpoint.moves.planning.only_here import RecordsOnlyHere
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePlan
+from twinlog_checkpoint.translation.log_sides import ByteBudget
 from unit.checkpoint.checkpoint_rig import CheckpointFlowRig
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, actions, move_rig, offset_of, run
@@ -203,3 +205,14 @@ async def test_they_are_found_in_every_partition_of_a_preserved_copy() -> None:
     (warning,) = named(plan)
     assert "3 records in A.orders" in warning
     assert other.blockers == []
+
+
+async def test_markers_are_no_records_of_others_when_there_is_much_to_count() -> None:
+    """Another copy of the same look has used up the bytes that may be read."""
+    async with move_rig() as rig:
+        await failed_over(rig, read=150)
+        spent = RecordsOnlyHere(route=rig.served.failback.planner.route, budget=ByteBudget(0))
+        assert await spent.foreign({COPY.topic}) == []
+        written_there(rig, 4)
+        (tail,) = await spent.foreign({COPY.topic})
+    assert tail.records == 4

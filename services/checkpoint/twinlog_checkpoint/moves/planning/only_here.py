@@ -16,7 +16,7 @@ from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, Lo
 from twinlog_checkpoint.translation.translation import COMPARED, SourcePosition, Translation
 
 COUNT_BYTES = 64 << 20
-"""The most bytes that one look reads to count these records."""
+"""One look reads so much to count these records, and then once more of each part."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class RecordsOnlyHere:
     """One look at both clusters; it reads each part of a log only once."""
 
     route: Route
-    _budget: ByteBudget = field(default_factory=lambda: ByteBudget(COUNT_BYTES))
+    budget: ByteBudget = field(default_factory=lambda: ByteBudget(COUNT_BYTES))
     _counts: dict[tuple[TopicPartition, int, int], int] = field(default_factory=dict)
 
     async def before_start(
@@ -108,8 +108,10 @@ class RecordsOnlyHere:
         at = partition, start, stop
         if at not in self._counts:
             side = Side(log=self.route.here.log, partition=partition, bounds=log)
+            # One read is always made: behind most copies lies only the marker of a transaction.
+            budget = self.budget if self.budget.left_bytes > 0 else ByteBudget(1)
             try:
-                self._counts[at] = await count_visible(side, start, stop, self._budget)
+                self._counts[at] = await count_visible(side, start, stop, budget)
             except BudgetSpent:
                 self._counts[at] = stop - start
         return self._counts[at]
