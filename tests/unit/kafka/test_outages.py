@@ -1,7 +1,16 @@
 """Which brokers do not answer while others do: by what partitions say of them, and by asking each."""
 
+from collections.abc import Collection
+from typing import cast
+
+import pytest
+
+from twinlog.errors import FatalKafkaError, TransientKafkaError
+from twinlog.kafka.admin.outages import BrokerAdminMixin
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import Outage
+from twinlog.kafka.protocol.client_pool import DataClientPool
+from twinlog.kafka.protocol.metadata import Metadata, Replicas
 from twinlog.testing.broker import FakeKafka
 
 TIMEOUT_SECONDS = 5.0
@@ -49,3 +58,30 @@ async def test_a_broker_that_missed_one_request_is_not_named() -> None:
         every, _ = await cluster.outage()
         kafka.faults.begin(api="metadata", node_id=max(every), swallows_unseen=True, times=1)
         assert (await cluster.outage(every))[1].brokers == frozenset()
+
+
+class RotatedPassword:
+    """Brokers that answer on the connection that is open, and refuse the login on each new one."""
+
+    alias, timeout_seconds = "B", TIMEOUT_SECONDS
+
+    def throttled_seconds(self, _node_id: int, _api_key: int) -> float:
+        return 0.0
+
+    async def make_known(self, node_ids: Collection[int], doing: str) -> None: ...
+
+    async def send_any(self, *_: object, **__: object) -> Metadata:
+        return Metadata([1, 2], [], Replicas())
+
+    async def send(self, _node_id: int, _request: object, doing: str) -> None:
+        raise FatalKafkaError(f"{doing}: refused", reason="AUTHENTICATION_FAILED")
+
+
+class Admin(BrokerAdminMixin):
+    def __init__(self) -> None:
+        self._wire = cast("DataClientPool", RotatedPassword())
+
+
+async def test_a_login_that_is_refused_meanwhile_is_an_error_of_kafka() -> None:
+    with pytest.raises(TransientKafkaError, match="no broker answers"):
+        await Admin().outage()

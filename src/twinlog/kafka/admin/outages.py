@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Collection
 from typing import Final
 
-from twinlog.errors import TransientKafkaError
+from twinlog.errors import KafkaError
 from twinlog.kafka.admin.topics import TopicAdminMixin
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
@@ -55,8 +55,8 @@ class BrokerAdminMixin(TopicAdminMixin):
                 try:
                     async with deadline(self._wire.timeout_seconds / 2, _DOING, alias=self._wire.alias):
                         await self._wire.send(node_id, metadata_request(()), _DOING)
-                except TransientKafkaError:
-                    return True
+                except KafkaError:
+                    return True  # Also while a new connection is refused: this is told of all brokers then.
                 return False
 
         async with asyncio.TaskGroup() as group:
