@@ -185,6 +185,12 @@ def test_what_is_no_command_and_what_needs_no_service_stays_as_it_is() -> None:
     assert pasteable("") == ""
 
 
+def test_a_command_that_is_complete_by_addresses_stays_as_it_is() -> None:
+    GIVEN_ENDPOINTS.set(("source=h:1",))
+    told = pasteable("twinlog gaps list")
+    assert told == pasteable(told) == "twinlog gaps list --endpoint source=h:1"
+
+
 @pytest.mark.usefixtures("given")
 def test_tables_and_lines_complete_their_commands(capsys: pytest.CaptureFixture[str]) -> None:
     print_table("", [Column(title="why")], [["`twinlog verify A->B`"]])

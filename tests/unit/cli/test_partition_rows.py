@@ -31,6 +31,15 @@ def status(
     return told
 
 
+def test_a_value_that_only_a_later_release_of_the_service_knows_is_shown_by_its_number() -> None:
+    told = status("orders")
+    told.state = 99  # type: ignore[assignment]
+    told.lane = 98  # type: ignore[assignment]
+    document = as_json(FIELDS, told)
+    assert (document["state"], document["lane"]) == ("99", "98")
+    assert "99" in cells_of(FIELDS, told)
+
+
 def test_the_worst_come_first_and_those_alike_in_their_order() -> None:
     several = [
         status("a"),

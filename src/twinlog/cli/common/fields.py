@@ -98,7 +98,8 @@ def _reader(kind: type, name: str) -> Callable[[Any], Any]:
         values = field.enum_type.values_by_number
         prefix = values[0].name.removesuffix("UNSPECIFIED")
         names = {number: each.name.removeprefix(prefix) for number, each in values.items()}
-        return lambda message: names[getattr(message, name)]
+        # A service of a later release may have values that are not known here.
+        return lambda message: names.get(number := getattr(message, name), str(number))
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         return lambda message: dict(sorted(getattr(message, name).items()))
     if field.has_presence:

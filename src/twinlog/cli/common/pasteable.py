@@ -35,7 +35,8 @@ def pasteable(command: str) -> str:
     has none; other text as it is."""
     program, _, rest = command.partition(" ")
     name = rest.partition(" ")[0]
-    is_complete = "--config" in rest or rest.endswith("--help") or name.startswith("-")
+    has_places = "--config" in rest or "--endpoint" in rest
+    is_complete = has_places or rest.endswith("--help") or name.startswith("-")
     if program != "twinlog" or not name or is_complete or name in _READ_NO_CONFIG:
         return command
     endpoints = () if name in _CALL_NO_SERVICE else GIVEN_ENDPOINTS.get()

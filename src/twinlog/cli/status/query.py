@@ -12,6 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
+from twinlog.cli.common.fields import value_of
 from twinlog.cli.status.checkpoint import ask_checkpoint
 from twinlog.cli.status.configsync import ask_configsync
 from twinlog.cli.status.rows import HEARTBEAT_MISSING, SERVING, FlowRow, Note, ServiceRow, Status
@@ -98,9 +99,9 @@ async def _heartbeat(channel: grpc.aio.Channel, status: Status, timeout_seconds:
     answer = await stub.ListDelays(heartbeat.ListDelaysRequest(), timeout=timeout_seconds)
     for delay in answer.delays:
         row = status.flow(delay.flow)
-        row.path = heartbeat.PathState.Name(delay.state).removeprefix("PATH_STATE_")
+        row.path = value_of(delay, "state")
         row.delay_seconds = _seconds(delay.last_delay) if delay.HasField("last_delay") else None
-        row.delay_basis = heartbeat.DelayBasis.Name(delay.basis).removeprefix("DELAY_BASIS_")
+        row.delay_basis = value_of(delay, "basis")
         row.heartbeat_age_seconds = _seconds(delay.age) if delay.HasField("age") else None
         row.add_note("heartbeat", delay.reason, delay.message)
 

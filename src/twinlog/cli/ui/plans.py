@@ -14,6 +14,7 @@ import grpc
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
+from twinlog.cli.common.fields import value_of
 from twinlog.cli.common.names import parse_flow
 from twinlog.cli.moves.plan_outcome import plan_facts
 from twinlog.cli.verdict.moving import plan_checks
@@ -81,8 +82,7 @@ class PlanRows:
 
     def take(self, partitions: Any, backlog: Any) -> None:
         for entry in partitions:
-            action = pb2.MoveAction.Name(entry.action).removeprefix("MOVE_ACTION_")
-            self.actions.setdefault(entry.group, set()).add(action)
+            self.actions.setdefault(entry.group, set()).add(value_of(entry, "action"))
         for each in backlog:
             topic = each.partition.topic
             if each.HasField("records_not_copied"):
