@@ -6,7 +6,7 @@ partitions or reports, and delay no event loop.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -63,8 +63,8 @@ class FlowInstruments:
         self, meter: Meter, flow: SourceFlow, table: PartitionTable, control: ControlState, clock: Clock
     ) -> None:
         self._meter = meter
-        self._topics: frozenset[str] = frozenset()
-        """The target topics of the last scrape."""
+        self._topics: Set[str] = frozenset()
+        """The target topics that had series at the last scrape."""
         self._flow = flow_attributes(flow.flow.source, flow.flow.target)
         self._syncs_topic = "" if flow.offset_syncs is None else flow.offset_syncs.topic
         self._table = table
@@ -143,7 +143,8 @@ class FlowInstruments:
                     histogram.record(seconds, attributes)
 
         before = self._topics
-        self._topics = frozenset(row.target_topic for row in list(self._table.rows.values()))
+        # The last report of a task may come after its topic has left.
+        self._topics = copied.keys() | {row.target_topic for row in list(self._table.rows.values())}
         if gone := before - self._topics:
             of_flow = self._flow.items()
             instruments.forget_series(

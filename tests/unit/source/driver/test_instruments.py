@@ -133,4 +133,7 @@ def test_a_topic_that_is_copied_no_more_has_no_series_and_others_keep_theirs() -
     left = {each.row.partition: each.row.target_topic for each in copied if each.row.target_topic != "A.t1"}
     table.apply(TopicsChosen(targets=left), 1.0)
     assert topics() == {"A.t0", "A.t2"}
+    metrics.copied(copied)  # The last report of a task comes after the topic has left.
+    assert topics() == {"A.t0", "A.t1", "A.t2"}
+    assert topics() == {"A.t0", "A.t2"}
     provider.shutdown()
