@@ -55,7 +55,7 @@ def cluster_issues(
     """`flows`: those with this cluster at an end; `services`: how many there are."""
     if not row.is_away:
         return [
-            *(_in_part(row, reason, notes, file) for reason, notes in _by_reason(row.notes).items()),
+            *(_in_part(row, reason, notes, flows, file) for reason, notes in _by_reason(row.notes).items()),
             *_silent(row),
         ]
     first = min(row.notes, key=lambda note: note.service)
@@ -77,7 +77,9 @@ def cluster_issues(
     return [replace(found, message=f"{found.message}. Twinlog continues by itself")]
 
 
-def _in_part(row: ClusterRow, reason: str, notes: Sequence[Note], file: str) -> Issue:
+def _in_part(
+    row: ClusterRow, reason: str, notes: Sequence[Note], flows: Sequence[FlowRow], file: str
+) -> Issue:
     """Some services reach the cluster."""
     return Issue(
         level=Level.BAD,
@@ -85,6 +87,7 @@ def _in_part(row: ClusterRow, reason: str, notes: Sequence[Note], file: str) -> 
         reason=reason,
         message=f"{', '.join(note.service for note in notes)}: {notes[0].message}",
         command=remedy(reason, file=file),
+        flows=tuple(each.flow for each in flows),
     )
 
 

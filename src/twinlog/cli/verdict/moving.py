@@ -34,7 +34,7 @@ class Check:
 
 def readiness(row: FlowRow, verdict: Verdict, drain: Drain) -> list[Check]:
     """In the order in which a person would look."""
-    services = of_services(verdict.stopping)
+    services = of_services(verdict.stopping, row.flow)
     own = [
         each if each.about == row.flow else replace(each, message=f"it waits for {each.about}", command="")
         for each in verdict.stopping
@@ -88,7 +88,7 @@ def checks_of(status: Status, kind: str, flow: str, groups: Collection[str]) -> 
     """What all services say for or against a move. A failback is not held up by the state of the copy, which
     groups leave, unless it has records that only it has, and a move of some `groups` not by others."""
     verdict, row = verdict_of(status), status.flows.get(flow)
-    answer = _problems(ANSWER, of_services(verdict.stopping), good="all of them")
+    answer = _problems(ANSWER, of_services(verdict.stopping, flow), good="all of them")
     if row is None:
         return [answer]
     if kind == "failback":

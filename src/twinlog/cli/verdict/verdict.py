@@ -54,9 +54,9 @@ def known_file(status: Status) -> str:
     return files.pop() if len(files) == 1 else "" if files else status.asked_file or ""
 
 
-def of_services(issues: Iterable[Issue]) -> list[Issue]:
-    """Those about no single flow."""
-    return [each for each in issues if "->" not in each.about]
+def of_services(issues: Iterable[Issue], flow: str) -> list[Issue]:
+    """Those about no single flow, without clusters that only other flows need."""
+    return [each for each in issues if "->" not in each.about and (not each.flows or each.concerns(flow))]
 
 
 def _ends(flow: str) -> tuple[str, str]:

@@ -90,6 +90,7 @@ def test_problems_of_another_flow_do_not_hold_this_one_up() -> None:
 
     drained = Drain(state="DRAINED")
     assert overall(readiness(ready_flow(), verdict("B->A", "FAULTED"), drained)) == GO
+    assert overall(readiness(ready_flow(), verdict("C", "TIMEOUT", "A->C"), drained)) == GO
     away = readiness(ready_flow(), verdict("B", "TIMEOUT", "A->B"), drained)
     assert [check.verdict for check in away[:2]] == [NO_GO, NO_GO]
 

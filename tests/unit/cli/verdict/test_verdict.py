@@ -261,6 +261,21 @@ def test_the_check_fails_where_a_plan_says_no_go_and_waits_where_it_says_wait(
     assert overall(checks_of(status, "failover", "A->B", ())) == expected
 
 
+@pytest.mark.parametrize("services", [SERVICES, SERVICES[:1]])
+def test_a_cluster_of_other_flows_holds_up_no_move(services: Sequence[str]) -> None:
+    status = healthy()
+    flow(status).group_count, flow(status).lag_records = 0, 0
+    status.flow(types_pb2.Flow(source="A", target="C"))
+    gone = types_pb2.ClusterStatus(alias="C", reachable=False, reason="KAFKA_UNAVAILABLE", message=REFUSED)
+    for name in SERVICES:
+        other = types_pb2.ClusterStatus(alias="C", reachable=True)
+        status.add_clusters(name, [gone if name in services else other])
+    assert "C" in {each.about for each in verdict_of(status).failing}
+    for kind in ("failover", "failback"):
+        assert overall(checks_of(status, kind, "A->B", ())) == GO
+        assert overall(checks_of(status, kind, "A->C", ())) == NO_GO
+
+
 def test_a_flow_that_waits_for_its_first_heartbeat_hides_no_other_problem() -> None:
     status = healthy()
     begins(status)
