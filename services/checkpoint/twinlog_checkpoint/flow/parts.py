@@ -207,9 +207,7 @@ class FlowParts:
     def has_had(self, topic: str) -> bool:
         """Whether a topic of the source is, or was, the flow's: the rules select it, which need not exist, or
         offset syncs tell that it was copied before it left the rules."""
-        return self.entry.topics.selects(topic) or any(
-            partition.topic == topic for partition in self.checkpointer.tail.history.partitions()
-        )
+        return self.entry.topics.selects(topic) or self.checkpointer.tail.history.has_topic(topic)
 
     def had_origin_of(self, partition: TopicPartition) -> TopicPartition | None:
         """As `origin_of`, also for a copy whose topic was copied before it left the rules."""

@@ -239,16 +239,23 @@ class SyncHistory:
 
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, PairHistory] = {}
+        self._topics: set[str] = set()
 
     def on_sync(self, partition: TopicPartition, sync: OffsetPair) -> None:
+        self._topics.add(partition.topic)
         self._partitions.setdefault(partition, PairHistory()).on_sync(sync)
 
     def restore(self, partition: TopicPartition, condensed: CondensedPairs) -> None:
+        self._topics.add(partition.topic)
         self._partitions[partition] = PairHistory.restored(condensed)
 
     def of(self, partition: TopicPartition) -> PairHistory | None:
         """None when no sync of the partition was ever seen."""
         return self._partitions.get(partition)
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether it has a partition of the topic. Moves ask for each offset of each group."""
+        return topic in self._topics
 
     def partitions(self) -> frozenset[TopicPartition]:
         return frozenset(self._partitions)

@@ -5,7 +5,13 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog_checkpoint.translation.history import MAX_PAIRS_PER_PARTITION, OffsetPair, PairHistory
+from twinlog.model import TopicPartition
+from twinlog_checkpoint.translation.history import (
+    MAX_PAIRS_PER_PARTITION,
+    OffsetPair,
+    PairHistory,
+    SyncHistory,
+)
 
 
 def history(*pairs: tuple[int, int]) -> PairHistory:
@@ -22,6 +28,16 @@ def contents(pairs: PairHistory) -> list[tuple[int, int]]:
         found.append((pair.upstream, pair.downstream))
         upstream = pair.upstream
     return found
+
+
+def test_the_topics_of_syncs_are_known_also_after_a_restart() -> None:
+    seen, restored, partition = SyncHistory(), SyncHistory(), TopicPartition("orders", 3)
+    seen.on_sync(partition, OffsetPair(100, 200))
+    kept = history((100, 200)).condensed()
+    assert kept is not None
+    restored.restore(partition, kept)
+    for known in (seen, restored):
+        assert (known.has_topic("orders"), known.has_topic("orders-3")) == (True, False)
 
 
 def test_the_nearest_pairs_on_both_sides() -> None:
