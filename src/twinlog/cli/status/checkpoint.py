@@ -73,8 +73,11 @@ def add_groups(answer: checkpoint.ListGroupsResponse, status: Status) -> None:
             if progress.obstacle_reason == STANDS_BY:
                 standby.add(row.flow)
             is_own = progress.obstacle_reason in (STANDS_BY, STARTING)
-            reason = progress.obstacle_reason if is_own else "GROUPS_NOT_TRANSLATED"
-            row.add_note("checkpoint", reason=reason, message=progress.obstacle)
+            row.add_note(
+                "checkpoint",
+                reason=progress.obstacle_reason if is_own else "GROUPS_NOT_TRANSLATED",
+                message=progress.obstacle,
+            )
         if progress.deletions_held:
             told = f"no group is deleted: {progress.deletions_held} ({progress.deletions_held_reason})"
             row.hold(HELD, told)
