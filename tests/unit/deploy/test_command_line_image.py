@@ -11,13 +11,11 @@ from packaging.utils import canonicalize_name
 
 from unit.deploy.wheels import PROJECT
 
-PACKAGES = {"engine": "twinlog_source.verify", "_engine": "twinlog_source.state"}
-"""What loads a module of the source service -> of which package."""
 ASKED = sorted(
     {
-        f"{PACKAGES[loader]}.{module}"
+        f"twinlog_source.{module}"
         for file in (PROJECT / "src/twinlog/cli").rglob("*.py")
-        for loader, module in re.findall(r'(?<!\w)(_?engine)\("(\w+)"\)', file.read_text())
+        for module in re.findall(r'(?<!\w)engine\("([\w.]+)"\)', file.read_text())
     }
 )
 
