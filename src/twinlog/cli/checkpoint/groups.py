@@ -1,6 +1,7 @@
 """`twinlog groups`: the offsets of every consumer group on both clusters."""
 
 import asyncio
+import shlex
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -112,7 +113,7 @@ def groups_command(
     def text() -> None:
         _print(answer.groups, answer.flows, notes(answer.flows, answer.clusters, answer.unsupported_groups))
         if is_missing:
-            say(f"{group} is not translated: `twinlog explain group {group}` says why")
+            say(f"{group} is not translated: `twinlog explain group {shlex.quote(group)}` says why")
 
     call.tell(answer_as_json(answer), text, exit_code=EXIT_FAILED if is_missing else 0)
 
