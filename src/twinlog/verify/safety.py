@@ -4,12 +4,13 @@ Stricter than a verdict: records that retention deleted from the copy, gaps, and
 on the target, whether or not the gap is known.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from twinlog.model import TopicPartition
 from twinlog.verify.model import Kind, NotCompared, PartitionProof, Reason, Side
 
+_NOT_COPIED = (Reason.KNOWN_GAP, Reason.NOT_COPIED_YET)
 _DISPLACED = "the copy has a later record of the key: its cleaner removes the copy of this one"
 
 
@@ -57,12 +58,26 @@ def safe_range(proof: PartitionProof, whole: PartitionProof | None = None) -> Sa
     )
 
 
+def safe_ranges(
+    proofs: Iterable[PartitionProof], behind: Mapping[TopicPartition, PartitionProof] | None
+) -> list[SafeRange]:
+    """The ranges of several partitions. `behind`: the whole proofs of compacted copies; None where `proofs`
+    are such. A compacted copy that is not among them has no range: what lies behind it was not seen."""
+    return [
+        safe_range(proof, None if behind is None else behind.get(proof.source))
+        for proof in proofs
+        if behind is None or not proof.target_compacted or proof.source in behind
+    ]
+
+
 def _of_the_copy(proof: PartitionProof, begin: int, end: int) -> Iterator[tuple[int, str, str]]:
     """What the copy loses, or nobody has seen of it."""
     if proof.displaced_from is not None and proof.displaced_from < end:
         yield proof.displaced_from, str(Kind.FOREIGN), _DISPLACED
     for left_out in proof.not_compared:
-        if left_out.side is Side.TARGET and not left_out.is_harmless:
+        # Behind what could not be compared, a later record of any key may stand in a compacted copy.
+        ends_here = proof.target_compacted and left_out.reason not in _NOT_COPIED
+        if (left_out.side is Side.TARGET or ends_here) and not left_out.is_harmless:
             yield begin, str(left_out.reason), left_out.detail
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from twinlog.testing.mirror_logs import SOURCE, TARGET
 from twinlog.verify.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
-from twinlog.verify.safety import safe_range
+from twinlog.verify.safety import safe_range, safe_ranges
 
 
 def proof(*found: Difference | NotCompared, source_to: int = 100) -> PartitionProof:
@@ -80,3 +80,30 @@ def test_a_foreign_record_behind_the_range_that_displaces_one_of_the_range_is_to
     whole.displaced_from = 40
     found = safe_range(proof(), whole)
     assert (found.until, found.end, found.reason) == (40, 100, "FOREIGN")
+
+
+@pytest.mark.parametrize("reason", [Reason.TOO_DIFFERENT, "KAFKA_TIMEOUT"])
+def test_behind_what_could_not_be_compared_anything_may_displace_records_of_a_compacted_copy(
+    reason: str,
+) -> None:
+    behind = NotCompared(side=Side.SOURCE, from_offset=150, to_offset=200, reason=reason)
+    whole = proof(behind, source_to=150)
+    assert safe_range(proof(), whole).is_whole, "the copy keeps all of its records"
+    whole.target_compacted = True
+    found = safe_range(proof(), whole)
+    assert (found.until, found.reason) == (10, str(reason))
+
+
+@pytest.mark.parametrize("reason", [Reason.NOT_COPIED_YET, Reason.KNOWN_GAP])
+def test_what_is_not_copied_behind_the_range_displaces_nothing(reason: Reason) -> None:
+    whole = proof(left_out(150, 200, reason), source_to=150)
+    whole.target_compacted = True
+    assert safe_range(proof(), whole).is_whole
+
+
+def test_a_compacted_copy_has_no_range_if_nobody_has_seen_what_lies_behind_it() -> None:
+    asked = proof()
+    assert len(safe_ranges([asked], {})) == len(safe_ranges([asked], None)) == 1
+    asked.target_compacted = True
+    assert safe_ranges([asked], {}) == []
+    assert len(safe_ranges([asked], {asked.source: asked})) == len(safe_ranges([asked], None)) == 1

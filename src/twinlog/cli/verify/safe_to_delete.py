@@ -19,6 +19,8 @@ from twinlog.cli.verify.engine import engine, verified
 from twinlog.cli.verify.options import IsolationOption, instant_of, reads_committed
 
 if TYPE_CHECKING:
+    from twinlog.model import TopicPartition
+    from twinlog.verify.model import PartitionProof
     from twinlog.verify.report import FlowFailure, FlowReport
     from twinlog.verify.safety import SafeRange
 
@@ -60,7 +62,7 @@ def safe_to_delete_command(
 ) -> None:
     from twinlog.cli.verify.tables import print_rules
     from twinlog.verify.report import rules_used
-    from twinlog.verify.safety import safe_range
+    from twinlog.verify.safety import safe_ranges
 
     with reported_failures():
         configuration = load_config(required_config(config))
@@ -73,13 +75,14 @@ def safe_to_delete_command(
         )
     report: FlowReport = run_async(verified(configuration, request))
     compacted = frozenset(proof.source.topic for proof in report.proofs if proof.target_compacted)
-    told, behind = [*report.failures], {}
+    told = [*report.failures]
+    behind: dict[TopicPartition, PartitionProof] | None = None
     if request.end is not None and compacted:
         whole: FlowReport = run_async(verified(configuration, replace(request, end=None, topics=compacted)))
         told += whole.failures
         behind = {proof.source: proof for proof in whole.proofs}
-    found = [safe_range(proof, behind.get(proof.source)) for proof in report.proofs]
-    is_safe = not told and all(each.is_whole for each in found)
+    found = safe_ranges(report.proofs, behind)
+    is_safe = not told and len(found) == len(report.proofs) and all(each.is_whole for each in found)
     failures = [as_json(_PROBLEM, each) for each in told]
     with exiting_with(0 if is_safe else EXIT_FAILED):
         if output is Output.JSON:
