@@ -186,14 +186,14 @@ class FlowCommands:
         """Explain why the topic of this name is replicated or not. A cluster that does not answer is an
         answer, not an error. A standby answers as the owner would."""
         await self._passes.know_others()
-        self._passes.heed_partners()
+        rules = self._passes.loop_guard.guarded_now(self._passes.own_rules)
         on_source = await _find(self._passes.source, topic)
         on_target = await _find(self._passes.target, topic)
         explanations = explain(
             topic,
-            self._passes.rules.selector,
+            rules.selector,
             self._passes.memory.entries,
-            self._passes.rules.deletes,
+            rules.deletes,
             on_source=on_source,
             on_target=on_target,
         )

@@ -62,6 +62,10 @@ class LoopGuard:
         selector = replace(own, comes_back=comes_back)
         return replace(rules, selector=selector, acls=replace(rules.acls, selects_topic=selector.selects))
 
+    def guarded_now(self, rules: FlowRules) -> FlowRules:
+        """As `guarded`, by the partners' present rules."""
+        return LoopGuard(self.partners, self._present()).guarded(rules)
+
     def refuse(self, rules: FlowRules, names: Collection[str]) -> None:
         """Raise ConfigError (LOOP) if these rules would copy a known topic in a loop, on whichever cluster of
         the ring it is."""

@@ -128,11 +128,6 @@ class FlowPasses(KnownFlow):
     async def know(self) -> None:
         """This process runs the flow."""
 
-    def heed_partners(self) -> None:
-        """Leave out the topics that the partners would copy back, by the rules that are known of them."""
-        if self.loop_guard.meet():
-            self.rules = self.own_rules
-
     async def know_others(self) -> None:
         """Know the flows of other processes that concern this one: all at once, because some of their
         clusters may be away."""
@@ -152,7 +147,8 @@ class FlowPasses(KnownFlow):
     async def look(self, scopes: Collection[Scope]) -> World:
         """Read what these scopes need, within a `turn`. Raises KafkaError when a cluster as a whole does not
         answer."""
-        self.heed_partners()
+        if self.loop_guard.meet():
+            self.rules = self.own_rules  # Without the topics that the partners would copy back.
         candidates = set(self.memory.entries)
         listed: frozenset[str] = frozenset()
         if Scope.TOPICS in scopes:

@@ -129,8 +129,10 @@ async def test_a_standby_explains_a_loop_as_the_owner_does(tmp_path: Path, divid
         rig = file.flows[name]
         rig.passes.stand_by()
         await rig.passes.follow()
+        of_a_pass = rig.passes.rules
         (told, *_) = await rig.commands.explain("orders-eu")
         assert (told.verdict, "would copy topics in a loop" in told.rule) == ("CYCLE", True)
+        assert rig.passes.rules is of_a_pass, "a question changes nothing in the middle of a pass"
 
 
 @pytest.mark.parametrize("divided", [False, True], ids=["one process", "a process each"])
