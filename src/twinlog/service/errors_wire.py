@@ -194,7 +194,7 @@ def _from_bare_code(failure: grpc.RpcError, peer: str) -> TwinlogError:
                 return PeerUnavailableError(
                     f"{peer} is not taken for what it says: {tls}", reason="TLS_FAILED", metadata=metadata
                 )
-            if any(mark in cause for mark in _CLOSED):
+            if any(mark in cause for mark in _CLOSED) and not cause.startswith(_STREAM_ENDED):
                 cause += " (if it speaks TLS: does it take this client's certificate, or miss one?)"
             return PeerUnavailableError(f"{peer} is not reachable: {cause}", metadata=metadata)
         case grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -216,6 +216,8 @@ def _from_bare_code(failure: grpc.RpcError, peer: str) -> TwinlogError:
 _CLOSED = ("Socket closed", "Connection reset by peer", "Broken pipe")
 """gRPC's messages for a connection that the other side closed during its setup; which one depends on the
 moment."""
+_STREAM_ENDED = "Stream removed"
+"""Before such a message: the connection had been set up, and its peer ended during a call."""
 
 _TLS_FAILURES = (
     (
