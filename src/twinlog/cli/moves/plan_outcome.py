@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.cli.common.fields import value_of
-from twinlog.cli.common.names import flow_name
+from twinlog.cli.common.names import flow_name, partition_name
 from twinlog.cli.verdict.moving import PlanFacts
 
 _ACTIVE = ("SKIP_ACTIVE_BEFORE", "SKIP_ACTIVE_THERE")
@@ -33,13 +33,18 @@ def plan_facts(plan: pb2.MovePlan, actions: Mapping[str, Collection[str]], kind:
         command=f"twinlog {kind} plan {shlex.quote(flow_name(plan.flow))}",
         blockers=list(plan.blockers),
         records=plan.records_not_copied if plan.HasField("records_not_copied") else None,
-        why=next((each.message for each in plan.backlog if not each.HasField("records_not_copied")), ""),
+        why=next(map(_why, (each for each in plan.backlog if not each.HasField("records_not_copied"))), ""),
         at_most=plan.at_most_not_copied if plan.HasField("at_most_not_copied") else None,
         seconds=plan.estimated.ToTimedelta().total_seconds() if plan.HasField("estimated") else None,
         groups=len(actions),
         active_before=sum("SKIP_ACTIVE_BEFORE" in each for each in actions.values()),
         leaves=plan.from_cluster,
+        away=not plan.from_reachable,
     )
+
+
+def _why(backlog: pb2.TopicBacklog) -> str:
+    return f"{partition_name(backlog.partition)}: {backlog.message}" if backlog.message else ""
 
 
 def summary(plan: pb2.MovePlan) -> list[str]:

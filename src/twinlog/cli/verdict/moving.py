@@ -118,6 +118,8 @@ class PlanFacts:
     """Groups that still have members where they are."""
     leaves: str
     """The cluster that they leave."""
+    away: bool
+    """Whether it does not answer."""
 
 
 def plan_checks(plan: PlanFacts) -> list[Check]:
@@ -125,11 +127,13 @@ def plan_checks(plan: PlanFacts) -> list[Check]:
 
 
 def with_plan(checks: Sequence[Check], plan: Sequence[Check]) -> list[Check]:
-    """The plan knows the backlog better, unless something keeps that from draining."""
+    """The plan knows the backlog better, unless something keeps that from draining. What blocks the move
+    itself comes first, because it says what to do."""
     stuck = {check.title for check in checks if check.verdict == NO_GO}
     better = [check for check in plan if check.title not in stuck]
     named = {check.title for check in better}
-    return [*(check for check in checks if check.title not in named), *better]
+    found = [*(check for check in checks if check.title not in named), *better]
+    return sorted(found, key=lambda check: not (check in better and check.verdict == NO_GO))
 
 
 def verdict_words(checks: Sequence[Check]) -> str:
@@ -265,6 +269,9 @@ def _plan(plan: PlanFacts) -> Check:
 def _plan_backlog(plan: PlanFacts) -> Check:
     if plan.records == 0:
         return Check(title=BACKLOG, verdict=GO, message="every record is copied")
+    if plan.away and not plan.blockers:
+        # No run waits for records of a cluster that does not answer.
+        return Check(title=BACKLOG, verdict=GO, message=f"what {plan.leaves} still has is accepted as lost")
     if plan.records is None:
         known = "an unknown number of" if plan.at_most is None else f"at most {plan.at_most:,}"
         told = f"{known} records are not copied yet{f': {plan.why}' if plan.why else ''}"

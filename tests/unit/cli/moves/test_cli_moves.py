@@ -115,7 +115,10 @@ def held(plan: pb2.MovePlan) -> None:
     """Acknowledged records lie behind a transaction that has just begun."""
     plan.ClearField("records_not_copied")
     plan.at_most_not_copied = 503
-    plan.backlog.append(pb2.TopicBacklog(at_most=503, message="a transaction is open before them"))
+    behind_it = types_pb2.TopicPartition(topic="orders", partition=3)
+    plan.backlog.append(
+        pb2.TopicBacklog(partition=behind_it, at_most=503, message="a transaction is open before them")
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,7 +128,8 @@ def held(plan: pb2.MovePlan) -> None:
         (lambda plan: plan.blockers.append("B is away"), "NO-GO: B is away"),
         (behind, "WAIT: 40 records are not copied yet, about 8 s"),
         (stuck, "WAIT: 40 records are not copied yet"),
-        (held, "WAIT: at most 503 records are not copied yet: a transaction is open before them"),
+        (held, "WAIT: at most 503 records are not copied yet: orders-3: a transaction is open before them"),
+        (gone, "GO"),
         (busy, "WAIT: 1 of 2 groups has members on A: stop its consumers, or it is not moved"),
     ],
 )
@@ -153,6 +157,9 @@ def test_the_plan_knows_the_backlog_better_than_the_status_unless_it_never_drain
     assert words() == "GO"
     row.falls_behind_per_second, row.caught_up_in_seconds = 40.0, None
     assert words() == "NO-GO: 3 records left, and 40 more each second"
+    blocked = checks(lambda plan: plan.blockers.append("A is away: --accept-loss continues"))
+    told = verdict_words(with_plan(checks_of(status, "failover", "A->B", []), blocked))
+    assert told == "NO-GO: A is away: --accept-loss continues; 3 records left, and 40 more each second"
     row.falls_behind_per_second = 0.0
     row.partitions = {"RUNNING": 1, "PAUSED": 6}
     command = "twinlog resume 'A->B' --topic clicks"
