@@ -64,8 +64,9 @@ async def _when_away(route: Route, options: MoveOptions, *, to_reachable: bool) 
     if route.kind is MoveKind.FAILBACK:
         # The groups' progress and the record of moves are on this cluster only.
         away = (
-            f"{route.from_alias} does not answer, so the groups' offsets are not known: start them on"
-            f" {route.to_alias} where they left it; remove a fence there by hand (kafka-acls --remove)"
+            f"{route.from_alias} does not answer, so the groups' offsets are not known: wait for it. Only"
+            f" if it is lost, start them on {route.to_alias} where they left it, and remove a fence there by"
+            " hand (kafka-acls --remove)"
         )
         return [away]
     blocker = route.blocker(from_reachable=False)
