@@ -3,8 +3,11 @@
 from contextlib import AsyncExitStack
 from typing import Any
 
+import pytest
+
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog_source.driver.subjects import Subject
+from twinlog_source.log.facts import CopyFact
 from unit.service.access.audit_rig import SourceRig, source_service
 
 
@@ -37,3 +40,24 @@ async def test_copies_with_foreign_records_are_named_those_with_most_first() -> 
 def test_a_refused_command_names_what_it_was_about() -> None:
     named = (Subject(), Subject(topic="orders"), Subject(topic="orders", partition=3))
     assert list(map(str, named)) == ["the flow", "orders", "orders-3"]
+
+
+@pytest.mark.parametrize(
+    ("preserved", "since", "reason", "lost"),
+    [
+        (True, 0, "", {}),
+        (False, 0, "COMPACTED", {}),
+        (False, 37, "FOREIGN_WRITE", {"FOREIGN_WRITE": 1}),
+        (False, 0, "SOURCE_RECREATED", {"SOURCE_RECREATED": 1}),
+    ],
+)
+async def test_copies_that_lost_the_offsets_of_the_source_are_counted(
+    preserved: bool, since: int, reason: str, lost: dict[str, int]
+) -> None:
+    async with AsyncExitStack() as stack:
+        service = await source_service(stack)
+        for partition, row in service.operations.driver.state.table.rows.items():
+            row.copy = CopyFact(
+                partition=partition, preserved=preserved, since=since, reason=reason, target_topic_id="id"
+            )
+        assert dict((await told(service)).offsets_lost_by_reason) == lost

@@ -23,6 +23,7 @@ from twinlog_source.driver.stream.worker_messages import lane_message, state_mes
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.backlog import backlog_of
+from twinlog_source.partitions.copy_mode import OffsetsReason
 from twinlog_source.partitions.equal_offsets import translated_since
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import FlowFacts, PartitionStanding, standing_of
@@ -241,7 +242,10 @@ def _most_foreign(told: Iterable[tuple[PartitionRow, PartitionStanding]]) -> lis
 
 def _lost_offsets(copy: CopyFact | None) -> TypeGuard[CopyFact]:
     """Whether the copy had the source's offsets and has its own now."""
-    return copy is not None and not copy.preserved and copy.since > 0
+    if copy is None or copy.preserved:
+        return False
+    # Of a source that was recreated it has no offset, so that began at 0.
+    return copy.since > 0 or copy.reason == OffsetsReason.SOURCE_RECREATED
 
 
 def _scope(flow: Flow, topic: str | None, partition: int | None = None) -> pb.Scope:
