@@ -108,8 +108,10 @@ class FlowLease:
         return None if state is LeaseState.UNKNOWN else state is LeaseState.OWNER
 
     def _is_loading(self) -> bool:
-        since = self._loading_since
-        return since is not None and self._clock.monotonic() - since < _LOADING_SECONDS
+        since, problem = self._loading_since, self.problem
+        if since is None or problem is None or problem.reason != _LOADING:
+            return False
+        return self._clock.monotonic() - since < _LOADING_SECONDS
 
     def _is_hearsay(self) -> bool:
         """Whether the last news of the owner is old. Neither taking its place nor reporting it as the owner
@@ -298,9 +300,7 @@ class FlowLease:
             )
         if works_alone:
             self._state, self._alone = LeaseState.OWNER, True
-        if error.reason != _LOADING:
-            self._loading_since = None
-        elif self._loading_since is None:
+        if error.reason == _LOADING and self._loading_since is None:
             self._loading_since = self._clock.monotonic()
         self.problem = error
         self._tell()

@@ -140,8 +140,10 @@ async def test_an_owner_that_cannot_be_asked_about_any_more_is_not_said_to_serve
 async def test_a_coordinator_that_loads_is_a_problem_only_if_it_takes_long() -> None:
     cluster, clock = FakeCluster("B"), FakeClock()
 
+    reasons = ["COORDINATOR_UNAVAILABLE"]
+
     def loads(call: Call) -> None:
-        raise TransientKafkaError("loading", reason="COORDINATOR_UNAVAILABLE", code=14)
+        raise TransientKafkaError("so", reason=reasons[0])
 
     undo = cluster.intercept("stand", loads)
     process = Process("one", cluster, clock)
@@ -154,6 +156,10 @@ async def test_a_coordinator_that_loads_is_a_problem_only_if_it_takes_long() -> 
         await until(lambda: process.lease.problem is not None)
         clock.advance(59)
         assert told() == "STARTING"
+        reasons[0] = "KAFKA_TIMEOUT"
+        await until(lambda: told() == "KAFKA_TIMEOUT")
+        reasons[0] = "COORDINATOR_UNAVAILABLE"
+        await until(lambda: told() == "STARTING")
         clock.advance(2)
         assert told() == "COORDINATOR_UNAVAILABLE"
         undo()
