@@ -145,6 +145,9 @@ def test_a_tasks_word_counts_while_the_task_is_heard() -> None:
     standby = replace(gone, idle_reason="OWNED_ELSEWHERE", idle_message="another process")
     assert words(standing_of(row, standby)) == (WAITING, "OWNED_ELSEWHERE")
     assert words(standing_of(row, replace(gone, is_paused=lambda _: True))) == (PAUSED, "PAUSED_BY_OPERATOR")
+    never = replace(FACTS, heard_at=heard(None))
+    assert words(standing_of(behind(), never)) == (WAITING, "STARTING")
+    assert words(standing_of(PartitionRow(partition=P), never)) == (WAITING, "NO_TASK")
 
 
 def test_a_fault_outlives_its_task() -> None:
