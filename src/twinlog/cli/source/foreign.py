@@ -19,7 +19,7 @@ from twinlog.cli.source.client import (
     list_flows,
     parse_scope,
 )
-from twinlog.cli.source.gaps import flow_and_verb
+from twinlog.cli.source.gaps import flow_and_verb, how_to_ack
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def foreign_command(
     named, acknowledges = flow_and_verb(words or [], flow)
     if not acknowledges:
         rows = call.ask(lambda at: _list(at, named, topic, partition))
-        call.tell_rows(FOREIGN, rows, empty="no foreign records")
+        call.tell_rows(FOREIGN, rows, empty="no foreign records", lines=how_to_ack("foreign", rows))
         return
     scope = parse_scope(required_flow(named, None), topic, partition)
     request = pb2.AcknowledgeForeignWritesRequest(scope=scope, dry_run=dry_run, by=who())

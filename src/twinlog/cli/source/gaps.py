@@ -1,7 +1,8 @@
 """`twinlog gaps`: source offsets that are missing on the target; `twinlog gaps ack` acknowledges them."""
 
-from collections.abc import Sequence
-from typing import Annotated
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +13,7 @@ from twinlog.cli.common.flow_choice import OptionalFlowOption, chosen_flow, is_f
 from twinlog.cli.common.names import flow_name, parse_flow, partition_name, who
 from twinlog.cli.common.numbers import MOST_OFFSET
 from twinlog.cli.common.output import print_rows
+from twinlog.cli.common.pasteable import say
 from twinlog.cli.source.client import PartitionOption, TopicOption, parse_scope
 from twinlog.errors import ConfigError, TwinlogError
 
@@ -108,6 +110,12 @@ def flow_and_verb(words: Sequence[str], option: str | None) -> tuple[str | None,
     return chosen_flow(rest[0] if rest else None, option), acknowledge
 
 
+def how_to_ack(kind: str, rows: Iterable[Any], rest: str = "") -> list[str]:
+    """A line for each flow of the `rows`, with the command that acknowledges all of them."""
+    flows = dict.fromkeys(flow_name(row.flow) for row in rows)
+    return [f"once dealt with: `twinlog {kind} ack {shlex.quote(flow)}{rest}`" for flow in flows]
+
+
 def _request(
     flow: str | None, topic: str, partition: int | None, begin: int | None, *, everything: bool
 ) -> pb2.AcknowledgeGapsRequest:
@@ -141,6 +149,8 @@ def _tell(
             print_rows(fields, gaps, empty="no gaps")
         if hidden:
             typer.echo(f"{hidden} acknowledged: --all shows them")
+        for line in how_to_ack("gaps", [gap for gap in gaps if not gap.acknowledged_by], " --all"):
+            say(line)
 
     if gaps or not unknown or not call.in_json:
         call.tell([as_json(GAP, gap) for gap in gaps], text)
