@@ -12,9 +12,9 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line. While it is imported, signals end the process silently: `run` with 0, because
-    nothing has been started yet, other commands like an interrupt."""
-    runs = sys.argv[1:2] == ["run"]
+    """Run the command line. While it is imported, signals end the process silently: `run` and `start` with 0,
+    because nothing has been started yet, other commands like an interrupt."""
+    runs = sys.argv[1:2] in (["run"], ["start"])
     exit_code = 0 if runs else _INTERRUPTED
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if runs else (signal.SIGINT,):
         if signal.getsignal(number) is not signal.SIG_IGN:

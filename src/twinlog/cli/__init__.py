@@ -16,6 +16,9 @@ from twinlog.supervisor.streams import complete_standard_streams
 
 COMMANDS: dict[str, LazyCommand] = {
     "run": LazyCommand("run:run_command", "Run all four services for the flows of a properties file."),
+    "start": LazyCommand(
+        "start:start_command", "Copy from one cluster to another without a file, which it writes."
+    ),
     "status": LazyCommand(
         "status.command:status_command", "Show services, flows and clusters as they are now."
     ),
@@ -130,7 +133,8 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     help="Twinlog copies topics, their configuration and the progress of consumer groups between Kafka"
     " clusters: the drop-in successor of MirrorMaker 2, with the same properties file and internal topics.",
-    epilog="Start with `twinlog run mm2.properties`, then `twinlog status`. Each command has its own --help.",
+    epilog="Start with `twinlog start kafka-a:9092 kafka-b:9092`, or `twinlog run mm2.properties`, then"
+    " `twinlog status`. Each command has its own --help.",
 )
 
 
@@ -150,7 +154,7 @@ def twinlog(
     """Options of all commands."""
 
 
-_DRAW_THEMSELVES = (["run"], ["mirror-maker"], ["demo"], ["local"])
+_DRAW_THEMSELVES = (["run"], ["start"], ["mirror-maker"], ["demo"], ["local"])
 """These commands move the cursor, or pass on their children's output; names from other programs never reach
 them unescaped."""
 
@@ -168,5 +172,5 @@ def main() -> None:
 
     # Services that `run` starts set their own titles; the arguments after the name may be secret.
     command = next((name for name in sys.argv[1:2] if name in COMMANDS), "")
-    with traced(command, os.environ) if command not in ("", "run") else nullcontext():
+    with traced(command, os.environ) if command not in ("", "run", "start") else nullcontext():
         sys.exit(app(complete_var=COMPLETE_VARIABLE))

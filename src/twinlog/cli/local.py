@@ -9,6 +9,7 @@ import typer
 
 from twinlog.cli.common.failures import reported_failures
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.first_file import End, first_file
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError
 from twinlog.local import registry
 from twinlog.local.broker_image import ensure_image
@@ -232,35 +233,18 @@ def _show_started(clusters: Sequence[RunningCluster], output: Output) -> None:
         typer.echo(mirror_file(*clusters[:2]))
 
 
-_FACTORS = (
-    "replication.factor",
-    "checkpoints.topic.replication.factor",
-    "heartbeats.topic.replication.factor",
-    "offset-syncs.topic.replication.factor",
-    "offset.storage.replication.factor",
-    "status.storage.replication.factor",
-    "config.storage.replication.factor",
-)
-
-
 def mirror_file(source: RunningCluster, target: RunningCluster) -> str:
-    """The properties of a mirror between two clusters without passwords, with the replication factors that
-    their brokers allow."""
-    one, other = source.name, target.name
-    brokers = min(len(source.brokers), len(target.brokers))
-    lines = [
-        f"clusters = {one}, {other}",
-        f"{one}.bootstrap.servers = {source.bootstrap_servers}",
-        f"{other}.bootstrap.servers = {target.bootstrap_servers}",
-        f"{one}->{other}.enabled = true",
-        f"{one}->{other}.topics = .*",
-        *(f"{factor} = {brokers}" for factor in _FACTORS if brokers < _FITS_DEFAULTS),
-    ]
-    return "".join(f"{line}\n" for line in lines)
+    """The properties of a mirror between two clusters without passwords."""
+    return first_file(*(_end(cluster) for cluster in (source, target)))
 
 
-_FITS_DEFAULTS = 3
-"""So many brokers suffice for the default replication factors."""
+def _end(cluster: RunningCluster) -> End:
+    return End(
+        alias=cluster.name,
+        bootstrap_servers=cluster.bootstrap_servers,
+        broker_count=len(cluster.brokers),
+        cluster_id=cluster.cluster_id,
+    )
 
 
 def _show(clusters: Sequence[RunningCluster], output: Output) -> None:

@@ -2,12 +2,15 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from twinlog.cli.common.failures import reported_failures
 from twinlog.cli.common.location import note_file
+
+if TYPE_CHECKING:
+    from twinlog.supervisor.plan import RunRequest
 
 _HELP = """Run the services of a properties file in the foreground, as MirrorMaker 2's dedicated mode does.
 
@@ -47,14 +50,10 @@ def run_command(
         typer.Option(metavar="auto|json|console", help="auto = readable on a terminal, else JSON."),
     ] = None,
 ) -> None:
-    from twinlog.service.signals import exit_on_signals
+    from twinlog.supervisor.plan import RunRequest
 
-    # Until the services are started, there is nothing that would have to be stopped in order.
-    with reported_failures(), exit_on_signals():
-        from twinlog.supervisor.main import run
-        from twinlog.supervisor.plan import RunRequest
-
-        request = RunRequest(
+    run_file(
+        RunRequest(
             config=file,
             flows=_names(flows),
             clusters=_names(clusters),
@@ -63,11 +62,22 @@ def run_command(
             strict=strict,
             log_format=log_format,
         )
-        exit_code = run(request)
-    sys.exit(exit_code)
+    )
 
 
 run_command.__doc__ = _HELP
+
+
+def run_file(request: "RunRequest") -> NoReturn:
+    """Run the services until a signal, and exit."""
+    from twinlog.service.signals import exit_on_signals
+
+    # Until the services are started, there is nothing that would have to be stopped in order.
+    with reported_failures(), exit_on_signals():
+        from twinlog.supervisor.main import run
+
+        exit_code = run(request)
+    sys.exit(exit_code)
 
 
 def _names(text: str) -> tuple[str, ...]:

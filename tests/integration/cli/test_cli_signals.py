@@ -26,6 +26,7 @@ twinlog.__main__.main()
     [
         ("run", signal.SIGTERM, 0),
         ("run", signal.SIGINT, 0),
+        ("start", signal.SIGTERM, 0),
         ("run", signal.SIGHUP, 0),
         ("status", signal.SIGINT, 130),
         ("status", signal.SIGTERM, -signal.SIGTERM),

@@ -24,7 +24,7 @@ GIVEN_ENDPOINTS: ContextVar[tuple[str, ...]] = ContextVar("GIVEN_ENDPOINTS", def
 
 _QUOTED: Final = re.compile(r"`(twinlog [^`]+)`")
 _READ_NO_CONFIG: Final = frozenset(
-    {"adopt", "completion", "demo", "import", "local", "mirror-maker", "preflight", "run"}
+    {"adopt", "completion", "demo", "import", "local", "mirror-maker", "preflight", "run", "start"}
 )
 _CALL_NO_SERVICE: Final = frozenset({"copy", "decode", "safe-to-delete", "state", "verify"})
 """They read the clusters themselves."""

@@ -1,0 +1,258 @@
+"""`twinlog start SOURCE TARGET`: a first flow, for which it writes the file that it runs."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from twinlog.cli.common.failures import reported_failures
+from twinlog.cli.common.numbers import counted
+from twinlog.cli.common.private_file import unwritable, write_private
+from twinlog.cli.first_file import End, first_file
+from twinlog.errors import ConfigError
+from twinlog.printable import printable
+
+if TYPE_CHECKING:
+    from twinlog.config import Configuration
+    from twinlog.preflight.facts import ClusterFacts, Facts
+
+_HELP = """Copy topics from one cluster to another, without a file.
+
+Asks both clusters what it needs to know, writes a properties file with a comment for each choice, prints \
+what will be copied, and runs the file in the foreground as `twinlog run FILE` does. Next time run the file. \
+Nothing is started if a cluster cannot be reached, if both addresses are of one cluster, or if `twinlog \
+preflight` would find an error.
+
+For clusters with TLS or a login, write a file (docs/security.md).
+
+Exit codes: those of `twinlog run`; 2 nothing was started.
+
+Examples:
+
+twinlog start kafka-a:9092 kafka-b:9092
+
+twinlog start kafka-a:9092 kafka-b:9092 --topics 'orders,payments.*' --dry-run
+"""
+
+_SHOWN_TOPICS = 10
+_TIMEOUT_SECONDS = 10.0
+_MOST_PORT = 65_535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The two ends as they were asked for, and the file."""
+
+    source: End
+    target: End
+    topics: str
+    file: Path
+
+    @property
+    def ends(self) -> tuple[End, End]:
+        return self.source, self.target
+
+
+def start_command(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="host:port of a broker to copy from.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="host:port of a broker to copy to.")],
+    topics: Annotated[
+        str, typer.Option(metavar="NAME,…", help="Topics to copy: names and regular expressions.")
+    ] = ".*",
+    names: Annotated[
+        str, typer.Option(metavar="A,B", help="The names of both clusters. Copies are named A.TOPIC.")
+    ] = "source,target",
+    file: Annotated[Path, typer.Option(metavar="FILE", help="The file to write and run.")] = Path(
+        "twinlog.properties"
+    ),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the file and what would be copied; write nothing.")
+    ] = False,
+) -> None:
+    import asyncio
+
+    from twinlog.cli.run import run_file
+    from twinlog.service.signals import exit_on_signals
+    from twinlog.supervisor.plan import RunRequest
+
+    with reported_failures(), exit_on_signals():
+        wanted = wanted_from(source, target, topics=topics, names=names, file=file)
+        text, facts = asyncio.run(_found_out(wanted))
+        existed = is_there(file, text)
+        if dry_run:
+            typer.echo(text)
+        for line in told(wanted, facts):
+            typer.echo(printable(line))
+        if dry_run:
+            return
+        if not existed:
+            write_private(file, text.encode("ascii"), replace=False)
+        typer.echo(f"{file} {'is there' if existed else 'is written'}: `twinlog run {file}` does the same")
+        sys.stdout.flush()
+    run_file(RunRequest(config=file))
+
+
+start_command.__doc__ = _HELP
+
+
+def wanted_from(source: str, target: str, *, topics: str, names: str, file: Path) -> Wanted:
+    """Raises ConfigError for what cannot be two clusters."""
+    match [name.strip() for name in names.split(",")]:
+        case [one, other] if one and other and one != other:
+            pass
+        case _:
+            raise ConfigError(
+                f"--names {names}: expected two different names, as source,target",
+                metadata={"key": "--names"},
+            )
+    if not topics.strip():
+        raise ConfigError("--topics is empty: leave it out to copy all topics", metadata={"key": "--topics"})
+    for place, servers in (("SOURCE", source), ("TARGET", target)):
+        for address in servers.split(","):
+            _refuse_no_address(place, address.strip())
+    return Wanted(
+        source=End(alias=one, bootstrap_servers=source),
+        target=End(alias=other, bootstrap_servers=target),
+        topics=topics,
+        file=file,
+    )
+
+
+def _refuse_no_address(place: str, text: str) -> None:
+    from twinlog.config import Address
+
+    try:
+        address = Address.parse(text)
+    except ValueError:
+        raise ConfigError(
+            f"{place} {text!r}: expected host:port of a broker, as kafka-a:9092", metadata={"key": place}
+        ) from None
+    if not 0 < address.port <= _MOST_PORT or any(each in address.host for each in " /"):
+        raise ConfigError(
+            f"{place} {text!r}: expected host:port of a broker, with a port from 1 to {_MOST_PORT}",
+            metadata={"key": place},
+        )
+
+
+async def _found_out(wanted: Wanted) -> tuple[str, "Facts"]:
+    """The file, and what its flow finds on the clusters. Raises ConfigError if it cannot run."""
+    facts = await _asked(wanted, first_file(*wanted.ends, topics=wanted.topics))
+    known = (_known(end, facts.clusters[end.alias]) for end in wanted.ends)
+    text = first_file(*known, topics=wanted.topics)
+    facts = await _asked(wanted, text)
+    refuse_errors(facts)
+    return text, facts
+
+
+async def _asked(wanted: Wanted, text: str) -> "Facts":
+    from twinlog.preflight.gather import gather_facts
+
+    facts = await gather_facts(read(text, wanted.file), timeout_seconds=_TIMEOUT_SECONDS)
+    refuse_ends(wanted, facts.clusters)
+    return facts
+
+
+def _known(end: End, found: "ClusterFacts") -> End:
+    return End(
+        alias=end.alias,
+        bootstrap_servers=end.bootstrap_servers,
+        broker_count=found.broker_count,
+        cluster_id=found.cluster_id,
+    )
+
+
+def read(text: str, file: Path) -> "Configuration":
+    """Read the text as if it stood in the file. Raises ConfigError."""
+    from twinlog.config import load
+
+    return load(file, environ={}, files=_Unwritten(text), strict=True)
+
+
+class _Unwritten:
+    """`FileSystem` with one file."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def read_bytes(self, path: str) -> bytes:
+        return self._text.encode("ascii")
+
+    def is_file(self, path: str) -> bool:
+        return False
+
+
+def refuse_ends(wanted: Wanted, found: Mapping[str, "ClusterFacts"]) -> None:
+    """Raises ConfigError unless these are two clusters that answer."""
+    for end in wanted.ends:
+        failure = found[end.alias].unreachable
+        if failure is not None:
+            alias, file = end.alias, wanted.file
+            raise ConfigError(
+                f"{end.bootstrap_servers}: {failure}. Check host and port, and that the brokers'"
+                " advertised.listeners can be reached from here. If the cluster wants TLS or a login, write"
+                f" {file} with {alias}.security.protocol, {alias}.ssl.truststore.location,"
+                f" {alias}.sasl.mechanism and {alias}.sasl.jaas.config (docs/security.md), then run"
+                f" `twinlog run {file}`",
+                metadata={"key": end.bootstrap_servers},
+            ) from failure
+    one, other = wanted.ends
+    if found[one.alias].cluster_id == found[other.alias].cluster_id:
+        raise ConfigError(
+            f"{one.bootstrap_servers} and {other.bootstrap_servers} are the same cluster, with id"
+            f" {found[one.alias].cluster_id}: a cluster is not copied into itself; give the address of"
+            " another cluster",
+            metadata={"key": "TARGET"},
+        )
+
+
+def refuse_errors(facts: "Facts") -> None:
+    """Raises ConfigError with the errors that preflight finds."""
+    from twinlog.preflight.checks import judge
+    from twinlog.preflight.findings import Level
+
+    errors = [finding for finding in judge(facts) if finding.level is Level.ERROR]
+    if errors:
+        lines = (
+            printable(
+                f"{each.about}: {each.check}: {each.message}" + (f"; {each.remedy}" if each.remedy else "")
+            )
+            for each in errors
+        )
+        raise ConfigError("\n".join(lines))
+
+
+def told(wanted: Wanted, facts: "Facts") -> list[str]:
+    """What will be copied, for people."""
+    flow = facts.flows[0]
+    found = [(end, facts.clusters[end.alias]) for end in wanted.ends]
+    lines = [
+        f"{end.alias}: {end.bootstrap_servers}, {counted(cluster.broker_count, 'broker')}, cluster id"
+        f" {cluster.cluster_id}"
+        for end, cluster in found
+    ]
+    every = counted(len(facts.clusters[flow.flow.source].topics), "topic")
+    lines.append(f"{flow.flow}: {len(flow.topics)} of {every} now, and new ones that match")
+    lines += [f"  {topic.name} -> {topic.target_name}" for topic in flow.topics[:_SHOWN_TOPICS]]
+    if len(flow.topics) > _SHOWN_TOPICS:
+        lines.append(f"  and {len(flow.topics) - _SHOWN_TOPICS} more")
+    return lines
+
+
+def is_there(file: Path, text: str) -> bool:
+    """Whether the file has this content. Raises ConfigError if it has another one."""
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise unwritable(file, error) from error
+    if content != text.encode("ascii"):
+        raise ConfigError(
+            f"{file} exists with other content and is not replaced: `twinlog run {file}` runs it as it is;"
+            " --file NAME writes another file",
+            metadata={"key": "--file"},
+        )
+    return True

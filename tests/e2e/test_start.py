@@ -1,0 +1,54 @@
+"""`twinlog start` on real clusters: two addresses are enough for the first record on the other side."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from twinlog.batches import Codec, NewRecord
+from twinlog.clock import SystemClock
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import NewTopic, OffsetSpec
+from twinlog.local.processes.process import GuardedProcess
+from twinlog.model import TopicPartition
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
+from twinlog.testing.records import write_batches
+
+_STOP_SECONDS = 60.0
+_RECORDS = 5
+
+
+def _start(directory: Path, *arguments: str) -> GuardedProcess:
+    command = [sys.executable, "-m", "twinlog", "start", *arguments]
+    return GuardedProcess(command, cwd=directory, output=directory / "log")
+
+
+async def test_two_addresses_are_enough(kafka_pair: KafkaPair, tmp_path: Path) -> None:
+    topic, names = unique_name("first"), (unique_name("a"), unique_name("b"))
+    one, other = (each.bootstrap_servers for each in (kafka_pair.a, kafka_pair.b))
+    copy = TopicPartition(f"{names[0]}.{topic}", 0)
+    file = tmp_path / "twinlog.properties"
+    async with open_cluster("a", kafka_pair.a.client_properties()) as source:
+        new = NewTopic(name=topic, partition_count=1, replication_factor=1)
+        await retry_admin(lambda: source.create_topics([new]))
+    now_ms = SystemClock().now_ms()
+    batch = [NewRecord(b"k", b"%d" % number, now_ms) for number in range(_RECORDS)]
+    await write_batches(kafka_pair.a, topic, [(0, Codec.NONE, batch)])
+
+    with _start(tmp_path, one, one) as refused:
+        assert await asyncio.to_thread(refused.wait, _STOP_SECONDS) == 2
+    assert "the same cluster" in (tmp_path / "log").read_text()
+    assert not file.exists()
+
+    async with open_cluster("b", kafka_pair.b.client_properties()) as target:
+        with _start(tmp_path, one, other, "--topics", topic, "--names", ",".join(names)) as run:
+
+            async def arrived() -> bool:
+                assert run.running, (tmp_path / "log").read_text()
+                if copy.topic not in await target.list_topics():
+                    return False
+                return (await target.list_offsets(OffsetSpec.LATEST, [copy]))[copy] == _RECORDS
+
+            await eventually(arrived)
+            assert await asyncio.to_thread(run.stop, _STOP_SECONDS) == 0
+    assert f"{topic} -> {copy.topic}" in (tmp_path / "log").read_text()
+    assert f"{names[0]}.bootstrap.servers={one}" in file.read_text()

@@ -1,0 +1,107 @@
+"""`twinlog start`: the file that it writes, and what it refuses to start."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from twinlog.cli.first_file import first_file
+from twinlog.cli.start import Wanted, is_there, read, refuse_ends, refuse_errors, told, wanted_from
+from twinlog.errors import ConfigError
+from twinlog.selection_configured import topic_selector
+from unit.preflight.facts_rig import AWAY, cluster, facts_of
+
+FILE = Path("twinlog.properties")
+
+
+def wanted(source: str = "a:9092", target: str = "b:9092", **changes: str) -> Wanted:
+    options = {"topics": ".*", "names": "source,target"} | changes
+    return wanted_from(source, target, file=FILE, **options)
+
+
+@pytest.mark.parametrize(
+    ("brokers", "copied", "internal"),
+    [((1, 1), 1, 1), ((3, 1), 1, 1), ((1, 3), 3, 1), ((2, 3), 3, 2), ((5, 9), 3, 3)],
+)
+def test_it_asks_for_as_many_replicas_as_there_are_brokers_and_three_at_most(
+    brokers: tuple[int, int], copied: int, internal: int
+) -> None:
+    ends = wanted("a:9092,a2:9092", names="east, west").ends
+    text = first_file(*(replace(end, broker_count=count) for end, count in zip(ends, brokers, strict=True)))
+    configuration = read(text, FILE)
+    assert configuration.notices == ()
+    assert configuration.clusters["east"].bootstrap_servers == ("a:9092", "a2:9092")
+    (flow,) = configuration.enabled_flows
+    assert str(flow.flow) == "east->west"
+    assert flow.configsync.replication_factor == copied
+    assert {
+        flow.source.offset_syncs.replication_factor,
+        flow.source.offset_storage.replication_factor,
+        flow.checkpoint.topic_replication_factor,
+        flow.heartbeat.topic_replication_factor,
+    } == {internal}
+
+
+@pytest.mark.parametrize("alias", ["nord-süd", "dc1"])
+def test_names_and_topics_are_read_back_as_they_were_given(alias: str) -> None:
+    ends = wanted(names=f"{alias},b").ends
+    flow = read(first_file(*ends, topics=r"orders,pay\.ments.*"), FILE).enabled_flows[0]
+    assert flow.flow.source == alias
+    selector = topic_selector(flow)
+    chosen = [selector.selects(name) for name in ("orders", "pay.ments1", "payments")]
+    assert chosen == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("source", "changes", "named"),
+    [
+        ("kafka-a", {}, "SOURCE 'kafka-a': expected host:port"),
+        ("kafka-a:", {}, "expected host:port"),
+        ("kafka-a:99999", {}, "a port from 1 to 65535"),
+        ("http://kafka-a:9092", {}, "expected host:port"),
+        ("a:9092,", {}, "expected host:port"),
+        ("a:9092", {"names": "one"}, "--names one: expected two"),
+        ("a:9092", {"names": "x,x"}, "two different names"),
+        ("a:9092", {"topics": " "}, "--topics is empty"),
+    ],
+)
+def test_what_is_no_address_or_name_is_refused_before_anything_is_asked(
+    source: str, changes: dict[str, str], named: str
+) -> None:
+    with pytest.raises(ConfigError, match=named):
+        wanted(source, **changes)
+
+
+def test_a_cluster_that_does_not_answer_is_named_with_the_keys_for_a_login() -> None:
+    found = {"source": cluster("source"), "target": cluster("target", unreachable=AWAY)}
+    with pytest.raises(ConfigError) as refused:
+        refuse_ends(wanted(), found)
+    assert str(refused.value).startswith("b:9092: no answer in time")
+    assert "target.sasl.jaas.config" in str(refused.value)
+
+
+def test_two_addresses_of_one_cluster_are_refused() -> None:
+    found = {alias: cluster(alias, cluster_id="same") for alias in ("source", "target")}
+    with pytest.raises(ConfigError, match="a:9092 and b:9092 are the same cluster, with id same"):
+        refuse_ends(wanted(), found)
+
+
+def test_what_preflight_calls_an_error_is_not_started_and_the_plan_names_the_copies() -> None:
+    configuration = read(first_file(*wanted(names="A,B").ends), FILE)
+    facts = facts_of(configuration)
+    refuse_errors(facts)
+    assert "  orders -> A.orders" in told(wanted(names="A,B"), facts)
+    with pytest.raises(ConfigError, match="3 replicas on B"):
+        refuse_errors(facts_of(configuration, clusters={"B": cluster("B", broker_count=1)}))
+
+
+def test_a_file_with_other_content_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "twinlog.properties"
+    text = first_file(*wanted().ends)
+    assert not is_there(file, text)
+    file.write_text(text)
+    assert is_there(file, text)
+    file.write_text("clusters = A, B\n")
+    with pytest.raises(ConfigError, match=r"twinlog run .*twinlog\.properties` runs it as it is; --file"):
+        is_there(file, text)
+    assert file.read_text() == "clusters = A, B\n"
