@@ -1,6 +1,7 @@
 """Applications of a simulated world: what they write is in the log at once."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from twinlog.testing.broker.appending import append_batch, append_marker
 from twinlog.testing.broker.groups import Committed
 from twinlog.testing.broker.log import PartitionLog
 from twinlog.testing.broker.partitions import Partition
+from twinlog.testing.broker.stored import StoredBatch
 
 _FIRST_PRODUCER_ID = 1_000_000
 _NOBODY = Seal(-1, -1, -1, False)
@@ -99,6 +101,15 @@ class Applications:
         append_batch(partition, data, self.cluster.clock.now_ms(), transactions_v2=True)
 
 
+@lru_cache(maxsize=1000)
+def _records(index: int, stored: StoredBatch) -> list[Seen]:
+    """Decoded once, however often a test looks at the log."""
+    return [
+        Seen(index, record.offset, record.timestamp_ms, record.key, record.value, tuple(record.headers))
+        for record in decode_batch(stored.batch)
+    ]
+
+
 def _committed(index: int, log: PartitionLog) -> list[Seen]:
     seen: list[Seen] = []
     open_records: dict[int, list[Seen]] = {}
@@ -109,10 +120,7 @@ def _committed(index: int, log: PartitionLog) -> list[Seen]:
             if stored.marker is EndMarker.COMMIT:
                 seen += ended
             continue
-        records = [
-            Seen(index, record.offset, record.timestamp_ms, record.key, record.value, tuple(record.headers))
-            for record in decode_batch(stored.batch)
-        ]
+        records = _records(index, stored)
         if header.is_transactional:
             open_records.setdefault(header.producer_id, []).extend(records)
         else:

@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 from collections.abc import Coroutine
 from contextvars import ContextVar
+from itertools import count
 from typing import Any
 
 from twinlog.testing.memory_network import CABLE, Cable
@@ -11,6 +12,7 @@ from twinlog.testing.rpc import MemoryRpc, RpcNetwork
 
 _PROCESS: ContextVar["Process | None"] = ContextVar("process", default=None)
 _DYING_SECONDS = 1.0
+_NUMBERS = count()
 
 
 class Process:
@@ -51,11 +53,22 @@ class Process:
             task.exception()  # Nobody is left to look at it.
 
 
+class _Task(asyncio.Task[Any]):
+    """Sets of tasks have the same order in each run: not that of addresses."""
+
+    def __init__(self, coroutine: Any, **options: Any) -> None:
+        self._number = next(_NUMBERS)
+        super().__init__(coroutine, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 def task_factory(
     loop: asyncio.AbstractEventLoop, coroutine: Any, context: contextvars.Context | None = None
 ) -> asyncio.Task[Any]:
     """For `loop.set_task_factory`: a task belongs to the process of its context."""
-    task = asyncio.Task(coroutine, loop=loop, context=context)
+    task = _Task(coroutine, loop=loop, context=context)
     process = _PROCESS.get() if context is None else context.get(_PROCESS)
     if process is not None:
         process.join(task)

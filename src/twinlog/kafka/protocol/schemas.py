@@ -32,6 +32,9 @@ Fields = Mapping[str, Any]
 
 API_KEYS: Final = {name: key for key, name in api_key_map.items()}
 """By kio's name of an API."""
+request_schema: Final = cache(load_request_schema)
+response_schema: Final = cache(load_response_schema)
+"""By API key and version. To find one takes kio as long as to write a small request."""
 _UNREADABLE: Final[set[tuple[int, int]]] = set()
 """APIs and versions in whose answers brokers have something that the schemas do not know."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -65,11 +68,11 @@ class SchemaRequest(HandWrittenRequest[Any]):
         return super().prepare({self.api_key: (oldest, version)} if version >= lowest else broker_versions)
 
     def is_flexible(self, version: int) -> bool:
-        return load_request_schema(self.api_key, version).__flexible__
+        return request_schema(self.api_key, version).__flexible__
 
     def _written(self, version: int) -> Pieces:
         """Raises KafkaError for a value that is too large for its field."""
-        schema = load_request_schema(self.api_key, version)
+        schema = request_schema(self.api_key, version)
         buffer = io.BytesIO()
         try:
             entity_writer(schema)(buffer, build(schema, self._asked))
@@ -80,7 +83,7 @@ class SchemaRequest(HandWrittenRequest[Any]):
     def _read(self, frame: Frame, position: int, version: int) -> Any:
         """Raises ValueError for what cannot be read."""
         try:
-            answer, _ = entity_reader(load_response_schema(self.api_key, version))(bytes(frame), position)
+            answer, _ = entity_reader(response_schema(self.api_key, version))(bytes(frame), position)
         except KeyError as error:
             _UNREADABLE.add((self.api_key, version))
             raise ValueError(f"the answer to {api_key_map[self.api_key]} v{version}: {error}") from error

@@ -11,15 +11,15 @@ from functools import cache
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin
 
-from kio.index import load_request_schema, load_response_schema
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 
-from twinlog.kafka.protocol.schemas import build
+from twinlog.kafka.protocol.schemas import build, request_schema, response_schema
 
 Fields = Mapping[str, Any]
 """An answer, as `schemas.build` takes it."""
 
+_NESTING = (dict, list, tuple)
 _FRAME_START = 8
 """API key, API version, correlation id."""
 
@@ -58,7 +58,7 @@ def read_request(frame: bytes) -> Request:
     correlation_id = int.from_bytes(frame[4:8], signed=True)
     if api_key not in api_key_map or version not in schema_name_map[api_key_map[api_key]]:
         raise UnsupportedVersionError(api_key, version, correlation_id)
-    schema = load_request_schema(api_key, version)
+    schema = request_schema(api_key, version)
     try:
         header, size = entity_reader(schema.__header_schema__)(frame, 0)
         body, _ = entity_reader(schema)(frame, size)
@@ -70,28 +70,31 @@ def read_request(frame: bytes) -> Request:
 def write_answer(api_key: int, version: int, correlation_id: int, answer: Fields) -> bytes:
     """A frame with its length. Raises KeyError for a field that no version has, or without which there is no
     answer."""
-    _check_names(api_key, version, _names_in(answer))
-    schema = load_response_schema(api_key, version)
+    schema = response_schema(api_key, version)
     buffer = io.BytesIO()
     entity_writer(schema.__header_schema__)(
         buffer,
         schema.__header_schema__(correlation_id=correlation_id),  # type: ignore[arg-type]
     )
+    names: set[str] = set()
+    _add_names(answer, names)
+    _check_names(api_key, version, names)
     entity_writer(schema)(buffer, build(schema, answer))
     body = buffer.getvalue()
     return len(body).to_bytes(4) + body
 
 
-def _names_in(answer: Any) -> set[str]:
-    names: set[str] = set()
-    if isinstance(answer, Mapping):
+def _add_names(answer: Any, names: set[str]) -> None:
+    """Looks at every answer, and so by exact types: handlers answer with nothing else."""
+    if type(answer) is dict:
         names.update(answer)
         for value in answer.values():
-            names |= _names_in(value)
-    elif isinstance(answer, list | tuple):
+            if type(value) in _NESTING:
+                _add_names(value, names)
+    else:
         for value in answer:
-            names |= _names_in(value)
-    return names
+            if type(value) in _NESTING:
+                _add_names(value, names)
 
 
 def _check_names(api_key: int, version: int, names: set[str]) -> None:
@@ -108,7 +111,7 @@ def _check_names(api_key: int, version: int, names: set[str]) -> None:
 @cache
 def _names(api_key: int, version: int) -> frozenset[str]:
     names: set[str] = set()
-    _collect_names(load_response_schema(api_key, version), names)
+    _collect_names(response_schema(api_key, version), names)
     return frozenset(names)
 
 

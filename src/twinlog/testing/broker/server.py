@@ -60,6 +60,8 @@ class FakeKafka:
         self.release = release
         self._name = name
         self._handlers = handlers
+        self._told_versions: dict[tuple[int, ErrorCode, int], bytes] = {}
+        """Answers to ApiVersions, by version, error and throttle time: every connection begins with one."""
         self._offered = {key: offer for key in handlers if (offer := release.offered(key))}
         self._listeners: dict[int, Listener] = {}
         self._connections: dict[ClientConnection, asyncio.Task[None]] = {}
@@ -187,13 +189,22 @@ class FakeKafka:
         *,
         cut: bool,
     ) -> None:
-        data = write_answer(request.api_key, request.version, request.correlation_id, answer)
+        data = self._written(request, answer)
         await _pause(sum(each.way_seconds(each.answer_seconds, len(data)) for each in faults))
         if cut:
             connection.send(data[: len(data) // 2])
             connection.close()
             return
         connection.send(data)
+
+    def _written(self, request: Request, answer: Fields) -> bytes:
+        if request.api_key != _API_VERSIONS:
+            return write_answer(request.api_key, request.version, request.correlation_id, answer)
+        key = request.version, answer["error_code"], answer.get("throttle_time", 0)
+        if key not in self._told_versions:
+            self._told_versions[key] = write_answer(request.api_key, request.version, 0, answer)
+        told = self._told_versions[key]
+        return told[:4] + request.correlation_id.to_bytes(4, signed=True) + told[8:]
 
     async def stop_node(self, node_id: int) -> None:
         """The broker is away: nothing listens there, and its connections are reset."""
