@@ -8,7 +8,7 @@ from functools import partial
 
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import DESCRIPTOR
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import add_CheckpointServiceServicer_to_server
-from twinlog.batches.transformed import Transform
+from twinlog.batches.transformed import ChangeRecords
 from twinlog.config import ClientConfig
 from twinlog.errors import ConfigError
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
@@ -163,7 +163,7 @@ async def _log_side(
     client: ClientConfig,
     *,
     read_committed: bool,
-    changes: Callable[[str], Transform | None] = lambda _topic: None,
+    changes: Callable[[str], ChangeRecords | None] = lambda _topic: None,
 ) -> LogSide:
     """Log ends and records of one cluster. `changes`: as for `BatchLog`."""
     options = aiokafka_client_options(client.properties, alias=client.alias)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from twinlog.batches.codec import MAX_OPEN_BYTES
 from twinlog.batches.lanes import TargetTopicLimits
 from twinlog.batches.outgoing import OutgoingBatch
-from twinlog.batches.transformed import Transform
+from twinlog.batches.transformed import ChangeRecords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class CopyPolicy:
     fetch brings of a partition: a little less would leave a small batch over from each."""
     max_open_bytes: int = MAX_OPEN_BYTES
     """The uncompressed size limit of a batch that has to be opened; a larger one is a fault."""
-    transform: Transform | None = None
+    transform: ChangeRecords | None = None
     """None = records are copied unchanged."""
     keeps_offsets: bool = False
     """A batch ends where source offsets are missing, because the copy has the same offsets

@@ -19,12 +19,12 @@ from twinlog.batches.header import (
 from twinlog.batches.records import open_records
 from twinlog.batches.varint import encode_varint, wrap_int64
 
-Transform = Callable[[Sequence[OpenRecord]], list[OpenRecord]]
+ChangeRecords = Callable[[Sequence[OpenRecord]], list[OpenRecord]]
 """Changes records, or leaves some of them out; offsets and order stay. Raises WireFormatError for a record
 that cannot be read."""
 
 
-def transformed(batch: Batch, transform: Transform) -> Batch:
+def transformed(batch: Batch, transform: ChangeRecords) -> Batch:
     """A batch of the same range, producer and transaction, in which dropped records are missing as if
     compaction had removed them.
 

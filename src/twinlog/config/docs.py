@@ -55,8 +55,9 @@ If values are wrong, the start fails with exit code 2 and one line for each: fil
 expected and what was found. An unknown key is a warning that names the nearest known key; with `--strict` it
 is an error. For `twinlog preflight` it is one also if it is a key of a flow that is one letter away from a
 known one, or if a blank cuts it (`A -> B.topics`). Twinlog logs once which keys it knows and ignores. It
-refuses keys that it cannot obey and that would change records or weaken a guarantee: unknown classes of
-`transforms`, `interceptor.classes`, and converters other than `ByteArrayConverter`.
+refuses keys that it cannot obey and that would change records or weaken a guarantee: classes of
+`transforms` and `predicates` that [it does not have](transforms.md), `interceptor.classes`, and converters
+other than `ByteArrayConverter`.
 """
 
 _PLACES = (

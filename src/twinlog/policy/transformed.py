@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from twinlog.batches.transformed import Transform
+from twinlog.batches.transformed import ChangeRecords
 from twinlog.model import ClusterAlias
 from twinlog.policy.configured import policy_from_config
 from twinlog.policy.renaming import RenamingPolicy
@@ -10,7 +10,7 @@ from twinlog.transforms import BoundChain, chain_from_config
 
 
 class TopicTransforms:
-    """What happens to the records of each topic; transforms see them under the name of the copy."""
+    """Binds the chain of a flow to each of its topics."""
 
     def __init__(self, config: Mapping[str, str], source: ClusterAlias) -> None:
         """`config`: as for `policy_from_config`, and raises as it does."""
@@ -20,20 +20,20 @@ class TopicTransforms:
         self._bound: dict[str, BoundChain] = {}
 
     def of(self, topic: str) -> BoundChain:
-        """The transforms of a topic of the source; heartbeats and internal topics have none."""
+        """The chain for a topic of the source; it is empty for heartbeats and internal topics."""
         bound = self._bound.get(topic)
         if bound is None:
             bound = self._bound[topic] = self._bind(topic)
         return bound
 
-    def seen_name(self, topic: str) -> str:
-        """The name under which transforms see a topic's records."""
+    def _name_of_copy(self, topic: str) -> str:
+        """Before any router: transforms see a record under this name."""
         policy = self._policy
         if isinstance(policy, RenamingPolicy):
             return policy.unrouted(self._source, topic)
         return policy.format_remote_topic(self._source, topic)
 
-    def changes(self, topic: str) -> Transform | None:
+    def changes(self, topic: str) -> ChangeRecords | None:
         """What is done to the records of a topic of the source; None if they are copied unchanged."""
         chain = self.of(topic)
         return chain.apply if chain.changes else None
@@ -42,7 +42,7 @@ class TopicTransforms:
         return self.of(topic).drops_records
 
     def _bind(self, topic: str) -> BoundChain:
-        name = self.seen_name(topic)
+        name = self._name_of_copy(topic)
         if self._policy.is_heartbeats_topic(topic) or self._policy.is_internal_topic(topic):
             return BoundChain(name)
         return self._chain.bind(name)

@@ -137,7 +137,8 @@ COPIES: Final = ReasonGroup(
     (
         OwnReason(
             "OFFSETS_CONFIGURED",
-            "it is configured by `twinlog.offsets` or `twinlog.offsets.translated.topics`",
+            "it is configured by `twinlog.offsets` or `twinlog.offsets.translated.topics`, or a `Filter` of"
+            " the flow's transforms may drop records",
             NOTHING,
         ),
         OwnReason(

@@ -230,7 +230,8 @@ async def run_service(
     port_file: Path | None = None,
     on_built: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run a service until `asked` is set, and drain it then. Raises as `supervise`, and ConfigError."""
+    """Run a service until `asked` is set, and drain it then. `on_built` is called once its parts are built
+    and its port is open. Raises as `supervise`, and ConfigError."""
     settings = configuration.runtime
     stop = asyncio.Event()
     # Before connecting anything: a port without valid security is a configuration error.

@@ -1,4 +1,4 @@
-"""Kafka Connect's transforms of an MM2 file, as pure functions over records. Pure.
+"""Kafka Connect's transforms of an MM2 file, as functions over records and names. Pure.
 
 A record is seen as MirrorMaker 2 shows it to a transform: under the name of its copy (`A.orders`), with bytes
 as key, value and header values.

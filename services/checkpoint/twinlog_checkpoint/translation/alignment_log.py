@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from twinlog.batches import RecordLocator, Visibility, VisibleCounter, classify, decode_batch
-from twinlog.batches.transformed import Transform, transformed
+from twinlog.batches.transformed import ChangeRecords, transformed
 from twinlog.errors import KafkaError
 from twinlog.kafka.raw.fetch.reader import BatchReader, FetchedBatches
 from twinlog.model import TopicPartition
@@ -67,7 +67,7 @@ class BatchLog:
     """Over raw batches: counting looks at headers only, where records are copied unchanged."""
 
     def __init__(
-        self, reader: BatchReader, changes: Callable[[str], Transform | None] = lambda _topic: None
+        self, reader: BatchReader, changes: Callable[[str], ChangeRecords | None] = lambda _topic: None
     ) -> None:
         """`changes`: what the copy does to the records of each topic of this log; positions are found among
         the records that it keeps."""

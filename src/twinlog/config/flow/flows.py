@@ -133,8 +133,8 @@ def _filters(sources: FlowSources) -> dict[str, str]:
 
 def _check_converters(sources: FlowSources) -> None:
     """In MM2 another converter would change records. Twinlog converts nothing, so such a key must not be
-    ignored silently. Only transforms that insert headers need another one in MM2; here, copied headers stay
-    bytes beside it."""
+    ignored silently. One is accepted beside transforms: MM2 inserts headers only with SimpleHeaderConverter.
+    Here, the other headers stay as they are."""
     transforms = bool(sources.read.elements("transforms"))
     for name in ("key.converter", "value.converter", "header.converter"):
         for settings in (sources.worker, sources.connector):

@@ -71,7 +71,7 @@ async def _asked(
         async with deadline(session.timeout_seconds, doing, alias=session.alias):
             while True:
                 try:
-                    answer = await _asked_once(session, request, doing, is_named=moved)
+                    answer = await _asked_once(session, request, doing, no_other=moved)
                     moved = any(code == ErrorCode.NOT_CONTROLLER for _, code, _ in outcomes(answer))
                     if not moved:
                         return answer
@@ -86,13 +86,13 @@ async def _asked(
 
 
 async def _asked_once(
-    session: DataClientPool, request: HandWrittenRequest[Any], doing: str, *, is_named: bool
+    session: DataClientPool, request: HandWrittenRequest[Any], doing: str, *, no_other: bool
 ) -> Any:
     async with deadline(session.timeout_seconds * _SHARE, doing, alias=session.alias):
         client = await session.client(doing)
         try:
             return await client.ask_controller(
-                lambda node_id: session.send(node_id, request, doing), no_other=is_named
+                lambda node_id: session.send(node_id, request, doing), no_other=no_other
             )
         except KAFKA_CLIENT_ERRORS as error:
             session.suspect()

@@ -41,7 +41,7 @@ _STATES = {state: source_pb.PartitionState.Value(f"PARTITION_STATE_{state}") for
 _STATE_OF = {number: state for state, number in _STATES.items()}
 _LANES = {Lane.RAW: source_pb.LANE_RAW, Lane.RECODE: source_pb.LANE_RECODE}
 _END_WORDS: dict[str, str] = {
-    OffsetsReason.OFFSETS_CONFIGURED: "the configuration no longer asks for the source's offsets",
+    OffsetsReason.OFFSETS_CONFIGURED: "the configuration no longer allows the source's offsets",
     OffsetsReason.TRANSACTIONS_DISABLED: "exactly.once.source.support is disabled, and holes are filled by"
     " transactions",
 }

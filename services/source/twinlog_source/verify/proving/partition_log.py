@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from twinlog.batches import Visibility, classify
-from twinlog.batches.transformed import Transform, transformed
+from twinlog.batches.transformed import ChangeRecords, transformed
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import DataClientPool, list_offsets
@@ -47,7 +47,7 @@ class PartitionLog:
     session: DataClientPool
     reader: Fetches
     pace: Pace
-    transform: Transform | None = None
+    transform: ChangeRecords | None = None
     """What the copy does to the records of this log."""
     patience_seconds: float
     group: asyncio.TaskGroup
