@@ -59,14 +59,14 @@ def safe_range(proof: PartitionProof, whole: PartitionProof | None = None) -> Sa
 
 
 def safe_ranges(
-    proofs: Iterable[PartitionProof], behind: Mapping[TopicPartition, PartitionProof] | None
+    proofs: Iterable[PartitionProof], whole: Mapping[TopicPartition, PartitionProof] | None
 ) -> list[SafeRange]:
-    """The ranges of several partitions. `behind`: the whole proofs of compacted copies; None where `proofs`
-    are such. A compacted copy that is not among them has no range: what lies behind it was not seen."""
+    """The ranges of several partitions. `whole`: the proofs of compacted copies up to their end; None where
+    `proofs` are such. A compacted copy that is not in it has no range: what lies behind it was not seen."""
     return [
-        safe_range(proof, None if behind is None else behind.get(proof.source))
+        safe_range(proof, None if whole is None else whole.get(proof.source))
         for proof in proofs
-        if behind is None or not proof.target_compacted or proof.source in behind
+        if whole is None or not proof.target_compacted or proof.source in whole
     ]
 
 

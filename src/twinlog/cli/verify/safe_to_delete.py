@@ -76,12 +76,12 @@ def safe_to_delete_command(
     report: FlowReport = run_async(verified(configuration, request))
     compacted = frozenset(proof.source.topic for proof in report.proofs if proof.target_compacted)
     told = [*report.failures]
-    behind: dict[TopicPartition, PartitionProof] | None = None
+    whole: dict[TopicPartition, PartitionProof] | None = None
     if request.end is not None and compacted:
-        whole: FlowReport = run_async(verified(configuration, replace(request, end=None, topics=compacted)))
-        told += whole.failures
-        behind = {proof.source: proof for proof in whole.proofs}
-    found = safe_ranges(report.proofs, behind)
+        later: FlowReport = run_async(verified(configuration, replace(request, end=None, topics=compacted)))
+        told += later.failures
+        whole = {proof.source: proof for proof in later.proofs}
+    found = safe_ranges(report.proofs, whole)
     is_safe = not told and len(found) == len(report.proofs) and all(each.is_whole for each in found)
     failures = [as_json(_PROBLEM, each) for each in told]
     with exiting_with(0 if is_safe else EXIT_FAILED):
