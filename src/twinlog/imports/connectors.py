@@ -19,12 +19,13 @@ from twinlog.config.keys.spec import (
     split_list,
 )
 from twinlog.config.keys.table import BY_ANY_NAME
+from twinlog.errors import ConfigError
 from twinlog.imports.connector import Connector, Kind
 from twinlog.imports.draft import Draft
 from twinlog.imports.old_defaults import write_old_defaults
 from twinlog.imports.references import References
 from twinlog.imports.report import Setting
-from twinlog.transforms import problems_of_config
+from twinlog.policy import policy_from_config
 
 _READERS: Mapping[Kind, frozenset[Service]] = {
     Kind.SOURCE: frozenset((Service.SOURCE, Service.CONFIGSYNC)),
@@ -178,21 +179,28 @@ class ConnectorImport:
             self._put(flow, key, setting)
 
     def _add_transforms(self, flow: str, connector: Connector, key: str, setting: Setting) -> None:
-        problems = problems_of_config(
-            {
-                name: found.value.strip()
-                for name, found in connector.config.items()
-                if name.startswith(("transforms", "predicates"))
-            }
-        )
-        if not problems:
+        config = {
+            name: found.value.strip()
+            for name, found in connector.config.items()
+            if name.startswith(("transforms", "predicates"))
+        }
+        try:
+            policy_from_config(config)
+        except ConfigError as error:
+            if key == "transforms":
+                self._refuse(flow, setting, str(error).replace("\n", "; "))
+        else:
             self._put(flow, key, setting)
-        elif key == "transforms":
-            self._refuse(flow, setting, "; ".join(problems))
 
     def _add_converter(self, flow: str, connector: Connector, key: str, setting: Setting) -> None:
-        if setting.value.strip().rpartition(".")[2] == "ByteArrayConverter":
+        simple = setting.value.strip().rpartition(".")[2]
+        if simple == "ByteArrayConverter":
             self.draft.report.ignored(setting, "records are copied byte for byte, nothing is converted")
+        elif (key, simple) == (
+            "header.converter",
+            "SimpleHeaderConverter",
+        ) and "transforms" in connector.config:
+            self.draft.report.ignored(setting, "headers stay bytes, also beside one that a transform inserts")
         elif connector.kind is Kind.SOURCE:
             self._refuse(
                 flow,
