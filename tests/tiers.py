@@ -19,6 +19,7 @@ _TIERS: dict[str, Tier] = {
     "tests/contract/cluster/test_fake_": "test",
     "tests/chaos/": "conformance",
     "tests/simulated/": "test",
+    "tests/simulated/test_random_lives.py": "nightly",
     "tests/integration/": "conformance",
     "tests/integration/kafka/test_raw_copy.py": "test",
     "tests/integration/preserved/test_preserved_strangers.py": "test",
