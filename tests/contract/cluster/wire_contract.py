@@ -126,16 +126,22 @@ async def new_identity(client: WireClient, transactional_id: str | None = None) 
 async def add_partition(
     client: WireClient, transactional_id: str, identity: tuple[int, int], topic: str
 ) -> ErrorCode:
-    answer = await client.ask(
-        "add_partitions_to_txn",
-        3,
-        v3_and_below_transactional_id=transactional_id,
-        v3_and_below_producer_id=identity[0],
-        v3_and_below_producer_epoch=identity[1],
-        v3_and_below_topics=[{"name": topic, "partitions": [0]}],
-    )
-    code: ErrorCode = answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
-    return code
+    """As clients do, waits while the transaction before is being completed."""
+
+    async def asked() -> list[ErrorCode]:
+        answer = await client.ask(
+            "add_partitions_to_txn",
+            3,
+            v3_and_below_transactional_id=transactional_id,
+            v3_and_below_producer_id=identity[0],
+            v3_and_below_producer_epoch=identity[1],
+            v3_and_below_topics=[{"name": topic, "partitions": [0]}],
+        )
+        (of_topic,) = answer.results_by_topic_v3_and_below
+        code: ErrorCode = of_topic.results_by_partition[0].partition_error_code
+        return [] if code is ErrorCode.concurrent_transactions else [code]
+
+    return (await eventually(asked))[0]
 
 
 async def end(
@@ -146,14 +152,20 @@ async def end(
     version: int,
     committed: bool = True,
 ) -> Any:
-    return await client.ask(
-        "end_txn",
-        version,
-        transactional_id=transactional_id,
-        producer_id=identity[0],
-        producer_epoch=identity[1],
-        committed=committed,
-    )
+    """Waits as `add_partition`."""
+
+    async def asked() -> Any:
+        answer = await client.ask(
+            "end_txn",
+            version,
+            transactional_id=transactional_id,
+            producer_id=identity[0],
+            producer_epoch=identity[1],
+            committed=committed,
+        )
+        return None if answer.error_code is ErrorCode.concurrent_transactions else answer
+
+    return await eventually(asked)
 
 
 class WireContract:

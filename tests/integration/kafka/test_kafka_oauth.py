@@ -35,7 +35,7 @@ from twinlog.testing.brokers import eventually, retry_admin, start_clusters, sto
 
 TIMEOUT_SECONDS = 60.0
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
-SHORT_SECONDS = 6.0
+SHORT_SECONDS = 12.0
 """How long sessions live on the brokers: long enough for a slow machine to renew one."""
 
 
