@@ -59,7 +59,7 @@ conformance: install ## The wire, security, Java's tools, Prometheus, the page i
 nightly: install versions ## Everything else on real brokers, and each supported release of Kafka
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m nightly tests/e2e tests/integration tests/simulated
 
-unit: install ## Tests without I/O, by example: half a minute
+unit: install ## Tests without I/O, by example: about a minute
 	$(BIN)/python -m pytest -n auto --dist loadgroup -m unit tests/unit
 
 properties: install ## Hypothesis, models and sizes, without I/O; HYPOTHESIS_PROFILE=exhaustive: many more examples
