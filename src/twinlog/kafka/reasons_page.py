@@ -16,7 +16,8 @@ twinlog.kafka.reasons_page docs/reasons.md`. Do not edit: a test compares.
 Every error of Twinlog has a stable `reason`: in logs, in statuses, in `-o json` and in the `ErrorInfo` of
 gRPC errors. Twinlog's own reasons come first, by the place where you meet them; then those of Kafka.
 Twinlog retries a stopped partition after 1 s, then 2 s, up to 60 s, whatever its reason: once the cause is
-gone, the partition continues without a command.
+gone, the partition continues without a command. Each reason has a link of its own, such as
+reasons.md#RECORD_TOO_LARGE, and `twinlog explain reason RECORD_TOO_LARGE` prints its row.
 """
 
 _KAFKA_HEAD = """
@@ -31,14 +32,32 @@ of the client. A gRPC status without a reason of Twinlog is shown as `GRPC_` and
 """
 
 
+def known_reasons() -> dict[str, dict[str, str]]:
+    """Meaning and remedy of every reason, Twinlog's own before Kafka's."""
+    found = {
+        reason.name: {"meaning": reason.meaning, "remedy": reason.remedy}
+        for group in REASON_GROUPS
+        for reason in group.reasons
+    }
+    for reason in (*CLIENT_REASONS, *KAFKA_REASONS.values()):
+        remedy = "Twinlog tries again by itself" if reason.retriable else "an operator must act"
+        found.setdefault(reason.name, {"meaning": reason.meaning, "remedy": remedy})
+    return found
+
+
 def render_reasons() -> str:
     """The whole page."""
     return _HEAD + "".join(map(_group, REASON_GROUPS)) + _KAFKA_HEAD + _kafka_rows()
 
 
 def _group(group: ReasonGroup) -> str:
-    rows = "".join(f"| `{each.name}` | {each.meaning} | {each.remedy} |\n" for each in group.reasons)
+    rows = "".join(f"| {_named(each.name)} | {each.meaning} | {each.remedy} |\n" for each in group.reasons)
     return f"\n## {group.title}\n\n| reason | what it means | what to do |\n|---|---|---|\n{rows}"
+
+
+def _named(reason: str) -> str:
+    """With an anchor: reasons.md#RECORD_TOO_LARGE."""
+    return f'<a id="{reason}"></a>`{reason}`'
 
 
 def _kafka_rows() -> str:
@@ -50,7 +69,7 @@ def _kafka_rows() -> str:
     lines = []
     for name, (meanings, retriable, codes) in sorted(rows.items()):
         again = "yes" if retriable else "no"
-        lines.append(f"| `{name}` | {again} | {'; '.join(meanings)} | {', '.join(map(str, codes))} |")
+        lines.append(f"| {_named(name)} | {again} | {'; '.join(meanings)} | {', '.join(map(str, codes))} |")
     return "\n".join(lines) + "\n"
 
 

@@ -1,13 +1,17 @@
 """What `--help` of each command shows is what its author wrote."""
 
+import json
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
 from rich.text import Text
+from typer.testing import CliRunner
 
-from twinlog.cli import COMMANDS
+from twinlog.cli import COMMANDS, app
 from twinlog.cli.common.lazy import load
 from unit.cases import about
+from unit.cli.test_next_command import command_of
 
 PREFORMATTED = "\b"
 
@@ -39,3 +43,34 @@ def test_nothing_in_brackets_is_taken_for_markup() -> None:
 def test_the_page_names_the_package_it_needs() -> None:
     command = load("ui", COMMANDS["ui"])
     assert "twinlog[ui]" in Text.from_markup(command.help).plain
+
+
+def test_every_command_shows_how_it_is_called() -> None:
+    for name, entry in COMMANDS.items():
+        command = load(name, entry)
+        with about(name):
+            texts = (command.help or "", command.epilog or "", *(each.help or "" for each in _below(command)))
+            assert any(f"twinlog {name}" in text for text in texts)
+            assert entry.panel
+            for example in entry.examples:
+                found, _ = command_of(shlex.split(example))
+                options = {option for parameter in found.params for option in parameter.opts}
+                assert {word for word in shlex.split(example) if word.startswith("--")} <= options, example
+
+
+def test_a_mistyped_command_is_told_what_it_may_mean() -> None:
+    told = CliRunner().invoke(app, ["stats"])
+    assert told.exit_code == 2
+    assert "Did you mean 'status'" in told.output
+
+
+def test_every_reason_is_explained_and_a_mistyped_one_is_told_which_are_like_it() -> None:
+    told = CliRunner().invoke(app, ["explain", "reason", "record_too_large", "-o", "json"])
+    assert json.loads(told.stdout)["reason"] == "RECORD_TOO_LARGE"
+    wrong = CliRunner().invoke(app, ["explain", "reason", "RECORD_TO_LARGE"])
+    assert wrong.exit_code == 2
+    assert "RECORD_TOO_LARGE" in wrong.output
+
+
+def _below(command: Any) -> list[Any]:
+    return list(getattr(command, "commands", {}).values())

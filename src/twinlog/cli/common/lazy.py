@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -23,6 +24,10 @@ class LazyCommand:
     """Its exit code when it fails."""
     negative_numbers: bool = False
     """Arguments that begin with a minus reach the command, which refuses them with its own message."""
+    examples: tuple[str, ...] = ()
+    """Command lines that its help shows, unless its own text has some."""
+    panel: str = ""
+    """The part of `twinlog --help` that it stands in."""
 
 
 class LazyGroup(TyperGroup):
@@ -48,10 +53,14 @@ class LazyGroup(TyperGroup):
         if entry is None:
             return None
         if self._describing:
-            return TyperCommand(cmd_name, help=entry.summary)
+            return TyperCommand(cmd_name, help=entry.summary, rich_help_panel=entry.panel)
         return load(cmd_name, entry)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in self.lazy_commands and not args[0].startswith("-"):
+            like = get_close_matches(args[0], self.lazy_commands)
+            meant = f" Did you mean {' or '.join(map(repr, like))}?" if like else ""
+            ctx.fail(f"No such command {args[0]!r}.{meant}")
         name, command, rest = super().resolve_command(ctx, args)
         COMMAND.set(f"twinlog {name}")  # A failure names the help of the failed command.
         FAILED.set(self.lazy_commands[name].failed if name in self.lazy_commands else 1)
@@ -83,6 +92,8 @@ def load(name: str, entry: LazyCommand) -> Any:
     command = typer.main.get_command(app)
     command.name = name
     _write_plainly(command)
+    if entry.examples:
+        command.epilog = "\n\n".join(("Examples:", *map(_plain, entry.examples)))
     return command
 
 
@@ -93,6 +104,8 @@ def _write_plainly(command: Any) -> None:
     for param in command.params:
         if getattr(param, "help", None):
             param.help = _plain(param.help)
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
     for each in getattr(command, "commands", {}).values():
         _write_plainly(each)
 

@@ -22,11 +22,12 @@ from twinlog.cli.configsync.explain_offsets import (
 )
 from twinlog.cli.configsync.plan_view import EXPECTED
 from twinlog.cli.configsync.plan_view import offsets_words as expected_words
+from twinlog.cli.explain_reason import reason_command
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Explain why a topic is replicated or a group is translated, or why not.",
+    help="Explain why a topic is replicated or a group is translated, or why not; or a reason.",
 )
 
 _HELP = """Explain why a topic is replicated or not: the rule that decides, for each flow.
@@ -54,6 +55,7 @@ def topic_command(
 
 topic_command.__doc__ = _HELP
 app.command("group")(group_command)
+app.command("reason")(reason_command)
 
 
 @dataclass(frozen=True, slots=True)

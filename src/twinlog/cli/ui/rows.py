@@ -16,8 +16,6 @@ from twinlog.cli.common.fields import Field, Fields, as_json, value_of
 from twinlog.cli.common.names import flow_name, partition_name
 from twinlog.cli.status.rows import SERVING, FlowRow, ServiceRow
 from twinlog.cli.verdict.moving import TRANSLATED
-from twinlog.kafka.errors import CLIENT_REASONS, KAFKA_REASONS
-from twinlog.reasons import REASON_GROUPS
 
 _PARTITION: Fields[source.PartitionStatus] = (
     Field("flow"),
@@ -159,16 +157,3 @@ def path_rows(answer: heartbeat.GetTopologyResponse) -> dict[str, Mapping[str, A
 
 def move_rows(answer: checkpoint.ListMovesResponse) -> dict[str, Mapping[str, Any]]:
     return {flow_name(each.flow): as_json(_MOVE, each) for each in answer.moves}
-
-
-def known_reasons() -> dict[str, dict[str, str]]:
-    """Meaning and remedy of every reason, as docs/reasons.md has them."""
-    found = {
-        reason.name: {"meaning": reason.meaning, "remedy": reason.remedy}
-        for group in REASON_GROUPS
-        for reason in group.reasons
-    }
-    for reason in (*CLIENT_REASONS, *KAFKA_REASONS.values()):
-        remedy = "Twinlog tries again by itself" if reason.retriable else "an operator must act"
-        found.setdefault(reason.name, {"meaning": reason.meaning, "remedy": remedy})
-    return found

@@ -20,9 +20,10 @@ from aiohttp import web
 from twinlog.cli.ui.access import SECURITY_HEADERS, is_own_host, is_own_page, may_look
 from twinlog.cli.ui.feed import Feed
 from twinlog.cli.ui.plans import Plans, refusal_row
-from twinlog.cli.ui.rows import GROUP_FIELDS, PARTITION_FIELDS, known_reasons
+from twinlog.cli.ui.rows import GROUP_FIELDS, PARTITION_FIELDS
 from twinlog.config import Address
 from twinlog.errors import TwinlogError
+from twinlog.kafka.reasons_page import known_reasons
 from twinlog.printable import printable_json
 from twinlog.service.access.tokens import TokenFile
 from twinlog.service.runtime import wait_or_stop
