@@ -24,7 +24,7 @@ from twinlog.machine.work_directory import WorkDirectory
 from twinlog.model import Flow
 from twinlog.verify.report import Verdict
 from twinlog_source.verify.engine import Verification
-from twinlog_source.verify.request import NO_SPARK, VerifyRequest
+from twinlog_source.verify.request import VerifyRequest
 
 _TOPIC = "verified"
 _PARTITIONS = 8
@@ -48,7 +48,7 @@ async def _fill(side: Side, topic: str, load: Load, records: int, now_ms: int) -
     return done.record_count * pool.bytes_per_record / _MEGABYTE
 
 
-async def _verified(stage: Stage, directory: Path, master: str) -> float:
+async def _verified(stage: Stage, directory: Path) -> float:
     """Seconds. Raises AssertionError when it is not equal."""
     file = directory / "mm2.properties"
     file.write_text(
@@ -56,7 +56,7 @@ async def _verified(stage: Stage, directory: Path, master: str) -> float:
         f"A.bootstrap.servers = {stage.source.brokers.bootstrap_servers}\n"
         f"B.bootstrap.servers = {stage.target.brokers.bootstrap_servers}\n"
     )
-    request = VerifyRequest(flow=Flow("A", "B"), topics=frozenset({_TOPIC}), spark_master=master)
+    request = VerifyRequest(flow=Flow("A", "B"), topics=frozenset({_TOPIC}))
     verification = Verification(
         configuration=load_config(file, environ={}), request=request, clock=SystemClock()
     )
@@ -100,7 +100,7 @@ async def _naive(stage: Stage) -> float:
     return time.perf_counter() - began
 
 
-async def _run(records: int, name: str, masters: list[str]) -> None:
+async def _run(records: int, name: str) -> None:
     load = next(each for each in LOADS if each.name == name)
     now_ms = SystemClock().now_ms()
     directory = WorkDirectory("twinlog-bench-")
@@ -111,9 +111,7 @@ async def _run(records: int, name: str, masters: list[str]) -> None:
             sys.stdout.write(f"{records} records of {name}, {size:.0f} MB in each log\n")
             naive = await _naive(stage)
             _say("naive consumers", naive, size, naive)
-            for master in masters:
-                seconds = await _verified(stage, directory.path, master)
-                _say("in this process" if master == NO_SPARK else master, seconds, size, naive)
+            _say("twinlog verify", await _verified(stage, directory.path), size, naive)
     finally:
         directory.remove()
 
@@ -130,9 +128,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.verification", description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--load", default="1kb-none", choices=[load.name for load in LOADS])
-    parser.add_argument("--masters", nargs="+", default=[NO_SPARK, "local[*]"])
     arguments = parser.parse_args()
-    asyncio.run(_run(arguments.records, arguments.load, arguments.masters))
+    asyncio.run(_run(arguments.records, arguments.load))
 
 
 if __name__ == "__main__":

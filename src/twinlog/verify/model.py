@@ -178,8 +178,6 @@ class Bounds:
     offsets_kept_until: int | None = None
     """Source offset from which a copy with the source's offsets has its own; None: it still has the
     source's."""
-    may_grow: bool = True
-    """More records of the copy may arrive; not in a part that ends before the partition does."""
     head_is_free: bool = False
     """The target's records before the first record of the source's range belong to ranges that are not
     compared."""

@@ -30,7 +30,7 @@ async def test_what_was_proven_before_a_kill_is_not_read_again(mirror: VerifyRig
     for partition in range(PARTITIONS):
         await mirror.store_position(topic, COUNT, partition)
     state = tmp_path / "state"
-    arguments = ("--topic", topic, "--parallel", "1", "--spark-master", "none", "--state", str(state))
+    arguments = ("--topic", topic, "--parallel", "1", "--state", str(state))
     whole = await mirror.verify(topic, parallel=1)
     command = [sys.executable, "-m", "twinlog", "verify", f"{mirror.rig.a}->{mirror.rig.b}"]
     slow = ["--config", str(mirror.file()), *arguments, "--max-bytes-per-second", SLOW]

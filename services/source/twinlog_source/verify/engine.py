@@ -1,29 +1,28 @@
-"""A verification from the properties file to its report, in this process or on Spark."""
+"""A verification from the properties file to its report: several partitions at a time, on one event loop."""
 
 import asyncio
+import functools
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 
 from twinlog.clock import Clock
 from twinlog.config import Configuration
 from twinlog.errors import ConfigError, TwinlogError
+from twinlog.verify.comparing.compare import Comparison
+from twinlog.verify.comparing.sides import Extended
 from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Side
 from twinlog.verify.report import FlowFailure, FlowReport, name_moved_records
 from twinlog_source.verify.gathering.flow import GatheredFlow, OpenClient, open_gathering
 from twinlog_source.verify.progress import OnProgress, ProgressBoard
 from twinlog_source.verify.proving.failures import first_of
-from twinlog_source.verify.proving.in_process import InProcess
+from twinlog_source.verify.proving.prover import Prover
 from twinlog_source.verify.proving.reading import Sides, open_sides
-from twinlog_source.verify.proving.waiting import Waiting
-from twinlog_source.verify.request import NO_SPARK, VerifyRequest
+from twinlog_source.verify.proving.waiting import Waiting, offset_for_time
+from twinlog_source.verify.request import VerifyRequest
 from twinlog_source.verify.shown import shown_records
 from twinlog_source.verify.state import ProvenRanges
 from twinlog_source.verify.writers import named_writers
-
-LARGE_OFFSETS = 20_000_000
-"""From this size on, Spark is worth its start, unless the request says otherwise."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,64 +112,63 @@ class Verification:
     async def _prove_all(
         self, gathered: GatheredFlow, sides: Sides, bounds: Sequence[Bounds], stack: AsyncExitStack
     ) -> list[PartitionProof]:
-        waiting = Waiting(
-            gathered=gathered, give_up_at=asyncio.get_running_loop().time() + self.request.wait_seconds
-        )
         state = ProvenRanges.open(
             self.request, gathered.topics.pairs, self.memory, read_committed=gathered.read_committed
         )
         stack.callback(state.close)
         progress = ProgressBoard(on_progress=self.on_progress)
         progress.begin(bounds)
-        master = self._spark_master(bounds)
-        if master is None:
-            here = InProcess(
-                gathered=gathered,
-                request=self.request,
-                sides=sides,
-                waiting=waiting,
-                state=state,
-                progress=progress,
-            )
-            return await here.prove_all(bounds)
-        from twinlog_source.verify.proving.on_spark import (
-            OnSpark,
-        )  # A JVM is only worth it for large comparisons.
-
-        on_spark = OnSpark(
-            gathered=gathered,
-            request=self.request,
-            sides=sides,
-            waiting=waiting,
-            state=state,
-            progress=progress,
-            spark=self.configuration.spark,
-            master=master,
+        waiting = Waiting(
+            gathered=gathered, give_up_at=asyncio.get_running_loop().time() + self.request.wait_seconds
         )
-        return await on_spark.prove_all(bounds)
+        places = asyncio.Semaphore(self.request.parallel)
+        proofs: list[PartitionProof] = []
 
-    def _spark_master(self, bounds: Sequence[Bounds]) -> str | None:
-        """None: in this process. A JVM takes seconds to start, and needs a process for each core. Raises
-        ConfigError if Spark is requested and not installed."""
-        asked = self.request.spark_master
-        if asked == NO_SPARK:
-            return None
-        if asked is None and self.request.parquet_directory is not None:
-            asked = self.configuration.spark.master  # Its rows are written by Spark.
-        # The image of the command line has no Spark.
-        installed = find_spec("pyspark") is not None
-        if asked is not None:
-            if not installed:
-                raise ConfigError(
-                    f"Spark is not installed here: install pyspark, or give --spark-master {NO_SPARK}"
-                    " to compare in this process",
-                    metadata={"key": "--spark-master"},
+        async def prove(number: int, group: asyncio.TaskGroup) -> None:
+            async with places:
+                each = bounds[number]
+                begun = state.narrowed(each)
+                patience = self.request.patience_seconds
+                source = sides.log(Side.SOURCE, each.source, patience, group)
+                target = sides.log(Side.TARGET, each.target, patience, group)
+
+                async def extend(comparison: Comparison) -> Extended:
+                    return await waiting.extend(
+                        each.source, at=comparison.source.at, limit=comparison.target.limit
+                    )
+
+                def note(comparison: Comparison) -> None:
+                    at = min(comparison.source.at, each.source_goal)
+                    read_bytes = source.read_bytes + target.read_bytes
+                    progress.note(number, at - each.source_start, read_bytes)
+                    state.note(comparison, begun, read_bytes)
+
+                prover = Prover(
+                    bounds=begun.bounds,
+                    source=source,
+                    target=target,
+                    extend=extend,
+                    ends=functools.partial(gathered.ends_now, each.source),
+                    source_offset_for_time=offset_for_time(gathered.source.offsets_for_times, each.source),
+                    target_offset_for_time=offset_for_time(gathered.target.offsets_for_times, each.target),
+                    on_progress=note,
+                    max_open_bytes=gathered.flow.source.max_uncompressed_bytes,
                 )
-            return asked
-        if not installed:
-            return None
-        work = sum(each.source_goal - each.source_start for each in bounds)
-        return self.configuration.spark.master if work >= LARGE_OFFSETS else None
+                proof = await prover.run()
+                gathered.say_what_is_hidden(proof)
+                proof = begun.completed(proof)
+                state.end(proof, each)
+                progress.end(number, proof)
+                proofs.append(proof)
+
+        # The largest begin first; otherwise the last one to begin would also be the last one to end.
+        largest_first = sorted(
+            range(len(bounds)), key=lambda number: bounds[number].source_start - bounds[number].source_goal
+        )
+        async with asyncio.TaskGroup() as group:
+            for number in largest_first:
+                group.create_task(prove(number, group), name=f"verify {bounds[number].source}")
+        return proofs
 
 
 def _forget(proof: PartitionProof, why: FlowFailure) -> None:

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from twinlog.model import Flow, TopicPartition
 
-NO_SPARK = "none"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instant:
@@ -44,12 +42,6 @@ class VerifyRequest:
     """Fetch the records of differences."""
     state_directory: str | None = None
     """Where proven ranges are kept, so that a verification can continue after it was killed."""
-    spark_master: str | None = None
-    """NO_SPARK = in this process; None = in this process unless it is large."""
-    part_offsets: int = 2_000_000
-    """On Spark, larger partitions are split into parts of about this many offsets."""
-    parquet_directory: str | None = None
-    """On Spark, where the rows of the parts are stored."""
 
     @property
     def is_whole(self) -> bool:

@@ -27,7 +27,7 @@ from twinlog_source.log.facts import ProofFact
 from twinlog_source.verify.engine import Verification
 from twinlog_source.verify.proof_facts import range_key, to_fact, to_standing, to_store
 from twinlog_source.verify.proving.failures import first_of
-from twinlog_source.verify.request import NO_SPARK, VerifyRequest
+from twinlog_source.verify.request import VerifyRequest
 
 _ARRIVAL_SECONDS = 5.0
 """How long to wait until the copy has reached the source's ends; records that are missing after that are
@@ -175,7 +175,6 @@ class StandingProof:
                 max_bytes_per_second=self.max_bytes_per_second,
                 wait_seconds=_ARRIVAL_SECONDS,
                 parallel=1,
-                spark_master=NO_SPARK,
             ),
             clock=self.clock,
             memory=self.memory,

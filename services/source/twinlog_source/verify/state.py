@@ -98,7 +98,6 @@ class ProvenRanges:
     topic_ids: Mapping[str, tuple[str, str]]
     read_committed: bool = True
     ranges: dict[TopicPartition, ProvenRange] = field(default_factory=dict)
-    parts: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
     _noted: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     """The source offset and the number of bytes of the newest note."""
     memory: dict[str, str] | None = None
@@ -201,54 +200,11 @@ class ProvenRanges:
         if self._keeps and is_proven and proof.continues_at and proof.source_to > bounds.source_start:
             self._write(proof, _cuts(bounds))
 
-    def kept_part(self, part: Bounds) -> PartitionProof | None:
-        """The earlier proof of a part with exactly these bounds."""
-        kept = self.parts.get(self._identity(part))
-        if kept is None:
-            return None
-        return PartitionProof(
-            source=part.source,
-            target=part.target,
-            source_from=part.source_start,
-            source_to=part.source_goal,
-            target_from=part.target_start,
-            target_to=part.target_goal,
-            offsets_promised=part.has_all_offsets,
-            **kept,
-        )
-
-    def keep_part(self, part: Bounds, **proven: int | str) -> None:
-        """A part of a partition is equal. A part whose end moves is not kept, because it will be another part
-        the next time."""
-        if not self._keeps or part.source_limit != part.source_goal:
-            return
-        told = {
-            "topic": part.source.topic,
-            "topic_ids": self.topic_ids[part.source.topic],
-            "part": self._identity(part),
-            "proven": proven,
-        }
-        self._put(told)
-
     def close(self) -> None:
         stream, self.stream = self.stream, None
         if stream is not None:
             with contextlib.suppress(OSError):  # What it still has was noted when it was written.
                 stream.close()
-
-    def _identity(self, part: Bounds) -> tuple[Any, ...]:
-        """What identifies a part: both ranges, and what was compared of them."""
-        return (
-            part.source.topic,
-            part.source.partition,
-            part.source_start,
-            part.source_goal,
-            part.target_start,
-            part.target_goal,
-            self.read_committed,
-            part.offsets_kept_from is not None,
-            *_cuts(part),
-        )
 
     @property
     def _keeps(self) -> bool:
@@ -286,8 +242,7 @@ class ProvenRanges:
 
     def _put(self, told: dict[str, Any]) -> None:
         if self.memory is not None:
-            if "partition" in told:
-                self.memory[range_key(TopicPartition(told["topic"], told["partition"]))] = json.dumps(told)
+            self.memory[range_key(TopicPartition(told["topic"], told["partition"]))] = json.dumps(told)
             return
         if self.stream is None:
             return
@@ -306,10 +261,6 @@ class ProvenRanges:
         """A line that a kill truncated counts for nothing."""
         try:
             told: dict[str, Any] = json.loads(line)
-            if "part" in told:
-                if tuple(told["topic_ids"]) == self.topic_ids.get(told["topic"]):
-                    self.parts[tuple(told["part"])] = told["proven"]
-                return
             partition = TopicPartition(told.pop("topic"), told.pop("partition"))
             topic_ids = tuple(told.pop("topic_ids"))
             proven = ProvenRange(**told)

@@ -9,11 +9,11 @@ from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, flow_of_file
 from twinlog.cli.common.location import ConfigOption, load_config, required_config
 from twinlog.cli.common.names import flow_of
-from twinlog.cli.common.numbers import MOST_OFFSET, MOST_PARTITION, MOST_SECONDS
+from twinlog.cli.common.numbers import MOST_PARTITION, MOST_SECONDS
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.common.times import EXPECTED
 from twinlog.cli.verify.engine import engine, verified
-from twinlog.cli.verify.files import check_parquet, check_writable
+from twinlog.cli.verify.files import check_writable
 from twinlog.cli.verify.options import (
     HtmlOption,
     IsolationOption,
@@ -25,7 +25,6 @@ from twinlog.cli.verify.options import (
 )
 from twinlog.cli.verify.progress import shown_progress
 from twinlog.cli.verify.telling import tell
-from twinlog.errors import ConfigError
 
 if TYPE_CHECKING:
     from twinlog.verify.report import FlowReport
@@ -116,27 +115,6 @@ def verify_command(
         Path | None,
         typer.Option(metavar="DIR", help="Save the progress there; the next run continues from it."),
     ] = None,
-    spark_master: Annotated[
-        str | None,
-        typer.Option(
-            "--spark-master",
-            metavar="MASTER|none",
-            help="Compare on Spark: local[*], spark://host:7077. Default: in this process, and with more than"
-            " 20 million offsets on the twinlog.spark.master of the file; none = always in this process.",
-        ),
-    ] = None,
-    part_offsets: Annotated[
-        int,
-        typer.Option(
-            min=1_000, max=MOST_OFFSET, help="On Spark: the number of offsets of a partition for one task."
-        ),
-    ] = 2_000_000,
-    parquet: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Write a row for each part of a partition there, as Parquet; runs on Spark."
-        ),
-    ] = None,
     show: Annotated[
         bool, typer.Option("--show", help="Print the records that differ, with keys and values.")
     ] = False,
@@ -170,18 +148,10 @@ def verify_command(
             max_bytes_per_second=bytes_of(max_bytes),
             parallel=parallel,
             state_directory=None if state is None else str(state),
-            spark_master=spark_master,
-            part_offsets=part_offsets,
-            parquet_directory=None if parquet is None else str(parquet),
             show=show,
         )
-        if parquet is not None and spark_master == "none":
-            raise ConfigError(
-                "--parquet needs Spark: leave out --spark-master none", metadata={"key": "--parquet"}
-            )
         for file in (report_file, html_file):
             check_writable(file)
-        check_parquet(parquet)
         check_range(request.begin, request.end)
     with shown_progress() as on_progress:
         report: FlowReport = run_async(verified(configuration, request, on_progress), incomplete)

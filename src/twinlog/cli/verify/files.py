@@ -1,14 +1,10 @@
 """The files of a verification: checked before it, which may take hours, and written after it."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 from twinlog.errors import ConfigError
-
-_PARQUET = re.compile(r"_SUCCESS|\.?_SUCCESS\.crc|\.?part-.*\.parquet(\.crc)?")
-"""The files of an earlier run."""
 
 
 def check_writable(file: Path | None) -> None:
@@ -25,21 +21,6 @@ def check_writable(file: Path | None) -> None:
         raise _not_written(file, error) from error
     if not was_there:
         file.unlink(missing_ok=True)
-
-
-def check_parquet(directory: Path | None) -> None:
-    """Refuse a directory with other files, because Spark replaces its whole content."""
-    if directory is None or not directory.exists():
-        return
-    if not directory.is_dir():
-        raise ConfigError(f"--parquet {directory}: not a directory", metadata={"key": "--parquet"})
-    others = [each.name for each in directory.iterdir() if not _PARQUET.fullmatch(each.name)]
-    if others:
-        raise ConfigError(
-            f"--parquet {directory}: it contains {min(others)}, and its whole content would be deleted:"
-            " name a new directory, or that of an earlier run",
-            metadata={"key": "--parquet"},
-        )
 
 
 def write_reports(told: dict[str, Any], report_file: Path | None, html_file: Path | None) -> None:

@@ -112,8 +112,6 @@ class Comparison:
         self.target.hash.take(proof.target_to)
 
     def _extend(self) -> Steps[bool]:
-        if not self.bounds.may_grow:
-            return False
         answer: Extended = yield Extend()
         self.position = answer.position
         if answer.target_limit <= self.target.limit:

@@ -87,21 +87,16 @@ def _shifted(findings: Findings) -> list[Difference]:
 
 
 def _take_rest(findings: Findings, hunk: Hunk) -> None:
-    position, bounds = findings.comparison.position, findings.bounds
-    source_after, target_after = hunk.source_after, hunk.target_after
-    if not bounds.may_grow:
-        # The next range begins after this one.
-        source_after = bounds.source_goal if source_after is None else source_after
-        target_after = bounds.target_goal if target_after is None else target_after
+    position = findings.comparison.position
     for entry in hunk.source:
         if hunk.is_tail and (position is None or entry.offset >= position):
             detail = NO_POSITION if position is None else ""
             findings.not_compared(Side.SOURCE, [entry], Reason.NOT_COPIED_YET, detail=detail)
         else:
-            findings.find(Kind.MISSING, entry.offset, target_after)
+            findings.find(Kind.MISSING, entry.offset, hunk.target_after)
             findings.remember(Side.SOURCE, entry)
     for entry in hunk.target:
-        findings.find(Kind.FOREIGN, source_after, entry.offset)
+        findings.find(Kind.FOREIGN, hunk.source_after, entry.offset)
         findings.remember(Side.TARGET, entry)
 
 

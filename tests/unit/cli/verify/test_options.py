@@ -54,12 +54,3 @@ def test_the_properties_file_is_needed() -> None:
     answer = CliRunner().invoke(app, ["verify", "A->B"], env={"TWINLOG_CONFIG": ""})
     assert answer.exit_code == 2
     assert "--config" in answer.stderr
-
-
-def test_a_directory_with_something_else_is_not_replaced_by_rows(file: str, tmp_path: Path) -> None:
-    answer = CliRunner().invoke(
-        app, ["verify", "A->B", "--config", file, "--parquet", str(tmp_path), "-o", "json"]
-    )
-    assert answer.exit_code == 2, answer.output
-    assert "mm2.properties" in json.loads(answer.stderr)["error"]
-    assert Path(file).exists()

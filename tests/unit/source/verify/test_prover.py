@@ -24,7 +24,7 @@ from twinlog.verify.safety import safe_range
 from twinlog_source.verify.proving.pace import Pace
 from twinlog_source.verify.proving.partition_log import PartitionLog
 from twinlog_source.verify.proving.prover import Prover
-from twinlog_source.verify.proving.waiting import ASK_AGAIN_SECONDS, Waiting
+from twinlog_source.verify.proving.waiting import Waiting
 from twinlog_source.verify.state import _NOTED_AFTER_BYTES, ProvenRanges
 
 NOW_MS = 1_700_000_000_000
@@ -263,12 +263,9 @@ def test_what_is_below_a_position_and_not_there_is_missing() -> None:
     assert extended(lost) == Extended(target_limit=50, position=60)
 
 
-async def test_a_copy_that_does_not_grow_for_long_is_asked_for_again_and_waited_for() -> None:
-    """A task on Spark waits for each answer for a limited time only."""
+async def test_a_copy_that_does_not_grow_is_waited_for_until_the_time_is_over() -> None:
     loop = asyncio.get_running_loop()
     waiting = Waiting(gathered=CopyMeanwhile(position=50, ends=[50], written=50), give_up_at=1_000)
-    assert await waiting.extend_soon(SOURCE, at=50, limit=50) is None
-    assert ASK_AGAIN_SECONDS <= loop.time() < 60
     assert await waiting.extend(SOURCE, at=50, limit=50) == Extended(target_limit=50, position=50)
     assert 1_000 <= loop.time() < 1_001
 

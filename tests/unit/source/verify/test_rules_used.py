@@ -13,7 +13,7 @@ from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.verify.report import Verdict, document
 from twinlog_source.verify.engine import Verification
 from twinlog_source.verify.gathering.flow import open_gathering
-from twinlog_source.verify.request import NO_SPARK, VerifyRequest
+from twinlog_source.verify.request import VerifyRequest
 
 FLOW = Flow("A", "B")
 REGISTRY = "mm2-configsync.A.internal"
@@ -77,7 +77,7 @@ async def test_a_verification_whose_rules_are_not_known_is_incomplete(
 
     report = await Verification(
         configuration=configuration,
-        request=VerifyRequest(flow=FLOW, spark_master=NO_SPARK),
+        request=VerifyRequest(flow=FLOW),
         clock=FakeClock(),
         open_client=connect,
     ).run()

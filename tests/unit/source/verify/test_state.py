@@ -125,18 +125,6 @@ def test_a_range_that_somebody_asks_for_is_compared_whatever_is_proven(opened: O
     assert state.narrowed(bounds()).bounds == bounds()
 
 
-def test_a_part_that_is_proven_is_kept_and_one_whose_end_moves_is_not(opened: Opened) -> None:
-    state = opened()
-    fixed, moving = bounds(), replace(bounds(end=70), source_limit=90)
-    for part in (fixed, moving):
-        state.keep_part(part, records=7, unopened_records=7, same_offsets=True)
-    again = opened()
-    found = again.kept_part(fixed)
-    assert found is not None
-    assert (found.records, found.source_to, found.differences) == (7, 100, [])
-    assert again.kept_part(moving) is None
-
-
 def test_lag_that_stands_before_the_end_of_what_was_read_is_not_proven(opened: Opened) -> None:
     """What explains the end of the copy, such as compaction, was found beside what is not copied yet."""
     opened().end(proof(source_to=100, target_to=61, not_compared=[LAG]), bounds())

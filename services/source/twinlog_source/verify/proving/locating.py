@@ -26,16 +26,6 @@ class Locator:
 
     drive: Callable[[Steps[Any]], Awaitable[Any]]
 
-    async def find(
-        self, head: Window, side: Side, *, look_up: OffsetForTime | None, start: int, limit: int
-    ) -> int | None:
-        """The offset, in the other log, of the first record of `head`; None if it is not found."""
-        found = await self._by_time(head, side, look_up=look_up, start=start, limit=limit)
-        if found is None:
-            return None
-        (index, place), window = found
-        return window.entries[place].offset if index == 0 else None
-
     async def find_before(
         self,
         head: Window,
@@ -47,8 +37,9 @@ class Locator:
         by_reading: bool,
         may_be_behind: bool = False,
     ) -> int | None:
-        """As `find`, if some of the first records of `head` may be missing or changed in the other log: then
-        an offset before the place where they would be. Searches by time, or reads the other log.
+        """The offset, in the other log, of the first record of `head`; where some of its first records are
+        missing or changed there, an offset before the place where they would be. None if it is not found.
+        Searches by time, or reads the other log.
         `may_be_behind`: the other log may end before that place; then an offset shortly before its end."""
         if may_be_behind and not by_reading and await _are_younger(head, look_up, limit):
             return max(start, limit - _OFFSETS_OF_A_RECORD * HEAD)

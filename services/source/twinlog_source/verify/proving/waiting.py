@@ -13,9 +13,6 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.comparing.sides import Extended
 from twinlog_source.verify.proving.locating import OffsetForTime
 
-ASK_AGAIN_SECONDS = 30.0
-"""Far less than a task on Spark waits for an answer (`DeskClient`): the requests to the clusters take time,
-too."""
 _POLL_SECONDS = 0.5
 _LookUp = Callable[
     [Mapping[TopicPartition, int]], Awaitable[Mapping[TopicPartition, int | KafkaError | None]]
@@ -48,14 +45,7 @@ class Waiting:
         A position counts only when readers can see everything that was written before it, because a
         transaction ends on one partition before it ends on another.
         """
-        while (found := await self.extend_soon(partition, at=at, limit=limit)) is None:
-            pass
-        return found
-
-    async def extend_soon(self, partition: TopicPartition, *, at: int, limit: int) -> Extended | None:
-        """As `extend`; None after `ASK_AGAIN_SECONDS`: nothing has arrived yet, and the time is not over."""
         loop = asyncio.get_running_loop()
-        ask_again_at = loop.time() + ASK_AGAIN_SECONDS
         copy = self.gathered.copy_of(partition)
         while True:
             position = self.gathered.position_of(partition, await self.gathered.stored_positions())
@@ -67,8 +57,6 @@ class Waiting:
                 is_over = partition in self.gathered.open_copies or loop.time() >= self.give_up_at
                 if end > limit or is_lost or is_over:
                     return Extended(target_limit=max(end, limit), position=position if is_seen else None)
-                if loop.time() >= ask_again_at:
-                    return None
                 await wait_or_stop(asyncio.Event(), _POLL_SECONDS)
                 if is_seen:
                     break
