@@ -1,7 +1,7 @@
 """`twinlog topology`: clusters, the flows between them, and the paths that heartbeats have taken."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -53,12 +53,28 @@ class Link:
     message: str = ""
     clock_skew_seconds: float | None = None
     """How far the clock of another writer of heartbeats is ahead; None = unknown."""
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    """How many partitions of the flow are in each state; empty = the source service does not say."""
+    lag_records: int | None = None
+    """None = unknown."""
 
     @property
     def words(self) -> str:
+        return "; ".join(filter(None, (self._copied, self._heartbeats)))
+
+    @property
+    def _copied(self) -> str:
+        if not self.partitions:
+            return ""
+        lag = "?" if self.lag_records is None else f"{self.lag_records:,}"
+        states = ", ".join(f"{count} {state}" for state, count in sorted(self.partitions.items()))
+        return f"{states}, lag {lag}"
+
+    @property
+    def _heartbeats(self) -> str:
         if self.state == ALIVE and self.delay_seconds is not None:
-            return f"{self.state}, {self.delay_seconds:.3f} s{self._skew}"
-        return f"{self.state}: {self.reason}" if self.reason else self.state
+            return f"heartbeats {self.state}, {self.delay_seconds:.3f} s{self._skew}"
+        return f"heartbeats {self.state}" + (f": {self.reason}" if self.reason else "")
 
     @property
     def _skew(self) -> str:
@@ -88,7 +104,7 @@ def topology_command(
         typer.Option("--output", "-o", help="How to print; dot is for Graphviz.", callback=_note),
     ] = TopologyOutput.TREE,
 ) -> None:
-    """Show which cluster is copied where, whether heartbeats arrive, and how long they take.
+    """Show which cluster is copied where, the states and the lag of partitions, and how long heartbeats take.
 
     Below the tree are the paths that heartbeats have taken, also over several hops.
 
@@ -114,7 +130,11 @@ async def _ask(config: Path | None, endpoint: list[str] | None) -> Topology:
     """Raises TwinlogError if no service reports a flow."""
     endpoints, open_to = service_endpoints(config, endpoint), channels(config)
     try:
-        return await _ask_heartbeat(open_to("heartbeat", endpoints["heartbeat"]))
+        found = await _ask_heartbeat(open_to("heartbeat", endpoints["heartbeat"]))
+        copied = await query_status(
+            {"source": endpoints["source"]}, open_to, timeout_seconds=CALL_TIMEOUT_SECONDS
+        )
+        return replace(found, links=[_with_copies(link, copied) for link in found.links])
     except TwinlogError as error:
         others = await query_status(endpoints, open_to, timeout_seconds=CALL_TIMEOUT_SECONDS)
         if not others.flows:
@@ -130,7 +150,12 @@ def without_heartbeats(status: Status, failure: TwinlogError) -> Topology:
             for alias, row in status.clusters.items()
         },
         links=[
-            Link(source=source, target=target, state="UNKNOWN", reason=failure.reason, message=str(failure))
+            _with_copies(
+                Link(
+                    source=source, target=target, state="UNKNOWN", reason=failure.reason, message=str(failure)
+                ),
+                status,
+            )
             for source, _, target in (name.partition("->") for name in sorted(status.flows))
         ],
         paths=[],
@@ -156,6 +181,11 @@ async def _ask_heartbeat(opened: grpc.aio.Channel) -> Topology:
     )
 
 
+def _with_copies(link: Link, status: Status) -> Link:
+    row = status.flows.get(f"{link.source}->{link.target}")
+    return link if row is None else replace(link, partitions=row.partitions, lag_records=row.lag_records)
+
+
 def _link(delay: pb2.FlowDelay) -> Link:
     return Link(
         source=delay.flow.source,
@@ -172,6 +202,7 @@ def _link(delay: pb2.FlowDelay) -> Link:
 _LINK: Fields[Link] = (
     Field("flow", lambda link: f"{link.source}->{link.target}"),
     *map(Field, ("state", "delay_seconds", "age_seconds", "reason", "message", "clock_skew_seconds")),
+    *map(Field, ("partitions", "lag_records")),
 )
 
 
