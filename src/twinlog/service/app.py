@@ -18,7 +18,7 @@ import sys
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -146,6 +146,8 @@ def service_main(name: str, build: Build, argv: Sequence[str] | None = None) -> 
     try:
         configuration = load_configuration(name, options, environment=os.environ)
         refuse_loops(configuration)
+        if options.notices_told:
+            configuration = replace(configuration, notices=())
     except ConfigError as error:
         sys.stderr.write(f"twinlog-{name}: {error}\n")
         return EXIT_BAD_CONFIG

@@ -31,6 +31,8 @@ class ServiceOptions:
     log_format: str | None = None
     strict: bool = False
     port_file: Path | None = None
+    notices_told: bool = False
+    """Whether notices of the configuration are in the log already."""
 
 
 def parse_options(name: str, argv: Sequence[str] | None, *, environment: Mapping[str, str]) -> ServiceOptions:
@@ -81,6 +83,7 @@ def parse_options(name: str, argv: Sequence[str] | None, *, environment: Mapping
     )
     parser.add_argument("--strict", action="store_true", help="an unknown key is an error")
     parser.add_argument("--log-format", choices=FORMATS, help="auto = readable on a terminal, JSON elsewhere")
+    parser.add_argument("--notices-told", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--version", action="version", version=f"twinlog-{name} {__version__}")
     found = parser.parse_args(argv)
     port_file = found.port_file or (
@@ -95,6 +98,7 @@ def parse_options(name: str, argv: Sequence[str] | None, *, environment: Mapping
         log_format=found.log_format,
         strict=found.strict,
         port_file=port_file,
+        notices_told=found.notices_told,
     )
 
 

@@ -31,7 +31,7 @@ def handle_signals(
         asked = True
         on_first(name)
 
-    former = {number: signal.getsignal(number) for number in _handled()}
+    former = {number: signal.getsignal(number) for number in ending_signals()}
     for number in former:
         loop.add_signal_handler(number, receive, number.name)
     if on_details is not None:
@@ -52,7 +52,7 @@ def exit_on_signals() -> Iterator[None]:
 
     Must be entered in the main thread.
     """
-    former = {number: signal.signal(number, lambda *_: sys.exit(0)) for number in _handled()}
+    former = {number: signal.signal(number, lambda *_: sys.exit(0)) for number in ending_signals()}
     try:
         yield
     finally:
@@ -60,7 +60,7 @@ def exit_on_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _handled() -> tuple[signal.Signals, ...]:
+def ending_signals() -> tuple[signal.Signals, ...]:
     """SIGHUP means that the terminal is gone; a process started by `nohup` continues."""
     ignores_hangup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return (signal.SIGTERM, signal.SIGINT, *(() if ignores_hangup else (signal.SIGHUP,)))

@@ -1,4 +1,4 @@
-"""Waits that end with `stop`. Uses the standard library only, because the small supervisor uses it too."""
+"""Waits that end with `stop`."""
 
 import asyncio
 from collections.abc import Coroutine

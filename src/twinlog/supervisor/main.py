@@ -1,29 +1,32 @@
 """`twinlog run` from its arguments to the exit code."""
 
-import asyncio
+import logging
 import os
 import random
+import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
+import structlog
+
 from twinlog import __version__
+from twinlog.backoff import Backoff, Jitter
 from twinlog.clock import Clock, SystemClock
-from twinlog.errors import TwinlogError
-from twinlog.service.signals import handle_signals
-from twinlog.service.waiting import Backoff, finish_or_cancel, wait_or_stop
-from twinlog.supervisor.child import Child
-from twinlog.supervisor.forked import Starter, open_starter
-from twinlog.supervisor.log_lines import LogLines
+from twinlog.config import NoticeLevel
+from twinlog.service.signals import ending_signals
+from twinlog.supervisor.children import Children, Program, load, read_signals, signals
 from twinlog.supervisor.plan import RunPlan, RunRequest, plan_run
-from twinlog.supervisor.queued_output import queued_output
 from twinlog.supervisor.runs import announced, beginning
-from twinlog.supervisor.streams import OutputStream, complete_standard_streams, write_line
-from twinlog.supervisor.supervisor import EXIT_FAILED, Supervisor
+from twinlog.supervisor.streams import complete_standard_streams, write_line
+from twinlog.supervisor.supervisor import End, Supervision
+from twinlog.telemetry.logging import configure_logging
 
 _KILL_MARGIN_SECONDS = 5.0
 """Time beyond a child's own drain and grace before it counts as stuck."""
-_PROBE_PAUSE_SECONDS = 1.0
+_NOT_STARTED = 127
+
+_log = structlog.stdlib.get_logger("twinlog")
 
 
 def run(request: RunRequest) -> int:
@@ -31,31 +34,24 @@ def run(request: RunRequest) -> int:
     complete_standard_streams()
     with ExitStack() as stack:
         plan, unannounced = begin_run(request, environment=os.environ, stack=stack)
-        stdout, stderr = stack.enter_context(queued_output(sys.stdout, sys.stderr))
-        log = LogLines(stderr, format=plan.configuration.runtime.log_format, clock=SystemClock())
-        stderr.tell_dropped(log.dropped)
+        runtime = plan.configuration.runtime
+        configure_logging(
+            service="twinlog",
+            version=__version__,
+            format=runtime.log_format,
+            level=runtime.log_level,
+            stream=sys.stderr,
+        )
         for notice in plan.configuration.notices:
-            log.event(
-                notice.level, "configuration_notice", key=notice.key, line=notice.line, message=notice.text
-            )
-        moved = {f"twinlog.{service}.listen": places for service, places in plan.moved.items()}
-        moved |= {f"twinlog.{service}.metrics.listen": it for service, it in plan.metrics_moved.items()}
-        for key, (wanted, listen) in moved.items():
-            log.event(
-                "info",
-                "address_taken",
-                key=key,
-                reason="ADDRESS_IN_USE",
-                wanted=str(wanted),
-                listen=str(listen),
+            level = logging.WARNING if notice.level is NoticeLevel.WARNING else logging.INFO
+            _log.log(level, "configuration_notice", key=notice.key, line=notice.line, message=notice.text)
+        for key, (wanted, listen) in plan.moved.items():
+            _log.info(
+                "address_taken", key=key, reason="ADDRESS_IN_USE", wanted=str(wanted), listen=str(listen)
             )
         if unannounced is not None:
-            log.event("warning", "run_not_announced", error=str(unannounced))
-        try:
-            return asyncio.run(_run(plan, log, stdout))
-        except asyncio.CancelledError:
-            log.event("error", "stopped", outcome="forced", message="a second signal cut the stop short")
-            return EXIT_FAILED
+            _log.warning("run_not_announced", error=str(unannounced))
+        return _run(plan)
 
 
 def begin_run(
@@ -72,95 +68,73 @@ def begin_run(
     return plan, None
 
 
-async def _run(plan: RunPlan, log: LogLines, stdout: OutputStream) -> int:
-    stop = asyncio.Event()
-    clock = SystemClock()
+def _run(plan: RunPlan) -> int:
+    clock, runtime = SystemClock(), plan.configuration.runtime
     started = clock.monotonic()
-    main = asyncio.current_task()
-    assert main is not None
 
-    def ask(signal_name: str) -> None:
-        log.event("info", "stopping", signal=signal_name)
-        stop.set()
+    def on_serving() -> None:
+        write_line(sys.stdout, plan.ready_line)
+        if plan.metrics_line:
+            write_line(sys.stdout, plan.metrics_line)
+        _log.info("serving", seconds=round(clock.monotonic() - started, 1))
 
-    def force(signal_name: str) -> None:
-        log.event("warning", "stopping_now", signal=signal_name)
-        main.cancel()
-
-    def told(reason: str) -> None:
-        log.event("warning", "service_not_forked", message=f"{reason}; it is started as a program of its own")
-
-    log.event(
-        "info",
+    _log.info(
         "starting",
-        version=__version__,
         pid=os.getpid(),
         config=plan.configuration.file,
         flows=[str(entry.flow) for entry in plan.configuration.flows],
         **{str(service): str(address.listen) for service, address in plan.addresses.items()},
     )
-    with handle_signals(on_first=ask, on_second=force):
-        async with open_starter(plan.modules, plan.environment, stop=stop, tell=told) as start:
-            exit_code = await _supervisor(plan, log, clock, start, started, stdout).run(stop)
-    outcome = {0: "clean", 2: "refused"}.get(exit_code, "failed")
-    log.event("info", "stopped", outcome=outcome, seconds=round(clock.monotonic() - started, 1))
-    return exit_code
-
-
-def _supervisor(
-    plan: RunPlan, log: LogLines, clock: Clock, start: Starter, started: float, stdout: OutputStream
-) -> Supervisor:
-    runtime = plan.configuration.runtime
-
-    def announce() -> None:
-        write_line(stdout, plan.ready_line)
-        if plan.metrics_line:
-            write_line(stdout, plan.metrics_line)
-        # A line of its own: others read the first one.
-        if log.obstacles:
-            write_line(stdout, f"not working yet: {log.obstacles}")
-        log.event("info", "serving", seconds=round(clock.monotonic() - started, 1))
-
-    async def wait_until_serving(stop: asyncio.Event) -> bool:
-        return await _wait_until_serving(plan, log, stop, start)
-
-    return Supervisor(
-        plan.children,
-        start=start,
-        log=log,
-        clock=clock,
-        new_backoff=_child_backoff,
+    load([f"{program.module}.app" for program in plan.services])
+    supervision = Supervision(
+        names=[program.name for program in plan.services],
+        new_backoff=child_backoff,
         grace_seconds=runtime.drain_seconds + runtime.grace_seconds + _KILL_MARGIN_SECONDS,
-        wait_until_serving=wait_until_serving,
-        on_serving=announce,
     )
+    supervise(supervision, [*plan.services, plan.probe], clock=clock, on_serving=on_serving)
+    outcome = {0: "clean", 2: "refused"}.get(supervision.exit_code, "failed")
+    _log.info("stopped", outcome=outcome, seconds=round(clock.monotonic() - started, 1))
+    return supervision.exit_code
 
 
-def _child_backoff() -> Backoff:
+def child_backoff() -> Backoff:
     # At least half of each wait: a child that dies at once must not restart many times a second.
-    return Backoff(initial_seconds=1.0, max_seconds=30.0, random=lambda: 0.5 + random.random() / 2)  # noqa: S311
+    return Backoff(initial_seconds=1.0, max_seconds=30.0, random=random.random, jitter=Jitter.EQUAL)
 
 
-async def _wait_until_serving(plan: RunPlan, log: LogLines, stop: asyncio.Event, start: Starter) -> bool:
-    """Ask for readiness in a process that ends once all serve: gRPC never loads into the supervisor."""
-    spec = plan.probe
+def supervise(
+    supervision: Supervision, programs: list[Program], *, clock: Clock, on_serving: Callable[[], None]
+) -> None:
+    """Run children until a signal has ended them, or one gave up. A second signal kills them. The probe ends
+    with 0 once all serve."""
+    by_name = {program.name: program for program in programs}
+    children = Children()
+    with signals(ending_signals()) as received:
+        while not supervision.is_over:
+            now = clock.monotonic()
+            for name in supervision.to_start(now):
+                try:
+                    pid = children.start(by_name[name])
+                except OSError as error:
+                    _log.error("service_not_started", name=name, message=str(error))
+                    _tell(supervision.ended(name, _NOT_STARTED, now))
+                else:
+                    _log.info("service_started", name=name, pid=pid)
+            served = supervision.has_served
+            for name, exit_code in children.wait(supervision.wait_seconds(clock.monotonic()), received):
+                _tell(supervision.ended(name, exit_code, clock.monotonic()))
+            if supervision.has_served and not served:
+                on_serving()
+            # What arrives together is one request: `timeout` signals the process, and then its group.
+            if numbers := read_signals(received):
+                is_second = supervision.is_stopping
+                tell = _log.warning if is_second else _log.info
+                tell("stopping_now" if is_second else "stopping", signal=signal.Signals(numbers[0]).name)
+                supervision.stop(clock.monotonic(), at_once=is_second)
+            for name, number in supervision.signals(clock.monotonic()):
+                children.signal(name, number)
 
-    def pass_on(line: str) -> None:
-        log.child_line(spec.name, line)
 
-    while not stop.is_set():
-        try:
-            process = await finish_or_cancel(start(spec), stop=stop, grace_seconds=0.0)
-        except TwinlogError as error:
-            log.event("error", "probe_failed", message=str(error))
-        else:
-            if process is None:
-                return False
-            end = await Child(process, on_line=pass_on).run(stop, grace_seconds=0.0)
-            if stop.is_set():
-                return False
-            if end.exit_code == 0:
-                return True
-            log.event("error", "probe_failed", exit_code=end.exit_code)
-        await wait_or_stop(stop, _PROBE_PAUSE_SECONDS)
-    return False
+def _tell(end: End | None) -> None:
+    if end is not None:
+        getattr(_log, end.level)(end.event, **end.values)

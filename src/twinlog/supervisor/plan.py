@@ -1,13 +1,12 @@
 """Plans the children from the command line of `twinlog run`. Finds every error before any child starts."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from twinlog.config import Address, Configuration, LogFormat, Service, load
+from twinlog.config import Address, Configuration, Service, load
 from twinlog.errors import ConfigError
 from twinlog.loops import refuse_loops
 from twinlog.service.access.exposure import refuse_open_port
@@ -18,15 +17,9 @@ from twinlog.supervisor.addresses import (
     child_overrides,
     reserve_addresses,
 )
-from twinlog.supervisor.child import ChildSpec
-from twinlog.supervisor.fork_server import Order
+from twinlog.supervisor.children import Program
 from twinlog.supervisor.runs import LivingRun, living_runs
-
-_CHILD_ENVIRONMENT = {
-    # Each of glibc's per-thread arenas costs memory that a service does not need.
-    "MALLOC_ARENA_MAX": "2",
-    "PYTHONUNBUFFERED": "1",
-}
+from twinlog.supervisor.supervisor import PROBE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +39,9 @@ class RunRequest:
 class RunPlan:
     configuration: Configuration
     addresses: Mapping[Service, ServiceAddress]
-    children: tuple[ChildSpec, ...]
-    probe: ChildSpec
+    services: tuple[Program, ...]
+    probe: Program
     """Ends once all services serve."""
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """The environment of every child."""
-        return self.probe.environment
 
     def as_living_run(self, pid: int) -> LivingRun:
         """The public facts of this run, in process `pid`."""
@@ -70,29 +58,18 @@ class RunPlan:
         )
 
     @property
-    def modules(self) -> tuple[str, ...]:
-        """The modules of its services."""
-        return tuple(_module(service) for service in self.addresses)
-
-    @property
     def moved(self) -> dict[str, tuple[Address, Address]]:
-        """Services whose default address was taken: that address and the new one."""
-        return {
-            str(service): (wanted, address.listen)
-            for service, address in self.addresses.items()
-            if (wanted := self.configuration.endpoints[service].listen).port not in (0, address.listen.port)
-        }
-
-    @property
-    def metrics_moved(self) -> dict[str, tuple[Address, Address]]:
-        """The same as `moved` for the addresses of metrics."""
-        return {
-            str(service): (wanted, address.metrics)
-            for service, address in self.addresses.items()
-            if (wanted := self.configuration.endpoints[service].metrics_listen) is not None
-            and address.metrics is not None
-            and wanted.port not in (0, address.metrics.port)
-        }
+        """By key, default addresses that were taken: that address and the new one."""
+        found = {}
+        for service, address in self.addresses.items():
+            wanted = self.configuration.endpoints[service]
+            for key, was, now in (
+                (f"twinlog.{service}.listen", wanted.listen, address.listen),
+                (f"twinlog.{service}.metrics.listen", wanted.metrics_listen, address.metrics),
+            ):
+                if was is not None and now is not None and was.port not in (0, now.port):
+                    found[key] = was, now
+        return found
 
     @property
     def ready_line(self) -> str:
@@ -135,27 +112,20 @@ def plan_run(request: RunRequest, *, environment: Mapping[str, str], stack: Exit
     neighbours = Neighbours(holders=_holders(runs), make_way=not request.services)
     addresses = reserve_addresses(configuration.endpoints, services, stack, neighbours=neighbours)
     overrides |= child_overrides(addresses)
-    # The supervisor merges the children's lines, so it needs JSON, whatever it prints itself.
-    overrides["twinlog.log.format"] = LogFormat.JSON
-    arguments = _arguments(request, overrides)
-    child_environment = {**_CHILD_ENVIRONMENT, **environment}
-    children = tuple(_child(service, _module(service), arguments, child_environment) for service in services)
+    services_arguments = ("--notices-told", *_arguments(request, overrides))
     places = [f"{service}={address.local}" for service, address in addresses.items()]
-    probe = _child(
-        "probe",
-        "twinlog.service.probe",
-        ("--wait", *_of_file(request, overrides), *places),
-        child_environment,
-    )
-    return RunPlan(configuration=configuration, addresses=addresses, children=children, probe=probe)
-
-
-def _child(name: str, module: str, arguments: Sequence[str], environment: Mapping[str, str]) -> ChildSpec:
-    return ChildSpec(
-        name=name,
-        command=(sys.executable, "-m", module, *arguments),
-        environment=environment,
-        order=Order(module, arguments),
+    return RunPlan(
+        configuration=configuration,
+        addresses=addresses,
+        services=tuple(
+            Program(name=service, module=f"twinlog_{service}", arguments=services_arguments)
+            for service in services
+        ),
+        probe=Program(
+            name=PROBE,
+            module="twinlog.service.probe",
+            arguments=("--wait", *_of_file(request, overrides), *places),
+        ),
     )
 
 
@@ -199,7 +169,7 @@ def _services(names: tuple[str, ...]) -> tuple[Service, ...]:
             )
     services = tuple(service for service in Service if not names or service in names)
     for service in services:
-        if find_spec(_module(service)) is None:
+        if find_spec(f"twinlog_{service}") is None:
             raise ConfigError(
                 f"the {service} service is not installed here: install twinlog-{service}, or name the"
                 f" other services with --service",
@@ -207,10 +177,6 @@ def _services(names: tuple[str, ...]) -> tuple[Service, ...]:
                 metadata={"service": service},
             )
     return services
-
-
-def _module(service: Service) -> str:
-    return f"twinlog_{service}"
 
 
 def _of_file(request: RunRequest, overrides: Mapping[str, str]) -> tuple[str, ...]:

@@ -1,134 +1,157 @@
-"""Keeps a set of children running until it is told to stop."""
+"""Decides which children run: one that ends is started again, and all end in order. Pure."""
 
-import asyncio
+import math
 import signal
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from twinlog.clock import Clock
-from twinlog.errors import TwinlogError
-from twinlog.service.waiting import Backoff, finish_or_cancel, wait_or_stop
-from twinlog.supervisor.child import Child, ChildEnd, ChildSpec, Start, start_program
-from twinlog.supervisor.log_lines import LogLines, last_words
-from twinlog.supervisor.policy import EXIT_BAD_CONFIG, GiveUp, RestartPolicy
+from twinlog.backoff import Backoff
 
 EXIT_CLEAN = 0
 EXIT_FAILED = 1
-_CLEAN_ENDS = (0, 128 + signal.SIGTERM)
+EXIT_BAD_CONFIG = 2
+STABLE_SECONDS = 60.0
+"""A child that ran this long starts with a fresh back-off."""
+CRASHES_TO_REPORT = 3
+"""Deaths in a row, each before STABLE_SECONDS, from which a child counts as crashing repeatedly."""
+PROBE = "probe"
+"""The child that ends with 0 once all others serve."""
+_SIGNALLED = 128
+_CLEAN_ENDS = (0, _SIGNALLED + signal.SIGTERM)
 """A child that does not handle signals yet ends by the SIGTERM itself: it had nothing to drain."""
 
-WaitUntilServing = Callable[[asyncio.Event], Awaitable[bool]]
-"""Returns True once all children serve at the same time, False when `stop` came first."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """What the end of a child means, as a line of the log."""
+
+    level: str
+    event: str
+    values: dict[str, Any]
 
 
 @dataclass(slots=True)
-class _Outcome:
+class _Child:
+    backoff: Backoff
+    start_at: float
+    """Monotonic seconds."""
+    is_running: bool = False
+    is_told: bool = False
+    """Whether it got its SIGTERM."""
+    started: float = 0.0
+    crashes: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Supervision:
+    """The children of a run, by name."""
+
+    names: Sequence[str]
+    new_backoff: Callable[[], Backoff]
+    grace_seconds: float
+    """Longest time from the stop to a child's end."""
     exit_code: int = EXIT_CLEAN
-    serving: bool = False
+    """0 when every child that ran at the stop ended with 0 by itself; 1 when one had to be killed or ended
+    otherwise; 2 when one refused the configuration before all had served."""
+    has_served: bool = False
+    kill_at: float | None = None
+    """When what still runs is killed; None = not stopping."""
+    _children: dict[str, _Child] = field(init=False)
 
+    def __post_init__(self) -> None:
+        self._children = {name: _Child(self.new_backoff(), 0.0) for name in (*self.names, PROBE)}
 
-class Supervisor:
-    """Runs children side by side; one that ends is restarted with a back-off, the others keep running.
+    @property
+    def is_stopping(self) -> bool:
+        return self.kill_at is not None
 
-    Exit code of `run`: 0 when every child running at the stop ended with 0 by itself; 1 when one had to be
-    killed or ended otherwise; 2 when one refused the configuration before all had served (then the others are
-    stopped).
-    """
+    @property
+    def is_over(self) -> bool:
+        return self.is_stopping and not self.running
 
-    def __init__(
-        self,
-        children: Sequence[ChildSpec],
-        *,
-        log: LogLines,
-        clock: Clock,
-        new_backoff: Callable[[], Backoff],
-        grace_seconds: float,
-        wait_until_serving: WaitUntilServing,
-        on_serving: Callable[[], None],
-        start: Start = start_program,
-    ) -> None:
-        """`grace_seconds`: longest time from SIGTERM to a child's end. `on_serving` is called at most once.
-        `start` starts a child; it raises TwinlogError when it cannot, and is called again later."""
-        self._start = start
-        self._children = children
-        self._log = log
-        self._clock = clock
-        self._new_backoff = new_backoff
-        self._grace_seconds = grace_seconds
-        self._wait_until_serving = wait_until_serving
-        self._on_serving = on_serving
-        self._outcome = _Outcome()
+    @property
+    def running(self) -> list[str]:
+        return [name for name, child in self._children.items() if child.is_running]
 
-    async def run(self, stop: asyncio.Event) -> int:
-        """Run until `stop`, or until a child gives up. Kills all children when cancelled. Returns the exit
-        code."""
-        async with asyncio.TaskGroup() as group:
-            for spec in self._children:
-                group.create_task(self._keep_running(spec, stop), name=spec.name)
-            group.create_task(self._announce(stop), name="announce")
-        return self._outcome.exit_code
+    def stop(self, now: float, *, at_once: bool = False) -> None:
+        """Begin the stop, or cut it short (`at_once`)."""
+        if at_once:
+            self.exit_code = self.exit_code or EXIT_FAILED
+            self.kill_at = now
+        elif self.kill_at is None:
+            self.kill_at = now + self.grace_seconds
 
-    async def _announce(self, stop: asyncio.Event) -> None:
-        if await self._wait_until_serving(stop):
-            self._outcome.serving = True
-            self._on_serving()
+    def to_start(self, now: float) -> list[str]:
+        """The children to be started now; they count as running from then on."""
+        if self.is_stopping:
+            return []
+        due = [
+            name for name, child in self._children.items() if not child.is_running and child.start_at <= now
+        ]
+        for name in due:
+            child = self._children[name]
+            child.is_running, child.is_told, child.started = True, False, now
+        return due
 
-    async def _keep_running(self, spec: ChildSpec, stop: asyncio.Event) -> None:
-        policy = RestartPolicy(self._new_backoff())
-        while not stop.is_set():
-            started = self._clock.monotonic()
-            end = await self._run_once(spec, stop)
-            if end is None:
-                return
-            if stop.is_set():
-                self._judge_stop(spec, end)
-                return
-            step = policy.ended(
-                end.exit_code,
-                ran_seconds=self._clock.monotonic() - started,
-                has_served=self._outcome.serving,
-            )
-            if isinstance(step, GiveUp):
-                self._log.event("error", "service_refused_to_start", name=spec.name, exit_code=end.exit_code)
-                self._outcome.exit_code = EXIT_BAD_CONFIG
-                stop.set()
-                return
-            self._log.event(
-                "error" if step.keeps_crashing else "warning",
-                "service_keeps_crashing" if step.keeps_crashing else "service_ended",
-                name=spec.name,
-                exit_code=end.exit_code,
-                crashes_in_a_row=step.crashes_in_a_row,
-                restart_in_seconds=round(step.after_seconds, 2),
-                cause=last_words(end.last_lines, end.exit_code),
-            )
-            await wait_or_stop(stop, step.after_seconds)
+    def signals(self, now: float) -> list[tuple[str, signal.Signals]]:
+        """What to send to whom: a SIGTERM once, and SIGKILL when the time is over."""
+        if self.kill_at is None:
+            return []
+        if now >= self.kill_at:
+            return [(name, signal.SIGKILL) for name in self.running]
+        found = []
+        for name in self.running:
+            if not self._children[name].is_told:
+                self._children[name].is_told = True
+                found.append((name, signal.SIGTERM))
+        return found
 
-    async def _run_once(self, spec: ChildSpec, stop: asyncio.Event) -> ChildEnd | None:
-        """None when `stop` came before the start."""
-
-        def pass_on(line: str) -> None:
-            self._log.child_line(spec.name, line)
-
-        try:
-            process = await finish_or_cancel(self._start(spec), stop=stop, grace_seconds=0.0)
-        except TwinlogError as error:
-            self._log.event("error", "service_not_started", name=spec.name, message=str(error))
-            return ChildEnd(exit_code=127, killed=False, last_lines=(str(error),))
-        if process is None:
-            return None
-        child = Child(process, on_line=pass_on)
-        self._log.event("info", "service_started", name=spec.name, pid=child.pid)
-        return await child.run(stop, grace_seconds=self._grace_seconds)
-
-    def _judge_stop(self, spec: ChildSpec, end: ChildEnd) -> None:
-        clean = end.exit_code in _CLEAN_ENDS and not end.killed
-        self._log.event(
-            "info" if clean else "error",
-            "service_stopped",
-            name=spec.name,
-            exit_code=end.exit_code,
-            killed_after_seconds=self._grace_seconds if end.killed else None,
+    def wait_seconds(self, now: float) -> float | None:
+        """How long nothing has to be done, if no child ends and no signal comes."""
+        if self.kill_at is not None:
+            return max(0.0, self.kill_at - now) if now < self.kill_at else None
+        next_start = min(
+            (child.start_at for child in self._children.values() if not child.is_running), default=math.inf
         )
-        if not clean and self._outcome.exit_code == EXIT_CLEAN:
-            self._outcome.exit_code = EXIT_FAILED
+        return None if next_start == math.inf else max(0.0, next_start - now)
+
+    def ended(self, name: str, exit_code: int, now: float) -> End | None:
+        """Take note of a child's end."""
+        child = self._children[name]
+        child.is_running = False
+        if name == PROBE and (self.is_stopping or exit_code == EXIT_CLEAN):
+            self.has_served = self.has_served or exit_code == EXIT_CLEAN
+            child.start_at = math.inf
+            return None
+        values: dict[str, Any] = {"name": name, "exit_code": exit_code}
+        if self.kill_at is not None:
+            is_killed = now >= self.kill_at
+            is_clean = exit_code in _CLEAN_ENDS and not is_killed
+            self.exit_code = self.exit_code or (EXIT_CLEAN if is_clean else EXIT_FAILED)
+            return End(
+                level="info" if is_clean else "error",
+                event="service_stopped",
+                values=values | {"killed": is_killed},
+            )
+        if exit_code == EXIT_BAD_CONFIG and not self.has_served and name != PROBE:
+            # No restart would change that. Once all have served, the file or the machine has changed, and it
+            # is better to try again beside the running children than to end them.
+            self.exit_code = EXIT_BAD_CONFIG
+            self.stop(now)
+            return End(level="error", event="service_refused_to_start", values=values)
+        if now - child.started >= STABLE_SECONDS:
+            child.backoff.reset()
+            child.crashes = 0
+        child.crashes += 1
+        after_seconds = child.backoff.next()
+        child.start_at = now + after_seconds
+        keeps_crashing = child.crashes >= CRASHES_TO_REPORT
+        values |= {"crashes_in_a_row": child.crashes, "restart_in_seconds": round(after_seconds, 2)}
+        if exit_code == _SIGNALLED + signal.SIGKILL:
+            values["cause"] = "killed by a user, or by the system because of its memory"
+        return End(
+            level="error" if keeps_crashing else "warning",
+            event="service_keeps_crashing" if keeps_crashing else "service_ended",
+            values=values,
+        )

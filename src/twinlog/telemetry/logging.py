@@ -5,6 +5,7 @@ One JSON object per line on stdout; readable lines on a terminal. The event is a
 each variable is a key with the same name as the metric attribute.
 """
 
+import json
 import logging
 import sys
 from collections.abc import MutableMapping
@@ -21,6 +22,10 @@ from twinlog.telemetry.tracing import add_trace_ids
 FORMATS = ("auto", "json", "console")
 
 _CLIENT_LIBRARIES = ("aiokafka", "grpc", "py4j", "pyspark", "opentelemetry", "asyncio")
+
+_COLOURS = {"error": "\x1b[31m", "critical": "\x1b[31m", "warning": "\x1b[33m", "debug": "\x1b[2m"}
+_RESET = "\x1b[0m"
+_SHOWN_FIRST = frozenset({"time", "service", "level", "event", "version", "logger", "exception"})
 
 AUDIT_LOGGER = "twinlog.audit"
 
@@ -73,7 +78,7 @@ def configure_logging(
             foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *shared],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *_rendering(rendering),
+                *_rendering(rendering, coloured=target.isatty()),
             ],
         )
     )
@@ -124,22 +129,30 @@ def _redact_event(_logger: Any, _method: str, event: MutableMapping[str, Any]) -
     return redact(event)  # type: ignore[no-any-return]  # a mapping in, a mapping out
 
 
-def _print_event(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Format for a terminal; in JSON, control characters are escaped by themselves."""
-    return {key: printable(value) if isinstance(value, str) else value for key, value in event.items()}
+def _rendering(format: str, *, coloured: bool) -> list[Processor]:  # noqa: A002
 
+    def console_line(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:
+        line = printable(_line(event))
+        colour = _COLOURS.get(str(event.get("level"))) if coloured else None
+        return f"{colour}{line}{_RESET}" if colour else line
 
-def _rendering(format: str) -> list[Processor]:  # noqa: A002
-    if format == "json":
-        return [
-            structlog.processors.format_exc_info,
-            _redact_event,
-            structlog.processors.JSONRenderer(default=str),
-        ]
-    # Render the exception first, so that redaction sees its text.
     return [
         structlog.processors.format_exc_info,
+        # After the exception was rendered: redaction then sees its text.
         _redact_event,
-        _print_event,
-        structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty(), timestamp_key="time", sort_keys=False),
+        structlog.processors.JSONRenderer(default=str) if format == "json" else console_line,
     ]
+
+
+def _line(event: MutableMapping[str, Any]) -> str:
+    """`03:04:05Z source     info    listening address="a b" port=5`."""
+    rest = " ".join(f"{key}={_value(value)}" for key, value in event.items() if key not in _SHOWN_FIRST)
+    time, service, level = str(event["time"])[11:19], event["service"], event["level"]
+    text = f"{time}Z {service:<10} {level:<7} {event['event']} {rest}".rstrip()
+    return f"{text}\n{event['exception']}" if event.get("exception") else text
+
+
+def _value(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    needs_quotes = isinstance(value, str) and (not text or any(mark in text for mark in ' "=\n'))
+    return json.dumps(text) if needs_quotes else text

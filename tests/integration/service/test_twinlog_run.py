@@ -127,6 +127,17 @@ async def test_no_child_outlives_a_killed_supervisor(tmp_path: Path) -> None:
         await eventually(lambda: not any(child.is_running() for child in family))
 
 
+def test_what_children_share_starts_no_thread() -> None:
+    """A fork has the thread that made it, and no other."""
+    script = """
+import os
+from twinlog.supervisor.children import load
+load([f"twinlog_{name}.app" for name in ("source", "checkpoint", "heartbeat", "configsync")])
+print(os.listdir("/proc/self/task") == [str(os.getpid())])
+"""
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "True\n"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 async def test_a_signal_before_anything_serves_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     async with _twinlog_run(tmp_path, _PROPERTIES + _FREE_PORTS, *_LIGHT) as command:

@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.cli.common.table import Column, table_lines
-from twinlog.clock import SystemClock
 from twinlog.printable import PrintableStream, printable, printable_json
-from twinlog.supervisor.log_lines import LogLines
 from twinlog.telemetry.logging import configure_logging
 
 HOSTILE = "g\x1b[2J\x1b]0;title\x07\x9b31mx\r\x00\u202eevil"
@@ -55,10 +53,3 @@ def test_a_log_line_writes_them_out(log_stream: io.StringIO, form: str) -> None:
     assert "group_seen" in line
     assert "\x1b[2J" not in line
     assert not {"\x07", "\x9b", "\r", "\u202e"} & set(line)
-
-
-def test_the_supervisor_writes_out_what_a_child_printed() -> None:
-    out = io.StringIO()
-    LogLines(out, format="console", clock=SystemClock()).child_line("source", HOSTILE)
-    assert not CONTROLS & set(out.getvalue())
-    assert out.getvalue().endswith("evil\n")
