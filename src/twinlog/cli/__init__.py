@@ -4,6 +4,7 @@ import os
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -245,6 +246,8 @@ COMMANDS: dict[str, LazyCommand] = {
     name: replace(command, panel=panel)
     for panel, commands in _PANELS.items()
     for name, command in commands.items()
+    # Developers' tools are in a clone, and in no wheel.
+    if name not in ("demo", "local") or find_spec(f"twinlog.cli.{name}") is not None
 }
 
 

@@ -1,11 +1,14 @@
 """Runs configsync and source for one flow as child processes, until every partition has reached its end."""
 
 import asyncio
+import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
@@ -15,9 +18,9 @@ from twinlog.cli.source.partition_rows import is_troubled, state_name
 from twinlog.config.flow.copy_until import until_json
 from twinlog.errors import ConfigError, StateError, TwinlogError
 from twinlog.kafka.errors import KAFKA_REASONS
-from twinlog.local.processes.process import GuardedProcess
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
+from twinlog.supervisor.children import ON_LINUX, end_with
 
 _POLL_SECONDS = 0.5
 _GONE_EVERY_SECONDS = 5.0
@@ -160,14 +163,23 @@ class FiniteCopy:
             )
         with tempfile.TemporaryDirectory() as directory:
             told, log = Path(directory, "stdout"), Path(directory, "stderr")
-            process = await asyncio.to_thread(
-                lambda: GuardedProcess([*self._command(until)], output=told, errors=log)
-            )
+            process = self._start(until, told, log)
             try:
                 endpoint = await self._endpoint(process, told, log)
                 await self._arrive(process, endpoint, log)
             finally:
-                await asyncio.to_thread(process.stop, _STOP_SECONDS)
+                await asyncio.to_thread(_stop, process)
+
+    def _start(self, until: str, told: Path, log: Path) -> subprocess.Popen[bytes]:
+        with told.open("wb") as stdout, log.open("wb") as stderr:
+            return subprocess.Popen(
+                [*self._command(until)],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+                preexec_fn=partial(end_with, os.getpid()) if ON_LINUX else None,
+            )
 
     def _command(self, until: str) -> Iterator[str]:
         yield from (sys.executable, "-m", "twinlog", "run", str(self.config), "--flows", str(self.flow))
@@ -181,23 +193,23 @@ class FiniteCopy:
         ):
             yield from ("--set", f"{key}={value}")
 
-    async def _endpoint(self, process: GuardedProcess, told: Path, log: Path) -> str:
+    async def _endpoint(self, process: subprocess.Popen[bytes], told: Path, log: Path) -> str:
         """The address of the source service, once it serves."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + _START_SECONDS
-        while loop.time() < give_up_at and process.running:
+        while loop.time() < give_up_at and process.poll() is None:
             if endpoint := _source_endpoint(told):
                 return endpoint
             await wait_or_stop(asyncio.Event(), _POLL_SECONDS)
         raise _not_running("did not start in time", log)
 
-    async def _arrive(self, process: GuardedProcess, endpoint: str, log: Path) -> None:
+    async def _arrive(self, process: subprocess.Popen[bytes], endpoint: str, log: Path) -> None:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self.timeout_seconds if self.timeout_seconds else float("inf")
         look_at = loop.time()
         async with Services(config=None, endpoint=[f"source={endpoint}"]) as at:
             while loop.time() < give_up_at:
-                if not process.running:
+                if process.poll() is not None:
                     raise _not_running("have ended unexpectedly", log)
                 with suppress(TwinlogError):  # It is being restarted.
                     self.arrivals.observe(await every_partition(at.source, None, ""), loop.time())
@@ -210,6 +222,15 @@ class FiniteCopy:
                 if self.arrivals.is_over(loop.time()):
                     return
                 await wait_or_stop(asyncio.Event(), _POLL_SECONDS)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _source_endpoint(told: Path) -> str:

