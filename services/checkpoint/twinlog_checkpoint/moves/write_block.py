@@ -1,12 +1,13 @@
 """Denies writes on the cluster that groups leave, and allows them again."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclAdmin, AclBinding
 from twinlog.model import ClusterAlias, Flow
 from twinlog.policy import ReplicationPolicy
-from twinlog.write_blocks import fence_of
+from twinlog.write_blocks import fence_of, held_fences, holder_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,20 +49,59 @@ async def missing_fences(cluster: AclAdmin, topics: Collection[str]) -> tuple[Ac
     return tuple(fence for fence in map(fence_of, sorted(topics)) if fence not in there)
 
 
+async def free_fences(cluster: AclAdmin, topics: Collection[str]) -> tuple[AclBinding, ...]:
+    """Return the fences that a move may hold: those that do not exist yet, and those that moves hold already.
+    An identical ACL of somebody else is not Twinlog's. Raises KafkaError."""
+    present = frozenset(await cluster.describe_acls("TOPIC") or ())
+    held = held_fences(present)
+    return tuple(fence for fence in map(fence_of, sorted(topics)) if fence not in present or fence in held)
+
+
+async def hold_fences(cluster: AclAdmin, fences: Collection[AclBinding], flow: Flow) -> None:
+    """Create the fences, also those that exist: another flow may be about to release them. Raises
+    KafkaError."""
+    holders = [holder_of(fence, flow) for fence in fences]
+    results = await cluster.create_acls([*holders, *fences]) if fences else {}
+    # Some clusters refuse ACLs for users that they do not know. The fence is worth more than its holder.
+    _raise_first(results[fence] for fence in fences)
+
+
+async def release_fences(
+    cluster: AclAdmin, fences: Collection[AclBinding], flow: Flow
+) -> Mapping[AclBinding, Collection[str]]:
+    """Delete the fences that no other flow holds; return the others with these flows. Raises KafkaError."""
+    before = await _held_by_others(cluster, flow)
+    alone = [fence for fence in fences if fence not in before]
+    # In one request: without a holder, a fence that is still there would be somebody else's.
+    await delete_rules(cluster, [*alone, *(holder_of(fence, flow) for fence in fences)])
+    # Meanwhile another flow may have begun to hold one, or released it.
+    after = await _held_by_others(cluster, flow)
+    kept = {fence: after[fence] for fence in fences if fence in after}
+    await create_rules(cluster, kept)
+    await delete_rules(cluster, [fence for fence in fences if fence in before and fence not in kept])
+    return kept
+
+
+async def _held_by_others(cluster: AclAdmin, flow: Flow) -> Mapping[AclBinding, Collection[str]]:
+    held = held_fences(await cluster.describe_acls("TOPIC") or ())
+    # A broker may answer with the ACLs as they were a moment ago.
+    return {fence: others for fence, flows in held.items() if (others := set(flows) - {str(flow)})}
+
+
 async def create_rules(cluster: AclAdmin, rules: Collection[AclBinding]) -> None:
     """Return when the cluster has stored the ACLs; its brokers apply them shortly after. Raises
     KafkaError."""
-    results = await cluster.create_acls(rules) if rules else {}
-    for error in results.values():
-        if error is not None:
-            raise error
+    _raise_first((await cluster.create_acls(rules) if rules else {}).values())
 
 
 async def delete_rules(cluster: AclAdmin, rules: Collection[AclBinding]) -> None:
     """Return when the cluster has none of the ACLs. Raises KafkaError."""
     if not rules or await cluster.describe_acls("TOPIC") is None:
         return  # Without an authorizer no ACL is in force.
-    results = await cluster.delete_acls(rules)
-    for error in results.values():
+    _raise_first((await cluster.delete_acls(rules)).values())
+
+
+def _raise_first(results: Iterable[KafkaError | None]) -> None:
+    for error in results:
         if error is not None:
             raise error

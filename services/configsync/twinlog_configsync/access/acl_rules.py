@@ -42,7 +42,7 @@ from twinlog.acl_rights import (
 )
 from twinlog.kafka.ports import AclBinding
 from twinlog.policy.replication import ReplicationPolicy
-from twinlog.write_blocks import is_fence
+from twinlog.write_blocks import held_fences, is_fence, is_holder
 
 
 class AclSyncMode(StrEnum):
@@ -114,12 +114,13 @@ def translate_acls(
     """Translate every ACL of the source, sorted.
 
     `topics` are the source topics that the flow replicates; `groups` are the groups of the source, selected
-    or not; `fences` are those of the flow's own moves.
+    or not; `fences` are those of the flow's own moves, besides those that a move of any flow holds.
     """
     names = _names(bindings, rules, topics, groups)
+    fences = {*fences, *held_fences(bindings)}
     translated = [
-        _without_everybody(binding, is_own=binding in fences)
-        if is_fence(binding)
+        _without_everybody(binding, is_own=binding in fences or is_holder(binding))
+        if is_fence(binding) or is_holder(binding)
         else _translate(binding, rules, names)
         for binding in sorted(bindings)
     ]

@@ -12,7 +12,7 @@ from typing import Final
 from twinlog.acl_rights import LITERAL, WILDCARD
 from twinlog.kafka.ports import AclBinding
 from twinlog.policy.internal_topics import is_mirror_topic
-from twinlog.write_blocks import is_fence
+from twinlog.write_blocks import is_fence, is_holder
 from twinlog_configsync.access.acl_rules import is_own_name
 from twinlog_configsync.model.entry import TargetLimits, TopicEntry
 from twinlog_configsync.model.records import (
@@ -65,7 +65,7 @@ def _problem(key: RecordKey, value: RecordValue, rules: FlowRules) -> str:
 
 
 def _acl_problem(binding: AclBinding, rules: FlowRules) -> str:
-    if is_fence(binding):
+    if is_fence(binding) or is_holder(binding):
         return "it is a fence of a failover, which no flow copies"
     match binding.resource_type:
         case "TOPIC":

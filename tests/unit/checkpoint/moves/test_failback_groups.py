@@ -33,7 +33,7 @@ async def failed_over(rig: MoveRig, *groups: str) -> None:
     for group in groups:
         rig.logs.source.set_group(group, {ORIGIN: 100})
     await run(rig.served.failover, FENCED)
-    assert len(rig.logs.source.acls) == 2
+    assert len(rig.logs.source.acls) == 3
     assert rig.logs.target.acls
 
 

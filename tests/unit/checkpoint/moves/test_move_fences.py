@@ -5,32 +5,41 @@ from dataclasses import replace
 
 import pytest
 
-from twinlog.errors import StateError, TransientKafkaError
+from twinlog.errors import KafkaError, StateError, TransientKafkaError
 from twinlog.kafka.ports import AclBinding
 from twinlog.model import Flow
 from twinlog.policy import DefaultReplicationPolicy
 from twinlog.policy.replication import IdentityReplicationPolicy
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call, FakeCluster, Transaction
-from twinlog.write_blocks import fence_of, is_fence
+from twinlog.write_blocks import fence_of, holder_of, is_fence, is_holder
 from twinlog_checkpoint.journal.known_fences import KnownFences
 from twinlog_checkpoint.journal.record import Step
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.running.events import StepEvent, StepState
-from twinlog_checkpoint.moves.write_block import WriteBlockScope, delete_rules, fence_scope
+from twinlog_checkpoint.moves.write_block import (
+    WriteBlockScope,
+    fence_scope,
+    hold_fences,
+    release_fences,
+)
+from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, move_rig, offset_of, run
 
 FENCED = MoveOptions(wait_seconds=0, fence=True)
 DRAINING = (Step.DRAIN, StepState.PROGRESS)
+A_TO_C = Flow("A", "C")
 FENCE = fence_of(ORIGIN.topic)
+HELD = {FENCE, holder_of(FENCE, A_TO_B)}
+HELD_BY_OTHER = {FENCE, holder_of(FENCE, A_TO_C)}
 
 
 async def test_a_fence_denies_writes_until_the_move_back() -> None:
     async with move_rig() as rig:
         rig.logs.source.set_group("g", {ORIGIN: 100})
         steps, report = await run(rig.served.failover, FENCED)
-        assert rig.logs.source.acls == {FENCE}
+        assert rig.logs.source.acls == HELD
         assert rig.served.parts.fences.topics == {"source": 1, "target": 0}
         assert report.plan.fenced_topics == [ORIGIN.topic]
         assert not any("not fenced" in warning for warning in report.plan.warnings)
@@ -69,7 +78,7 @@ async def test_a_cluster_without_authorizer_cannot_be_fenced() -> None:
 
 
 async def test_a_cluster_that_lost_its_authorizer_keeps_no_move_from_its_end() -> None:
-    await delete_rules(FakeCluster("A", authorizer=False), [FENCE])
+    await release_fences(FakeCluster("A", authorizer=False), [FENCE], A_TO_B)
 
 
 async def test_a_fence_is_recorded_before_it_is_there_so_that_none_is_forgotten() -> None:
@@ -83,7 +92,7 @@ async def test_a_fence_is_recorded_before_it_is_there_so_that_none_is_forgotten(
         with pytest.raises(TransientKafkaError):
             await run(rig.served.failover, FENCED)
         undo()
-        assert rig.logs.source.acls == {FENCE}
+        assert rig.logs.source.acls == HELD
         record = await rig.served.failover.journal.load()
         assert record is not None
         assert record.fences == (FENCE,)
@@ -101,7 +110,7 @@ async def test_a_move_back_lets_writers_in_though_the_failover_was_cut() -> None
                 assert event.state is StepState.DONE
                 break
         await cut.aclose()
-        assert rig.logs.source.acls == {FENCE}
+        assert rig.logs.source.acls == HELD
         await run(rig.served.failback)
         assert rig.logs.source.acls == set()
 
@@ -115,13 +124,68 @@ async def test_a_rule_that_was_there_before_stays() -> None:
         assert rig.logs.source.acls == {FENCE}
 
 
+@pytest.mark.parametrize("other_is_first", [True, False])
+@pytest.mark.parametrize("is_aborted", [True, False])
+async def test_a_fence_that_two_flows_hold_falls_with_the_last_of_them(
+    other_is_first: bool, is_aborted: bool
+) -> None:
+    async with move_rig() as rig:
+        source = rig.logs.source
+        source.set_group("g", {ORIGIN: 100})
+        if other_is_first:
+            await hold_fences(source, [FENCE], A_TO_C)
+        failover = rig.served.failover.run(FENCED)
+        async for event in failover:
+            if is_aborted and isinstance(event, StepEvent) and event.step is Step.FENCE:
+                break
+        await failover.aclose()
+        if not other_is_first:
+            await hold_fences(source, [FENCE], A_TO_C)
+        assert source.acls == HELD | HELD_BY_OTHER
+        if is_aborted:
+            assert (await rig.served.failover.abort("ann")).unfenced_topics == []
+        else:
+            steps, _ = await run(rig.served.failback)
+            (message,) = [each.message for each in steps if each.step is Step.UNFENCE]
+            assert "moves of A->C keep it on 1 of 1 topics" in message
+        assert source.acls == HELD_BY_OTHER
+        await release_fences(source, [FENCE], A_TO_C)
+        assert source.acls == set()
+
+
+@pytest.mark.parametrize("begins", [True, False])
+async def test_a_fence_that_another_flow_begins_to_hold_or_releases_meanwhile(begins: bool) -> None:
+    source = FakeCluster("A")
+    await hold_fences(source, [FENCE], A_TO_B)
+    if not begins:
+        await hold_fences(source, [FENCE], A_TO_C)
+
+    def meanwhile(call: Call) -> None:
+        undo()
+        source.acls = HELD | HELD_BY_OTHER if begins else set(HELD)
+
+    undo = source.intercept("describe_acls", meanwhile, after=True)
+    await release_fences(source, [FENCE], A_TO_B)
+    assert source.acls == (HELD_BY_OTHER if begins else set())
+
+
+async def test_a_cluster_that_knows_no_such_user_is_fenced_all_the_same() -> None:
+    class KnownUsersOnly(FakeCluster):
+        def _acl_problem(self, binding: AclBinding, doing: str) -> KafkaError | None:
+            return None if binding.principal == "User:*" else KafkaError("no such user", reason="REFUSED")
+
+    source = KnownUsersOnly("A")
+    await hold_fences(source, [FENCE], A_TO_B)
+    assert source.acls == {FENCE}
+
+
 async def test_a_finished_failover_may_be_fenced_later() -> None:
     async with move_rig() as rig:
         rig.logs.source.set_group("g", {ORIGIN: 100})
         await run(rig.served.failover)
         assert rig.logs.source.acls == set()
         await run(rig.served.failover, FENCED)
-        assert rig.logs.source.acls == {FENCE}
+        assert rig.logs.source.acls == HELD
         _, again = await run(rig.served.failover, FENCED)
         assert again.already_done
 
@@ -229,7 +293,7 @@ async def test_a_failback_that_leaves_groups_behind_keeps_the_fence_and_the_gran
         steps, _ = await run(rig.served.failback, options)
         assert (Step.UNFENCE, StepState.SKIPPED) in [(step.step, step.state) for step in steps]
         await run(rig.served.failback, options)
-        assert (rig.logs.source.acls, rig.logs.target.acls) == ({writer, FENCE}, granted)
+        assert (rig.logs.source.acls, rig.logs.target.acls) == ({writer, *HELD}, granted)
         if not is_grouped:
             rig.logs.target.set_group("other", {COPY: place or 0})
         await run(rig.served.failback)
@@ -260,4 +324,6 @@ def test_where_names_are_kept_a_flow_back_stands_against_a_fence(
 
 def test_a_fence_is_known_by_what_it_says() -> None:
     assert is_fence(FENCE)
+    assert not is_holder(FENCE)
+    assert not is_holder(replace(holder_of(FENCE, A_TO_B), permission="ALLOW"))
     assert FENCE.principal == "User:*"

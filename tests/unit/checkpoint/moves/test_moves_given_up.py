@@ -104,7 +104,7 @@ async def test_giving_a_run_up_leaves_the_fence_of_the_failover_before_it() -> N
             await run(rig.served.failover, MoveOptions(wait_seconds=5))
         undo()
         assert (await rig.served.failover.abort("ann")).unfenced_topics == []
-        assert rig.logs.source.acls == {fence_of(ORIGIN.topic)}
+        assert fence_of(ORIGIN.topic) in rig.logs.source.acls
         plan = await rig.served.failover.plan(NO_WAIT)
         assert plan.fenced_topics == [ORIGIN.topic]
         other_way = await rig.back_to_front().failover.plan(NO_WAIT)

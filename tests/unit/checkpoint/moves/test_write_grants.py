@@ -8,11 +8,12 @@ from twinlog.errors import StateError, TransientKafkaError
 from twinlog.kafka.ports import AclBinding
 from twinlog.model import Flow
 from twinlog.testing.fakes.cluster import Call
-from twinlog.write_blocks import fence_of
+from twinlog.write_blocks import fence_of, holder_of
 from twinlog_checkpoint.journal.record import Step
 from twinlog_checkpoint.journal.record_format import decode_record, encode_record
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.write_grants import write_grants
+from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.journal.test_move_journal import RECORD
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, run
@@ -62,14 +63,21 @@ async def test_nothing_is_granted_unless_asked() -> None:
         assert not later.already_done, "a finished failover may grant later"
 
 
-async def test_a_fence_on_the_source_takes_no_grant_away() -> None:
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_a_fence_on_the_source_takes_no_grant_away(is_shared: bool) -> None:
+    """Also from a writer that is anybody, and if a move of another flow holds it."""
+    fence, anybody = fence_of(ORIGIN.topic), rule(principal="User:*")
+    grants = {GRANT, replace(GRANT, principal="User:*")}
     async with move_rig() as rig:
-        await let_write(rig)
+        await let_write(rig, rule(), anybody)
+        others = [holder_of(fence, Flow("A", "C"))] if is_shared else []
+        if is_shared:
+            await rig.logs.source.create_acls([fence, *others])
         await run(rig.served.failover, replace(GRANTING, fence=True))
-        assert rig.logs.source.acls == {rule(), fence_of(ORIGIN.topic)}
-        assert rig.logs.target.acls == {GRANT}
+        assert rig.logs.source.acls == {rule(), anybody, fence, holder_of(fence, A_TO_B), *others}
+        assert rig.logs.target.acls == grants
         await run(rig.served.failback)
-        assert (rig.logs.source.acls, rig.logs.target.acls) == ({rule()}, set())
+        assert rig.logs.target.acls == set()
 
 
 async def test_a_rule_that_looks_like_a_fence_and_was_there_before_is_obeyed() -> None:

@@ -6,9 +6,11 @@ from dataclasses import replace
 import pytest
 
 from twinlog.kafka.ports import AclBinding
+from twinlog.model import Flow
 from twinlog.policy.replication import (
     ReplicationPolicy,
 )
+from twinlog.write_blocks import holder_of
 from twinlog_configsync.access.acl_plan import plan_acls
 from twinlog_configsync.access.acl_rules import AclSyncMode, translate_acls
 from twinlog_configsync.model.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
@@ -208,21 +210,24 @@ def test_what_somebody_removed_is_made_again_and_is_drift() -> None:
 
 
 def test_a_fence_stays_on_its_own_cluster_and_one_of_somebody_else_limits_what_is_copied() -> None:
+    """A fence that a move of another flow holds is none of somebody else."""
     for mode in AclSyncMode:
         for policy in [DEFAULT, IDENTITY]:
-            for name, is_own in [("orders", True), ("orders", False), ("*", False)]:
-                with about(mode, policy, name, is_own):
+            for name, by in [("orders", "flow"), ("orders", "other flow"), ("orders", ""), ("*", "")]:
+                is_own = bool(by)
+                with about(mode, policy, name, by):
                     fence = acl(f"WRITE {name}", principal="User:*", permission="DENY")
+                    holders = [holder_of(fence, Flow("A", "C"))] if by == "other flow" else []
                     read, write = acl("READ orders"), acl("WRITE orders")
                     copies = {
                         each.source: each.targets
                         for each in translate_acls(
-                            [fence, read, write],
+                            [fence, *holders, read, write],
                             rules(mode, policy),
                             topics=TOPICS,
-                            fences=[fence] if is_own else [],
+                            fences=[fence] if by == "flow" else [],
                         )
                     }
-                    assert copies[fence] == ()
+                    assert not any(copies[each] for each in (fence, *holders))
                     assert len(copies[read]) == 1
                     assert len(copies[write]) == (mode is AclSyncMode.FULL and is_own)

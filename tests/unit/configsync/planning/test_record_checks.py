@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from twinlog.kafka.ports import AclBinding, QuotaEntity
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
 from twinlog.policy import DefaultReplicationPolicy
+from twinlog.write_blocks import fence_of, holder_of
 from twinlog_configsync.model.entry import TopicEntry, TopicState
 from twinlog_configsync.model.records import (
     AclRecord,
@@ -105,6 +106,10 @@ def refused(flow: ConfigSyncRig, key: RecordKey, value: RecordValue) -> str:
         ),
         (
             replace(COPY, principal="User:*", operation="WRITE", permission="DENY"),
+            "it is a fence of a failover, which no flow copies",
+        ),
+        (
+            holder_of(fence_of("A.orders"), Flow("A", "C")),
             "it is a fence of a failover, which no flow copies",
         ),
     ],

@@ -10,6 +10,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, KafkaCluster
 from twinlog.model import ClusterAlias
 from twinlog.service.runtime import wait_or_stop
+from twinlog.write_blocks import held_fences, is_holder
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord
 from twinlog_checkpoint.moves.planning.backlog import BacklogMeter
 from twinlog_checkpoint.moves.planning.blockers import blockers_of
@@ -175,13 +176,13 @@ class MovePlanner:
 
     async def write_grants(self, fences: Collection[AclBinding]) -> WriteGrants:
         """Return the ACLs that allow writers of the topics to write to their copies. `fences` are those of
-        this move. Raises KafkaError."""
+        this move; those of other flows' moves do not count either. Raises KafkaError."""
         copies = {entry.here.topic: entry.there.topic for entry in await self.route.written()}
         present = await self.route.to_cluster.list_topics()
         rules = await self.route.from_cluster.describe_acls("TOPIC") or ()
-        ours = frozenset(fences)
+        ours = {*fences, *held_fences(rules)}
         return write_grants(
-            [each for each in rules if each not in ours],
+            [each for each in rules if each not in ours and not is_holder(each)],
             await self.route.to_cluster.describe_acls("TOPIC") or (),
             {topic: copy for topic, copy in copies.items() if copy in present},
         )

@@ -15,7 +15,7 @@ from twinlog_checkpoint.moves.planning.planner import MovePlanner
 from twinlog_checkpoint.moves.running.commit import commit, verify
 from twinlog_checkpoint.moves.running.events import StepEvent, StepState, step_event
 from twinlog_checkpoint.moves.running.run_record import finished
-from twinlog_checkpoint.moves.write_block import create_rules, delete_rules
+from twinlog_checkpoint.moves.write_block import create_rules, delete_rules, release_fences
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -89,12 +89,14 @@ class Arrival:
             yield step_event(self.clock, Step.UNFENCE, StepState.SKIPPED, message)
         elif record.former_fences:
             lifted = record.former_fences
-            await self.duty.hold(lambda: delete_rules(cluster, lifted))
+            kept = await self.duty.hold(lambda: release_fences(cluster, lifted, plan.flow))
             record = replace(record, former_fences=()).after(Step.UNFENCE)
             await self.store(record)
-            yield step_event(
-                self.clock, Step.UNFENCE, StepState.DONE, f"removed the fence on {plan.to_alias}"
-            )
+            message = f"removed the fence on {plan.to_alias}"
+            if kept:
+                holders = ", ".join(sorted({flow for flows in kept.values() for flow in flows}))
+                message += f"; moves of {holders} keep it on {len(kept)} of {len(lifted)} topics"
+            yield step_event(self.clock, Step.UNFENCE, StepState.DONE, message)
         async for entry in self._rights(record, plan, is_whole=is_whole):
             if isinstance(entry, MoveRecord):
                 record = entry

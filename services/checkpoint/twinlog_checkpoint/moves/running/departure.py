@@ -22,7 +22,7 @@ from twinlog_checkpoint.moves.topic_backlog import (
     most_missing,
     total_backlog,
 )
-from twinlog_checkpoint.moves.write_block import create_rules, missing_fences
+from twinlog_checkpoint.moves.write_block import free_fences, hold_fences, missing_fences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,15 +151,15 @@ class Departure:
     async def _fenced(self, record: MoveRecord) -> MoveRecord:
         """Create the missing fences. They are recorded first, so that a killed run leaves no unknown fence.
 
-        A fence that existed before belongs to somebody else and is not recorded, so it stays when ours are
-        removed.
+        A fence that existed before, and that no move holds, belongs to somebody else and is not recorded, so
+        it stays when ours are removed.
         """
         route = self.planner.route
         scope = await self.planner.fence_scope()
-        missing = await missing_fences(route.from_cluster, scope.topics)
-        record = replace(record, fences=tuple(dict.fromkeys((*record.fences, *(missing or ())))))
+        free = await free_fences(route.from_cluster, scope.topics)
+        record = replace(record, fences=tuple(dict.fromkeys((*record.fences, *free))))
         await self.store(record)
-        await self.duty.hold(lambda: create_rules(route.from_cluster, missing or ()))
+        await self.duty.hold(lambda: hold_fences(route.from_cluster, free, route.flow))
         record = record.after(Step.FENCE)
         await self.store(record)
         return record

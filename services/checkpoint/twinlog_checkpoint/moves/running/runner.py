@@ -39,7 +39,7 @@ from twinlog_checkpoint.moves.running.events import (
 )
 from twinlog_checkpoint.moves.running.recorded import failback_due, recorded_move
 from twinlog_checkpoint.moves.running.run_record import begun, finished, given_up
-from twinlog_checkpoint.moves.write_block import delete_rules
+from twinlog_checkpoint.moves.write_block import release_fences
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -149,12 +149,11 @@ class MoveRunner:
                 raise _nothing_to_abort(self.journal, kind, last)
             cluster = self.planner.route.from_cluster
             after = given_up(last, now_ms=self.clock.now_ms())
-            kept = frozenset(after.fences)
-            lifted = [fence for fence in last.fences if fence not in kept]
-            await self.duty.hold(lambda: delete_rules(cluster, lifted))
+            given = frozenset(last.fences).difference(after.fences)
+            kept = await self.duty.hold(lambda: release_fences(cluster, given, self.journal.flow))
             await self._store(after)
             _log.info("move_aborted", kind=kind, flow=str(self.journal.flow), run_id=last.run_id, by=by)
-            unfenced = sorted(fence.resource_name for fence in lifted)
+            unfenced = sorted(fence.resource_name for fence in given.difference(kept))
             return Aborted(before=last, after=after, unfenced_topics=unfenced)
 
     async def _look(
