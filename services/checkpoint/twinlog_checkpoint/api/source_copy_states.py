@@ -8,7 +8,7 @@ from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.owner.name import OwnerReason
-from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState
+from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState, ForeignStretch
 
 _PAGE = 5000
 _CALL_SECONDS = 10.0
@@ -66,6 +66,9 @@ def copy_state(status: pb2.PartitionStatus) -> CopyState:
         reason=status.reason,
         message=status.message,
         equal_below=_equal_below(status),
+        foreign=[
+            ForeignStretch(each.from_offset, each.to_offset, each.records) for each in status.foreign_writes
+        ],
     )
 
 

@@ -139,6 +139,7 @@ def partition_status(
     if row.foreign_write is not None:
         status.foreign_write.CopyFrom(foreign_write_message(row.foreign_write))
         status.foreign_records = row.foreign_records
+    status.foreign_writes.extend(map(foreign_write_message, row.foreign_writes))
     if standing.stalled_since is not None:
         status.stalled_since.CopyFrom(timestamp(facts.wall_ms(standing.stalled_since)))
     return status

@@ -103,6 +103,8 @@ class PartitionRow:
     """The last foreign records that a task found in the copy."""
     foreign_records: int = 0
     """Since the start of the process, or since somebody acknowledged them."""
+    foreign_writes: tuple[ForeignWrite, ...] = ()
+    """Since the start of the process, also those that somebody acknowledged."""
     records: Rate = field(default_factory=Rate)
     bytes: Rate = field(default_factory=Rate)
     lag_time: LagTime = field(default_factory=LagTime)

@@ -44,6 +44,7 @@ from twinlog_source.partitions.events import (
     TargetReplaced,
     TargetStartSeen,
 )
+from twinlog_source.partitions.foreign_stretches import with_write
 from twinlog_source.partitions.lag_time import LagTime
 from twinlog_source.partitions.reports import PartitionReport
 from twinlog_source.partitions.rows import Blocker, PartitionRow, Shortened
@@ -246,6 +247,7 @@ def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, n
     for write in report.foreign_writes:
         row.foreign_write = write
         row.foreign_records += write.records
+        row.foreign_writes = with_write(row.foreign_writes, write)
     if report.skipped is not None and row.copy is not None and row.copy.preserved:
         row.copy = replace(
             row.copy,
@@ -279,7 +281,7 @@ def _change_target(row: PartitionRow, event: TargetEvent) -> None:
             _forget_target(row)
         case TargetRecreated():
             _forget_target(row)
-            row.foreign_write, row.foreign_records = None, 0
+            row.foreign_write, row.foreign_records, row.foreign_writes = None, 0, ()
         case ForeignAcknowledged():
             row.foreign_write, row.foreign_records = None, 0
         case TargetChanged():

@@ -9,7 +9,7 @@ from twinlog.errors import StateError
 from twinlog.model import Record, TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_state import Transaction
-from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState
+from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState, ForeignStretch
 from twinlog_checkpoint.moves.planning.only_here import RecordsOnlyHere
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePlan
 from twinlog_checkpoint.translation.log_sides import ByteBudget
@@ -67,6 +67,39 @@ async def test_unread_records_of_others_are_counted_and_block_the_failback(read:
     assert "twinlog verify 'A->B' --topic orders" in warning
 
 
+@pytest.mark.parametrize("read", [80, 299, 303, 310])
+async def test_those_between_copied_records_are_counted_as_the_source_service_tells(read: int) -> None:
+    """The source went on, so they are not behind its end. Three of ten lie at the end of the copy."""
+    async with move_rig() as rig:
+        await failed_over(rig, read=read)
+        before = len(rig.logs.visible_target())
+        written_there(rig, 7)
+        begin = rig.logs.target.log(COPY, "end").end - 7
+        rig.logs.produce(20)
+        await rig.copy()
+        written_there(rig, 3)
+        end = rig.logs.target.log(COPY, "end").end
+        state = CopyState(
+            state="RUNNING",
+            position=rig.source_end,
+            foreign=[ForeignStretch(begin, begin + 7, 7), ForeignStretch(end - 3, end, 3)],
+        )
+        rig.fakes.copy_states.report = CopyReport(partitions={ORIGIN: state})
+        there = rig.logs.visible_target()
+        rig.logs.target.set_group("g", {COPY: there[before - 300 + read].offset})
+        plan = await rig.served.failback.plan(NO_WAIT)
+        with pytest.raises(StateError, match="FOREIGN"):
+            await run(rig.served.failback)
+        rig.logs.target.set_group("g", {COPY: there[-1].offset + 1})
+        after = await rig.served.failback.plan(NO_WAIT)
+    unread = 3 + max(0, min(7, before + 7 - (before - 300 + read)))
+    assert f"{unread} that other producers wrote" in plan.blockers[0]
+    for told in (plan, after):
+        (warning,) = named(told)
+        assert "10 records in A.orders are only on B" in warning
+    assert after.blockers == []
+
+
 async def test_they_are_counted_with_those_that_the_source_has_deleted() -> None:
     async with move_rig() as rig:
         await failed_over(rig, read=80)
@@ -76,7 +109,7 @@ async def test_they_are_counted_with_those_that_the_source_has_deleted() -> None
     (blocker,) = plan.blockers
     assert "127 records" in blocker
     assert "120 before" in blocker
-    assert "7 behind" in blocker
+    assert "7 that other producers wrote" in blocker
 
 
 async def test_a_source_that_deleted_everything_has_none_of_them() -> None:
@@ -211,7 +244,9 @@ async def test_markers_are_no_records_of_others_when_there_is_much_to_count() ->
     """Another copy of the same look has used up the bytes that may be read."""
     async with move_rig() as rig:
         await failed_over(rig, read=150)
-        spent = RecordsOnlyHere(route=rig.served.failback.planner.route, budget=ByteBudget(0))
+        spent = RecordsOnlyHere(
+            route=rig.served.failback.planner.route, copy_states=rig.fakes.copy_states, budget=ByteBudget(0)
+        )
         assert await spent.foreign({COPY.topic}) == []
         written_there(rig, 4)
         (tail,) = await spent.foreign({COPY.topic})

@@ -44,6 +44,7 @@ from twinlog_source.partitions.events import (
     TargetStartSeen,
     TopicsChosen,
 )
+from twinlog_source.partitions.foreign_stretches import MOST_STRETCHES
 from twinlog_source.partitions.reports import ForeignWrite, PartitionReport, TaskReport
 from twinlog_source.partitions.rows import PartitionRow, Shortened
 from twinlog_source.partitions.table import PartitionTable
@@ -260,9 +261,24 @@ def test_what_others_wrote_into_a_copy_is_gone_with_it() -> None:
     assert (row.foreign_write, row.foreign_records) == (write, 3)
     _, row = after(said(foreign_writes=(write,)), CopyTranslated(partition=P, copy=TRANSLATED, position=7))
     assert (row.foreign_write, row.foreign_records) == (write, 3), "it is the same copy"
-    for forgets in (TargetRecreated(partition=P), ForeignAcknowledged(partition=P)):
+    for forgets, left in ((TargetRecreated(partition=P), ()), (ForeignAcknowledged(partition=P), (write,))):
         _, row = after(said(foreign_writes=(write,)), forgets)
         assert (row.foreign_write, row.foreign_records) == (None, 0)
+        assert row.foreign_writes == left, "an acknowledgement takes nothing out of the copy"
+
+
+def test_stretches_of_others_in_a_copy_are_few() -> None:
+    writes = [
+        ForeignWrite(
+            from_offset=at, to_offset=at + 2, records=2, producer_id=7, producer_epoch=0, written_at_ms=at
+        )
+        for at in range(0, 10 * MOST_STRETCHES, 5)
+    ]
+    _, row = after(said(foreign_writes=tuple(writes)))
+    assert len(row.foreign_writes) == MOST_STRETCHES
+    assert row.foreign_writes[:-1] == tuple(writes[: MOST_STRETCHES - 1])
+    assert row.foreign_writes[-1].to_offset == writes[-1].to_offset
+    assert sum(each.records for each in row.foreign_writes) == row.foreign_records == 2 * len(writes)
 
 
 # ------------------------------------------------------------------------------------------ the kind of copy

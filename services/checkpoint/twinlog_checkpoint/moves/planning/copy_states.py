@@ -1,10 +1,18 @@
 """What the source service reports about the copy of each partition, including why it does not progress."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from twinlog.model import Flow, TopicPartition
+
+
+class ForeignStretch(NamedTuple):
+    """Offsets of a copy between which other producers wrote records."""
+
+    begin: int
+    end: int
+    records: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +27,8 @@ class CopyState:
     message: str = ""
     equal_below: int | None = 0
     """Below this offset the copy has the source's offsets; None = everywhere."""
+    foreign: Sequence[ForeignStretch] = ()
+    """What other producers wrote into it, since the source service started."""
 
     @property
     def cause(self) -> str:

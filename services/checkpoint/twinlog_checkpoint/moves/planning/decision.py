@@ -54,12 +54,12 @@ def decide(place: GroupPlace, *, include_active: bool, accept_loss: bool = False
     translation = place.translation
     # sync.group.offsets may have put the group at the first record already.
     before = 0 if action is MoveAction.KEEP_AHEAD else place.unread_before_start
-    behind = place.unread_foreign
+    foreign = place.unread_foreign
     if action in THERE and before:
         translation = replace(translation, verdict=Verdict.BEFORE_START)
-    if action in THERE and before + behind:
+    if action in THERE and before + foreign:
         action = action if accept_loss else MoveAction.SKIP_UNREAD
-        message = _only_here(before, behind, start=translation.downstream_offset)
+        message = _only_here(before, foreign, start=translation.downstream_offset)
     return MovePartition(
         group=place.group,
         from_partition=place.from_partition,
@@ -112,14 +112,14 @@ def _action(place: GroupPlace, *, include_active: bool) -> tuple[MoveAction, str
     )
 
 
-def _only_here(before: int, behind: int, *, start: int | None) -> str:
+def _only_here(before: int, foreign: int, *, start: int | None) -> str:
     """Name the records that a group would skip."""
     where = []
     if before:
         where.append(f"{before} before the start {start} of the log there")
-    if behind:
-        where.append(f"{behind} behind its end, which other producers wrote into the copy (FOREIGN)")
-    unread = _records(before + behind)
+    if foreign:
+        where.append(f"{foreign} that other producers wrote into the copy (FOREIGN)")
+    unread = _records(before + foreign)
     return f"{unread} that it has not read are only on the cluster that it leaves: {', '.join(where)}"
 
 

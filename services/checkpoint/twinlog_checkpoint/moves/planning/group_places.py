@@ -3,6 +3,7 @@
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
@@ -10,9 +11,10 @@ from twinlog_checkpoint.groups.reads import group_states, readable_offsets
 from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, went_on
 from twinlog_checkpoint.moves.ends import bounds_of
+from twinlog_checkpoint.moves.planning.copy_states import CopyStates
 from twinlog_checkpoint.moves.planning.decision import GroupPlace, decide
 from twinlog_checkpoint.moves.planning.only_here import RecordsOnlyHere
-from twinlog_checkpoint.moves.planning.plan import ForeignTail, MoveOptions, MovePartition
+from twinlog_checkpoint.moves.planning.plan import ForeignRange, MoveOptions, MovePartition
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, in_turns
 from twinlog_checkpoint.translation.log_ranges import LogRange, log_ranges
@@ -52,21 +54,22 @@ class _Unread:
     before_start: Mapping[SourcePosition, int] = field(default_factory=dict)
     """Before the log there."""
     foreign: Mapping[tuple[str, TopicPartition], int] = field(default_factory=dict)
-    """In `tails`, by group and partition."""
-    tails: Sequence[ForeignTail] = ()
+    """In `ranges`, by group and partition."""
+    ranges: Sequence[ForeignRange] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
     partitions: Sequence[MovePartition]
     """Sorted by group and partition."""
-    foreign: Sequence[ForeignTail]
+    foreign: Sequence[ForeignRange]
     """What other producers wrote into copies on the cluster that the groups leave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlaces:
     route: Route
+    copy_states: CopyStates
     from_answers: Callable[[], Awaitable[bool]]
     """Whether the cluster that the groups leave answers now."""
     to_answers: Callable[[], Awaitable[bool]]
@@ -132,13 +135,13 @@ class GroupPlaces:
             )
             async for entry in in_turns(sorted(wanted, key=lambda entry: (entry.group, entry.from_partition)))
         ]
-        return Placed(partitions=partitions, foreign=unread.tails)
+        return Placed(partitions=partitions, foreign=unread.ranges)
 
     async def _unread(
         self, wanted: Collection[_Wanted], ranges: Mapping[TopicPartition, LogRange], last: MoveRecord | None
     ) -> _Unread:
         """Count the records that the groups have not read and would skip. Raises KafkaError."""
-        only_here = RecordsOnlyHere(route=self.route)
+        only_here = RecordsOnlyHere(route=self.route, copy_states=self.copy_states)
         at_start = [entry async for entry in in_turns(wanted) if _is_at_start(entry, ranges)]
         starts = {
             entry.from_partition: ranges[entry.to_partition].start
@@ -146,16 +149,14 @@ class GroupPlaces:
             if entry.to_partition is not None
         }
         before_start = await only_here.before_start({entry.place for entry in at_start}, starts)
-        tails = {
-            tail.partition: tail
-            for tail in await only_here.foreign({entry.from_partition.topic for entry in wanted})
-        }
+        ranges = await only_here.foreign({entry.from_partition.topic for entry in wanted})
+        of_partition = {of: list(each) for of, each in groupby(ranges, key=lambda each: each.partition)}
         foreign = {
-            (entry.group, entry.from_partition): await only_here.behind(entry.from_offset, tail)
+            (entry.group, entry.from_partition): await only_here.unread(entry.from_offset, found)
             async for entry in in_turns(wanted)
-            if (tail := tails.get(entry.from_partition)) is not None and self._works_here(entry, last)
+            if (found := of_partition.get(entry.from_partition)) and self._works_here(entry, last)
         }
-        return _Unread(before_start=before_start, foreign=foreign, tails=list(tails.values()))
+        return _Unread(before_start=before_start, foreign=foreign, ranges=ranges)
 
     async def _untouched(
         self, wanted: Collection[_Wanted], last: MoveRecord | None

@@ -1,16 +1,18 @@
 """Records that only the cluster has that groups leave, and that they would skip.
 
-They lie at two places: before the record with which the log on the other cluster begins, and, in a copy,
-behind everything that its original has. Other producers wrote the latter (FOREIGN); no flow copies them.
+They lie before the record with which the log on the other cluster begins, and, in a copy, wherever other
+producers wrote (FOREIGN): no flow copies those. Behind everything that the original has, the logs tell which
+they are; between copied records, only the source service knows.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.moves.ends import bounds_of
-from twinlog_checkpoint.moves.planning.plan import ForeignTail
+from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState, CopyStates
+from twinlog_checkpoint.moves.planning.plan import ForeignRange
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, LogBounds, Side, count_visible
 from twinlog_checkpoint.translation.translation import COMPARED, SourcePosition, Translation
@@ -24,6 +26,7 @@ class RecordsOnlyHere:
     """One look at both clusters; it reads each part of a log only once."""
 
     route: Route
+    copy_states: CopyStates
     budget: ByteBudget = field(default_factory=lambda: ByteBudget(COUNT_BYTES))
     _counts: dict[tuple[TopicPartition, int, int], int] = field(default_factory=dict)
 
@@ -44,9 +47,9 @@ class RecordsOnlyHere:
                 found[place] = await self._count(place.partition, log, place.next_offset, stop)
         return found
 
-    async def foreign(self, topics: Collection[str]) -> list[ForeignTail]:
-        """Return the foreign records behind the copies among these topics, without copies that have none.
-        Raises KafkaError."""
+    async def foreign(self, topics: Collection[str]) -> list[ForeignRange]:
+        """Return the foreign records of the copies among these topics, sorted by partition and offset. Raises
+        KafkaError."""
         described = await self.route.from_cluster.describe_topics(topics) if topics else {}
         origins = {
             partition: origin
@@ -64,23 +67,33 @@ class RecordsOnlyHere:
             if isinstance(log := there.get(origin), LogBounds)
         }
         copied = await self.route.ways.copied_to(ends) if ends else {}
-        tails: list[ForeignTail] = []
+        home = self.route.ways.home
+        states = CopyReport() if home is None or not ends else await self.copy_states.of(home.flow)
+        found: list[ForeignRange] = []
         for partition, origin in sorted(origins.items()):
             log, original = here.get(partition), there.get(origin)
             if not isinstance(log, LogBounds) or log.start == log.end or original is None:
                 continue
             if isinstance(original, KafkaError):
-                tails.append(_unknown(partition, origin, log, str(original)))
+                found.append(_unknown(partition, origin, log, str(original)))
                 continue
             tail = await self._tail(partition, origin, log, original, copied[partition])
-            if tail is not None:
-                tails.append(tail)
-        return tails
+            end = log.end if tail is None else tail.begin
+            state = states.partitions.get(origin)
+            found += _between(partition, origin, LogBounds(start=log.start, end=end), state)
+            found += [] if tail is None else [tail]
+        return found
 
-    async def behind(self, next_offset: int, tail: ForeignTail) -> int:
+    async def unread(self, next_offset: int, ranges: Iterable[ForeignRange]) -> int:
         """How many of the foreign records a group at this offset has not read. Raises KafkaError."""
-        log = LogBounds(start=tail.begin, end=tail.end)
-        return await self._count(tail.partition, log, next_offset, tail.end)
+        unread = 0
+        for each in ranges:
+            records = each.records or 0
+            if records and next_offset > each.begin:
+                log = LogBounds(start=each.begin, end=each.end)
+                records = min(records, await self._count(each.partition, log, next_offset, each.end))
+            unread += records
+        return unread
 
     async def _tail(
         self,
@@ -89,7 +102,7 @@ class RecordsOnlyHere:
         log: LogBounds,
         original: LogBounds,
         copied: Translation,
-    ) -> ForeignTail | None:
+    ) -> ForeignRange | None:
         """`copied`: where the end of the original lies in the copy."""
         begin = log.start if copied.downstream_offset is None else copied.downstream_offset
         records = await self._count(partition, log, begin, log.end)
@@ -98,7 +111,7 @@ class RecordsOnlyHere:
         # An original without records has none of those of the copy, wherever its end lies.
         if copied.verdict not in COMPARED and original.start < original.end:
             return _unknown(partition, origin, log, copied.message)
-        return ForeignTail(partition=partition, origin=origin, begin=begin, end=log.end, records=records)
+        return ForeignRange(partition=partition, origin=origin, begin=begin, end=log.end, records=records)
 
     async def _count(self, partition: TopicPartition, log: LogBounds, start: int, stop: int) -> int:
         """Records in [start, stop); the offsets where that takes too long to count. Raises KafkaError."""
@@ -117,7 +130,24 @@ class RecordsOnlyHere:
         return self._counts[at]
 
 
-def _unknown(partition: TopicPartition, origin: TopicPartition, log: LogBounds, message: str) -> ForeignTail:
-    return ForeignTail(
+def _between(
+    partition: TopicPartition, origin: TopicPartition, log: LogBounds, state: CopyState | None
+) -> list[ForeignRange]:
+    """The known stretches that lie in the log, whose end is that of the copied records."""
+    cut = [
+        (max(begin, log.start), min(end, log.end), records)
+        for begin, end, records in sorted(() if state is None else state.foreign)
+    ]
+    return [
+        ForeignRange(
+            partition=partition, origin=origin, begin=begin, end=end, records=min(records, end - begin)
+        )
+        for begin, end, records in cut
+        if begin < end
+    ]
+
+
+def _unknown(partition: TopicPartition, origin: TopicPartition, log: LogBounds, message: str) -> ForeignRange:
+    return ForeignRange(
         partition=partition, origin=origin, begin=log.end, end=log.end, records=None, message=message
     )

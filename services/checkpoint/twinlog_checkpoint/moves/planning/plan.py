@@ -76,15 +76,16 @@ class MovePartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForeignTail:
-    """What other producers wrote into one copy, behind everything that its original has."""
+class ForeignRange:
+    """What other producers wrote into one copy: in one stretch between copied records, or behind everything
+    that its original has."""
 
     partition: TopicPartition
     origin: TopicPartition
     begin: int
     end: int
     records: int | None
-    """None when it is not known where it begins."""
+    """None when it is not known where it begins. A stretch may have copied records, too."""
     message: str = ""
     """Why it is not known."""
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from twinlog.model import ClusterAlias, Flow
-from twinlog_checkpoint.moves.planning.plan import ForeignTail, MoveAction, MovePartition
+from twinlog_checkpoint.moves.planning.plan import ForeignRange, MoveAction, MovePartition
 from twinlog_checkpoint.moves.topic_backlog import (
     TopicBacklog,
     counting,
@@ -91,7 +91,7 @@ def plan_warnings(
 _TOPICS_NAMED = 5
 
 
-def foreign_told(tails: Sequence[ForeignTail], flow: Flow) -> list[str]:
+def foreign_told(tails: Sequence[ForeignRange], flow: Flow) -> list[str]:
     """Name the records that other producers wrote into the copies of a flow, by topic."""
     told = [
         f"{_counted(of_topic)} in {topic} are only on {flow.target}: other producers wrote into the copy"
@@ -110,12 +110,12 @@ def foreign_told(tails: Sequence[ForeignTail], flow: Flow) -> list[str]:
     return told
 
 
-def _counted(tails: Iterable[ForeignTail]) -> str:
+def _counted(tails: Iterable[ForeignRange]) -> str:
     count = sum(tail.records or 0 for tail in tails)
     return f"{count} record" if count == 1 else f"{count} records"
 
 
-def _by_topic(tails: Iterable[ForeignTail]) -> Iterable[tuple[str, list[ForeignTail]]]:
+def _by_topic(tails: Iterable[ForeignRange]) -> Iterable[tuple[str, list[ForeignRange]]]:
     """`tails` are sorted."""
     for topic, of_topic in groupby(tails, key=lambda tail: tail.partition.topic):
         yield topic, list(of_topic)

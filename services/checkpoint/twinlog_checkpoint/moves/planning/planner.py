@@ -58,14 +58,16 @@ class MovePlanner:
     """All configured clusters."""
     stop: asyncio.Event
     copy_states: CopyStates
-    """The copy states of the flow from the cluster that the groups leave."""
     rate_seconds: float = 1.0
     """The time between the two measurements from which the rate of the copy is computed."""
     places: GroupPlaces = field(init=False)
 
     def __post_init__(self) -> None:
         self.places = GroupPlaces(
-            route=self.route, from_answers=self._from_answers, to_answers=self._to_answers
+            route=self.route,
+            copy_states=self.copy_states,
+            from_answers=self._from_answers,
+            to_answers=self._to_answers,
         )
 
     async def plan(

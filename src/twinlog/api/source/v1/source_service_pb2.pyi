@@ -1419,6 +1419,7 @@ class PartitionStatus(_message.Message):
     TARGET_TOPIC_ID_FIELD_NUMBER: _builtins.int
     IS_HEARTBEATS_FIELD_NUMBER: _builtins.int
     CAUGHT_UP_IN_FIELD_NUMBER: _builtins.int
+    FOREIGN_WRITES_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic; the partition number is the same."""
     state: Global___PartitionState.ValueType
@@ -1501,6 +1502,12 @@ class PartitionStatus(_message.Message):
     def caught_up_in(self) -> _duration_pb2.Duration:
         """The same as FlowStatus.caught_up_in of this partition."""
 
+    @_builtins.property
+    def foreign_writes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ForeignWrite]:
+        """All that the copier found since the service started, also what was acknowledged. When there is much, the last one also
+        spans records of Twinlog.
+        """
+
     def __init__(
         self,
         *,
@@ -1532,10 +1539,11 @@ class PartitionStatus(_message.Message):
         target_topic_id: _builtins.str = ...,
         is_heartbeats: _builtins.bool = ...,
         caught_up_in: _duration_pb2.Duration | None = ...,
+        foreign_writes: _abc.Iterable[Global___ForeignWrite] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "caught_up_in", b"caught_up_in", "flow", b"flow", "foreign_write", b"foreign_write", "lag_records", b"lag_records", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "proof", b"proof", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source", b"source", "source_end_as_of", b"source_end_as_of", "stalled_since", b"stalled_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "flow", b"flow", "foreign_records", b"foreign_records", "foreign_write", b"foreign_write", "is_heartbeats", b"is_heartbeats", "lag_records", b"lag_records", "lane", b"lane", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "proof", b"proof", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "flow", b"flow", "foreign_records", b"foreign_records", "foreign_write", b"foreign_write", "foreign_writes", b"foreign_writes", "is_heartbeats", b"is_heartbeats", "lag_records", b"lag_records", "lane", b"lane", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "proof", b"proof", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__foreign_write: _TypeAlias = _typing.Literal["foreign_write"]  # noqa: Y015
     _WhichOneofArgType__foreign_write: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write"]  # noqa: Y015
