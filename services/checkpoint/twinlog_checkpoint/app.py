@@ -59,7 +59,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         meter=context.meter,
         stop=context.stop,
         refusal=context.clusters.refusal,
-        reachable=lambda alias: _reachable(context, alias),
+        away=lambda alias: _away(context, alias),
         aliases=tuple(context.configuration.clusters),
         copy_states=SourceCopyStates(
             context.peers.channel("source"), endpoint=context.peers.endpoint("source")
@@ -133,9 +133,10 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     )
 
 
-def _reachable(context: ServiceContext, alias: ClusterAlias) -> bool:
-    """Whether the last probe reached the cluster; True before the first probe."""
-    return all(status.reachable or not status.as_of_ms for status in context.clusters.statuses([alias]))
+def _away(context: ServiceContext, alias: ClusterAlias) -> str:
+    """Why the last probe did not reach the cluster; empty if it did, and before the first probe."""
+    statuses = context.clusters.statuses([alias])
+    return next((each.reason for each in statuses if each.as_of_ms and not each.reachable), "")
 
 
 async def _clusters(context: ServiceContext, stack: AsyncExitStack, entry: CheckpointFlow) -> FlowClusters:

@@ -12,6 +12,7 @@ from twinlog.clock import Clock
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.errors import UNAVAILABLE
 from twinlog.kafka.ports import KafkaCluster
+from twinlog.kafka.reasons import no_answer
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory, target_partition
 from twinlog.policy.internal_topics import sync_history_topic
@@ -68,7 +69,8 @@ class SharedDependencies:
     meter: Meter
     stop: asyncio.Event
     refusal: Callable[[Flow], TwinlogError | None]
-    reachable: Callable[[ClusterAlias], bool]
+    away: Callable[[ClusterAlias], str]
+    """Why the last probe did not reach the cluster; empty if it did."""
     aliases: Collection[ClusterAlias]
     """Every cluster of the configuration."""
     copy_states: CopyStates
@@ -167,10 +169,9 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
 def _away(flow: Flow, around: SharedDependencies) -> TwinlogError | None:
     """Return the cluster of the flow that did not answer the last probe, if any."""
     for alias in (flow.source, flow.target):
-        if not around.reachable(alias):
-            return TransientKafkaError(
-                f"cluster {alias} does not answer", reason=UNAVAILABLE.name, metadata={"cluster": alias}
-            )
+        if reason := around.away(alias):
+            words = f"cluster {no_answer(alias, reason)}"
+            return TransientKafkaError(words, reason=UNAVAILABLE.name, metadata={"cluster": alias})
     return None
 
 
@@ -264,7 +265,7 @@ def _runner(route: Route, parts: FlowParts, around: SharedDependencies) -> MoveR
         planner=MovePlanner(
             route=route,
             clock=around.clock,
-            reachable=around.reachable,
+            away=around.away,
             others=around.aliases,
             stop=around.stop,
             copy_states=around.copy_states,

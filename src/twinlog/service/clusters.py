@@ -13,6 +13,7 @@ from twinlog.clock import Clock
 from twinlog.config import ClientConfig
 from twinlog.errors import StateError, TransientKafkaError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster, Outage
+from twinlog.kafka.reasons import no_answer
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.interceptors import too_late
 from twinlog.service.runtime import wait_or_stop
@@ -153,7 +154,9 @@ class Clusters:
         away = [status for status in self.statuses() if not status.reachable and status.as_of_ms]
         if not away:
             return too_late()
-        said = "; ".join(f"cluster {status.alias} does not answer: {status.message}" for status in away)
+        said = "; ".join(
+            f"cluster {no_answer(status.alias, status.reason)}: {status.message}" for status in away
+        )
         return TransientKafkaError(
             said, reason=away[0].reason, metadata={"cluster": ", ".join(status.alias for status in away)}
         )

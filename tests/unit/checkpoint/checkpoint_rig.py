@@ -178,7 +178,9 @@ class CheckpointFlowRig:
             meter=NoOpMeter("test"),
             stop=asyncio.Event(),
             refusal=lambda flow: None,
-            reachable=lambda alias: {"A": self.source, "B": self.target}[alias].hooks.available,
+            away=lambda alias: (
+                "" if {"A": self.source, "B": self.target}[alias].hooks.available else "KAFKA_UNAVAILABLE"
+            ),
             aliases=("A", "B"),
             copy_states=self.copy_states,
         )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import GroupAdmin, GroupDescription
+from twinlog.kafka.reasons import no_answer
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.clusters import ClusterStatus
 from twinlog_checkpoint.api.group_explanation import Finding, GroupFacts, explain, is_translated
@@ -26,7 +27,7 @@ class GroupExplanation:
 async def explain_group(parts: FlowParts, group: str, statuses: Iterable[ClusterStatus]) -> GroupExplanation:
     """Ask both clusters about the group. A cluster that does not answer is a finding, not an error."""
     away = {
-        status.alias: f"{status.alias} does not answer: {status.message}"
+        status.alias: f"{no_answer(status.alias, status.reason)}: {status.message}"
         for status in statuses
         if not status.reachable and status.as_of_ms
     }

@@ -9,6 +9,7 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2_grpc as pb2_grpc
 from twinlog.api.common.v1 import types_pb2
 from twinlog.clock import Clock
 from twinlog.errors import ConfigError, TransientKafkaError
+from twinlog.kafka.reasons import no_answer
 from twinlog.model import Flow
 from twinlog.service.api_values import cluster_message, flow_message
 from twinlog.service.clusters import ClusterStatus
@@ -120,8 +121,9 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
         time out."""
         for status in self._statuses():
             if status.alias in (flow.source, flow.target) and status.as_of_ms and not status.reachable:
+                away = no_answer(status.alias, status.reason)
                 raise TransientKafkaError(
-                    f"{status.alias} does not answer, so its logs cannot be read: {status.message}",
+                    f"{away}, so its logs cannot be read: {status.message}",
                     metadata={"cluster": status.alias},
                 )
 

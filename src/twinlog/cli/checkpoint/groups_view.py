@@ -9,6 +9,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.checkpoint.client import verdict_name
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.names import flow_name, partition_name
+from twinlog.kafka.reasons import no_answer
 
 _SAY_ALL = frozenset({"PRESERVED", "EXACT", "UP_TO_DATE"})
 """Verdicts whose message is the same in every row; --help has it."""
@@ -109,7 +110,7 @@ def notes(
 ) -> list[str]:
     """What an operator has to know besides the rows."""
     lines = [
-        f"{cluster.alias} does not answer: {cluster.message}"
+        f"{no_answer(cluster.alias, cluster.reason)}: {cluster.message}"
         for cluster in clusters
         if not cluster.reachable and cluster.HasField("as_of")
     ]

@@ -68,7 +68,9 @@ class MoveCall:
             return own
         endpoints = service_endpoints(self.call.config, self.call.endpoint)
         status = await query_status(endpoints, channels(self.call.config), timeout_seconds=STATUS_SECONDS)
-        return with_plan(checks_of(status, self.kind, flow_name(self.flow), options.groups), own)
+        return with_plan(
+            checks_of(status, self.kind, flow_name(self.flow), options.groups, plan.blockers), own
+        )
 
     def run(self, options: pb2.MoveOptions, *, yes: bool) -> None:
         """Ask for confirmation, then run the move. Exits with 1 unless the move is complete.

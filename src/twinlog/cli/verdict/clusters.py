@@ -7,6 +7,7 @@ from twinlog.cli.status.rows import ClusterRow, FlowRow, Note
 from twinlog.cli.verdict.issues import Issue, Level
 from twinlog.cli.verdict.remedy import remedy
 from twinlog.kafka.ports import Outage
+from twinlog.kafka.reasons import REFUSALS, no_answer
 
 FOLLOWS_FROM_CLUSTER = frozenset(
     {
@@ -34,7 +35,6 @@ FOLLOWS_FROM_CLUSTER = frozenset(
     }
 )
 """What a flow says while one of its clusters is away, because of that."""
-_NOT_BY_ITSELF = frozenset({"AUTHENTICATION_FAILED", "SASL_MECHANISM_REFUSED", "TLS_FAILED"})
 _KINDS = (
     ("authentication failed", ("AUTHENTICATION", "SASL", "credentials")),
     ("TLS failed", ("TLS", "SSL", "certificate")),
@@ -65,14 +65,14 @@ def cluster_issues(
         level=Level.BAD,
         about=row.alias,
         reason=first.reason,
-        message=f"{row.alias} does not answer: {failure_kind(first.reason, first.message)}"
+        message=f"{no_answer(row.alias, first.reason)}: {failure_kind(first.reason, first.message)}"
         f" ({_who(row, services)}{_since(row)}){_waits(flows)}",
         command=remedy(first.reason, file=file),
         flows=tuple(each.flow for each in flows),
         symptoms=len(row.notes) - 1 + len(swallowed),
         details=said + tuple(f"{each.about}: {each.reason}: {each.message}" for each in swallowed),
     )
-    if first.reason in _NOT_BY_ITSELF:
+    if first.reason in REFUSALS:
         return [found]
     return [replace(found, message=f"{found.message}. Twinlog continues by itself")]
 

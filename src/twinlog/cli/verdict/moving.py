@@ -4,12 +4,15 @@ import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from twinlog.cli.common.location import SERVICES
 from twinlog.cli.source.partition_rows import shown_seconds
 from twinlog.cli.status.rows import DIFFERS, FENCE, FOREIGN, GAPS, MOVE, OPEN_TRANSACTION, FlowRow, Status
+from twinlog.cli.verdict.clusters import FOLLOWS_FROM_CLUSTER
 from twinlog.cli.verdict.drain import DRAINING, LOSING, Drain, drain_told
 from twinlog.cli.verdict.flows import DISABLED, partitions
 from twinlog.cli.verdict.issues import Issue, Verdict
 from twinlog.cli.verdict.verdict import of_services, verdict_of
+from twinlog.kafka.reasons import no_answer
 
 GO, WAIT, NO_GO = "GO", "WAIT", "NO_GO"
 
@@ -32,30 +35,41 @@ class Check:
     """What shows more of it, or mends it; empty with GO."""
 
 
-def readiness(row: FlowRow, verdict: Verdict, drain: Drain) -> list[Check]:
-    """In the order in which a person would look."""
-    services = of_services(verdict.stopping, row.flow)
+def readiness(row: FlowRow, verdict: Verdict, drain: Drain, blockers: Collection[str] = ()) -> list[Check]:
+    """In the order in which a person would look. What follows from a service or a cluster that does not
+    answer waits for it, as what `blockers` of a plan tell: each cause is one NO_GO."""
+    services = [_once(each, blockers) for each in of_services(verdict.stopping, row.flow)]
+    away = {each.about for each in services}
     own = [
-        each if each.about == row.flow else replace(each, message=f"it waits for {each.about}", command="")
+        each
+        if each.about == row.flow
+        else replace(
+            each, message=f"it waits for {each.about}", command="", waits=each.waits or each.about in away
+        )
         for each in verdict.stopping
         if each.concerns(row.flow)
     ]
-    # While a flow starts, nobody has to act on what is not known yet.
-    unknown = WAIT if own and all(each.waits for each in own) else NO_GO
+    starts = bool(own) and all(each.waits for each in own)
+
+    def unknown(service: str) -> str:
+        # While a flow starts, nobody has to act on what is not known yet.
+        return WAIT if starts or service in away or away.difference(SERVICES) else NO_GO
+
     told_by_source = row.records is not None
     moves_known = row.group_count is not None and row.moves_known
     running = partitions(sum(row.partitions.values()))
     return [
         _problems(ANSWER, services, good="all of them"),
         _problems("Everything moves", own, good=f"{running} without a problem"),
-        _lag(row, drain, unknown),
-        _groups(row, unknown),
+        _lag(row, drain, unknown("source")),
+        _groups(row, unknown("checkpoint")),
         _in_force(
             row,
             "Losses are dealt with",
             GAPS,
             good=_lost(row),
             unknown="" if told_by_source and row.gaps_known else "losses are not known",
+            when_unknown=unknown("source"),
         ),
         _in_force(
             row,
@@ -64,6 +78,7 @@ def readiness(row: FlowRow, verdict: Verdict, drain: Drain) -> list[Check]:
             FOREIGN,
             good=_compared(row),
             unknown="" if told_by_source else "differences of copies are not known",
+            when_unknown=unknown("source"),
         ),
         _in_force(
             row,
@@ -71,6 +86,7 @@ def readiness(row: FlowRow, verdict: Verdict, drain: Drain) -> list[Check]:
             OPEN_TRANSACTION,
             good="none stays open",
             unknown="" if told_by_source else "open transactions are not known",
+            when_unknown=unknown("source"),
             otherwise=WAIT,
         ),
         _in_force(
@@ -79,23 +95,32 @@ def readiness(row: FlowRow, verdict: Verdict, drain: Drain) -> list[Check]:
             MOVE,
             good="none",
             unknown="" if moves_known else "unfinished moves are not known",
+            when_unknown=unknown("checkpoint"),
         ),
-        _heartbeats(row, unknown),
+        _heartbeats(row, unknown("heartbeat")),
     ]
 
 
-def checks_of(status: Status, kind: str, flow: str, groups: Collection[str]) -> list[Check]:
-    """What all services say for or against a move. A failback is not held up by the state of the copy, which
-    groups leave, unless it has records that only it has, and a move of some `groups` not by others."""
+def checks_of(
+    status: Status, kind: str, flow: str, groups: Collection[str], blockers: Collection[str] = ()
+) -> list[Check]:
+    """What all services say for or against a move, besides the `blockers` of its plan. A failback is not held
+    up by the state of the copy, which groups leave, unless it has records that only it has, and a move of
+    some `groups` not by others."""
     verdict, row = verdict_of(status), status.flows.get(flow)
-    answer = _problems(ANSWER, of_services(verdict.stopping, flow), good="all of them")
+    services = [_once(each, blockers) for each in of_services(verdict.stopping, flow)]
+    answer = _problems(ANSWER, services, good="all of them")
     if row is None:
         return [answer]
     if kind == "failback":
         unknown = "" if row.records is not None else "writes of other producers into copies are not known"
         title = "Only Twinlog wrote into the copies"
-        return [answer, _in_force(row, title, FOREIGN, good="no other write is known", unknown=unknown)]
-    checks = readiness(row, verdict, drain_told(row))
+        when_unknown = WAIT if services else NO_GO
+        told = _in_force(
+            row, title, FOREIGN, good="no other write is known", unknown=unknown, when_unknown=when_unknown
+        )
+        return [answer, told]
+    checks = readiness(row, verdict, drain_told(row), blockers)
     return [check for check in checks if not (groups and check.title.startswith(GROUPS))]
 
 
@@ -161,6 +186,12 @@ def fences(row: FlowRow) -> list[str]:
     return [each.message for each in row.in_force if each.kind == FENCE]
 
 
+def _once(issue: Issue, blockers: Collection[str]) -> Issue:
+    """The issue waits for what a blocker tells, with what to do about it, if that is the same."""
+    words = no_answer(issue.about, issue.reason)
+    return replace(issue, waits=True) if any(each.startswith(words) for each in blockers) else issue
+
+
 def _problems(title: str, problems: Sequence[Issue], *, good: str) -> Check:
     if not problems:
         return Check(title=title, verdict=GO, message=good)
@@ -187,7 +218,7 @@ def _lag(row: FlowRow, drain: Drain, unknown: str) -> Check:
     told = "1 record" if row.lag_records == 1 else f"{row.lag_records:,} records"
     if drain.state == LOSING and drain.records_per_second is not None:
         told = f"{told} left, and {-drain.records_per_second:,.0f} more each second"
-        return Check(title=title, verdict=NO_GO, message=told, command=command)
+        return Check(title=title, verdict=unknown, message=told, command=command)
     if drain.state == DRAINING and drain.seconds_left is not None:
         told = f"{told} left, about {shown_seconds(drain.seconds_left)}"
         return Check(title=title, verdict=WAIT, message=told, command=command)
@@ -208,14 +239,21 @@ def _groups(row: FlowRow, unknown: str) -> Check:
     )
     if set(without) == {"ACTIVE_ON_TARGET"}:
         return Check(title=title, verdict=GO, message=told)
-    return Check(title=title, verdict=NO_GO, message=told, command=command)
+    verdict = unknown if without.keys() <= FOLLOWS_FROM_CLUSTER else NO_GO
+    return Check(title=title, verdict=verdict, message=told, command=command)
 
 
 def _in_force(
-    row: FlowRow, title: str, *kinds: str, good: str, unknown: str, otherwise: str = NO_GO
+    row: FlowRow,
+    title: str,
+    *kinds: str,
+    good: str,
+    unknown: str,
+    when_unknown: str = NO_GO,
+    otherwise: str = NO_GO,
 ) -> Check:
     if unknown:
-        return Check(title=title, verdict=NO_GO, message=unknown, command="twinlog status")
+        return Check(title=title, verdict=when_unknown, message=unknown, command="twinlog status")
     found = [each for each in row.in_force if each.kind in kinds]
     if not found:
         return Check(title=title, verdict=GO, message=good)

@@ -155,7 +155,7 @@ async def test_a_target_that_is_away_is_named() -> None:
         plan = await service.plan()
     assert not explanation.translated
     assert "cluster B" in explanation.findings[0].message
-    assert plan.blockers == ["B, to which the groups would move, does not answer"]
+    assert plan.blockers == ["B does not answer, and the groups would move there"]
     assert service.written == []
 
 

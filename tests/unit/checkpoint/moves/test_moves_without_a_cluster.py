@@ -72,14 +72,14 @@ async def test_a_target_that_is_away_is_named() -> None:
         plan = await rig.served.failover.plan(NO_WAIT)
         back = await rig.served.failback.plan(MoveOptions(accept_loss=True))
         for runner, words in (
-            (rig.served.failover, "B, to which"),
-            (rig.served.failback, "B does not answer"),
+            (rig.served.failover, "B refuses the login, and the groups would move there"),
+            (rig.served.failback, "B refuses the login, so"),
         ):
-            runner.planner.reachable = lambda alias: alias != "B"
+            runner.planner.away = lambda alias: "AUTHENTICATION_FAILED" if alias == "B" else ""
             with pytest.raises(StateError, match=words) as refused:
                 await run(runner)
             assert refused.value.reason == "MOVE_BLOCKED"
-    assert plan.blockers == ["B, to which the groups would move, does not answer"]
+    assert plan.blockers == ["B does not answer, and the groups would move there"]
     assert plan.from_reachable
     assert plan.records_not_copied is None
     assert any("if it is lost, start them on A" in blocker for blocker in back.blockers)
@@ -88,7 +88,7 @@ async def test_a_target_that_is_away_is_named() -> None:
 
 async def test_a_cluster_that_died_after_the_last_probe_counts_as_away() -> None:
     async with move_rig() as rig:
-        rig.served.failover.planner.reachable = lambda alias: True
+        rig.served.failover.planner.away = lambda alias: ""
         rig.logs.source.take_away()
         plan = await rig.served.failover.plan(NO_WAIT)
     assert not plan.from_reachable

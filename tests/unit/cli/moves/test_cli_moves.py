@@ -402,6 +402,35 @@ def test_a_cluster_that_is_away_is_told_once_in_the_verdict_of_a_plan() -> None:
     status = healthy_status()
     away = types_pb2.ClusterStatus(alias="B", reachable=False, reason="KAFKA_TIMEOUT", message="no answer")
     status.add_clusters("source", [away])
-    words = verdict_words(checks_of(status, "failover", "A->B", []))
-    assert words.startswith("NO-GO: B does not answer: timed out (by source)")
-    assert words.endswith("; it waits for B")
+    row = status.flows["A->B"]
+    row.lag_records = row.group_count = row.path = None
+    row.groups = {"TARGET_UNREADABLE": 3}
+    found = checks_of(status, "failover", "A->B", [])
+    assert [check.verdict for check in found].count("NO_GO") == 1
+    assert verdict_words(found).startswith("NO-GO: B does not answer: timed out (by source)")
+    blocker = "B does not answer, and the groups would move there"
+    plan = checks(lambda plan: plan.blockers.append(blocker))
+    found = with_plan(checks_of(status, "failover", "A->B", [], [blocker]), plan)
+    assert verdict_words(found) == f"NO-GO: {blocker}"
+    row.records = None
+    back = checks_of(status, "failback", "A->B", [], [blocker])
+    assert [check.verdict for check in back] == ["WAIT", "WAIT"]
+    row.records = 9
+    row.in_force = [InForce(kind="GAPS", about="A->B", message="3 offsets are lost")]
+    found = with_plan(checks_of(status, "failover", "A->B", [], [blocker]), plan)
+    assert verdict_words(found) == f"NO-GO: {blocker}; 3 offsets are lost"
+
+
+def test_a_service_that_is_away_explains_what_it_would_tell_and_nothing_else() -> None:
+    status = healthy_status()
+    status.services = [
+        ServiceRow(name=name, endpoint="", health="DOWN" if name == "checkpoint" else "SERVING")
+        for name in ("source", "checkpoint", "heartbeat", "configsync")
+    ]
+    row = status.flows["A->B"]
+    row.group_count, row.path = None, "SILENT"
+    found = checks_of(status, "failover", "A->B", [])
+    assert {check.title for check in found if check.verdict == "NO_GO"} == {
+        "Services and clusters answer",
+        "Heartbeats arrive",
+    }

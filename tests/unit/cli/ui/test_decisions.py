@@ -92,7 +92,10 @@ def test_problems_of_another_flow_do_not_hold_this_one_up() -> None:
     assert overall(readiness(ready_flow(), verdict("B->A", "FAULTED"), drained)) == GO
     assert overall(readiness(ready_flow(), verdict("C", "TIMEOUT", "A->C"), drained)) == GO
     away = readiness(ready_flow(), verdict("B", "TIMEOUT", "A->B"), drained)
-    assert [check.verdict for check in away[:2]] == [NO_GO, NO_GO]
+    assert [(check.verdict, check.message) for check in away[:2]] == [
+        (NO_GO, "B: so"),
+        (WAIT, "it waits for B"),
+    ]
 
 
 def test_a_backlog_that_drains_is_waited_for_and_one_that_grows_is_said_to_lose() -> None:

@@ -344,7 +344,7 @@ def test_a_cluster_that_refuses_the_credentials_does_not_mend_by_itself() -> Non
     for service in SERVICES:
         flow(status).add_note(service, "AUTHENTICATION_FAILED", "the broker refused the credentials")
     (issue,) = verdict_of(status).issues
-    assert "B does not answer: authentication failed (all 4 services" in issue.message
+    assert "B refuses the login: authentication failed (all 4 services" in issue.message
     assert "by itself" not in issue.message
 
 

@@ -1,7 +1,9 @@
 """The reasons why a move cannot run now."""
 
 import shlex
+from collections.abc import Callable
 
+from twinlog.model import ClusterAlias
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.routes.route import Route
@@ -14,15 +16,17 @@ async def blockers_of(
     scope: WriteBlockScope,
     last: MoveRecord | None,
     *,
+    no_answer: Callable[[ClusterAlias], str],
     from_reachable: bool,
     to_reachable: bool,
 ) -> list[str]:
-    """Return each reason with its remedy. Raises KafkaError."""
+    """Return each reason with its remedy. `no_answer` tells how a cluster is away. Raises KafkaError."""
     blockers: list[str] = []
     if not to_reachable:
-        blockers.append(f"{route.to_alias}, to which the groups would move, does not answer")
+        blockers.append(f"{no_answer(route.to_alias)}, and the groups would move there")
     if not from_reachable:
-        return [*blockers, *await _when_away(route, options, to_reachable=to_reachable)]
+        away = no_answer(route.from_alias)
+        return [*blockers, *await _when_away(route, options, away, to_reachable=to_reachable)]
     blocker = route.blocker(from_reachable=True)
     if blocker is not None:
         blockers.append(blocker)
@@ -60,11 +64,11 @@ async def _against_granting(route: Route, *, to_reachable: bool) -> list[str]:
     ]
 
 
-async def _when_away(route: Route, options: MoveOptions, *, to_reachable: bool) -> list[str]:
+async def _when_away(route: Route, options: MoveOptions, away: str, *, to_reachable: bool) -> list[str]:
     if route.kind is MoveKind.FAILBACK:
         # The groups' progress and the record of moves are on this cluster only.
         away = (
-            f"{route.from_alias} does not answer, so the groups' offsets are not known: wait for it. Only"
+            f"{away}, so the groups' offsets are not known: wait for it. Only"
             f" if it is lost, start them on {route.to_alias} where they left it, and remove a fence there by"
             " hand (kafka-acls --remove)"
         )
@@ -72,14 +76,12 @@ async def _when_away(route: Route, options: MoveOptions, *, to_reachable: bool) 
     blocker = route.blocker(from_reachable=False)
     blockers = [] if blocker is None else [blocker]
     if not options.accept_loss:
-        blockers.append(
-            f"{route.from_alias} does not answer: --accept-loss continues with what {route.to_alias} has"
-        )
+        blockers.append(f"{away}: --accept-loss continues with what {route.to_alias} has")
     if options.fence:
-        blockers.append(f"{route.from_alias} does not answer, so its writers cannot be fenced")
+        blockers.append(f"{away}, so its writers cannot be fenced")
     if options.grant_write:
         blockers.append(
-            f"{route.from_alias} does not answer, so it is not known who may write there: omit --grant-write,"
+            f"{away}, so it is not known who may write there: omit --grant-write,"
             f" and grant WRITE on {route.to_alias} with kafka-acls"
         )
     if options.groups and to_reachable and blocker is None:

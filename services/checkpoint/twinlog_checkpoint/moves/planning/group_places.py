@@ -149,14 +149,14 @@ class GroupPlaces:
             if entry.to_partition is not None
         }
         before_start = await only_here.before_start({entry.place for entry in at_start}, starts)
-        ranges = await only_here.foreign({entry.from_partition.topic for entry in wanted})
-        of_partition = {of: list(each) for of, each in groupby(ranges, key=lambda each: each.partition)}
+        written = await only_here.foreign({entry.from_partition.topic for entry in wanted})
+        of_partition = {of: list(each) for of, each in groupby(written, key=lambda each: each.partition)}
         foreign = {
             (entry.group, entry.from_partition): await only_here.unread(entry.from_offset, found)
             async for entry in in_turns(wanted)
             if (found := of_partition.get(entry.from_partition)) and self._works_here(entry, last)
         }
-        return _Unread(before_start=before_start, foreign=foreign, ranges=ranges)
+        return _Unread(before_start=before_start, foreign=foreign, ranges=written)
 
     async def _untouched(
         self, wanted: Collection[_Wanted], last: MoveRecord | None

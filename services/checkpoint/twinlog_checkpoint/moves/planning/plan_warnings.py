@@ -21,25 +21,26 @@ def plan_warnings(
     *,
     from_alias: ClusterAlias,
     to_alias: ClusterAlias,
-    from_reachable: bool,
+    away: str,
     fenced: bool,
     unsupported: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Return the warnings. `unsupported` maps groups that cannot be translated to their type."""
+    """Return the warnings. `away` says that the cluster does not answer that the groups leave, and is empty
+    if it does; `unsupported` maps groups that cannot be translated to their type."""
     warnings: list[str] = []
-    if not from_reachable and partitions:
+    if away and partitions:
         warnings.append(
-            f"{from_alias} does not answer: offsets come from the last checkpoints, and it is not known which"
+            f"{away}: offsets come from the last checkpoints, and it is not known which"
             f" records of {from_alias} were not copied"
         )
-    elif from_reachable and not fenced:
+    elif not away and not fenced:
         warnings.append(
             f"writers on {from_alias} are not fenced: records that they write from now on may not be copied"
         )
-    total = total_backlog(backlog) if from_reachable else None
+    total = None if away else total_backlog(backlog)
     if total:
         warnings.append(f"{_records(total)} not copied yet")
-    elif from_reachable and total is None and counting(backlog):
+    elif not away and total is None and counting(backlog):
         warnings.append(
             f"records that are not copied yet are still being counted: at most {most_missing(backlog)}"
         )

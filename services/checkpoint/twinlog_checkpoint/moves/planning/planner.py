@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
+from twinlog.kafka.errors import TIMEOUT
 from twinlog.kafka.ports import AclBinding, KafkaCluster
+from twinlog.kafka.reasons import no_answer
 from twinlog.model import ClusterAlias
 from twinlog.service.runtime import wait_or_stop
 from twinlog.write_blocks import held_fences, is_holder
@@ -52,8 +54,8 @@ MOST_LOOKS = 4
 class MovePlanner:
     route: Route
     clock: Clock
-    reachable: Callable[[ClusterAlias], bool]
-    """Whether the last probe, which may be some seconds old, reached the cluster."""
+    away: Callable[[ClusterAlias], str]
+    """Why the last probe, which may be some seconds old, did not reach the cluster; empty if it did."""
     others: Collection[ClusterAlias]
     """All configured clusters."""
     stop: asyncio.Event
@@ -61,6 +63,8 @@ class MovePlanner:
     rate_seconds: float = 1.0
     """The time between the two measurements from which the rate of the copy is computed."""
     places: GroupPlaces = field(init=False)
+    _reasons: dict[ClusterAlias, str] = field(default_factory=dict)
+    """Why a cluster did not answer when it was asked last; empty if it did."""
 
     def __post_init__(self) -> None:
         self.places = GroupPlaces(
@@ -103,7 +107,13 @@ class MovePlanner:
         fences = fences_where_left(last, self.route.kind)
         scope = await self.fence_scope() if options.fence and from_reachable else WriteBlockScope()
         blockers = await blockers_of(
-            self.route, options, scope, last, from_reachable=from_reachable, to_reachable=to_reachable
+            self.route,
+            options,
+            scope,
+            last,
+            no_answer=self._no_answer,
+            from_reachable=from_reachable,
+            to_reachable=to_reachable,
         )
         partitions: Sequence[MovePartition] = []
         backlog: Sequence[TopicBacklog] = []
@@ -195,7 +205,7 @@ class MovePlanner:
             plan.backlog,
             from_alias=plan.from_alias,
             to_alias=plan.to_alias,
-            from_reachable=plan.from_reachable,
+            away="" if plan.from_reachable else self._no_answer(plan.from_alias),
             fenced=bool(plan.fenced_topics),
             unsupported=self.route.unsupported if plan.from_reachable else None,
         )
@@ -218,14 +228,20 @@ class MovePlanner:
         return await self._answers(self.route.from_alias, self.route.from_cluster)
 
     async def _answers(self, alias: ClusterAlias, cluster: KafkaCluster) -> bool:
-        if not self.reachable(alias):
-            return False
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await cluster.cluster_id()
-        except (KafkaError, TimeoutError):
-            return False
-        return True
+        reason = self.away(alias)
+        if not reason:
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await cluster.cluster_id()
+            except KafkaError as error:
+                reason = error.reason
+            except TimeoutError:
+                reason = TIMEOUT.name
+        self._reasons[alias] = reason
+        return not reason
+
+    def _no_answer(self, alias: ClusterAlias) -> str:
+        return no_answer(alias, self._reasons.get(alias, ""))
 
     async def _counted(self, meter: BacklogMeter, from_reachable: bool) -> list[TopicBacklog]:
         """Measure the backlog; repeat it a few times while it is still being counted. Raises KafkaError."""

@@ -72,7 +72,7 @@ async def failback_due(reverse: MoveJournal, planner: MovePlanner) -> Due:
     A fence of that failover blocks this move, because only the failback removes it.
     """
     route = planner.route
-    if route.kind is not MoveKind.FAILOVER or not planner.reachable(route.from_alias):
+    if route.kind is not MoveKind.FAILOVER or planner.away(route.from_alias):
         return NOTHING_DUE
     try:
         other = await reverse.load()

@@ -115,7 +115,7 @@ class MoveRunner:
     async def look(self, options: MoveOptions) -> AsyncGenerator[str | MovePlan, None]:
         """As `plan`, but first yield messages about the progress, then the plan."""
         home = self.journal.flow.target
-        last = await self.recorded() if self.planner.reachable(home) else None
+        last = None if self.planner.away(home) else await self.recorded()
         done_with = await self._done_with(last, options)
         async with aclosing(self._look(options, last, (), done_with)) as told:
             async for each in told:
@@ -124,7 +124,7 @@ class MoveRunner:
     async def check_target(self, options: MoveOptions) -> None:
         """Raises StateError (MOVE_BLOCKED) when the flow's target does not answer: the record of moves and
         the election of the flow's owner are there."""
-        if not self.planner.reachable(self.journal.flow.target):
+        if self.planner.away(self.journal.flow.target):
             raise _blocked(await self.plan(options))
 
     async def recorded(self) -> MoveRecord | None:
