@@ -39,8 +39,8 @@ from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flow, checkpoin
 from twinlog_checkpoint.flow.live_rules import RulesFollower
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.instruments import observe_flows
-from twinlog_checkpoint.translation.alignment_log import BatchLog
 from twinlog_checkpoint.translation.exact import LogSide
+from twinlog_checkpoint.translation.log_sides import BatchLog
 
 READ_TIMEOUT_SECONDS = 30.0
 

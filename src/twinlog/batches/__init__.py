@@ -21,14 +21,14 @@ The parts, for those who need less:
     records      open_records, write_records, decode_batch
     bodies       DecodedRecord, encode_body, decode_record
     build        NewRecord, build_batch: records of our own (positions) as a batch
-    counting     VisibleCounter, RecordLocator
+    counting     VisibleCounter
     codec        Codec, compress, decompress, DEFAULT_LEVELS
 """
 
 from twinlog.batches.bodies import DecodedRecord, OpenRecord, RawHeaders, decode_record, encode_body
 from twinlog.batches.build import NewRecord, build_batch
 from twinlog.batches.codec import DEFAULT_LEVELS, Codec, compress, decompress
-from twinlog.batches.counting import RecordLocator, VisibleCounter
+from twinlog.batches.counting import VisibleCounter
 from twinlog.batches.header import HEADER_BYTES, Batch, BatchHeader, crc_is_valid, iter_batches, read_batches
 from twinlog.batches.joining import merge
 from twinlog.batches.lanes import (
@@ -99,7 +99,6 @@ __all__ = [
     "encode_body",
     "open_records",
     "write_records",
-    "RecordLocator",
     "VisibleCounter",
     "DEFAULT_LEVELS",
     "Codec",

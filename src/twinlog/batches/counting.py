@@ -1,7 +1,7 @@
-"""Counts and finds visible records by batch headers where possible.
+"""Counts visible records by batch headers where possible.
 
 A dense batch tells how many records lie in any part of it. Only a batch with holes (or of an old format) that
-crosses a bound has to be opened. Both classes are fed fetch by fetch, and tell where to read next.
+crosses a bound has to be opened.
 """
 
 from collections.abc import Iterable
@@ -53,69 +53,3 @@ class VisibleCounter:
                 return max(stop - first, 0)
         self.batches_opened += 1
         return sum(self.next_offset <= offset < self.stop_offset for offset, _, _ in open_records(batch))
-
-
-@dataclass(slots=True)
-class RecordLocator:
-    """Finds the offset of the visible record that has `records_before` visible ones between `next_offset` and
-    itself."""
-
-    next_offset: int
-    """Where to fetch from next; initially the offset to count from."""
-    records_before: int
-    """How many visible records still have to be passed."""
-    found_offset: int | None = None
-    batches_opened: int = 0
-    read_committed: bool = True
-
-    @property
-    def is_done(self) -> bool:
-        return self.found_offset is not None
-
-    def feed(self, batches: Iterable[Batch], aborted: Iterable[AbortedTransaction] = ()) -> None:
-        """Continue with one fetch response that began at `next_offset`.
-
-        Raises WireFormatError (CORRUPT_BATCH) from a batch that had to be opened.
-        """
-        for batch, visibility in classify(batches, aborted, read_committed=self.read_committed):
-            header = batch.header
-            if self.is_done:
-                return
-            if header.next_offset <= self.next_offset:
-                continue
-            if visibility is Visibility.VISIBLE:
-                self._pass(batch)
-            if not self.is_done:
-                self.next_offset = header.next_offset
-
-    def _pass(self, batch: Batch) -> None:
-        header = batch.header
-        begins_inside = header.base_offset < self.next_offset
-        if (
-            header.record_count != UNKNOWN_COUNT
-            and not begins_inside
-            and header.record_count <= self.records_before
-        ):
-            self.records_before -= header.record_count
-            return
-        if header.is_dense and header.record_count != UNKNOWN_COUNT:
-            first = max(header.base_offset, self.next_offset)
-            available = header.next_offset - first
-            if available <= self.records_before:
-                self.records_before -= available
-            else:
-                self._found(first + self.records_before)
-            return
-        self.batches_opened += 1
-        for offset, _, _ in open_records(batch):
-            if offset < self.next_offset:
-                continue
-            if self.records_before == 0:
-                self._found(offset)
-                return
-            self.records_before -= 1
-
-    def _found(self, offset: int) -> None:
-        self.found_offset = offset
-        self.next_offset = offset
-        self.records_before = 0

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from twinlog.batches import (
     AbortedTransaction,
     DecodedRecord,
-    RecordLocator,
     VisibleCounter,
     read_batches,
 )
@@ -70,31 +69,14 @@ def test_counts_the_visible_records_between_any_two_offsets(log: _Log, data: st.
 
 
 @given(log=_logs(), data=st.data())
-def test_finds_the_record_after_any_number_of_visible_ones(log: _Log, data: st.DataObject) -> None:
-    first = data.draw(st.integers(0, log.next_offset))
-    before = data.draw(st.integers(0, len(log.visible) + 1))
-    locator = RecordLocator(next_offset=first, records_before=before)
-    locator.feed(read_batches(b"".join(log.batches)), log.aborted)
-    from_first = [offset for offset in log.visible if offset >= first]
-    expected = from_first[before] if before < len(from_first) else None
-    assert locator.found_offset == expected
-    if expected is None:
-        assert locator.next_offset == log.next_offset
-        assert locator.records_before == before - len(from_first)
-
-
-@given(log=_logs(), data=st.data())
 def test_fetches_in_a_row_add_up(log: _Log, data: st.DataObject) -> None:
     """As fetched: each response begins with the batch that holds `next_offset`."""
     counter = VisibleCounter(next_offset=0, stop_offset=log.next_offset)
-    locator = RecordLocator(next_offset=0, records_before=max(len(log.visible) - 1, 0))
-    for walker in (counter, locator):
-        while not walker.is_done and walker.next_offset < log.next_offset:
-            everything = read_batches(b"".join(log.batches))
-            fetched = [batch for batch in everything if batch.header.next_offset > walker.next_offset]
-            walker.feed(fetched[: data.draw(st.integers(1, 3))], log.aborted)
+    while not counter.is_done:
+        everything = read_batches(b"".join(log.batches))
+        fetched = [batch for batch in everything if batch.header.next_offset > counter.next_offset]
+        counter.feed(fetched[: data.draw(st.integers(1, 3))], log.aborted)
     assert counter.records == len(log.visible)
-    assert locator.found_offset == (log.visible[-1] if log.visible else None)
 
 
 def test_dense_batches_stay_closed() -> None:
@@ -104,10 +86,7 @@ def test_dense_batches_stay_closed() -> None:
     )
     counter = VisibleCounter(next_offset=15, stop_offset=87)
     counter.feed(read_batches(data))
-    locator = RecordLocator(next_offset=15, records_before=60)
-    locator.feed(read_batches(data))
     assert (counter.records, counter.batches_opened) == (72, 0)
-    assert (locator.found_offset, locator.batches_opened) == (75, 0)
 
 
 @pytest.mark.parametrize(("first", "stop", "opened"), [(0, 10, 0), (0, 9, 1), (3, 10, 1)])

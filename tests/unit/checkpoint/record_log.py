@@ -1,15 +1,17 @@
-"""The aligned log of a fake cluster, which has records and no batches."""
+"""The log of a fake cluster, which has records and no batches, as a comparison reads it."""
 
 from collections.abc import Collection
+from itertools import groupby
 
+from twinlog.batches import DecodedRecord, iter_batches
 from twinlog.kafka.ports import LogReader
 from twinlog.model import Record, TimestampType, TopicPartition
-from twinlog_checkpoint.translation.alignment import Print
-from twinlog_checkpoint.translation.alignment_log import Passed, Stretch
+from twinlog.testing.source_batches import source_batch
+from twinlog_checkpoint.translation.log_sides import Stretch
 
 
 class RecordLog:
-    """Over decoded records."""
+    """Over decoded records, in batches of those that follow each other."""
 
     def __init__(self, reader: LogReader) -> None:
         self._reader = reader
@@ -19,41 +21,29 @@ class RecordLog:
 
     async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Stretch:
         fetched = await self._reader.fetch(partition, offset, max_wait_seconds=0, max_bytes=max_bytes)
+        # What follows each other has the same distance between its offset and its place.
+        runs = groupby(enumerate(fetched.records), lambda at: (at[1].offset - at[0], at[1].timestamp_type))
+        data = b"".join(_batch([record for _, record in run]) for _, run in runs)
         return Stretch(
-            prints=[_print(record) for record in fetched.records],
+            batches=tuple(iter_batches(data)),
             next_offset=fetched.next_offset,
-            log_start_offset=fetched.log_start_offset,
-            end_offset=fetched.high_watermark,
             size_bytes=sum(_size(record) for record in fetched.records),
         )
 
-    async def count(self, partition: TopicPartition, offset: int, stop: int, *, max_bytes: int) -> Passed:
-        stretch = await self.read(partition, offset, max_bytes=max_bytes)
-        return Passed(
-            records=sum(record.offset < stop for record in stretch.prints),
-            next_offset=stretch.next_offset,
-            ended=stretch.ended,
-            size_bytes=stretch.size_bytes,
+
+def _batch(records: list[Record]) -> bytes:
+    decoded = [
+        DecodedRecord(
+            each.offset,
+            each.timestamp_ms,
+            each.key,
+            each.value,
+            tuple((key.encode(), value) for key, value in each.headers),
         )
-
-    async def skip(self, partition: TopicPartition, offset: int, records: int, *, max_bytes: int) -> Passed:
-        stretch = await self.read(partition, offset, max_bytes=max_bytes)
-        if records < len(stretch.prints):
-            found = stretch.prints[records].offset
-            return Passed(records=records, next_offset=found, ended=False, size_bytes=stretch.size_bytes)
-        return Passed(
-            records=len(stretch.prints),
-            next_offset=stretch.next_offset,
-            ended=stretch.ended,
-            size_bytes=stretch.size_bytes,
-        )
-
-
-def _print(record: Record) -> Print:
-    broker_time = record.timestamp_type is TimestampType.LOG_APPEND_TIME
-    return Print(
-        record.offset, None if broker_time else record.timestamp_ms, hash((record.key, record.value))
-    )
+        for each in records
+    ]
+    by_broker = records[0].timestamp_type is TimestampType.LOG_APPEND_TIME
+    return source_batch(decoded, appended_at_ms=records[-1].timestamp_ms if by_broker else None)
 
 
 def _size(record: Record) -> int:

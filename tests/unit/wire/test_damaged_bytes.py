@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from twinlog.batches import Codec, CopyPolicy, DecodedRecord, TargetTopicLimits, iter_batches, prepare
 from twinlog.batches.bodies import decode_record
-from twinlog.batches.counting import RecordLocator, VisibleCounter
+from twinlog.batches.counting import VisibleCounter
 from twinlog.batches.header import CRC_COVERS_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, Batch
 from twinlog.batches.outgoing import Seal, sealed
 from twinlog.batches.records import open_records
@@ -139,7 +139,6 @@ def test_damaged_batches_are_opened_and_counted_or_refused(data: bytes) -> None:
             decode_record(record) for batch in whole() for record in open_records(batch, max_bytes=1 << 20)
         ],
         lambda: VisibleCounter(next_offset=0, stop_offset=15).feed(whole()),
-        lambda: RecordLocator(next_offset=0, records_before=4).feed(whole()),
     ):
         with contextlib.suppress(WireFormatError):
             work()

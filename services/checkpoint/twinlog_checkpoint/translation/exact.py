@@ -12,20 +12,17 @@ from twinlog.kafka.raw.transactions.open_transactions import OpenTransaction
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.side_by_side import each_at_once
 from twinlog_checkpoint.translation.aligner import Aligner
-from twinlog_checkpoint.translation.alignment import Answer, Outcome
-from twinlog_checkpoint.translation.alignment_log import AlignedLog
 from twinlog_checkpoint.translation.floor import within, without_floor
-from twinlog_checkpoint.translation.history import OffsetPair, Pairs
+from twinlog_checkpoint.translation.history import Pairs
 from twinlog_checkpoint.translation.log_ranges import LogRange, log_ranges
-from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, LogBounds, Side
+from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, ComparedLog, LogBounds, Side
 from twinlog_checkpoint.translation.translation import FloorRule, SourcePosition, Translation, Verdict
+from twinlog_checkpoint.translation.walk import Answer, Outcome
 
 MAX_KNOWN = 200_000
 """Answers remembered, about 300 bytes each; the oldest goes first."""
 PARTITIONS_AT_ONCE = 8
 """Both logs of so many are read side by side: each waits for the network most of the time."""
-MAX_ASTRAY = 1000
-"""Pairs of one partition that are remembered as no place to count from."""
 _NOT_VISIBLE = "the topic is not visible on both clusters"
 _BUDGET_SPENT = "the limit of bytes to read in one interval is reached; translation continues in the next"
 _REWOUND = "the copy was truncated while its log was read; it is read again in the next interval"
@@ -53,7 +50,7 @@ class LogSide:
     """One cluster: its log ends and its records."""
 
     admin: LogAdmin
-    log: AlignedLog
+    log: ComparedLog
     end: OffsetSpec = OffsetSpec.LAST_STABLE
     """LATEST where what no transaction has committed is copied as well."""
     open_transactions: AskOpenTransactions = _not_known
@@ -133,7 +130,6 @@ class ExactTranslator:
     _served: dict[TopicPartition, int] = field(default_factory=dict)
     """When each partition was last aligned (a count): the longest waiting one goes first."""
     _turn: int = 0
-    _astray: dict[TopicPartition, set[OffsetPair]] = field(default_factory=dict)
     _busy: defaultdict[TopicPartition, asyncio.Lock] = field(
         default_factory=lambda: defaultdict(asyncio.Lock)
     )
@@ -240,15 +236,11 @@ class ExactTranslator:
         budget: ByteBudget,
     ) -> _Found:
         """What the logs say of these offsets."""
-        astray = self._astray.setdefault(partition, set())
-        if len(astray) > MAX_ASTRAY:
-            astray.clear()
+        copy = self.counterpart(partition)
         aligner = Aligner(
-            here=Side(log=self.here.log, partition=partition, bounds=bounds[0]),
-            there=Side(log=self.there.log, partition=self.counterpart(partition), bounds=bounds[1]),
+            here=Side(log=self.here.log, partition=partition, bounds=bounds[0], budget=budget),
+            there=Side(log=self.there.log, partition=copy, bounds=bounds[1], budget=budget),
             pairs=pairs,
-            budget=budget,
-            astray=astray,
         )
         found = _Found(reason=_NOT_FOUND)
         try:
@@ -296,7 +288,7 @@ async def log_bounds(
 
 
 def _told(answer: Answer | None, before_start: bool) -> Translation | None:
-    """EXACT or UP_TO_DATE; None when alignment gave no answer."""
+    """EXACT or UP_TO_DATE; None when the logs gave no answer."""
     if answer is None or answer.outcome in (Outcome.LOST, Outcome.NOT_BEFORE):
         return None
     if answer.outcome is Outcome.MATCH:

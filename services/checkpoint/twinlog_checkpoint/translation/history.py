@@ -122,7 +122,7 @@ class PairHistory:
         self._insert(at, sync)
 
     def on_verified(self, pair: OffsetPair) -> None:
-        """Take a pair that alignment has found. One that contradicts the known ones, or repeats one, is
+        """Take a pair that a comparison has found. One that contradicts the known ones, or repeats one, is
         ignored."""
         at = self._place(pair)
         if at is not None:

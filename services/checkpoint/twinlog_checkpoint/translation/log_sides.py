@@ -1,17 +1,28 @@
-"""The two logs of an alignment, and what is read of them within a budget of bytes."""
+"""The two logs of a translation: what is read of them, within a budget of bytes."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
 
+from twinlog.batches import Batch, VisibleCounter, open_records
+from twinlog.batches.transformed import ChangeRecords
+from twinlog.errors import KafkaError
+from twinlog.kafka.raw.fetch.reader import BatchReader
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.translation.alignment import Print
-from twinlog_checkpoint.translation.alignment_log import AlignedLog
+from twinlog.verify.comparing.entries import Entry, entry_of
+from twinlog.verify.comparing.view import View
 
+FIRST_READ_BYTES = 16 << 10
+"""The first fetch of a comparison, as most end near; the next ones are four times as large, up to
+READ_BYTES."""
 READ_BYTES = 256 << 10
-"""One fetch of records to compare; a broker gives at least one batch."""
 PEEK_BYTES = 4 << 10
-"""One fetch for a single record."""
+"""One fetch for a single record; a broker gives at least one batch."""
 COUNT_BYTES = 1 << 20
 """One fetch of records to count."""
+_KEPT_BYTES = 4 << 20
+"""How much of what was read of each log is kept: a comparison that meets a difference goes back to it."""
 
 
 class BudgetSpent(Exception):  # noqa: N818  # a signal, not an error
@@ -44,51 +55,106 @@ class LogBounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One log of an alignment."""
+class Stretch:
+    """Part of a log as one fetch gave it."""
 
-    log: AlignedLog
+    batches: tuple[Batch, ...]
+    """As a comparison sees them (`View`); the first may begin before the offset asked for."""
+    next_offset: int
+    """Where reading continues, also past what is not visible."""
+    size_bytes: int
+
+
+class ComparedLog(Protocol):
+    """One cluster's side."""
+
+    async def expect(self, partitions: Collection[TopicPartition]) -> None:
+        """These are about to be read: find their leaders by one request, not one for each of their topics.
+
+        No error: who reads a partition is told what is wrong with it.
+        """
+        ...
+
+    async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Stretch:
+        """One fetch. Raises KafkaError (OFFSET_OUT_OF_RANGE below the log's start)."""
+        ...
+
+
+class BatchLog:
+    """Over raw batches, which are opened only where they differ."""
+
+    def __init__(
+        self, reader: BatchReader, changes: Callable[[str], ChangeRecords | None] = lambda _topic: None
+    ) -> None:
+        """`changes`: what the copy does to the records of each topic of this log; positions are found among
+        the records that it keeps."""
+        self._reader = reader
+        self._changes = changes
+
+    async def expect(self, partitions: Collection[TopicPartition]) -> None:
+        with suppress(KafkaError):
+            await self._reader.expect(partitions)
+
+    async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Stretch:
+        fetched = await self._reader.fetch(partition, offset, max_bytes=max_bytes)
+        view = View(read_committed=self._reader.read_committed, change=self._changes(partition.topic))
+        return Stretch(
+            batches=view.of(fetched.batches, fetched.aborted),
+            next_offset=fetched.next_offset(offset),
+            size_bytes=fetched.size_bytes,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Side:
+    """One log of a comparison. All methods that read raise BudgetSpent, or KafkaError when the log cannot be
+    read."""
+
+    log: ComparedLog
     partition: TopicPartition
     bounds: LogBounds
+    budget: ByteBudget
+    _kept: list[tuple[int, Stretch]] = field(default_factory=list)
+    """With the offsets that were asked for; the newest last."""
 
-
-async def count_visible(side: Side, start: int, stop: int, budget: ByteBudget) -> int:
-    """Visible records of one log in [start, stop). Raises BudgetSpent or KafkaError."""
-    records, position = 0, start
-    while position < stop:
-        budget.check()
-        passed = await side.log.count(side.partition, position, stop, max_bytes=COUNT_BYTES)
-        budget.spend(passed.size_bytes)
-        if passed.next_offset <= position:
-            break
-        records, position = records + passed.records, passed.next_offset
-    return records
-
-
-async def skip_visible(side: Side, start: int, records: int, budget: ByteBudget) -> int:
-    """The offset that has `records` visible ones between `start` and it, or the log's end. Raises as
-    `count_visible`."""
-    position, left = start, records
-    while left > 0 and position < side.bounds.end:
-        budget.check()
-        passed = await side.log.skip(side.partition, position, left, max_bytes=COUNT_BYTES)
-        budget.spend(passed.size_bytes)
-        if passed.next_offset <= position:
-            break
-        left, position = left - passed.records, passed.next_offset
-    return position
-
-
-async def first_visible(side: Side, offset: int, budget: ByteBudget) -> Print | None:
-    """The first visible record at or after `offset`; None when there is none. Raises as `count_visible`."""
-    max_bytes = PEEK_BYTES
-    while offset < side.bounds.end:
-        budget.check()
-        stretch = await side.log.read(side.partition, offset, max_bytes=max_bytes)
-        budget.spend(stretch.size_bytes)
-        if stretch.prints:
-            return stretch.prints[0]
+    async def read(self, offset: int, *, max_bytes: int) -> Stretch:
+        """What follows an offset below the end; it may have been read before."""
+        for begin, kept in self._kept:
+            if begin <= offset < kept.next_offset:
+                return kept
+        self.budget.check()
+        stretch = await self.log.read(self.partition, offset, max_bytes=max_bytes)
+        self.budget.spend(stretch.size_bytes)
         if stretch.next_offset <= offset:
-            break
-        offset, max_bytes = stretch.next_offset, READ_BYTES
-    return None
+            # Nothing follows, or a new leader does not know yet how much all replicas have.
+            stretch = Stretch(batches=(), next_offset=self.bounds.end, size_bytes=stretch.size_bytes)
+        self._kept.append((offset, stretch))
+        while len(self._kept) > 1 and sum(kept.size_bytes for _, kept in self._kept) > _KEPT_BYTES:
+            self._kept.pop(0)
+        return stretch
+
+    async def count(self, start: int, stop: int) -> int:
+        """Visible records in [start, stop)."""
+        counter = VisibleCounter(start, stop)
+        while not counter.is_done:
+            self.budget.check()
+            at = counter.next_offset
+            stretch = await self.log.read(self.partition, at, max_bytes=COUNT_BYTES)
+            self.budget.spend(stretch.size_bytes)
+            counter.feed(stretch.batches)
+            if stretch.next_offset <= at:
+                break
+            counter.next_offset = stretch.next_offset
+        return counter.records
+
+    async def first(self, offset: int) -> Entry | None:
+        """The first visible record at or after an offset; None when there is none."""
+        max_bytes = PEEK_BYTES
+        while offset < self.bounds.end:
+            stretch = await self.read(offset, max_bytes=max_bytes)
+            for batch in stretch.batches:
+                for record in open_records(batch):
+                    if record[0] >= offset:
+                        return entry_of(record, with_timestamp=not batch.header.is_log_append_time)
+            offset, max_bytes = stretch.next_offset, READ_BYTES
+        return None

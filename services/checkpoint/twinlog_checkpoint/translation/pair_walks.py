@@ -1,29 +1,24 @@
-"""Walks of both logs from a pair of offsets, as far as a budget goes; what they find is kept as pairs.
+"""Compares both logs from a pair of offsets on, as far as a budget goes; what is found is kept as pairs.
 
 What is known is not believed blindly: a pair whose records differ is no pair (a topic was created again and
 its syncs have not come yet), so nothing is answered from it.
-
-Where a log has the broker's own times (LogAppendTime), another record with the same key and value may be
-taken for the one that is looked for. Where the copy lacks records, or holds some twice, that may be a later
-one: the answer would be ahead. So what a walk finds there counts only between two known pairs between which
-both logs show equally many records, and while it meets no difference.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from twinlog_checkpoint.translation.alignment import Answer, EntryCheck, Need, Outcome, Walk, same_record
+from twinlog.verify.comparing.compare import Comparison
+from twinlog.verify.comparing.sides import AskEnds, Chunk, Extend, Extended, Read
+from twinlog.verify.model import Bounds
+from twinlog.verify.model import Side as SideName
 from twinlog_checkpoint.translation.history import OffsetPair, Pairs
-from twinlog_checkpoint.translation.log_sides import (
-    READ_BYTES,
-    ByteBudget,
-    Side,
-    count_visible,
-    first_visible,
-)
+from twinlog_checkpoint.translation.log_sides import FIRST_READ_BYTES, READ_BYTES, Side
+from twinlog_checkpoint.translation.walk import LOST, EntryCheck, Walk, same_record
 
-FIRST_READ_BYTES = 16 << 10
-"""The first one of a walk, as most end near; the next ones are four times as large, up to READ_BYTES."""
+MOST_WINDOW = 1 << 14
+"""Records of each side held to find the way again."""
 _PAIRS_TO_CHECK = 4
 
 
@@ -34,11 +29,8 @@ class PairWalks:
     here: Side
     there: Side
     pairs: Pairs
-    budget: ByteBudget
     _pairs_check: EntryCheck | None = field(default=None)
     """What the newest pairs say of all of them; None = not asked yet."""
-    _even: dict[tuple[OffsetPair, OffsetPair], bool] = field(default_factory=dict)
-    """Between which pairs both logs show equally many records."""
 
     @property
     def contradicted(self) -> bool:
@@ -56,8 +48,8 @@ class PairWalks:
         """Walk from a pair that is known. When its own records are gone, newer ones have to vouch for it."""
         await self._check_pairs()
         walk = await self.walk(pair.upstream, pair.downstream, wanted, pinned=True, entry=pair)
-        if not self._is_sure(walk, entry=pair):
-            walk.answers = dict.fromkeys(walk.answers, Answer(Outcome.LOST, None))
+        if not self._is_believed(walk):
+            walk.answers = dict.fromkeys(walk.answers, LOST)
         return walk
 
     async def vouch_for(self, pair: OffsetPair) -> bool:
@@ -65,13 +57,11 @@ class PairWalks:
         await self._check_pairs()
         return self._pairs_check is EntryCheck.SAME and self.pairs.vouched(pair)
 
-    def _is_sure(self, walk: Walk, *, entry: OffsetPair | None) -> bool:
-        """Whether what a walk found may be believed: it entered right, or found its way by content alone."""
-        if entry is None:
+    def _is_believed(self, walk: Walk) -> bool:
+        """Whether it entered right, or found its way by content alone."""
+        if walk.entry is None or walk.entry_check is EntryCheck.SAME:
             return True
-        if walk.entry_check is EntryCheck.SAME:
-            return True
-        return self._pairs_check is EntryCheck.SAME and self.pairs.vouched(entry)
+        return self._pairs_check is EntryCheck.SAME and self.pairs.vouched(walk.entry)
 
     async def _check_pairs(self) -> None:
         """Compare the records of the newest pair that both sides still show. Done once."""
@@ -82,8 +72,7 @@ class PairWalks:
         for _ in range(_PAIRS_TO_CHECK):
             if pair is None or not self.readable(pair):
                 break
-            here = await first_visible(self.here, pair.upstream, self.budget)
-            there = await first_visible(self.there, pair.downstream, self.budget)
+            here, there = await self.here.first(pair.upstream), await self.there.first(pair.downstream)
             if here is not None and there is not None and OffsetPair(here.offset, there.offset) == pair:
                 self._pairs_check = EntryCheck.SAME if same_record(here, there) else EntryCheck.DIFFERENT
                 return
@@ -99,53 +88,63 @@ class PairWalks:
         pinned: bool,
         entry: OffsetPair | None = None,
     ) -> Walk:
-        walk = Walk(wanted, pinned=pinned, entry=entry)
+        """Compare from these places on until each wanted offset has its answer."""
+        bounds = Bounds(
+            source=self.here.partition,
+            target=self.there.partition,
+            source_start=here_from,
+            source_goal=self.here.bounds.end,
+            source_limit=self.here.bounds.end,
+            target_start=there_from,
+            target_goal=0,  # What only the other log has at its end is no question here.
+            target_limit=self.there.bounds.end,
+            position=None,
+            # Compaction may have taken most records of either side: fewer matches confirm a place then.
+            source_compacted=True,
+            target_compacted=True,
+        )
+        next_pair = self.pairs.above(min(wanted) - 1)
+        walk = Walk(
+            bounds=bounds,
+            wanted=deque(sorted(set(wanted))),
+            pinned=pinned,
+            entry=entry,
+            next_pair=next_pair,
+        )
         generation = self.pairs.generation
         try:
-            await self._feed(walk, here_from, there_from)
+            await self._compare(walk)
+            walk.finish()
         finally:
             # Also what was found before the budget was spent: the next walk starts there.
-            if not walk.has_no_times:
-                self._learn(walk, entry, generation)
-        if walk.has_no_times:
-            await self._keep_what_is_sure(walk, min(wanted), entry)
-            self._learn(walk, entry, generation)
+            if self._is_believed(walk) and walk.is_sure and self.pairs.generation == generation:
+                for pair in (*walk.learned, walk.last_match):
+                    if pair is not None:
+                        self.pairs.on_verified(pair)
         return walk
 
-    def _learn(self, walk: Walk, entry: OffsetPair | None, generation: int) -> None:
-        if self._is_sure(walk, entry=entry) and self.pairs.generation == generation:
-            for pair in (*walk.learned, walk.last_match):
-                if pair is not None:
-                    self.pairs.on_verified(pair)
-
-    async def _keep_what_is_sure(self, walk: Walk, offset: int, entry: OffsetPair | None) -> None:
-        """Leave of a walk without timestamps what it found up to the next known pair; nothing where records
-        may have been taken for others. The offsets behind that pair are walked to from there."""
-        below = entry or self.pairs.at_or_below(offset)
-        above = self.pairs.above(offset - 1)
-        is_sure = walk.jumps == 0 and (
-            above is None or (below is not None and await self._is_even(below, above))
+    async def _compare(self, walk: Walk) -> None:
+        comparison = Comparison(
+            bounds=walk.bounds,
+            results=walk,
+            most_window=MOST_WINDOW,
+            # Which of the two is the copy differs with the direction: neither broker's own times count.
+            stamped=frozenset(SideName),
         )
-        walk.forget_behind(None if above is None else above.upstream, keep_answers=is_sure)
+        sizes = dict.fromkeys(SideName, FIRST_READ_BYTES)
+        steps = comparison.compare()
+        answer: Any = None
+        while not walk.is_done:
+            try:
+                asked = steps.send(answer)
+            except StopIteration:
+                return
+            answer = await self._answer(asked, sizes)
 
-    async def _is_even(self, below: OffsetPair, above: OffsetPair) -> bool:
-        """Whether both logs show equally many records between two pairs."""
-        if (below, above) not in self._even:
-            here = await count_visible(self.here, below.upstream, above.upstream, self.budget)
-            there = await count_visible(self.there, below.downstream, above.downstream, self.budget)
-            self._even[below, above] = here == there
-        return self._even[below, above]
-
-    async def _feed(self, walk: Walk, here_at: int, there_at: int) -> None:
-        here_bytes = there_bytes = FIRST_READ_BYTES
-        while (need := walk.step()) is not Need.NOTHING:
-            self.budget.check()
-            if need is Need.SOURCE:
-                stretch = await self.here.log.read(self.here.partition, here_at, max_bytes=here_bytes)
-                walk.feed_source(stretch.prints, ended=stretch.ended or stretch.next_offset <= here_at)
-                here_at, here_bytes = stretch.next_offset, min(4 * here_bytes, READ_BYTES)
-            else:
-                stretch = await self.there.log.read(self.there.partition, there_at, max_bytes=there_bytes)
-                walk.feed_target(stretch.prints, ended=stretch.ended or stretch.next_offset <= there_at)
-                there_at, there_bytes = stretch.next_offset, min(4 * there_bytes, READ_BYTES)
-            self.budget.spend(stretch.size_bytes)
+    async def _answer(self, asked: Read | Extend | AskEnds, sizes: dict[SideName, int]) -> Chunk | Extended:
+        if not isinstance(asked, Read):
+            return Extended(target_limit=self.there.bounds.end, position=None)
+        side = self.here if asked.side is SideName.SOURCE else self.there
+        stretch = await side.read(asked.offset, max_bytes=sizes[asked.side])
+        sizes[asked.side] = min(4 * sizes[asked.side], READ_BYTES)
+        return Chunk(batches=stretch.batches, next_offset=stretch.next_offset)

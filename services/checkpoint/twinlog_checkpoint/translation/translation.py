@@ -1,4 +1,4 @@
-"""What a translation is, and MM2's own rule. Exact translation (`alignment`) answers in the same words."""
+"""What a translation is, and MM2's own rule. Exact translation (`exact`) answers in the same words."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class Translation:
 
 
 class FloorRule(Protocol):
-    """A translation that reads no logs: what is left when alignment gives nothing."""
+    """A translation that reads no logs: what is left when the logs give nothing."""
 
     def translate_one(self, position: SourcePosition) -> Translation: ...
 

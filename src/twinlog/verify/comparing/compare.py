@@ -7,12 +7,11 @@ consecutive records match again; the records between are a hunk, for `judge`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 from twinlog.batches.codec import MAX_OPEN_BYTES
 from twinlog.verify.comparing.align import Pair, align
 from twinlog.verify.comparing.equality import are_equal, equal_run
-from twinlog.verify.comparing.outcome import Outcome
 from twinlog.verify.comparing.rejoin import (
     MOST_WINDOW,
     SETTLED_RUN,
@@ -21,6 +20,7 @@ from twinlog.verify.comparing.rejoin import (
     decided,
     settled_run,
 )
+from twinlog.verify.comparing.results import Results
 from twinlog.verify.comparing.sides import Cursor, Extend, Extended, Steps, Window
 from twinlog.verify.model import Bounds, Side
 
@@ -32,19 +32,27 @@ class Comparison:
     """The comparison of one partition or a range of it; complete when `compare` has returned."""
 
     bounds: Bounds
+    results: InitVar[Results | None] = None
+    """Where the results go: who wants to know them at once, and no more than it needs, gives its own."""
     max_open_bytes: int = MAX_OPEN_BYTES
+    most_window: int = MOST_WINDOW
+    """Records of each side held to find where both match again."""
+    stamped: frozenset[Side] = frozenset((Side.TARGET,))
+    """The sides on which timestamps that a broker has set (LogAppendTime) do not count. A copy has the times
+    of its source, also those that the source's broker has set."""
     source: Cursor = field(init=False)
     target: Cursor = field(init=False)
     position: int | None = field(init=False)
-    outcome: Outcome = field(init=False)
+    outcome: Results = field(init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, results: Results | None) -> None:
         bounds = self.bounds
         self.source = Cursor(
             side=Side.SOURCE,
             offset=bounds.source_start,
             limit=bounds.source_limit,
             max_open_bytes=self.max_open_bytes,
+            is_stamped=Side.SOURCE in self.stamped,
             lost=[*bounds.source_lost],
         )
         self.target = Cursor(
@@ -52,10 +60,11 @@ class Comparison:
             offset=bounds.target_start,
             limit=bounds.target_limit,
             max_open_bytes=self.max_open_bytes,
+            is_stamped=Side.TARGET in self.stamped,
             lost=[*bounds.target_lost],
         )
         self.position = bounds.position
-        self.outcome = Outcome(bounds=bounds)
+        self.outcome = Results(bounds=bounds) if results is None else results
 
     def compare(self) -> Steps[None]:
         """Raises WireFormatError for a damaged batch; results up to there stand."""
@@ -140,7 +149,7 @@ class Comparison:
         first, other = source.index, target.index
         count = min(len(source.offsets) - first, len(target.offsets) - other)
         equal = equal_run(source.bodies, first, target.bodies, other, count)
-        if target.own_timestamps:
+        if source.own_timestamps or target.own_timestamps:
             self.outcome.proof.timestamps_compared = False
         else:
             equal = equal_run(source.timestamps, first, target.timestamps, other, equal)
@@ -194,7 +203,9 @@ class Comparison:
             ):
                 target.limit = self.target.limit
                 continue
-            cut = decided(source, target, pairs, size=size, is_compacted=self._is_compacted)
+            cut = decided(
+                source, target, pairs, size=size, most=self.most_window, is_compacted=self._is_compacted
+            )
             if cut is not None:
                 break
             size *= 4
@@ -213,7 +224,7 @@ class Comparison:
         """Make hunks of the unmatched records before the cut, and continue after it."""
         self.source.lost += source.lost
         self.target.lost += target.lost
-        self.outcome.proof.timestamps_compared &= not target.own_timestamps
+        self.outcome.proof.timestamps_compared &= not (source.own_timestamps or target.own_timestamps)
         begins = self.source.offset, self.target.offset
         taken = [pair for pair in pairs if pair[0] < cut[0] and pair[1] < cut[1]]
         self.outcome.add_windows(source, target, begins, taken, cut)
@@ -259,6 +270,7 @@ class Comparison:
             next_offset=offset,
             limit=limit,
             max_open_bytes=self.max_open_bytes,
+            is_stamped=cursor.is_stamped,
             hash=cursor.hash,
         )
 

@@ -58,7 +58,7 @@ def aligned(
 
 
 def decided(
-    source: Window, target: Window, pairs: Sequence[Pair], *, size: int, is_compacted: bool
+    source: Window, target: Window, pairs: Sequence[Pair], *, size: int, most: int, is_compacted: bool
 ) -> Pair | None:
     """How many entries of both windows these pairs decide; None: larger windows are needed."""
     lengths = len(source.entries), len(target.entries)
@@ -76,7 +76,7 @@ def decided(
     if len(pairs) >= enough:
         last = pairs[-SETTLED_RUN]
         return last[0] + 1, last[1] + 1
-    if size >= (MOST_TAIL if target.is_complete else MOST_WINDOW):
+    if size >= (min(MOST_TAIL, most) if target.is_complete else most):
         return lengths
     return None
 

@@ -77,8 +77,10 @@ class Cursor:
     """Offsets of the records in the opened batch; parallel to `bodies` and `timestamps`."""
     bodies: list[bytes] = field(default_factory=list)
     timestamps: list[int] = field(default_factory=list)
+    is_stamped: bool = False
+    """Timestamps that its broker has set do not count."""
     own_timestamps: bool = False
-    """Whether the opened batch has its broker's timestamps."""
+    """Whether the opened batch has such timestamps."""
     index: int = 0
     """Index of the next record in the opened batch."""
     read_offset: int = -1
@@ -129,7 +131,7 @@ class Cursor:
         self.offsets = [offset for offset, _, _ in records]
         self.timestamps = [timestamp_ms for _, timestamp_ms, _ in records]
         self.bodies = [body for _, _, body in records]
-        self.own_timestamps = batch.header.is_log_append_time
+        self.own_timestamps = self.is_stamped and batch.header.is_log_append_time
         self.index = 0
         if not records:
             self.offset = max(self.offset, min(batch.header.next_offset, self.limit))
@@ -179,7 +181,8 @@ class Window:
     side: Side
     next_offset: int
     limit: int
-    with_timestamps: bool = True
+    is_stamped: bool | None = None
+    """As of a `Cursor`; None: on the target."""
     max_open_bytes: int = MAX_OPEN_BYTES
     entries: list[Entry] = field(default_factory=list)
     own_timestamps: bool = False
@@ -221,7 +224,8 @@ class Window:
                 self.next_offset = max(begin, min(chunk.next_offset, self.limit))
 
     def _add(self, batch: Batch, begin: int) -> None:
-        is_own = batch.header.is_log_append_time and self.side is Side.TARGET
+        is_stamped = self.side is Side.TARGET if self.is_stamped is None else self.is_stamped
+        is_own = is_stamped and batch.header.is_log_append_time
         self.own_timestamps = self.own_timestamps or is_own
         self.entries += [
             entry_of(record, with_timestamp=not is_own)

@@ -91,12 +91,10 @@ class Findings:
 
     def scan(self, side: Side, start: int, limit: int, note: Callable[[Entry], None]) -> Steps[None]:
         """Read a side again, and call `note` with each record."""
-        with_timestamps = self.proof.timestamps_compared
         window = Window(
             side=side,
             next_offset=start,
             limit=limit,
-            with_timestamps=with_timestamps,
             max_open_bytes=self.comparison.max_open_bytes,
         )
         while not window.is_complete:

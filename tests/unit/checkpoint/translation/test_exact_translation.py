@@ -76,7 +76,7 @@ async def test_a_budget_that_is_used_up_gives_the_floor_and_goes_on_in_the_next_
     logs.produce(6000)
     logs.copy()
     end = logs.source.log(ORIGIN, "end").end
-    exact = translator(logs, max_bytes=120_000)
+    exact = translator(logs, max_bytes=30_000)
     wanted = [end - 100]
     first = (await translate(exact, wanted))[end - 100]
     assert first.verdict is Verdict.FLOOR

@@ -9,8 +9,8 @@ from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_checkpoint.api.source_copy_states import copy_state
-from twinlog_checkpoint.translation.alignment_log import AlignedLog, Passed, Stretch
 from twinlog_checkpoint.translation.exact import LogSide
+from twinlog_checkpoint.translation.log_sides import ComparedLog, Stretch
 from twinlog_checkpoint.translation.preserved import PreservedTranslator
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
 
@@ -19,19 +19,13 @@ COPY = TopicPartition("A.t", 0)
 ELSEWHERE = Translation(verdict=Verdict.FLOOR, downstream_offset=1)
 
 
-class NoLog(AlignedLog):
+class NoLog(ComparedLog):
     """Nothing of a log is read for equal offsets."""
 
     async def expect(self, partitions: Collection[TopicPartition]) -> None:
         raise AssertionError(f"{len(partitions)} partitions are about to be read")
 
     async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Stretch:
-        raise AssertionError("a log is read")
-
-    async def count(self, partition: TopicPartition, start: int, stop: int, *, max_bytes: int) -> Passed:
-        raise AssertionError("a log is read")
-
-    async def skip(self, partition: TopicPartition, start: int, records: int, *, max_bytes: int) -> Passed:
         raise AssertionError("a log is read")
 
 

@@ -19,6 +19,7 @@ from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog.verify.comparing.compare import Comparison
 from twinlog.verify.comparing.sides import Chunk, EndsNow, Extended
+from twinlog.verify.comparing.view import View
 from twinlog.verify.model import Bounds, Kind, PartitionProof, Reason
 from twinlog.verify.safety import safe_range
 from twinlog_source.verify.proving.pace import Pace
@@ -276,7 +277,6 @@ class Answers:
 
     ends: list[int]
     batches: Sequence[Batch]
-    read_committed: bool = True
 
     async def fetch(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> FetchedBatches:
         end = self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
@@ -295,6 +295,7 @@ def chunk_at(offset: int, answers: Answers) -> Chunk:
                 partition=SOURCE,
                 session=DataClientPool("A", {"bootstrap_servers": "nowhere:1"}, timeout_seconds=1.0),
                 reader=answers,
+                view=View(read_committed=True),
                 pace=Pace(0),
                 patience_seconds=10.0,
                 group=group,

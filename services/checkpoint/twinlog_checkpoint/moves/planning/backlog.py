@@ -17,7 +17,7 @@ from twinlog_checkpoint.moves.routes.route import CopiedPartition, Route
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from twinlog_checkpoint.side_by_side import each_at_once
 from twinlog_checkpoint.translation.aligner import Aligner
-from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, LogBounds, Side, count_visible
+from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, LogBounds, Side
 
 LOOK_BYTES = 256 << 20
 """The most bytes that one measurement reads."""
@@ -152,14 +152,14 @@ class BacklogMeter:
 
     async def _by_logs(self, place: _Place, budget: ByteBudget) -> TopicBacklog:
         """Count the backlog by reading the logs. What cannot be counted has a reason."""
-        side = Side(log=self.route.here.log, partition=place.entry.here, bounds=place.here)
+        side = Side(log=self.route.here.log, partition=place.entry.here, bounds=place.here, budget=budget)
         copied_to = place.copied_to
         try:
             if copied_to is None or place.position is None:
-                copied_to = await self._end_of_copy(place, side, budget)
+                copied_to = await self._end_of_copy(place, side)
             if copied_to is None:
                 return _told(place, missing=None, message=f"{_LOST}; {place.cause}")
-            missing = await count_visible(side, copied_to, min(place.stop, place.here.end), budget)
+            missing = await side.count(copied_to, min(place.stop, place.here.end))
             if place.stop > place.here.end:
                 at_most = missing + place.stop - place.here.end
                 return _told(place, missing=None, copied_to=copied_to, message=place.held_by, at_most=at_most)
@@ -179,18 +179,20 @@ class BacklogMeter:
         except (KafkaError, WireFormatError) as error:
             return _told(place, missing=None, copied_to=copied_to, message=str(error))
 
-    async def _end_of_copy(self, place: _Place, side: Side, budget: ByteBudget) -> int | None:
+    async def _end_of_copy(self, place: _Place, side: Side) -> int | None:
         """Return the source offset after the last copied record; None when nothing shows it. Raises
         BudgetSpent, KafkaError or WireFormatError."""
         pairs = place.entry.pairs
         if pairs is None or place.there is None:
             # Nothing is known to be copied, so every visible record is missing.
             return place.here.start if place.copied_to is None else place.copied_to
-        if place.copied_to is not None and not await count_visible(side, place.copied_to, place.stop, budget):
+        if place.copied_to is not None and not await side.count(place.copied_to, place.stop):
             # Behind the newest offset sync there are only markers.
             return place.copied_to
-        other = Side(log=self.route.there.log, partition=place.entry.there, bounds=place.there)
-        last = await Aligner(here=side, there=other, pairs=pairs, budget=budget).copied_end()
+        other = Side(
+            log=self.route.there.log, partition=place.entry.there, bounds=place.there, budget=side.budget
+        )
+        last = await Aligner(here=side, there=other, pairs=pairs).copied_end()
         if last is not None:
             return max(last.upstream + 1, place.copied_to or 0)
         if place.copied_to is not None:

@@ -6,8 +6,6 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from twinlog.batches import Visibility, classify
-from twinlog.batches.transformed import ChangeRecords, transformed
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import DataClientPool, list_offsets
@@ -16,6 +14,7 @@ from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.comparing.sides import Chunk
+from twinlog.verify.comparing.view import View
 from twinlog_source.verify.proving.pace import Pace
 
 FETCH_BYTES = 4 << 20
@@ -26,8 +25,6 @@ _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.2, 5.0
 
 class Fetches(Protocol):
     """Implemented by `BatchReader`."""
-
-    read_committed: bool
 
     async def fetch(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> FetchedBatches: ...
 
@@ -47,8 +44,7 @@ class PartitionLog:
     session: DataClientPool
     reader: Fetches
     pace: Pace
-    transform: ChangeRecords | None = None
-    """What the copy does to the records of this log."""
+    view: View
     patience_seconds: float
     group: asyncio.TaskGroup
     """Runs the fetch ahead."""
@@ -128,9 +124,6 @@ class PartitionLog:
         return self._chunk(fetched, offset)
 
     def _chunk(self, fetched: FetchedBatches, offset: int) -> Chunk:
-        read_committed = self.reader.read_committed
-        seen = classify(fetched.batches, fetched.aborted, read_committed=read_committed)
-        visible = tuple(batch for batch, visibility in seen if visibility is Visibility.VISIBLE)
         next_offset = fetched.next_offset(offset)
         if not fetched.batches:
             if fetched.end_offset <= offset:
@@ -143,9 +136,7 @@ class PartitionLog:
                 )
             # Compaction removed the last records of the log.
             next_offset = fetched.end_offset
-        if self.transform is not None:
-            visible = tuple(transformed(batch, self.transform) for batch in visible)
-        return Chunk(batches=visible, next_offset=next_offset)
+        return Chunk(batches=self.view.of(fetched.batches, fetched.aborted), next_offset=next_offset)
 
     async def _beyond(self, offset: int, error: KafkaError) -> Chunk:
         """Retention removed the offset meanwhile; or the log ends before it, and nothing follows."""

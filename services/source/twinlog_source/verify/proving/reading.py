@@ -10,6 +10,7 @@ from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.raw import BatchReader, DataClientPool
 from twinlog.model import TopicPartition
 from twinlog.policy.transformed import TopicTransforms
+from twinlog.verify.comparing.view import View
 from twinlog.verify.model import Side
 from twinlog_source.verify.proving.pace import Pace
 from twinlog_source.verify.proving.partition_log import PartitionLog
@@ -33,12 +34,14 @@ class Sides:
         self, side: Side, partition: TopicPartition, patience: float, group: asyncio.TaskGroup
     ) -> PartitionLog:
         is_source = side is Side.SOURCE
+        reader = self.source_reader if is_source else self.target_reader
+        change = self.transforms.changes(partition.topic) if is_source and self.transforms else None
         return PartitionLog(
             partition=partition,
             session=self.source if is_source else self.target,
-            reader=self.source_reader if is_source else self.target_reader,
+            reader=reader,
             pace=self.source_pace if is_source else self.target_pace,
-            transform=self.transforms.changes(partition.topic) if is_source and self.transforms else None,
+            view=View(read_committed=reader.read_committed, change=change),
             patience_seconds=patience,
             group=group,
         )

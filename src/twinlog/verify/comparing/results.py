@@ -15,7 +15,7 @@ from twinlog.verify.model import NO_POSITION, Bounds, KnownGap, NotCompared, Par
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
+class Results:
     bounds: Bounds
     hunks: list[Hunk] = field(default_factory=list)
     proof: PartitionProof = field(init=False)
