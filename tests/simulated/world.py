@@ -9,7 +9,7 @@ async with World(tmp_path, PROPERTIES, seed=1) as world:
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, MutableMapping
+from collections.abc import Callable, Coroutine, MutableMapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -51,7 +51,7 @@ offset.storage.replication.factor = 1
 """The beginning of a file for two clusters with one broker each."""
 SERVICES = ("configsync", "source", "checkpoint", "heartbeat")
 _LOOK_SECONDS = 0.5
-_TICK_SECONDS = 1e-6
+TICK_SECONDS = 1e-6
 """Without it, a wait that is shorter than a float can tell would be over at once, again and again."""
 _PATIENCE_SECONDS = 300.0
 
@@ -65,7 +65,7 @@ class World:
         properties: str,
         *,
         seed: int = 0,
-        aliases: str = "AB",
+        aliases: Sequence[str] = "AB",
         node_count: int = 1,
         release: Release = KAFKA_4_3,
         slots: int = 2,
@@ -222,4 +222,4 @@ class World:
 
 def live(life: Coroutine[Any, Any, None]) -> None:
     """Run a history in virtual time."""
-    run_in_virtual_time(life, tick_seconds=_TICK_SECONDS)
+    run_in_virtual_time(life, tick_seconds=TICK_SECONDS)

@@ -13,13 +13,12 @@ from twinlog.cli.common.location import ConfigOption, load_config, required_conf
 from twinlog.cli.common.names import flow_of
 from twinlog.cli.common.numbers import MOST_SECONDS, offset_of, partition_of, shortened
 from twinlog.cli.common.output import Output, OutputOption
-from twinlog.cli.common.times import EXPECTED, parse_time
+from twinlog.cli.common.times import CLOCK, EXPECTED, parse_time
 from twinlog.cli.verify.engine import engine, verified
 from twinlog.cli.verify.files import check_writable
 from twinlog.cli.verify.options import HtmlOption, ReportOption
 from twinlog.cli.verify.progress import shown_copy
 from twinlog.cli.verify.telling import tell
-from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.model import TopicPartition
 
@@ -93,14 +92,14 @@ async def _reported(config: Path, name: str, topics: list[str], until: Any, time
     """Copy, and report the result, also of a failure. Raises ConfigError."""
     from twinlog.verify.report import FlowFailure, FlowReport
 
-    began_at_ms = SystemClock().now_ms()
+    began_at_ms = CLOCK.get().now_ms()
     try:
         return await _copied(config, name, topics, until, timeout)
     except ConfigError:
         raise
     except TwinlogError as error:
         failures = [FlowFailure(reason=error.reason, detail=str(error))]
-    now_ms = SystemClock().now_ms()
+    now_ms = CLOCK.get().now_ms()
     return FlowReport(
         flow=flow_of(name), began_at_ms=began_at_ms, ended_at_ms=now_ms, proofs=(), failures=failures
     )
@@ -112,7 +111,7 @@ async def _copied(config: Path, name: str, topics: list[str], until: Any, timeou
 
     configuration = load_config(config)
     flow = flow_of(name)
-    began_at_ms = SystemClock().now_ms()
+    began_at_ms = CLOCK.get().now_ms()
     ends = await engine("verify.ends").find_ends(configuration, flow, topics, until)
     arrivals = Arrivals(starts=ends.starts, ends=ends.to_copy, without_copy=ends.without_copy)
     if ends.to_copy:
@@ -138,7 +137,7 @@ async def _copied(config: Path, name: str, topics: list[str], until: Any, timeou
         FlowFailure(topic=topic, reason=reason, detail=detail) for topic, reason, detail in arrivals.blockers
     ]
     if ends.ends and not left:
-        now_ms = SystemClock().now_ms()
+        now_ms = CLOCK.get().now_ms()
         return FlowReport(
             flow=flow, began_at_ms=began_at_ms, ended_at_ms=now_ms, proofs=(), failures=failures
         )
@@ -173,7 +172,7 @@ def until_of(text: str) -> Any:
             raise ConfigError(f"--until {text}: a partition is named twice", metadata={"key": "--until"})
         return until(offsets=offsets)
     try:
-        return until(timestamp_ms=parse_time(text, now_ms=SystemClock().now_ms()))
+        return until(timestamp_ms=parse_time(text, now_ms=CLOCK.get().now_ms()))
     except ConfigError:
         raise ConfigError(
             f"--until {shortened(text)}: expected now, a time such as {EXPECTED}, or"

@@ -73,13 +73,16 @@ async def _inline(func: Callable[[*Ts], T], *args: *Ts) -> T:
 
 
 class LoopClock:
-    """`Clock` that reads the running loop's time."""
+    """`Clock` that reads a loop's time: that of the running loop, unless one is given."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._loop = loop
 
     def now_ms(self) -> int:
         return _START_MS + int(self.monotonic() * 1000)
 
     def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
+        return (self._loop or asyncio.get_running_loop()).time()
 
 
 def run_in_virtual_time(test: Coroutine[Any, Any, T], *, tick_seconds: float = 0.0) -> T:

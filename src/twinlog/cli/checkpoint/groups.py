@@ -27,7 +27,7 @@ from twinlog.cli.common.names import parse_flow
 from twinlog.cli.common.numbers import MOST_OFFSET, MOST_SECONDS
 from twinlog.cli.common.output import clear_screen, print_json_line, print_rows
 from twinlog.cli.common.pasteable import say
-from twinlog.clock import SystemClock
+from twinlog.cli.common.times import CLOCK
 from twinlog.errors import ConfigError
 from twinlog.service.feeds.client import WatchEvent
 from twinlog.service.runtime import wait_or_stop
@@ -173,7 +173,7 @@ def _print_event(event: WatchEvent[pb2.WatchCheckpointsResponse]) -> None:
 def _print(
     rows: Iterable[pb2.GroupPartition], flows: Iterable[pb2.FlowProgress], lines: Iterable[str]
 ) -> None:
-    now_ms, known = SystemClock().now_ms(), list(flows)
+    now_ms, known = CLOCK.get().now_ms(), list(flows)
 
     def age_ms(row: pb2.GroupPartition) -> int:
         return max(0, now_ms - max(row.as_of.ToMilliseconds(), confirmed_ms(known, row.flow)))

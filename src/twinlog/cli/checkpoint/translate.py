@@ -17,7 +17,7 @@ from twinlog.cli.common.fields import UNKNOWN, Field, Fields
 from twinlog.cli.common.flow_choice import OptionalFlowOption, chosen_flow, is_flow
 from twinlog.cli.common.names import parse_flow, partition_name
 from twinlog.cli.common.output import Output
-from twinlog.clock import SystemClock
+from twinlog.cli.common.times import CLOCK
 from twinlog.errors import ConfigError, NotFoundError
 from twinlog.model import TopicPartition
 
@@ -103,7 +103,7 @@ def _asked(
     if bool(offsets) == (source is not None):
         raise ConfigError("name the offsets to translate: OFFSET arguments, or a file with --from")
     if source is None:
-        now_ms = SystemClock().now_ms()
+        now_ms = CLOCK.get().now_ms()
         return [parse_place(text, now_ms=now_ms) for text in offsets or ()], None
     if source.is_dir():
         raise ConfigError(

@@ -11,7 +11,7 @@ import json
 import re
 import sys
 import traceback
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import zip_longest
@@ -36,6 +36,9 @@ COMMAND: ContextVar[str] = ContextVar("COMMAND", default="twinlog")
 
 FAILED: ContextVar[int] = ContextVar("FAILED", default=1)
 """The exit code of the running command when it fails: 1, unless that is one of its answers."""
+
+RUN: ContextVar[Callable[[Coroutine[Any, Any, Any]], Any]] = ContextVar("RUN", default=asyncio.run)
+"""Runs the work of a command; tests run it in the loop of simulated services."""
 
 EXIT_FAILED = 1
 EXIT_WRONG_USE = 2
@@ -222,5 +225,6 @@ def help_after(error: TwinlogError) -> str:
 def run_async(work: Coroutine[Any, Any, T], failed: int | None = None) -> T:
     """Run a command's coroutine under `reported_failures`."""
     with reported_failures(failed):
-        return asyncio.run(work)
+        result: T = RUN.get()(work)
+        return result
     raise AssertionError("reported_failures swallows nothing")

@@ -23,7 +23,7 @@ CONFIG_VARIABLE = "TWINLOG_CONFIG"
 IN_PLACE_OF_SERVICES: ContextVar["Callable[[str, str], grpc.aio.Channel] | None"] = ContextVar(
     "IN_PLACE_OF_SERVICES", default=None
 )
-"""Opens channels that answer by themselves: for tests."""
+"""Opens channels to services by name and HOST:PORT, for tests; None: as the configuration says."""
 SERVICES = ("source", "checkpoint", "heartbeat", "configsync")
 
 

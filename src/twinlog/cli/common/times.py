@@ -1,9 +1,11 @@
 """Times on the command line: a date and time, `now`, or a time before now."""
 
 import re
+from contextvars import ContextVar
 from datetime import UTC, datetime
 
 from twinlog.cli.common.numbers import shortened, whole_number
+from twinlog.clock import Clock, SystemClock
 from twinlog.errors import ConfigError
 
 _AGO = re.compile(r"-([0-9]+)(s|m|h|d)")
@@ -12,6 +14,8 @@ _MOST_SECONDS_AGO = 10**11
 _TOO_EARLY_MS = -1
 _LAST_MS = 253_402_300_799_999
 """The end of the year 9999, the last time that services and calendars support."""
+CLOCK: ContextVar[Clock] = ContextVar("CLOCK", default=SystemClock())  # noqa: B039 (it has no state)
+"""The clock of a command; tests give that of simulated services."""
 EXPECTED = "2026-01-31T12:00:00Z, 2026-01-31T12:00:00+02:00, now, or -10m (s, m, h, d)"
 
 

@@ -11,7 +11,7 @@ from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption, load_config, required_config
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.common.private_file import refuse_to_replace, write_private
-from twinlog.clock import SystemClock
+from twinlog.cli.common.times import CLOCK
 
 _GZIP = b"\x1f\x8b"
 
@@ -55,7 +55,7 @@ def bundle_command(
         config = required_config(config)
         from twinlog.cli.debug.gather import Request, gather
 
-        now_ms = SystemClock().now_ms()
+        now_ms = CLOCK.get().now_ms()
         request = Request(
             config=config, endpoints=endpoint, logs=log or (), environment=os.environ, now_ms=now_ms
         )

@@ -14,10 +14,10 @@ from twinlog.cli.common.fields import Fields, as_json
 from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, chosen_flow
 from twinlog.cli.common.names import parse_flow
 from twinlog.cli.common.output import clear_screen, print_json_line, print_rows, screen_rows
+from twinlog.cli.common.times import CLOCK
 from twinlog.cli.source import partition_rows as rows
 from twinlog.cli.source.client import TopicOption, every_partition
 from twinlog.cli.source.watched_partitions import KnownPartitions, Told
-from twinlog.clock import SystemClock
 from twinlog.service.feeds.client import Lost, Received, Restarted
 
 _NO_TROUBLE = "every partition runs"
@@ -124,4 +124,4 @@ def _print_rows(
 
 
 def _fields() -> Fields[pb2.PartitionStatus]:
-    return rows.partition_fields(SystemClock().now_ms())
+    return rows.partition_fields(CLOCK.get().now_ms())

@@ -12,7 +12,7 @@ from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.names import partition_name, who
 from twinlog.cli.common.numbers import offset_of, shortened
 from twinlog.cli.common.output import print_rows
-from twinlog.cli.common.times import EXPECTED, parse_time, shown_time
+from twinlog.cli.common.times import CLOCK, EXPECTED, parse_time, shown_time
 from twinlog.cli.common.undo import print_undo, undo_command
 from twinlog.cli.configsync.plan_view import count_of
 from twinlog.cli.source.client import (
@@ -24,7 +24,6 @@ from twinlog.cli.source.client import (
     scope_name,
 )
 from twinlog.cli.source.partition_rows import OFFSETS, end_cell, lag_cell, position_cell
-from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError, NotFoundError
 
 app = typer.Typer(
@@ -115,7 +114,7 @@ def set_command(
     lines are the commands that move the other partitions back; records that were copied meanwhile stay. Exit
     code 1 if a partition was not moved.
     """
-    target = _target(to, now_ms=SystemClock().now_ms())
+    target = _target(to, now_ms=CLOCK.get().now_ms())
     _require_clear(target, topic, everything=everything)
     scope = parse_scope(flow, topic, partition)
     request = pb2.SetPositionsRequest(scope=scope, target=target, dry_run=dry_run, by=who())

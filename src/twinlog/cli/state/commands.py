@@ -13,9 +13,9 @@ from twinlog.cli.common.location import ConfigOption, load_config, required_conf
 from twinlog.cli.common.names import flow_of
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
 from twinlog.cli.common.private_file import refuse_to_replace, write_private
+from twinlog.cli.common.times import CLOCK
 from twinlog.cli.configsync.plan_view import count_of
 from twinlog.cli.verify.engine import engine
-from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError, StateError
 from twinlog.model import Flow
 
@@ -164,14 +164,14 @@ def import_command(
 
 async def _export(flow: Flow, config: Path) -> Any:
     async with AsyncExitStack() as stack:
-        opened = await engine("state.clusters").open_flow(load_config(config), flow, SystemClock(), stack)
+        opened = await engine("state.clusters").open_flow(load_config(config), flow, CLOCK.get(), stack)
         return await engine("state.export").StateExport(clusters=opened).run()
 
 
 async def _import(flow: Flow, config: Path, state: Any, options: dict[str, bool], plan: Any) -> Any:
     """Plan, or carry a plan out."""
     async with AsyncExitStack() as stack:
-        opened = await engine("state.clusters").open_flow(load_config(config), flow, SystemClock(), stack)
+        opened = await engine("state.clusters").open_flow(load_config(config), flow, CLOCK.get(), stack)
         work = engine("state.restore").StateImport(clusters=opened, state=state, **options)
         return await work.plan() if plan is None else await work.carry_out(plan)
 

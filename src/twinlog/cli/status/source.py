@@ -9,6 +9,7 @@ from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.common.call import every
 from twinlog.cli.common.names import partition_name, shown_bytes
+from twinlog.cli.common.times import CLOCK
 from twinlog.cli.source.client import scope_name, scope_words
 from twinlog.cli.status.rows import (
     DELAY,
@@ -26,7 +27,6 @@ from twinlog.cli.status.rows import (
     asked,
     shown_stamp,
 )
-from twinlog.clock import SystemClock
 
 _TROUBLE = "twinlog partitions {flow} --trouble"
 NOT_COPIED_HERE = "FLOW_NOT_READY"
@@ -36,7 +36,7 @@ NOT_COPIED_HERE = "FLOW_NOT_READY"
 async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds: float) -> None:
     stub = SourceServiceStub(channel)
     answer = await stub.ListFlows(source.ListFlowsRequest(), timeout=timeout_seconds)
-    now_ms = SystemClock().now_ms()
+    now_ms = CLOCK.get().now_ms()
     for flow in answer.flows:
         row = status.flow(flow.flow)
         row.partitions = dict(flow.partitions_by_state)

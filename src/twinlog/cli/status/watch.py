@@ -10,12 +10,11 @@ import typer
 from twinlog.cli.common.fields import cells_of, columns_of
 from twinlog.cli.common.output import Output, in_colour, print_json_line
 from twinlog.cli.common.table import table_lines
-from twinlog.cli.common.times import shown_clock
+from twinlog.cli.common.times import CLOCK, shown_clock
 from twinlog.cli.status import view
 from twinlog.cli.status.rows import Status
 from twinlog.cli.verdict.issues import Verdict
 from twinlog.cli.verdict.verdict import verdict_of
-from twinlog.clock import SystemClock
 from twinlog.service.runtime import wait_or_stop
 
 SECONDS = 2.0
@@ -60,7 +59,7 @@ async def watch_status(ask: Callable[[], Awaitable[Status]], output: Output) -> 
 
     stream = sys.stdout
     # The lines are made printable one by one; rich itself moves the cursor.
-    clock = SystemClock()
+    clock = CLOCK.get()
     console = Console(file=getattr(stream, "unfiltered", stream), highlight=False)
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while not stop.is_set():

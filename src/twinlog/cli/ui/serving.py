@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 import grpc
 from aiohttp import web
 
+from twinlog.cli.common.times import CLOCK
 from twinlog.cli.ui.access import PageCertificate
 from twinlog.cli.ui.feed import Feed
 from twinlog.cli.ui.plans import Plans
 from twinlog.cli.ui.server import Page, application
 from twinlog.cli.ui.upstream import TABLES, Upstream
-from twinlog.clock import SystemClock
 from twinlog.config import Address
 from twinlog.service.access.tokens import TokenFile
 from twinlog.service.signals import handle_signals
@@ -38,7 +38,7 @@ async def serve(
     port = bound.getsockname()[1]
     listen = Address(host=listen.host, port=port)
     feed = Feed(TABLES, in_snapshots_only=("history",))
-    plans = Plans(endpoint=endpoints["checkpoint"], open_to=open_to, clock=SystemClock())
+    plans = Plans(endpoint=endpoints["checkpoint"], open_to=open_to, clock=CLOCK.get())
     page = Page(feed=feed, plans=plans, listen=listen, stop=stop, tokens=tokens, host_names=host_names)
     runner = web.AppRunner(application(page), access_log=None, handle_signals=False)
     with handle_signals(on_first=lambda _: stop.set(), on_second=lambda _: os._exit(1)):
@@ -48,7 +48,7 @@ async def serve(
             site = web.SockSite(runner, bound, ssl_context=context, shutdown_timeout=STOP_SECONDS)
             await site.start()
             async with asyncio.TaskGroup() as group:
-                upstream = Upstream(endpoints, open_to, feed, SystemClock(), same_services=same_services)
+                upstream = Upstream(endpoints, open_to, feed, CLOCK.get(), same_services=same_services)
                 group.create_task(upstream.run(stop), name="upstream")
                 group.create_task(page.turn(), name="turns")
                 if certificate is not None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from twinlog.clock import SystemClock
+from twinlog.cli.common.times import CLOCK
 from twinlog.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ async def verified(
 ) -> "FlowReport":
     """Raises ConfigError if the request names something that does not exist."""
     verification = engine("verify.engine").Verification(
-        configuration=configuration, request=request, clock=SystemClock(), on_progress=on_progress
+        configuration=configuration, request=request, clock=CLOCK.get(), on_progress=on_progress
     )
     report: FlowReport = await verification.run()
     return report

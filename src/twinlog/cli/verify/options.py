@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from twinlog.cli.common.numbers import offset_of, shortened, whole_number
-from twinlog.cli.common.times import parse_time
+from twinlog.cli.common.times import CLOCK, parse_time
 from twinlog.cli.verify.engine import engine
-from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError
 
 _ISOLATIONS = {"read_committed": True, "read_uncommitted": False}
@@ -45,7 +44,7 @@ def instant_of(option: str, text: str | None) -> Any:
     instant = engine("verify.request").Instant
     if text.isascii() and text.isdecimal():
         return instant(offset=offset_of(text, option))
-    return instant(timestamp_ms=parse_time(text, now_ms=SystemClock().now_ms(), option=option))
+    return instant(timestamp_ms=parse_time(text, now_ms=CLOCK.get().now_ms(), option=option))
 
 
 def reads_committed(text: str | None) -> bool | None:

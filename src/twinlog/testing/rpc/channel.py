@@ -84,7 +84,7 @@ class MemoryChannel(grpc.aio.Channel):
             details = grpc.aio.ClientCallDetails(
                 method, timeout, grpc.aio.Metadata(*(metadata or ())), credentials, wait_for_ready
             )
-            made = MemoryCall(
+            made = (MemoryStreamCall if interception.endswith("_stream") else MemoryUnaryCall)(
                 link, request_serializer or bytes, response_deserializer or bytes, streams=request is None
             )
             self._calls[link] = made
@@ -98,7 +98,7 @@ class MemoryChannel(grpc.aio.Channel):
 
 
 class MemoryCall:
-    """A call as a client has it, of all four kinds."""
+    """What calls of all four kinds have."""
 
     def __init__(
         self, link: Link, write: Callable[[Any], bytes], read: Callable[[bytes], Any], *, streams: bool
@@ -205,31 +205,6 @@ class MemoryCall:
             self._is_written = True
             self._link.requests.close()
 
-    def __aiter__(self) -> AsyncIterator[Any]:
-        return self._answers()
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return self._one().__await__()
-
-    async def _answers(self) -> AsyncIterator[Any]:
-        while (message := await self.read()) is not grpc.aio.EOF:
-            yield message
-
-    async def _one(self) -> Any:
-        if self._answer is None:
-            self._answer = asyncio.get_running_loop().create_task(self._only_answer(), name="answer")
-        try:
-            return await asyncio.shield(self._answer)
-        except asyncio.CancelledError:
-            self.cancel()
-            raise
-
-    async def _only_answer(self) -> Any:
-        message = await self._link.answers.get()
-        await self._raise_for_status()
-        assert message is not None
-        return self._read(message)
-
     async def _status(self) -> Status:
         await self._link.until(self.done)
         assert self._link.status is not None
@@ -246,3 +221,36 @@ class MemoryCall:
                 grpc.aio.Metadata(*status.trailing),
                 details=status.details,
             )
+
+
+class MemoryStreamCall(MemoryCall):
+    """A call with a stream of answers."""
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self._answers()
+
+    async def _answers(self) -> AsyncIterator[Any]:
+        while (message := await self.read()) is not grpc.aio.EOF:
+            yield message
+
+
+class MemoryUnaryCall(MemoryCall):
+    """A call with one answer."""
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._one().__await__()
+
+    async def _one(self) -> Any:
+        if self._answer is None:
+            self._answer = asyncio.get_running_loop().create_task(self._only_answer(), name="answer")
+        try:
+            return await asyncio.shield(self._answer)
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+
+    async def _only_answer(self) -> Any:
+        message = await self._link.answers.get()
+        await self._raise_for_status()
+        assert message is not None
+        return self._read(message)

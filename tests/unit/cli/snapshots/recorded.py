@@ -209,10 +209,16 @@ class Terminal(io.StringIO):
 
 
 def run(words: Sequence[str], recorded: Recorded, columns: int | None = None) -> str:
-    """What the command prints, as a user sees it: in a pipe, or on a terminal of so many columns."""
+    """What the command prints about these services, with its exit code."""
+    IN_PLACE_OF_SERVICES.set(recorded.channel)
+    code, told, errors = printed(words, columns)
+    return f"exit {code}\n{told}" + (f"--- stderr\n{errors}" if errors else "")
+
+
+def printed(words: Sequence[str], columns: int | None = None) -> tuple[object, str, str]:
+    """Exit code, stdout and stderr of a command, in a pipe, or on a terminal of so many columns."""
     out: io.StringIO = io.StringIO() if columns is None else Terminal()
     err = io.StringIO()
-    IN_PLACE_OF_SERVICES.set(recorded.channel)
     code: object = 0
     before, sys.argv = sys.argv, ["twinlog", *words]
     os.environ["COLUMNS"], os.environ["LINES"] = str(columns or 80), "60"
@@ -224,7 +230,5 @@ def run(words: Sequence[str], recorded: Recorded, columns: int | None = None) ->
     finally:
         sys.argv = before
         del os.environ["COLUMNS"], os.environ["LINES"]
-    told = f"exit {code}\n{out.getvalue()}"
-    if err.getvalue():
-        told += f"--- stderr\n{err.getvalue()}"
-    return _COLOUR.sub("", told).replace("\x1b[2J\x1b[H", "")
+    told = _COLOUR.sub("", out.getvalue()).replace("\x1b[2J\x1b[H", "")
+    return code, told, _COLOUR.sub("", err.getvalue())
