@@ -26,6 +26,7 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
         "start": LazyCommand(
             "start:start_command", "Copy from one cluster to another without a file, which it writes."
         ),
+        "init": LazyCommand("init:init_command", "Write a first properties file, by five questions."),
         "preflight": LazyCommand(
             "preflight:preflight_command",
             "Check a properties file against its clusters before anything is started.",

@@ -13,6 +13,7 @@ _INTERNAL: Final = (
     "checkpoints.topic.replication.factor",
     "heartbeats.topic.replication.factor",
 )
+_KEEP_NAMES: Final = {"replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,15 +27,16 @@ class End:
     """Empty while it is not known."""
 
 
-def first_file(source: End, target: End, *, topics: str = ".*") -> str:
+def first_file(source: End, target: End, *, topics: str = ".*", keep_names: bool = False) -> str:
     """The file, in the format of MirrorMaker 2, with a comment for each choice. `topics` are names and
-    regular expressions, separated by commas."""
+    regular expressions, separated by commas. `keep_names`: the copy of orders is named orders."""
     flow = f"{source.alias}->{target.alias}"
     fewest = min(source.broker_count, target.broker_count, _MOST_REPLICAS)
     copied = min(target.broker_count, _MOST_REPLICAS)
     blocks = [
         _block(
-            f"The names of the clusters. The copy of a topic is named {source.alias}.TOPIC.",
+            "The names of the clusters."
+            + ("" if keep_names else f" The copy of a topic is named {source.alias}.TOPIC."),
             {"clusters": f"{source.alias}, {target.alias}"},
         ),
         *(
@@ -49,6 +51,7 @@ def first_file(source: End, target: End, *, topics: str = ".*") -> str:
             "Which topics are copied: names and regular expressions. Internal topics never are.",
             {f"{flow}.topics": topics},
         ),
+        *([_block("Copies have the names of their topics.", _KEEP_NAMES)] if keep_names else []),
         _block(
             f"Replicas of new copies: {_MOST_REPLICAS}, or one on each broker of {target.alias}.",
             {"replication.factor": str(copied)},

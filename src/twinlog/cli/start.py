@@ -1,7 +1,7 @@
 """`twinlog start SOURCE TARGET`: a first flow, for which it writes the file that it runs."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,10 +50,15 @@ class Wanted:
     target: End
     topics: str
     file: Path
+    keep_names: bool = False
 
     @property
     def ends(self) -> tuple[End, End]:
         return self.source, self.target
+
+    def text(self, ends: Iterable[End] | None = None) -> str:
+        """The file; `ends`: with what is known of the clusters."""
+        return first_file(*(ends or self.ends), topics=self.topics, keep_names=self.keep_names)
 
 
 def start_command(
@@ -68,6 +73,10 @@ def start_command(
     file: Annotated[Path, typer.Option(metavar="FILE", help="The file to write and run.")] = Path(
         "twinlog.properties"
     ),
+    keep_names: Annotated[
+        bool,
+        typer.Option("--keep-names", help="Copies have the names of their topics."),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the file and what would be copied; write nothing.")
     ] = False,
@@ -79,8 +88,8 @@ def start_command(
     from twinlog.supervisor.plan import RunRequest
 
     with reported_failures(), exit_on_signals():
-        wanted = wanted_from(source, target, topics=topics, names=names, file=file)
-        text, facts = asyncio.run(_found_out(wanted))
+        wanted = wanted_from(source, target, topics=topics, names=names, file=file, keep_names=keep_names)
+        text, facts = asyncio.run(found_out(wanted))
         existed = is_there(file, text)
         if dry_run:
             typer.echo(text)
@@ -98,7 +107,9 @@ def start_command(
 start_command.__doc__ = _HELP
 
 
-def wanted_from(source: str, target: str, *, topics: str, names: str, file: Path) -> Wanted:
+def wanted_from(
+    source: str, target: str, *, topics: str, names: str, file: Path, keep_names: bool = False
+) -> Wanted:
     """Raises ConfigError for what cannot be two clusters."""
     match [name.strip() for name in names.split(",")]:
         case [one, other] if one and other and one != other:
@@ -118,6 +129,7 @@ def wanted_from(source: str, target: str, *, topics: str, names: str, file: Path
         target=End(alias=other, bootstrap_servers=target),
         topics=topics,
         file=file,
+        keep_names=keep_names,
     )
 
 
@@ -137,11 +149,10 @@ def _refuse_no_address(place: str, text: str) -> None:
         )
 
 
-async def _found_out(wanted: Wanted) -> tuple[str, "Facts"]:
+async def found_out(wanted: Wanted) -> tuple[str, "Facts"]:
     """The file, and what its flow finds on the clusters. Raises ConfigError if it cannot run."""
-    facts = await _asked(wanted, first_file(*wanted.ends, topics=wanted.topics))
-    known = (_known(end, facts.clusters[end.alias]) for end in wanted.ends)
-    text = first_file(*known, topics=wanted.topics)
+    facts = await _asked(wanted, wanted.text())
+    text = wanted.text([_known(end, facts.clusters[end.alias]) for end in wanted.ends])
     facts = await _asked(wanted, text)
     refuse_errors(facts)
     return text, facts

@@ -4,7 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from twinlog.cli import app
 from twinlog.cli.first_file import first_file
 from twinlog.cli.start import Wanted, is_there, read, refuse_ends, refuse_errors, told, wanted_from
 from twinlog.errors import ConfigError
@@ -105,3 +107,27 @@ def test_a_file_with_other_content_is_kept(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"twinlog run .*twinlog\.properties` runs it as it is; --file"):
         is_there(file, text)
     assert file.read_text() == "clusters = A, B\n"
+
+
+def test_copies_keep_their_names_where_that_is_asked() -> None:
+    asked = wanted_from("a:9092", "b:9092", topics=".*", names="a,b", file=FILE, keep_names=True)
+    flow = read(asked.text(), FILE).enabled_flows[0]
+    assert flow.policy_config["replication.policy.class"].endswith(".IdentityReplicationPolicy")
+
+
+def test_five_answers_write_a_file_although_no_cluster_answers(tmp_path: Path) -> None:
+    file = tmp_path / "first.properties"
+    answers = "127.0.0.1:1\n127.0.0.1:2\neast,west\norders\ny\n"
+    told = CliRunner().invoke(app, ["init", str(file)], input=answers)
+    assert told.exit_code == 0, told.output
+    assert "not checked on the clusters: 127.0.0.1:1" in told.stderr
+    assert f"next: twinlog preflight {file}" in told.stdout
+    configured = read(file.read_text(), FILE).enabled_flows[0]
+    assert str(configured.flow) == "east->west"
+
+
+def test_an_address_that_is_none_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "first.properties"
+    told = CliRunner().invoke(app, ["init", str(file)], input="kafka\nb:9092\n\n\n\n")
+    assert told.exit_code == 2
+    assert not file.exists()

@@ -1,0 +1,50 @@
+"""`twinlog init`: a first properties file, by five questions."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twinlog.cli.common.failures import reported_failures
+from twinlog.cli.common.private_file import write_private
+from twinlog.cli.start import Wanted, found_out, is_there, wanted_from
+from twinlog.errors import ConfigError
+from twinlog.printable import printable
+
+
+def init_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path(
+        "twinlog.properties"
+    ),
+) -> None:
+    """Write a first properties file, by five questions.
+
+    It asks for both clusters, their names, the topics and the names of the copies; Enter takes the answer in
+    brackets. If both clusters answer, the file has as many replicas as their brokers allow; if one does not,
+    the file is written all the same, with three. A file with other content is never replaced.
+
+    Example: twinlog init mm2.properties
+    """
+    with reported_failures():
+        wanted = _asked(file)
+        try:
+            text, _ = asyncio.run(found_out(wanted))
+        except ConfigError as error:
+            text = wanted.text()
+            typer.echo(printable(f"not checked on the clusters: {error}"), err=True)
+        existed = is_there(file, text)
+        if not existed:
+            write_private(file, text.encode("ascii"), replace=False)
+        typer.echo(f"{file} {'is there' if existed else 'is written'}")
+        typer.echo(f"next: twinlog preflight {file}, then twinlog run {file}")
+
+
+def _asked(file: Path) -> Wanted:
+    source = typer.prompt("1/5 Brokers to copy from (host:port,…)")
+    target = typer.prompt("2/5 Brokers to copy to (host:port,…)")
+    names = typer.prompt("3/5 Names of both clusters", default="source,target")
+    topics = typer.prompt("4/5 Topics to copy, names and regular expressions", default=".*")
+    alias = names.partition(",")[0].strip()
+    keeps = typer.confirm(f"5/5 Copies keep their names (orders, not {alias}.orders)", default=False)
+    return wanted_from(source, target, topics=topics, names=names, file=file, keep_names=keeps)
