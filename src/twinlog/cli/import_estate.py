@@ -2,6 +2,7 @@
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +24,7 @@ FILE has one of these formats, and the command recognizes which; `-` reads stdin
 
 \b
 Strimzi: KafkaMirrorMaker2 (v1, v1beta2) and KafkaConnector, YAML or JSON
-  kubectl get kafkamirrormaker2 -o yaml | twinlog import -
+  kubectl get kafkamirrormaker2 -o yaml | twinlog import - --to-helm values.yaml
 Kafka Connect: MirrorMaker 2 or Confluent Replicator, as its REST API returns it;
 also of MSK Connect, Google, Confluent's operator, and properties files
   curl 'HOST:8083/connectors?expand=info&expand=status' > connectors.json
@@ -33,10 +34,10 @@ uReplicator: the answer of GET /topics, a list with a topic a line, a topic mapp
     --source A=a:9092 --target B=b:9092
 Brooklin: the answer of GET /datastream
 
-Without --to the properties file goes to stdout and the report to stderr. The report has a line for each \
-setting: mapped; ignored, and why; to do, such as a Secret to mount; impossible, and what to do about it. A \
-flow whose copies would differ from before is written with `enabled=false`. Secrets become references to \
-config providers; the command shows no secret.
+Without --to and --to-helm the properties file goes to stdout and the report to stderr. The report has a \
+line for each setting: mapped; ignored, and why; to do, such as a Secret to mount; impossible, and what to \
+do about it. A flow whose copies would differ from before is written with `enabled=false`. Secrets become \
+references to config providers; the command shows no secret.
 
 The command connects to no cluster. Afterwards run `twinlog preflight FILE`; docs/migration/ has all steps.
 
@@ -51,7 +52,15 @@ def import_command(
         Path | None,
         typer.Option("--to", metavar="FILE", help="Write the file here, not to stdout."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Let --to replace an existing file.")] = False,
+    to_helm: Annotated[
+        Path | None,
+        typer.Option(
+            "--to-helm",
+            metavar="FILE",
+            help="Write values for the Helm chart here, with the file and its Secrets.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Let existing files be replaced.")] = False,
     format_: Annotated[
         str,
         typer.Option(
@@ -93,12 +102,19 @@ def import_command(
     output: OutputOption = Output.TABLE,
 ) -> None:
     from twinlog.imports import Format, ImportOptions, import_text
+    from twinlog.imports.helm import helm_values
+    from twinlog.imports.references import DEFAULT_SECRETS_DIR
 
     with reported_failures():
         if format_ not in [*Format]:
             raise ConfigError(f"--format {format_!r}: expected one of {', '.join(Format)}")
-        if to is not None and to.exists() and not force:
-            raise ConfigError(f"--to {to}: the file exists; --force replaces it")
+        for option, path in (("--to", to), ("--to-helm", to_helm)):
+            if path is not None and path.exists() and not force:
+                raise ConfigError(f"{option} {path}: the file exists; --force replaces it")
+        if to_helm is not None and secrets_dir != DEFAULT_SECRETS_DIR:
+            raise ConfigError(
+                f"--secrets-dir: the chart mounts Secrets at {DEFAULT_SECRETS_DIR}; leave the option out"
+            )
         options = ImportOptions(
             format=Format(format_),
             source=source,
@@ -112,13 +128,16 @@ def import_command(
         if to is not None:
             # It may contain secrets.
             write_private(to, imported.properties.encode("ascii"), replace=force)
+        if to_helm is not None:
+            write_private(to_helm, helm_values(imported.properties).encode("ascii"), replace=force)
         with exiting_with(0 if imported.complete else EXIT_FAILED):
             if output is Output.JSON:
                 print_json(_as_json(imported, to))
             else:
-                if to is None:
+                written = [path for path in (to, to_helm) if path is not None]
+                if not written:
                     typer.echo(imported.properties, nl=False)
-                _print_report(imported.lines, to=to)
+                _print_report(imported.lines, written)
 
 
 import_command.__doc__ = _HELP
@@ -172,8 +191,8 @@ _COLOURS = {
 }
 
 
-def _print_report(lines: "tuple[Line, ...]", *, to: Path | None) -> None:
-    aside = to is None
+def _print_report(lines: "tuple[Line, ...]", written: Sequence[Path]) -> None:
+    aside = not written
     for line in lines:
         where = f"line {line.line}: " if line.line else ""
         becomes = f" -> {line.becomes}" if line.becomes else ""
@@ -182,4 +201,4 @@ def _print_report(lines: "tuple[Line, ...]", *, to: Path | None) -> None:
         typer.echo(printable(f"{where}{line.place}{becomes}{text}"), err=aside)
     counted = Counter(line.fate.value for line in lines)
     total = ", ".join(f"{counted[fate]} {fate}" for fate in _COLOURS)
-    typer.echo(f"{total}{f'; {to} is written' if to else ''}", err=aside)
+    typer.echo("; ".join([total, *(f"{path} is written" for path in written)]), err=aside)

@@ -18,7 +18,7 @@ FILE = Path("twinlog.properties")
 
 def wanted(source: str = "a:9092", target: str = "b:9092", **changes: str) -> Wanted:
     options = {"topics": ".*", "names": "source,target"} | changes
-    return wanted_from(source, target, file=FILE, **options)
+    return wanted_from(source, target, file=FILE, topics=options["topics"], names=options["names"])
 
 
 @pytest.mark.parametrize(

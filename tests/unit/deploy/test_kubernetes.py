@@ -321,13 +321,13 @@ def test_a_login_without_a_secret_may_be_a_value() -> None:
     validator.validate({"properties": text})
 
 
-def test_the_pod_of_the_docs_reaches_the_services_and_serves_none_of_them() -> None:
-    page = (DEPLOY.parent / "docs/kubernetes.md").read_text()
-    (text,) = re.findall(r"^## Commands\n.*?```yaml\n(.*?)```", page, re.MULTILINE | re.DOTALL)
-    pod = yaml.safe_load(text)
+def test_the_pod_with_the_command_line_reaches_the_services_and_serves_none_of_them() -> None:
+    [tools] = of_kind("everything.yaml", "Deployment")
+    pod = tools["spec"]["template"]
     labels = pod["metadata"]["labels"].items()
     policies = {
-        each["metadata"]["name"]: each["spec"]["ingress"] for each in of_kind("plain.yaml", "NetworkPolicy")
+        each["metadata"]["name"]: each["spec"]["ingress"]
+        for each in of_kind("everything.yaml", "NetworkPolicy")
     }
     for service in Service:
         let_in = [
@@ -337,10 +337,10 @@ def test_the_pod_of_the_docs_reaches_the_services_and_serves_none_of_them() -> N
             for peer in rule["from"]
         ]
         assert any(wanted <= labels for wanted in let_in)
-    for each in of_kind("plain.yaml", "Service"):
+    for each in of_kind("everything.yaml", "Service"):
         assert not each["spec"]["selector"].items() <= labels
     assert pod["spec"]["volumes"][0]["configMap"]["name"] in {
-        each["metadata"]["name"] for each in of_kind("plain.yaml", "ConfigMap")
+        each["metadata"]["name"] for each in of_kind("everything.yaml", "ConfigMap")
     }
 
 

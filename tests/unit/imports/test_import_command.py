@@ -5,10 +5,13 @@ import stat
 from pathlib import Path
 
 import pytest
+import yaml
+from jsonschema import Draft7Validator
 from typer.testing import CliRunner
 
 from twinlog.cli import app
 
+CHART = Path(__file__).parents[3] / "deploy" / "kubernetes" / "chart"
 TOPICS = "Current serving topics: [orders]"
 PLACES = ["--source", "A=a:9092", "--target", "B=b:9092", "--group", "g"]
 
@@ -82,3 +85,20 @@ def test_bytes_that_are_no_text_are_named_with_their_line(tmp_path: Path) -> Non
 
     assert answer.exit_code == 2
     assert "latin.yaml:2" in answer.output
+
+
+def test_values_for_the_chart_have_the_file_and_the_secrets_that_it_refers_to(tmp_path: Path) -> None:
+    mirror = Path(__file__).parent / "hold_out" / "strimzi-hub.yaml"
+    to, values = tmp_path / "mm2.properties", tmp_path / "values.yaml"
+
+    answer = CliRunner().invoke(app, ["import", str(mirror), "--to", str(to), "--to-helm", str(values)])
+
+    assert answer.exit_code in (0, 1), answer.output
+    found = yaml.safe_load(values.read_text())
+    there = [line for line in to.read_text().splitlines() if not line.startswith("#")]
+    assert found["properties"].splitlines() == "\n".join(there).strip().splitlines()
+    assert found["secrets"] == ["apac-user", "emea-ca", "emea-user"]
+    assert found["tools"] == {"enabled": True}
+    assert f"{values} is written" in answer.stdout
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    Draft7Validator(schema).validate({**yaml.safe_load((CHART / "values.yaml").read_text()), **found})

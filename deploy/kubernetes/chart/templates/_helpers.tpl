@@ -41,3 +41,31 @@ app.kubernetes.io/component: {{ .service }}
 {{- define "twinlog.isSecure" -}}
 {{- if .Values.security.tls.secretName -}}true{{- end -}}
 {{- end -}}
+
+{{/* Where certificates, tokens and Secrets are in every pod that reads the file. */}}
+{{- define "twinlog.secretMounts" -}}
+{{- if include "twinlog.isSecure" . }}
+- {name: tls, mountPath: /etc/twinlog/tls, readOnly: true}
+{{- end }}
+{{- range $secret := list $.Values.security.auth.tokensSecret $.Values.security.auth.clientTokenSecret | compact | uniq }}
+- {name: auth-{{ $secret }}, mountPath: /etc/twinlog/auth/{{ $secret }}, readOnly: true}
+{{- end }}
+{{- range $secret := $.Values.secrets }}
+- {name: secret-{{ $secret }}, mountPath: /etc/twinlog/secrets/{{ $secret }}, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- define "twinlog.secretVolumes" -}}
+{{- if include "twinlog.isSecure" . }}
+- name: tls
+  secret: {secretName: {{ $.Values.security.tls.secretName }}, defaultMode: 0440}
+{{- end }}
+{{- range $secret := list $.Values.security.auth.tokensSecret $.Values.security.auth.clientTokenSecret | compact | uniq }}
+- name: auth-{{ $secret }}
+  secret: {secretName: {{ $secret }}, defaultMode: 0440}
+{{- end }}
+{{- range $secret := $.Values.secrets }}
+- name: secret-{{ $secret }}
+  secret: {secretName: {{ $secret }}, defaultMode: 0440}
+{{- end }}
+{{- end -}}
