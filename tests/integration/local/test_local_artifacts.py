@@ -2,9 +2,7 @@
 
 import shutil
 import zipfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from twinlog.local.download.artifacts import (
     jar_hashes,
     verify_jars,
 )
-from twinlog.local.download.fetch_progress import FetchStep, JarCount
 from twinlog.local.download.ivy import SETTINGS_VARIABLE, Coordinate, FetchError
 
 _SETTINGS = """<ivysettings>
@@ -40,23 +37,6 @@ _DEPENDENCY = (
 )
 
 _SET = ArtifactSet(name="tried", coordinates=(Coordinate("example", "upper", "1"),))
-
-
-class _Watched:
-    """A progress that remembers."""
-
-    def __init__(self) -> None:
-        self.fetched: list[str] = []
-
-    @contextmanager
-    def fetching(self, name: str) -> Iterator[FetchStep]:
-        yield _Silent()
-        self.fetched.append(name)
-
-
-class _Silent:
-    def ivy_said(self, line: str) -> None:
-        JarCount().take(line)
 
 
 def _publish(repository: Path, name: str, *needs: str) -> None:
@@ -81,35 +61,35 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def _ensure(progress: _Watched) -> Jars:
-    return ensure_jars(_SET, progress=progress)
+def _ensure(said: list[str]) -> Jars:
+    return ensure_jars(_SET, say=said.append)
 
 
 def test_set_comes_with_all_it_needs_and_only_once(repository: Path) -> None:
-    progress = _Watched()
-    jars = _ensure(progress)
+    said: list[str] = []
+    jars = _ensure(said)
     assert sorted(jar.name for jar in jars.directory.glob("*.jar")) == ["lower-1.jar", "upper-1.jar"]
     assert jars.class_path == f"{jars.directory}/lower-1.jar:{jars.directory}/upper-1.jar"
     assert verify_jars(_SET) == 2
-    assert _ensure(progress) == jars
-    assert progress.fetched == ["tried"]
+    assert _ensure(said) == jars
+    assert said.count("fetched tried") == 1
 
 
 def test_what_is_missing_or_cut_short_is_fetched_again(repository: Path) -> None:
-    progress = _Watched()
-    jars = _ensure(progress)
+    said: list[str] = []
+    jars = _ensure(said)
     (jars.directory / "lower-1.jar").unlink()
-    _ensure(progress)
+    _ensure(said)
     (jars.directory / "upper-1.jar").write_bytes(b"PK")
-    _ensure(progress)
+    _ensure(said)
     (jars.directory / "manifest.json").write_text("{")
-    _ensure(progress)
-    assert progress.fetched == ["tried"] * 4
+    _ensure(said)
+    assert said.count("fetched tried") == 4
     assert verify_jars(_SET) == 2
 
 
 def test_verify_names_the_jar_whose_content_changed(repository: Path) -> None:
-    jars = _ensure(_Watched())
+    jars = _ensure([])
     jar = jars.directory / "lower-1.jar"
     content = bytearray(jar.read_bytes())
     content[-1] ^= 1
@@ -119,10 +99,10 @@ def test_verify_names_the_jar_whose_content_changed(repository: Path) -> None:
 
 
 def test_what_is_not_what_was_recorded_is_not_taken(repository: Path) -> None:
-    jars = _ensure(_Watched())
+    jars = _ensure([])
     hashes = jar_hashes(jars.directory)
     shutil.rmtree(jars.directory)
-    assert ensure_jars(replace(_SET, sha256=hashes), progress=_Watched()) == jars
+    assert ensure_jars(replace(_SET, sha256=hashes)) == jars
     shutil.rmtree(jars.directory)
     for sha256 in (
         hashes | {"lower-1.jar": "0" * 64},
@@ -130,17 +110,17 @@ def test_what_is_not_what_was_recorded_is_not_taken(repository: Path) -> None:
         {"upper-1.jar": hashes["upper-1.jar"]},
     ):
         with pytest.raises(ArtifactsDamagedError, match="checksums of downloaded files do not match"):
-            ensure_jars(replace(_SET, sha256=sha256), progress=_Watched())
+            ensure_jars(replace(_SET, sha256=sha256))
     with pytest.raises(ArtifactsDamagedError, match="no manifest"):
         verify_jars(_SET)
 
 
 def test_two_at_once_fetch_once(repository: Path) -> None:
-    progress = _Watched()
+    said: list[str] = []
     with ThreadPoolExecutor(max_workers=2) as threads:
-        first, second = threads.map(_ensure, [progress, progress])
+        first, second = threads.map(_ensure, [said, said])
     assert first == second
-    assert progress.fetched == ["tried"]
+    assert said.count("fetched tried") == 1
 
 
 def test_what_cannot_be_fetched_is_named_with_a_remedy(repository: Path) -> None:
@@ -148,7 +128,7 @@ def test_what_cannot_be_fetched_is_named_with_a_remedy(repository: Path) -> None
     with pytest.raises(
         FetchError, match=rf"cannot fetch tried(.|\n)*example#lower;1(.|\n)*{SETTINGS_VARIABLE}"
     ):
-        _ensure(_Watched())
+        _ensure([])
     with pytest.raises(ArtifactsDamagedError, match="no manifest"):
         verify_jars(_SET)
 
@@ -156,4 +136,4 @@ def test_what_cannot_be_fetched_is_named_with_a_remedy(repository: Path) -> None
 def test_settings_file_that_is_not_there_is_named(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SETTINGS_VARIABLE, "nowhere.xml")
     with pytest.raises(ConfigError, match=f"{SETTINGS_VARIABLE} names nowhere.xml"):
-        _ensure(_Watched())
+        _ensure([])

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from twinlog.errors import TwinlogError
-from twinlog.local.download.fetch_progress import FetchProgress, progress_for_terminal
-from twinlog.local.download.ivy import Coordinate, retrieve
+from twinlog.local.download.ivy import Coordinate, Say, retrieve, say_on_stderr
 from twinlog.machine.java import Java, find_java
 from twinlog.machine.paths import cache_dir, writable_cache
 
@@ -97,19 +96,17 @@ class Jars:
         return os.pathsep.join(str(jar) for jar in sorted(self.directory.glob("*.jar")))
 
 
-def ensure_jars(
-    artifacts: ArtifactSet, *, java: Java | None = None, progress: FetchProgress | None = None
-) -> Jars:
+def ensure_jars(artifacts: ArtifactSet, *, java: Java | None = None, say: Say = say_on_stderr) -> Jars:
     """Return the set from the cache, or fetch it: that blocks for about a minute the first time.
 
-    Progress goes to stderr unless `progress` says otherwise. Raises FetchError when the set cannot be
+    `say` gets lines about its progress. Raises FetchError when the set cannot be
     fetched, ArtifactsDamagedError when the files differ from the recorded hashes, and JavaNotFoundError.
     """
     directory = _directory(artifacts)
     if not _is_complete(directory):
         with _only_fetcher():
             if not _is_complete(directory):
-                _fetch(artifacts, directory, java or find_java(), progress or progress_for_terminal())
+                _fetch(artifacts, directory, java or find_java(), say)
     return Jars(name=artifacts.name, directory=directory)
 
 
@@ -159,11 +156,11 @@ def _read_manifest(directory: Path) -> Mapping[str, Mapping[str, object]]:
         return {}
 
 
-def _fetch(artifacts: ArtifactSet, directory: Path, java: Java, progress: FetchProgress) -> None:
+def _fetch(artifacts: ArtifactSet, directory: Path, java: Java, say: Say) -> None:
     draft = directory.with_name(f".{artifacts.name}.partial")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
-    retrieve(artifacts.name, artifacts.coordinates, draft, java=java, progress=progress)
+    retrieve(artifacts.name, artifacts.coordinates, draft, java=java, say=say)
     hashes = jar_hashes(draft)
     others = sorted(name for name, _ in hashes.items() ^ artifacts.sha256.items()) if artifacts.sha256 else []
     if others:

@@ -10,14 +10,13 @@ import shutil
 import sys
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from twinlog.errors import ConfigError, TwinlogError
-from twinlog.local.download.fetch_progress import FetchProgress, FetchStep
 from twinlog.local.download.proxy import proxy_options
 from twinlog.local.processes.log_tail import LogTail, last_lines
 from twinlog.local.processes.process import GuardedProcess
@@ -29,7 +28,17 @@ SETTINGS_VARIABLE: Final = "TWINLOG_IVY_SETTINGS"
 _FETCH_SECONDS = 1800.0
 _STALL_SECONDS = 180.0
 _POLL_SECONDS = 0.1
+_LINE_EVERY_JARS = 20
 _PROBLEM = re.compile(r"unresolved dependency|not found|Exception|FAILED|[Ee]rror", re.IGNORECASE)
+
+
+Say = Callable[[str], None]
+"""Takes a line for people."""
+
+
+def say_on_stderr(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 class FetchError(TwinlogError):
@@ -54,7 +63,7 @@ def retrieve(
     directory: Path,
     *,
     java: Java,
-    progress: FetchProgress,
+    say: Say,
     environment: Mapping[str, str] = os.environ,
 ) -> None:
     """Put the artifacts and all their run-time dependencies into `directory`. Blocks, for half an hour at
@@ -81,24 +90,28 @@ def retrieve(
         *("-cache", str(home / "cache")),
         *("-retrieve", str(directory / "[artifact]-[revision](-[classifier]).[ext]")),
     ]
-    with progress.fetching(name) as step, GuardedProcess(command, output=log) as ivy:
-        exit_code = _follow(ivy, log, step)
+    say(f"fetching {name} (about a minute, once)")
+    with GuardedProcess(command, output=log) as ivy:
+        exit_code = _follow(ivy, log, name, say)
         if exit_code != 0 or not any(directory.glob("*.jar")):
             raise _fetch_error(name, log, exit_code)
+    say(f"fetched {name}")
 
 
-def _follow(ivy: GuardedProcess, log: Path, step: FetchStep) -> int | None:
-    """Show Ivy's progress until it ends; return its exit code, or None when it takes too long or stays
+def _follow(ivy: GuardedProcess, log: Path, name: str, say: Say) -> int | None:
+    """Tell Ivy's progress until it ends; return its exit code, or None when it takes too long or stays
     silent."""
     tail = LogTail(log)
     started = grown = time.monotonic()
-    size_bytes = 0
+    size_bytes = jars = 0
     while True:
         time.sleep(_POLL_SECONDS)
         now = time.monotonic()
         exit_code = ivy.poll()
         for line in tail.new_lines():
-            step.ivy_said(line)
+            jars += line.startswith("\t[SUCCESSFUL ]")
+            if jars % _LINE_EVERY_JARS == 0 and line.startswith("\t[SUCCESSFUL ]"):
+                say(f"{name}: {jars} jars")
         if exit_code is not None:
             return exit_code
         if log.stat().st_size > size_bytes:
