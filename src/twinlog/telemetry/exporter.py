@@ -92,7 +92,7 @@ def open_telemetry(
             views=[_without_limit()],
         )
     except Exception as error:  # noqa: BLE001 (the SDK refuses its variables in many ways)
-        refused_setting("METRICS", error, os.environ)
+        refused_setting("METRICS", error)
         otlp.ends += [reader.shutdown for reader in otlp.metric_readers]
         return Telemetry(meter=NoOpMeterProvider().get_meter("twinlog", version), _otlp=otlp)
     otlp.ends.append(provider.shutdown)

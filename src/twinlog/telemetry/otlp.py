@@ -12,8 +12,6 @@ Invariants:
 
 import json
 import logging
-import os
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -114,7 +112,7 @@ def open_otlp(signals: frozenset[str], *, resource: "Resource") -> Otlp:
             )
             return otlp
         except Exception as error:  # noqa: BLE001 (the SDK raises of many kinds; none may stop a service)
-            refused_setting(signal, error, os.environ)
+            refused_setting(signal, error)
         else:
             exported.append(signal)
     if exported:
@@ -122,36 +120,15 @@ def open_otlp(signals: frozenset[str], *, resource: "Resource") -> Otlp:
     return otlp
 
 
-def refused_setting(signal: str, error: Exception, environment: Mapping[str, str]) -> None:
+def refused_setting(signal: str, error: Exception) -> None:
     """Log that the SDK refused its variables for a signal, which is left out."""
-    variables = suspects(signal, str(error), environment)
     _log.warning(
         "telemetry_setting_refused",
         reason="TELEMETRY_SETTING_INVALID",
         signal=signal,
-        variables=variables,
         message=f"{str(error) or type(error).__name__}; {signal.lower()} are not exported",
-        remedy=f"correct or unset {' or '.join(variables) or 'the OTEL_ variables of this process'}",
+        remedy="correct or unset the OTEL_ variable of this process",
     )
-
-
-def suspects(signal: str, message: str, environment: Mapping[str, str]) -> list[str]:
-    """The variables that an error of the SDK is about: those that it names, else those whose value it shows,
-    else all that are set and may be about the signal.
-
-    >>> suspects("TRACES", "could not convert string to float: '10s'", {"OTEL_EXPORTER_OTLP_TIMEOUT": "10s"})
-    ['OTEL_EXPORTER_OTLP_TIMEOUT']
-    """
-    others = [f"OTEL_{prefix}" for each in SIGNALS if each != signal for prefix in _PREFIXES[each]]
-    others += [f"OTEL_EXPORTER_OTLP_{each}_" for each in SIGNALS if each != signal]
-    candidates = [
-        name
-        for name in sorted(environment)
-        if name.startswith("OTEL_") and environment[name] and not name.startswith(tuple(others))
-    ]
-    named = [name for name in candidates if re.search(rf"\b{name}\b", message)]
-    shown = [name for name in candidates if f"'{environment[name]}'" in message]
-    return named or shown or [name for name in candidates if not name.endswith(("_ENDPOINT", "_HEADERS"))]
 
 
 def _open_metrics(otlp: Otlp, _resource: "Resource") -> None:
@@ -185,12 +162,6 @@ def _open_logs(otlp: Otlp, resource: "Resource") -> None:
 
 
 _OPENERS = {"METRICS": _open_metrics, "TRACES": _open_traces, "LOGS": _open_logs}
-_PREFIXES = {
-    "METRICS": ("METRIC_", "METRICS_"),
-    "TRACES": ("BSP_", "SPAN_", "TRACES_", "LINK_", "EVENT_"),
-    "LOGS": ("BLRP_", "LOGRECORD_", "LOGS_"),
-}
-"""The prefixes, after OTEL_, of variables that concern one signal."""
 
 
 class LogExport(logging.Handler):
