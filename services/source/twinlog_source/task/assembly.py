@@ -93,7 +93,7 @@ async def open_copier(
                 properties[syncs_role], alias=syncs_host, delivery_seconds=SYNCS_DELIVERY_SECONDS
             ),
             paced=paced_syncs(
-                setup.offset_lag_max,
+                int(setup.settings["offset.lag.max"]),
                 flush_seconds=int(setup.settings["offset.flush.interval.ms"]) / 1000,
             ),
             clock=clock,

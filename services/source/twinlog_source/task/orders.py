@@ -30,7 +30,6 @@ class TaskSetup:
     offset_syncs_topic: str = ""
     """Empty = no offset syncs are written."""
     offset_syncs_on_source: bool = False
-    offset_lag_max: int
     read_committed: bool
     lease_seconds: float
     """A task that does not hear from its driver for this long ends itself."""

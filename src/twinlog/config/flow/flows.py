@@ -3,7 +3,6 @@
 from twinlog.config.clients import ClientBuilder
 from twinlog.config.flow.fixed_configs import FIXED_CONFIGS_KEY, FixedRules, parse_fixed_configs
 from twinlog.config.flow.settings import (
-    AclSyncMode,
     CheckpointSettings,
     ConfigSyncSettings,
     FlowConfig,
@@ -187,11 +186,7 @@ def _checkpoint(
         refresh_groups_interval_seconds=refresh_groups_seconds,
         sync_group_offsets_enabled=sync_groups,
         sync_group_offsets_interval_seconds=sync_groups_seconds,
-        sync_group_deletes_enabled=read.boolean("twinlog.sync.group.deletes.enabled"),
-        sync_group_deletes_grace_seconds=read.number("twinlog.sync.group.deletes.grace.seconds"),
-        sync_group_deletes_max_per_hour=read.integer("twinlog.sync.group.deletes.max.per.hour"),
-        translation_max_bytes=read.integer("twinlog.translation.max.bytes"),
-        topic_replication_factor=read.integer("checkpoints.topic.replication.factor"),
+        **read.declared(CheckpointSettings),
     )
 
 
@@ -202,7 +197,7 @@ def _heartbeat(sources: FlowSources) -> HeartbeatSettings:
         connector_name=precedence.connector_name(sources.raw, sources.flow, Connector.HEARTBEAT),
         enabled=enabled,
         interval_seconds=max(seconds, SHORTEST_INTERVAL_SECONDS),
-        topic_replication_factor=read.integer("heartbeats.topic.replication.factor"),
+        **read.declared(HeartbeatSettings),
     )
 
 
@@ -213,25 +208,16 @@ def _configsync(sources: FlowSources, topics: Selection) -> ConfigSyncSettings:
     sync_acls, sync_acls_seconds = read.repeated("sync.topic.acls")
     return ConfigSyncSettings(
         topics=topics,
-        forwarding_class=read.text("forwarding.admin.class"),
-        heartbeats_replication_enabled=read.boolean("heartbeats.replication.enabled"),
         refresh_topics_enabled=refresh,
         refresh_topics_interval_seconds=refresh_seconds,
-        replication_factor=read.integer("replication.factor"),
-        config_properties_include=read.patterns("twinlog.sync.topic.configs.include"),
-        config_properties_exclude=read.patterns("config.properties.exclude"),
         fixed_configs=_fixed_configs(sources),
         use_source_defaults=read.text("use.defaults.from") == "source",
         sync_configs_enabled=sync_configs,
         sync_configs_interval_seconds=sync_configs_seconds,
         sync_acls_enabled=sync_acls,
         sync_acls_interval_seconds=sync_acls_seconds,
-        acl_mode=AclSyncMode(read.text("twinlog.sync.topic.acls.mode")),
-        sync_quotas_enabled=read.boolean("twinlog.sync.client.quotas.enabled"),
         apply_automatically=read.text("twinlog.sync.mode") == "automatic",
-        follow_deletes=read.boolean("twinlog.sync.topic.deletes.enabled"),
-        delete_grace_seconds=read.number("twinlog.sync.topic.deletes.grace.seconds"),
-        max_deletes_per_hour=read.integer("twinlog.sync.topic.deletes.max.per.hour"),
+        **read.declared(ConfigSyncSettings),
     )
 
 

@@ -1,4 +1,7 @@
-"""The settings of each service for a flow. Times are in seconds."""
+"""The settings of each service for a flow. Times are in seconds.
+
+A field that is the value of one key names it; the others are made in `flows.py` and `source_settings.py`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,6 +10,7 @@ from enum import StrEnum
 from twinlog.config.client_settings import FlowClients
 from twinlog.config.flow.fixed_configs import FixedRules
 from twinlog.config.values.precedence import Connector
+from twinlog.config.values.reader import of_key
 from twinlog.model import Flow
 
 
@@ -78,25 +82,29 @@ class OffsetStorage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetSyncsSettings:
     enabled: bool
-    location: OffsetSyncsLocation
-    replication_factor: int
-    max_lag_records: int
+    location: OffsetSyncsLocation = field(metadata=of_key("offset-syncs.topic.location"))
+    replication_factor: int = field(metadata=of_key("offset-syncs.topic.replication.factor"))
+    max_lag_records: int = field(metadata=of_key("offset.lag.max"))
     """0 = one sync per record."""
-    min_compaction_lag_seconds: float
+    min_compaction_lag_seconds: float = field(
+        metadata=of_key("twinlog.offset-syncs.min.compaction.lag.seconds")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsSettings:
     """Which copies keep the source's offsets, and how much that may cost."""
 
-    mode: OffsetsMode = OffsetsMode.AUTO
-    preserved_topics: tuple[str, ...] = ()
+    mode: OffsetsMode = field(default=OffsetsMode.AUTO, metadata=of_key("twinlog.offsets"))
+    preserved_topics: tuple[str, ...] = field(default=(), metadata=of_key("twinlog.offsets.preserved.topics"))
     """Patterns of source topics for which `mode` is PRESERVED, whatever it is for others."""
-    translated_topics: tuple[str, ...] = ()
+    translated_topics: tuple[str, ...] = field(
+        default=(), metadata=of_key("twinlog.offsets.translated.topics")
+    )
     """The same for TRANSLATED; takes precedence over `preserved_topics`."""
-    fill_max: int = 100_000_000
+    fill_max: int = field(default=100_000_000, metadata=of_key("twinlog.offsets.fill.max"))
     """The most offsets of a partition that may be filled before its first record."""
-    fill_total: int = 1_000_000_000
+    fill_total: int = field(default=1_000_000_000, metadata=of_key("twinlog.offsets.fill.total"))
     """The same for all partitions of the flow together."""
 
 
@@ -122,26 +130,28 @@ class SourceSettings:
     sync_flush_seconds: float
     """How often a partition may get an offset sync in addition to those for enough records
     (offset.flush.interval.ms)."""
-    epoch_seconds: float
-    longest_epoch_seconds: float
-    lease_seconds: float
-    stalled_seconds: float
+    epoch_seconds: float = field(metadata=of_key("twinlog.epoch.seconds"))
+    longest_epoch_seconds: float = field(metadata=of_key("twinlog.epoch.max.seconds"))
+    lease_seconds: float = field(metadata=of_key("twinlog.lease.seconds"))
+    stalled_seconds: float = field(metadata=of_key("twinlog.stalled.seconds"))
     """A partition with records to copy that makes no progress for this long is STALLED."""
-    on_data_loss: OnDataLoss
-    verify_interval_seconds: float = 0.0
+    on_data_loss: OnDataLoss = field(metadata=of_key("twinlog.on.data.loss"))
+    verify_interval_seconds: float = field(default=0.0, metadata=of_key("twinlog.verify.interval.seconds"))
     """How often the copies are verified while they are written; 0 = never."""
-    verify_max_bytes_per_second: int = 0
+    verify_max_bytes_per_second: int = field(
+        default=0, metadata=of_key("twinlog.verify.max.bytes.per.second")
+    )
     """The limit for reading from each cluster for that; 0 = no limit."""
-    delay_seconds: float = 0.0
+    delay_seconds: float = field(default=0.0, metadata=of_key("twinlog.delay.seconds"))
     """Only records older than this are copied."""
     copy_until: str = ""
     """The source offsets at which a finite copy ends, as `twinlog copy` writes them; empty = it does not
     end."""
-    coalesce_below_bytes: int
+    coalesce_below_bytes: int = field(metadata=of_key("twinlog.coalesce.below.bytes"))
     """0 = never coalesce."""
-    max_uncompressed_bytes: int
+    max_uncompressed_bytes: int = field(metadata=of_key("twinlog.batch.max.uncompressed.bytes"))
     """The uncompressed size limit of a batch that has to be opened."""
-    recode_compression_level: int | None
+    recode_compression_level: int | None = field(metadata=of_key("twinlog.recode.compression.level"))
     """None = a suitable one for the codec."""
     offsets: OffsetsSettings
 
@@ -160,14 +170,16 @@ class CheckpointSettings:
     refresh_groups_interval_seconds: float
     sync_group_offsets_enabled: bool
     sync_group_offsets_interval_seconds: float
-    sync_group_deletes_enabled: bool
+    sync_group_deletes_enabled: bool = field(metadata=of_key("twinlog.sync.group.deletes.enabled"))
     """Groups that were deleted on the source are deleted on the target."""
-    sync_group_deletes_grace_seconds: float
+    sync_group_deletes_grace_seconds: float = field(
+        metadata=of_key("twinlog.sync.group.deletes.grace.seconds")
+    )
     """How long a group must have been gone."""
-    sync_group_deletes_max_per_hour: int
-    translation_max_bytes: int
+    sync_group_deletes_max_per_hour: int = field(metadata=of_key("twinlog.sync.group.deletes.max.per.hour"))
+    translation_max_bytes: int = field(metadata=of_key("twinlog.translation.max.bytes"))
     """The most bytes to read in one interval for exact translation; 0 = translate by offset syncs alone."""
-    topic_replication_factor: int
+    topic_replication_factor: int = field(metadata=of_key("checkpoints.topic.replication.factor"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,21 +188,21 @@ class HeartbeatSettings:
     enabled: bool
     """Independent of the flow's own switch: a flow that is not enabled also writes heartbeats."""
     interval_seconds: float
-    topic_replication_factor: int
+    topic_replication_factor: int = field(metadata=of_key("heartbeats.topic.replication.factor"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSyncSettings:
     topics: Selection
-    forwarding_class: str
+    forwarding_class: str = field(metadata=of_key("forwarding.admin.class"))
     """The class that makes changes on the target: Kafka's ForwardingAdmin, or one of an installed package."""
-    heartbeats_replication_enabled: bool
+    heartbeats_replication_enabled: bool = field(metadata=of_key("heartbeats.replication.enabled"))
     refresh_topics_enabled: bool
     refresh_topics_interval_seconds: float
-    replication_factor: int
+    replication_factor: int = field(metadata=of_key("replication.factor"))
     """-1 = the broker's default."""
-    config_properties_include: tuple[str, ...]
-    config_properties_exclude: tuple[str, ...]
+    config_properties_include: tuple[str, ...] = field(metadata=of_key("twinlog.sync.topic.configs.include"))
+    config_properties_exclude: tuple[str, ...] = field(metadata=of_key("config.properties.exclude"))
     """Takes precedence over `config_properties_include`."""
     fixed_configs: FixedRules
     """Configs of copies, whatever the source has; they take precedence over both."""
@@ -199,14 +211,14 @@ class ConfigSyncSettings:
     sync_configs_interval_seconds: float
     sync_acls_enabled: bool
     sync_acls_interval_seconds: float
-    acl_mode: AclSyncMode
-    sync_quotas_enabled: bool
+    acl_mode: AclSyncMode = field(metadata=of_key("twinlog.sync.topic.acls.mode"))
+    sync_quotas_enabled: bool = field(metadata=of_key("twinlog.sync.client.quotas.enabled"))
     apply_automatically: bool
     """False: changes are planned and wait for `twinlog apply`."""
-    follow_deletes: bool
+    follow_deletes: bool = field(metadata=of_key("twinlog.sync.topic.deletes.enabled"))
     """Whether the copy of a deleted source topic is deleted as well."""
-    delete_grace_seconds: float
-    max_deletes_per_hour: int
+    delete_grace_seconds: float = field(metadata=of_key("twinlog.sync.topic.deletes.grace.seconds"))
+    max_deletes_per_hour: int = field(metadata=of_key("twinlog.sync.topic.deletes.max.per.hour"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,9 @@ from twinlog.config.clients import READ_COMMITTED
 from twinlog.config.flow.copy_until import parse_until
 from twinlog.config.flow.settings import (
     AutoOffsetReset,
-    OffsetsMode,
     OffsetsSettings,
     OffsetStorage,
-    OffsetSyncsLocation,
     OffsetSyncsSettings,
-    OnDataLoss,
     SourceSettings,
 )
 from twinlog.config.flow.sources import FlowSources
@@ -61,25 +58,9 @@ def source_settings(sources: FlowSources, clients: FlowClients) -> SourceSetting
         ),
         offset_syncs=_offset_syncs(sources),
         sync_flush_seconds=worker.integer("offset.flush.interval.ms") / 1000,
-        epoch_seconds=read.number("twinlog.epoch.seconds"),
-        longest_epoch_seconds=read.number("twinlog.epoch.max.seconds"),
-        lease_seconds=read.number("twinlog.lease.seconds"),
-        stalled_seconds=read.number("twinlog.stalled.seconds"),
-        on_data_loss=OnDataLoss(read.text("twinlog.on.data.loss")),
-        verify_interval_seconds=read.number("twinlog.verify.interval.seconds"),
-        verify_max_bytes_per_second=read.integer("twinlog.verify.max.bytes.per.second"),
-        delay_seconds=read.number("twinlog.delay.seconds"),
         copy_until=_copy_until(read, findings),
-        coalesce_below_bytes=read.integer("twinlog.coalesce.below.bytes"),
-        max_uncompressed_bytes=read.integer("twinlog.batch.max.uncompressed.bytes"),
-        recode_compression_level=read.optional_integer("twinlog.recode.compression.level"),
-        offsets=OffsetsSettings(
-            mode=OffsetsMode(read.text("twinlog.offsets")),
-            preserved_topics=read.patterns("twinlog.offsets.preserved.topics"),
-            translated_topics=read.patterns("twinlog.offsets.translated.topics"),
-            fill_max=read.integer("twinlog.offsets.fill.max"),
-            fill_total=read.integer("twinlog.offsets.fill.total"),
-        ),
+        offsets=OffsetsSettings(**read.declared(OffsetsSettings)),
+        **read.declared(SourceSettings),
     )
 
 
@@ -156,10 +137,4 @@ def _offset_syncs(sources: FlowSources) -> OffsetSyncsSettings:
                     f"offset syncs cannot be set up while {switched_off.key} is false: remove one of the two",
                     line=prop.line,
                 )
-    return OffsetSyncsSettings(
-        enabled=enabled,
-        location=OffsetSyncsLocation(read.text("offset-syncs.topic.location")),
-        replication_factor=read.integer("offset-syncs.topic.replication.factor"),
-        max_lag_records=read.integer("offset.lag.max"),
-        min_compaction_lag_seconds=read.number("twinlog.offset-syncs.min.compaction.lag.seconds"),
-    )
+    return OffsetSyncsSettings(enabled=enabled, **read.declared(OffsetSyncsSettings))

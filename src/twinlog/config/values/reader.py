@@ -2,7 +2,9 @@
 by one."""
 
 from collections.abc import Callable, Mapping
-from typing import cast
+from dataclasses import fields
+from enum import StrEnum
+from typing import Any, cast, get_type_hints
 
 from twinlog.config.keys.client import is_secret
 from twinlog.config.keys.spec import INTERVAL_SUFFIX, SWITCH_SUFFIX, KeySpec, Value, expected, parse_value
@@ -13,6 +15,23 @@ from twinlog.config.values.precedence import Settings
 from twinlog.errors import ConfigError
 from twinlog.filters import PatternList
 from twinlog.properties import Property
+
+_KEY = "key"
+
+
+def of_key(name: str) -> dict[str, str]:
+    """The metadata of a field that has the value of this key, as its type: see `SettingsReader.declared`."""
+    return {_KEY: name}
+
+
+def texts_of(settings: Any) -> dict[str, str]:
+    """By key: the values of a dataclass's fields that name their key, as texts; None is empty."""
+    found = {
+        each.metadata[_KEY]: getattr(settings, each.name)
+        for each in fields(settings)
+        if _KEY in each.metadata
+    }
+    return {key: "" if value is None else str(value) for key, value in found.items()}
 
 
 class SettingsReader:
@@ -76,6 +95,21 @@ class SettingsReader:
             self._findings.problem(prop.key, str(error).removeprefix(f"{name}: "), line=prop.line)
             return ()
         return found
+
+    def declared(self, settings: type[Any]) -> dict[str, Any]:
+        """The values of those fields of a dataclass that name their key: `field(metadata=of_key("…"))`."""
+        kinds = get_type_hints(settings)
+        return {
+            each.name: self._declared(kinds[each.name], each.metadata[_KEY])
+            for each in fields(settings)
+            if _KEY in each.metadata
+        }
+
+    def _declared(self, kind: Any, name: str) -> Any:
+        if kind == tuple[str, ...]:
+            return self.patterns(name)
+        value = self._value(name)
+        return kind(str(value)) if isinstance(kind, type) and issubclass(kind, StrEnum) else value
 
     def property(self, name: str) -> Property | None:
         """The resolved property of a key, under its name or an older one; None when it is not set."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from google.protobuf.duration_pb2 import Duration
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.config.values.reader import texts_of
 from twinlog.policy.names import transactional_id_prefix
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.stream.stream_pace import report_seconds
@@ -71,7 +72,6 @@ class TaskSettings:
         lease.FromNanoseconds(int(settings.lease_seconds * 1e9))
         reports = Duration()
         reports.FromNanoseconds(int(report_seconds(self.flows) * 1e9))
-        level = settings.recode_compression_level
         return pb.Prepare(
             clients={
                 role: pb.Properties(values=properties) for role, properties in flow.task_clients(slot).items()
@@ -79,11 +79,8 @@ class TaskSettings:
             transactional_ids=transactional_ids(flow, epoch, slot),
             settings={
                 **flow.transforms,
-                "twinlog.coalesce.below.bytes": str(settings.coalesce_below_bytes),
-                "twinlog.batch.max.uncompressed.bytes": str(settings.max_uncompressed_bytes),
-                "twinlog.recode.compression.level": "" if level is None else str(level),
-                "twinlog.on.data.loss": settings.on_data_loss.value,
-                "twinlog.delay.seconds": str(settings.delay_seconds),
+                **texts_of(settings),
+                **texts_of(settings.offset_syncs),
                 "twinlog.copy.until": settings.copy_until,
                 "offset.flush.interval.ms": str(int(settings.sync_flush_seconds * 1000)),
             },
@@ -91,7 +88,6 @@ class TaskSettings:
             positions_partition_count=positions_partition_count,
             offset_syncs_topic="" if syncs is None else syncs.topic,
             offset_syncs_on_source=syncs is not None and syncs.cluster == flow.flow.source,
-            offset_lag_max=settings.offset_syncs.max_lag_records,
             read_committed=settings.read_committed,
             lease=lease,
             connector_name=settings.connector_name,

@@ -35,7 +35,6 @@ def setup_of(told: pb.Prepare) -> TaskSetup:
         connector_name=told.connector_name,
         offset_syncs_topic=told.offset_syncs_topic,
         offset_syncs_on_source=told.offset_syncs_on_source,
-        offset_lag_max=told.offset_lag_max,
         read_committed=told.read_committed,
         lease_seconds=_seconds(told.lease),
         report_seconds=_seconds(told.report_interval),

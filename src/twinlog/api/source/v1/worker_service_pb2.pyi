@@ -1055,7 +1055,6 @@ class Prepare(_message.Message):
     POSITIONS_PARTITION_COUNT_FIELD_NUMBER: _builtins.int
     OFFSET_SYNCS_TOPIC_FIELD_NUMBER: _builtins.int
     OFFSET_SYNCS_ON_SOURCE_FIELD_NUMBER: _builtins.int
-    OFFSET_LAG_MAX_FIELD_NUMBER: _builtins.int
     READ_COMMITTED_FIELD_NUMBER: _builtins.int
     LEASE_FIELD_NUMBER: _builtins.int
     CONNECTOR_NAME_FIELD_NUMBER: _builtins.int
@@ -1074,8 +1073,6 @@ class Prepare(_message.Message):
     """Topic for offset syncs; empty = none are emitted."""
     offset_syncs_on_source: _builtins.bool
     """True when the offset syncs topic is on the source cluster."""
-    offset_lag_max: _builtins.int
-    """Largest lag in offsets that a translation may have (offset.lag.max)."""
     read_committed: _builtins.bool
     """True: aborted transactions are not copied."""
     connector_name: _builtins.str
@@ -1128,7 +1125,6 @@ class Prepare(_message.Message):
         positions_partition_count: _builtins.int = ...,
         offset_syncs_topic: _builtins.str = ...,
         offset_syncs_on_source: _builtins.bool = ...,
-        offset_lag_max: _builtins.int = ...,
         read_committed: _builtins.bool = ...,
         lease: _duration_pb2.Duration | None = ...,
         connector_name: _builtins.str = ...,
@@ -1142,7 +1138,7 @@ class Prepare(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved_writer", b"_preserved_writer", "lease", b"lease", "preserved_writer", b"preserved_writer", "report_interval", b"report_interval"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved_writer", b"_preserved_writer", "clients", b"clients", "connector_name", b"connector_name", "filler_transactional_id", b"filler_transactional_id", "lease", b"lease", "marker_transactional_id", b"marker_transactional_id", "offset_lag_max", b"offset_lag_max", "offset_syncs_on_source", b"offset_syncs_on_source", "offset_syncs_topic", b"offset_syncs_topic", "positions_partition_count", b"positions_partition_count", "positions_topic", b"positions_topic", "preserved_writer", b"preserved_writer", "read_committed", b"read_committed", "report_interval", b"report_interval", "settings", b"settings", "source_topics", b"source_topics", "target_topics", b"target_topics", "traceparent", b"traceparent", "transactional_ids", b"transactional_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved_writer", b"_preserved_writer", "clients", b"clients", "connector_name", b"connector_name", "filler_transactional_id", b"filler_transactional_id", "lease", b"lease", "marker_transactional_id", b"marker_transactional_id", "offset_syncs_on_source", b"offset_syncs_on_source", "offset_syncs_topic", b"offset_syncs_topic", "positions_partition_count", b"positions_partition_count", "positions_topic", b"positions_topic", "preserved_writer", b"preserved_writer", "read_committed", b"read_committed", "report_interval", b"report_interval", "settings", b"settings", "source_topics", b"source_topics", "target_topics", b"target_topics", "traceparent", b"traceparent", "transactional_ids", b"transactional_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__preserved_writer: _TypeAlias = _typing.Literal["preserved_writer"]  # noqa: Y015
     _WhichOneofArgType__preserved_writer: _TypeAlias = _typing.Literal["_preserved_writer", b"_preserved_writer"]  # noqa: Y015
