@@ -17,7 +17,7 @@ commits, and aborted records are not read."""
 def client_properties(properties: Mapping[str, str], client: str) -> dict[str, str]:
     """The settings of one client: the client keys, overridden by `<client>.<key>`, and nothing else.
 
-    Like MM2, this drops keys that are not client keys (`consumer.client.id`, …; mirrormaker2.md §1.10).
+    Like MM2, this drops keys that are not client keys (`consumer.client.id`, …).
     """
     return {key: value for key, value in _overlaid(properties, client).items() if key in CLUSTER_CLIENT_KEYS}
 

@@ -1,4 +1,4 @@
-"""MM2's MirrorClientTest vectors (mirrormaker2.md §8), on a fake cluster."""
+"""MM2's MirrorClientTest vectors, on a fake cluster."""
 
 from collections.abc import Mapping
 

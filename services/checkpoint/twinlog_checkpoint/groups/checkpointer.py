@@ -44,7 +44,7 @@ CLUSTER_LOOK_SECONDS = 1.0
 @dataclass(slots=True, kw_only=True)
 class Checkpointer:
     """The checkpoints of one flow. Every emit.checkpoints.interval.seconds a pass reads the groups,
-    translates their offsets, and writes the checkpoints that the guard accepts (§6.4).
+    translates their offsets, and writes the checkpoints that the guard accepts.
 
     It writes nothing before the checkpoint history is restored and the first pass over the offset syncs is
     done.

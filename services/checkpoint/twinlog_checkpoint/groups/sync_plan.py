@@ -1,5 +1,4 @@
-"""sync.group.offsets: decides which translated offsets are committed for a group on the target. Pure
-(mirrormaker2.md §6.5).
+"""sync.group.offsets: decides which translated offsets are committed for a group on the target. Pure.
 
 Stricter than MM2: offsets of a group with members are never sent (MM2 relies on the coordinator's refusal,
 which remains the last guard); an offset before the target's log becomes its start; an offset past its end is

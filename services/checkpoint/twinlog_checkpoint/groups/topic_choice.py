@@ -36,7 +36,7 @@ class TopicChoice:
     """configsync's registry decides once it is known; until then the topic filter decides, by the rules that
     apply now.
 
-    The filter alone is MM2's rule (§6.4): internal topics and cycles have no offset syncs anyway. The flow
+    The filter alone is MM2's rule: internal topics and cycles have no offset syncs anyway. The flow
     does not select copies of the target's own topics, but their groups can move back, so the filter decides
     about them.
     """

@@ -34,7 +34,7 @@ _log = structlog.stdlib.get_logger(__name__)
 class SyncTail:
     """The offset syncs of one flow: what was kept of them, then every one since.
 
-    `store` holds what MM2 would know (§6.3), `history` every pair. Nothing is translated before the first
+    `store` holds what MM2 would know, `history` every pair. Nothing is translated before the first
     pass is done (`store.read_to_end`). When the topic is created again, both begin again: it is noticed by
     a position that the log does not have, or by the topic's id where the new log has grown past that. Also a
     process that stands by follows the syncs, so it is ready when it takes over.

@@ -17,7 +17,7 @@ principal a right on a copy, a group or a transactional id that it lacks on the 
 something else on the target.
 
 Patterns are therefore expanded to single names: on the target `orders*`, `*` or `A.*` would also match the
-target's own topics and Twinlog's internal ones. `mm2` is MirrorMaker 2's rule (reference §5.4) with two
+target's own topics and Twinlog's internal ones. `mm2` is MirrorMaker 2's rule with two
 exceptions: an ALLOW that a DENY limits on the source is left out if the mode does not copy that DENY, because
 the copy would allow more than the original; and under a policy that keeps names only topics that the flow
 replicates are included, also for `*`. DENY WRITE for everybody would stop the replication on the copies. The

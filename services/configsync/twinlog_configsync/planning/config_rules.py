@@ -1,4 +1,4 @@
-"""Which topic configs the target gets (MM2's rules, reference §5.3). Pure.
+"""Which topic configs the target gets (MM2's rules). Pure.
 
 MM2 sends every config at every sync. Twinlog sends only differences, so the result is the same and a second
 apply does nothing. The values of `twinlog.sync.topic.configs.fixed` are set whatever the source has, and

@@ -1,4 +1,4 @@
-"""Which topics are created and which get partitions (MM2's rules, reference §5.2). Pure.
+"""Which topics are created and which get partitions (MM2's rules). Pure.
 
 Beyond MM2: a topic that could not work is not created, and has a reason (too few brokers, min.insync.replicas
 above the replication factor, a source configuration that may not be read).

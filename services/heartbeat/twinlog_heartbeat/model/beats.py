@@ -31,7 +31,7 @@ class Beat:
 
 
 def planned_beats(flows: Iterable[HeartbeatFlow]) -> list[Beat]:
-    """The heartbeats of these flows (mirrormaker2.md §1.3), and Twinlog's proof of the path.
+    """The heartbeats of these flows, and Twinlog's proof of the path.
 
     MM2 writes (A, B) to B for every flow whose heartbeats are on, replicating or not. On A it writes (B, A),
     the heartbeat of the reverse flow. Our proof on A has the key (A, B), so neither replaces the other in the

@@ -1,4 +1,4 @@
-"""MM2's rules for topic configs (reference §5.3), vector by vector."""
+"""MM2's rules for topic configs, vector by vector."""
 
 from dataclasses import replace
 

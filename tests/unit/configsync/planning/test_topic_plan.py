@@ -1,4 +1,4 @@
-"""What is created and grown (reference §5.2), and what is left out with a reason."""
+"""What is created and grown, and what is left out with a reason."""
 
 import pytest
 
