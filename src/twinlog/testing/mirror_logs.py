@@ -6,12 +6,12 @@ from typing import Any
 
 from twinlog.batches import Codec, DecodedRecord, iter_batches
 from twinlog.batches.header import Batch
+from twinlog.comparison.compare import Comparison
+from twinlog.comparison.judging.judge import judge
+from twinlog.comparison.model import Bounds, PartitionProof, Range, Side
+from twinlog.comparison.sides import AskEnds, Chunk, EndsNow, Extend, Extended, Read, Steps
 from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import source_batch
-from twinlog.verify.comparing.compare import Comparison
-from twinlog.verify.comparing.sides import AskEnds, Chunk, EndsNow, Extend, Extended, Read, Steps
-from twinlog.verify.judging.judge import judge
-from twinlog.verify.model import Bounds, PartitionProof, Range, Side
 
 SOURCE, TARGET = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 

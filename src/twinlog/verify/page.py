@@ -5,7 +5,7 @@ from html import escape
 from string import Template
 from typing import Any
 
-from twinlog.verify.model import Reason
+from twinlog.comparison.model import Reason
 
 _MOST_ROWS = 1_000
 _WIDTH = 1_000

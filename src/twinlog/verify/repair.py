@@ -12,8 +12,8 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Any
 
+from twinlog.comparison.model import Reason
 from twinlog.errors import ConfigError
-from twinlog.verify.model import Reason
 
 _MOST_OFFSET = 2**63 - 1
 _ONLY_IN_COPY = frozenset((Reason.SOURCE_RETENTION, Reason.EARLIER_TOPIC))

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from twinlog.comparison.model import Difference, Kind, NotCompared, PartitionProof, Side
 from twinlog.model import Flow, TopicPartition
-from twinlog.verify.model import Difference, Kind, NotCompared, PartitionProof, Side
 
 
 class Verdict(StrEnum):

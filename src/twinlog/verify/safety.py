@@ -7,8 +7,8 @@ on the target, whether or not the gap is known.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from twinlog.comparison.model import Kind, NotCompared, PartitionProof, Reason, Side
 from twinlog.model import TopicPartition
-from twinlog.verify.model import Kind, NotCompared, PartitionProof, Reason, Side
 
 _NOT_COPIED = (Reason.KNOWN_GAP, Reason.NOT_COPIED_YET)
 _DISPLACED = "the copy has a later record of the key: its cleaner removes the copy of this one"

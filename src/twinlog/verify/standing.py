@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from twinlog.comparison.model import PartitionProof, Reason
 from twinlog.model import TopicPartition
-from twinlog.verify.model import PartitionProof, Reason
 from twinlog.verify.report import Verdict, state_of
 
 _LAG = (Reason.NOT_COPIED_YET,)

@@ -17,9 +17,9 @@ from twinlog.cli.copying import CopyProgress
 from twinlog.cli.moves.moves import print_run
 from twinlog.cli.verify.progress import LINE_EVERY_SECONDS, shown_copy
 from twinlog.cli.verify.telling import tell
+from twinlog.comparison.model import Difference, Kind, PartitionProof
 from twinlog.errors import ConfigError, StateError
 from twinlog.model import Flow, TopicPartition
-from twinlog.verify.model import Difference, Kind, PartitionProof
 from twinlog.verify.report import FlowReport
 
 Break = Callable[[str], None]

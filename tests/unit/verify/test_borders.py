@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from twinlog.batches import Codec, DecodedRecord, iter_batches
+from twinlog.comparison.model import Kind, KnownGap, PartitionProof, Range, Reason
 from twinlog.testing.mirror_logs import MemoryLog, prove, records_at
 from twinlog.testing.old_messages import old_message, old_wrapper
-from twinlog.verify.model import Kind, KnownGap, PartitionProof, Range, Reason
 from unit.cases import about
 
 NOW_MS = 1_700_000_000_000

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.batches import Codec, DecodedRecord
+from twinlog.comparison.model import Kind, KnownGap, PartitionProof, Range, Reason
+from twinlog.comparison.sides import Extended
 from twinlog.testing.mirror_logs import MemoryLog, prove
-from twinlog.verify.comparing.sides import Extended
-from twinlog.verify.model import Kind, KnownGap, PartitionProof, Range, Reason
 
 NOW_MS = 1_700_000_000_000
 

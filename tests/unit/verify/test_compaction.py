@@ -9,8 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from twinlog.batches import Codec, DecodedRecord
+from twinlog.comparison.model import Kind
 from twinlog.testing.mirror_logs import MemoryLog, prove
-from twinlog.verify.model import Kind
 from twinlog.verify.safety import safe_range
 from unit.cases import about
 

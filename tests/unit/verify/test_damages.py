@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.batches import Codec, DecodedRecord
+from twinlog.comparison.model import Difference, Kind, PartitionProof
 from twinlog.testing.mirror_logs import MemoryLog, prove
-from twinlog.verify.model import Difference, Kind, PartitionProof
 
 NOW_MS = 1_700_000_000_000
 Content = tuple[int, bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...]]

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.batches import Codec, DecodedRecord
+from twinlog.comparison.model import Kind, PartitionProof
 from twinlog.testing.mirror_logs import MemoryLog, prove
-from twinlog.verify.model import Kind, PartitionProof
 
 NOW_MS = 1_700_000_000_000
 

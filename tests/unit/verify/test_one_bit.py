@@ -8,9 +8,9 @@ import pytest
 
 from twinlog.batches import HEADER_BYTES, Codec, DecodedRecord, iter_batches
 from twinlog.batches.header import CRC_COVERS_FROM
+from twinlog.comparison.model import Kind
 from twinlog.errors import WireFormatError
 from twinlog.testing.mirror_logs import MemoryLog, prove
-from twinlog.verify.model import Kind
 
 NOW_MS = 1_700_000_000_000
 COUNT, IN_BATCH, AT = 1_000, 50, 603

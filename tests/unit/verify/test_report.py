@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from twinlog.batches import DecodedRecord
+from twinlog.comparison.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
+from twinlog.comparison.runs import merged
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.raw.fetch.reader import FetchedBatches
 from twinlog.model import Flow, TopicPartition
-from twinlog.verify.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
 from twinlog.verify.page import page
 from twinlog.verify.report import (
     EXIT_CODES,
@@ -19,10 +20,8 @@ from twinlog.verify.report import (
     document,
     name_moved_records,
 )
-from twinlog.verify.runs import merged
 from twinlog.verify.shown import MOST_CHARACTERS, shown_bytes, shown_record
-from twinlog_source.verify.shown import shown_records
-from twinlog_source.verify.writers import named_writers
+from twinlog_source.verify.differing_records import named_writers, shown_records
 
 
 def proof(number: int = 0, **changes: object) -> PartitionProof:

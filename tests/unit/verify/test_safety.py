@@ -2,8 +2,8 @@
 
 import pytest
 
+from twinlog.comparison.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
 from twinlog.testing.mirror_logs import SOURCE, TARGET
-from twinlog.verify.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
 from twinlog.verify.safety import safe_range, safe_ranges
 
 

@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from twinlog.cli import app
+from twinlog.comparison.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
 from twinlog.model import Flow
 from twinlog.testing.json_schema import violations
 from twinlog.testing.mirror_logs import SOURCE, TARGET
-from twinlog.verify.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
 from twinlog.verify.report import FlowFailure, FlowReport, Verdict, Writer, document
 from twinlog.verify.schema import report_schema
 

@@ -1,7 +1,7 @@
 """The standing proof: PROVEN up to X at T, for each partition, from one verification to the next."""
 
+from twinlog.comparison.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
 from twinlog.testing.mirror_logs import SOURCE, TARGET
-from twinlog.verify.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
 from twinlog.verify.report import Verdict
 from twinlog.verify.standing import advanced, standings
 

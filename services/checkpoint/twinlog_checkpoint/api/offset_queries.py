@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from twinlog.errors import ConfigError, KafkaError, StateError
-from twinlog.kafka.ports import LogAdmin
+from twinlog.kafka.ports import LogAdmin, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.flow.parts import FlowParts
-from twinlog_checkpoint.translation.exact import log_bounds
-from twinlog_checkpoint.translation.log_ranges import log_ranges
+from twinlog_checkpoint.translation.log_bounds import log_bounds
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
 
 MAX_QUERIES = 10_000
@@ -64,7 +63,7 @@ async def answer_queries(
         for query, offset in zip(queries, offsets, strict=True)
         if offset is not None and query.partition in bounds and offset > bounds[query.partition].end
     }
-    ends = await log_ranges(here.admin, past_lso)
+    ends = await log_bounds(here.admin, past_lso, OffsetSpec.LATEST)
     alias = parts.flow.source if forward else parts.flow.target
     positions: dict[int, SourcePosition] = {}
     refused: dict[int, Translation] = {}

@@ -26,7 +26,7 @@ from twinlog_checkpoint.groups.progress_rows import ProgressRows
 from twinlog_checkpoint.groups.topic_choice import TopicChoice
 from twinlog_checkpoint.groups.verdicts import Verdicts
 from twinlog_checkpoint.side_by_side import each_at_once, in_turns
-from twinlog_checkpoint.translation.log_ranges import log_ends
+from twinlog_checkpoint.translation.log_bounds import log_ends
 from twinlog_checkpoint.translation.sync_tail import SyncTail
 from twinlog_checkpoint.translation.translation import (
     COMPARED,

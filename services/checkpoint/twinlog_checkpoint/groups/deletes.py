@@ -15,7 +15,7 @@ import structlog
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.filters import GroupFilter
-from twinlog.kafka.ports import CommittedOffset, KafkaCluster
+from twinlog.kafka.ports import CommittedOffset, KafkaCluster, OffsetSpec
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory
 from twinlog.telemetry.repeats import RepeatLimiter
@@ -31,7 +31,7 @@ from twinlog_checkpoint.groups.holds import (
 from twinlog_checkpoint.journal.moves_log import MoveJournal
 from twinlog_checkpoint.journal.record import MoveState
 from twinlog_checkpoint.journal.source_record import MOST_GONE, SourceRecord, SourceRecordLog
-from twinlog_checkpoint.translation.log_ranges import LogRange, log_ranges
+from twinlog_checkpoint.translation.log_bounds import LogBounds, log_bounds
 
 _NAMED = 5
 _REMEDY = "they are kept on {target} until they exist on {source} again, or you delete them"
@@ -53,7 +53,7 @@ def may_go(
     state_on_target: str,
     checkpoints: Mapping[TopicPartition, Checkpoint],
     current: Mapping[TopicPartition, CommittedOffset],
-    ranges: Mapping[TopicPartition, LogRange],
+    ranges: Mapping[TopicPartition, LogBounds],
     wrote: Callable[[Checkpoint, int], bool],
 ) -> bool:
     """Whether all offsets of the group on the target came from Twinlog. Pure.
@@ -159,8 +159,10 @@ class GroupDeleter:
         self, groups: set[str], on_source: Mapping[str, str], on_target: Mapping[str, str]
     ) -> list[str]:
         current = await self.target.group_offsets(groups) if groups else {}
-        ranges = await log_ranges(
-            self.target, {partition for group in groups for partition in self.history.latest(group)}
+        ranges = await log_bounds(
+            self.target,
+            {partition for group in groups for partition in self.history.latest(group)},
+            OffsetSpec.LATEST,
         )
         deletable = []
         for group in sorted(groups):

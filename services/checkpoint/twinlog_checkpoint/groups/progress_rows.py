@@ -11,7 +11,7 @@ from twinlog_checkpoint.groups.candidates import Candidate
 from twinlog_checkpoint.groups.directory import GroupOffsets
 from twinlog_checkpoint.groups.progress import GroupProgress
 from twinlog_checkpoint.side_by_side import in_turns
-from twinlog_checkpoint.translation.log_ranges import log_ends
+from twinlog_checkpoint.translation.log_bounds import log_ends
 from twinlog_checkpoint.translation.translation import (
     SourcePosition,
     Translation,

@@ -12,7 +12,7 @@ from enum import StrEnum
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
 from twinlog.wire import Checkpoint
-from twinlog_checkpoint.translation.log_ranges import LogRange
+from twinlog_checkpoint.translation.log_bounds import LogBounds
 
 WRITABLE_STATES = frozenset({"EMPTY", "DEAD"})
 """States of a group without members; DEAD also stands for one that does not exist."""
@@ -49,7 +49,7 @@ def plan_group_sync(
     desired: Mapping[TopicPartition, Checkpoint],
     state_on_target: str,
     current: Mapping[TopicPartition, CommittedOffset],
-    ranges: Mapping[TopicPartition, LogRange],
+    ranges: Mapping[TopicPartition, LogBounds],
     wrote: Callable[[Checkpoint, int], bool],
 ) -> GroupSyncPlan:
     """Decide what to commit for one group from its checkpoints.

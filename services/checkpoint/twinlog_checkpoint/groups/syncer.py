@@ -13,7 +13,7 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, WireFormatError
-from twinlog.kafka.ports import CommittedOffset, KafkaCluster
+from twinlog.kafka.ports import CommittedOffset, KafkaCluster, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory
@@ -26,7 +26,7 @@ from twinlog_checkpoint.groups.sync_hold import SyncHold, put_back, sync_hold
 from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES, plan_group_sync
 from twinlog_checkpoint.journal.moves_log import MoveJournal
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, each_at_once, in_turns
-from twinlog_checkpoint.translation.log_ranges import log_ranges
+from twinlog_checkpoint.translation.log_bounds import log_bounds
 
 FIRST_PASS_SECONDS = 0.2
 """How often to check whether the checkpointer's first pass is done."""
@@ -126,7 +126,9 @@ class GroupSyncer:
         hold, placed = await self._read_hold(translated)
         idle = {group: state for group, state in idle.items() if not hold.covers(group)}
         current = await self.target.group_offsets(idle) if idle else {}
-        ranges = await log_ranges(self.target, {tp for group in idle for tp in self.history.latest(group)})
+        ranges = await log_bounds(
+            self.target, {tp for group in idle for tp in self.history.latest(group)}, OffsetSpec.LATEST
+        )
         plans: list[tuple[str, Mapping[TopicPartition, CommittedOffset]]] = []
         async for group, state in in_turns(sorted(idle.items()), most=TURN_GROUPS):
             held = current[group]

@@ -10,7 +10,7 @@ from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.runtime import wait_or_stop
 from twinlog_checkpoint.translation.exact import LogSide
-from twinlog_checkpoint.translation.log_sides import LogBounds
+from twinlog_checkpoint.translation.log_bounds import LogBounds, bounds_or_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,27 +31,11 @@ async def bounds_of(
     side: LogSide, partitions: Collection[TopicPartition]
 ) -> Mapping[TopicPartition, LogBounds | KafkaError]:
     """Return first offset and end of each log, or why they cannot be looked up; partitions that do not exist
-    are left out.
-
-    Two requests per broker. Raises KafkaError.
-    """
-    if not partitions:
-        return {}
-    starts = await side.admin.list_offsets(OffsetSpec.EARLIEST, partitions)
-    ends = await side.admin.list_offsets(side.end, partitions)
-    found: dict[TopicPartition, LogBounds | KafkaError] = {}
-    for partition in partitions:
-        start, end = starts[partition], ends[partition]
-        if isinstance(start, KafkaError):
-            found[partition] = start
-        elif isinstance(end, KafkaError):
-            found[partition] = end
-        else:
-            found[partition] = LogBounds(start=start, end=end)
+    are left out. Raises KafkaError."""
     return {
-        partition: bounds
-        for partition, bounds in found.items()
-        if not isinstance(bounds, KafkaError) or bounds.reason != _UNKNOWN
+        partition: log
+        for partition, log in (await bounds_or_errors(side.admin, partitions, side.end)).items()
+        if not isinstance(log, KafkaError) or log.reason != _UNKNOWN
     }
 
 

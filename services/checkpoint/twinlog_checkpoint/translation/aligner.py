@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from twinlog_checkpoint.translation.history import OffsetPair, Pairs
-from twinlog_checkpoint.translation.log_sides import Side
+from twinlog_checkpoint.translation.log_sides import ComparedPartition
 from twinlog_checkpoint.translation.pair_walks import PairWalks
 from twinlog_checkpoint.translation.walk import LOST, Answer, Outcome, same_record
 
@@ -25,8 +25,8 @@ _BEFORE_PAIR = 64
 class Aligner:
     """One partition and its copy. `here` is the side the offsets are of, `there` the side of the answers."""
 
-    here: Side
-    there: Side
+    here: ComparedPartition
+    there: ComparedPartition
     pairs: Pairs
     walks: PairWalks = field(init=False)
 

@@ -14,8 +14,8 @@ from twinlog_checkpoint.side_by_side import each_at_once
 from twinlog_checkpoint.translation.aligner import Aligner
 from twinlog_checkpoint.translation.floor import within, without_floor
 from twinlog_checkpoint.translation.history import Pairs
-from twinlog_checkpoint.translation.log_ranges import LogRange, log_ranges
-from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, ComparedLog, LogBounds, Side
+from twinlog_checkpoint.translation.log_bounds import LogBounds, log_bounds
+from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, ComparedLog, ComparedPartition
 from twinlog_checkpoint.translation.translation import FloorRule, SourcePosition, Translation, Verdict
 from twinlog_checkpoint.translation.walk import Answer, Outcome
 
@@ -220,11 +220,11 @@ class ExactTranslator:
         reason: str,
     ) -> dict[SourcePosition, Translation]:
         """What is left where the logs gave no answer. Raises KafkaError."""
-        log = LogRange(start=there.start, end=there.end)
+        log = there
         if any((floor.downstream_offset or 0) > there.end for floor in floors.values()):
             # A sync may come before the marker that makes its record readable.
             counterpart = self.counterpart(partition)
-            log = (await log_ranges(self.there.admin, [counterpart])).get(counterpart, log)
+            log = (await log_bounds(self.there.admin, [counterpart], OffsetSpec.LATEST)).get(counterpart, log)
         return {position: _because(within(floor, log), reason) for position, floor in floors.items()}
 
     async def _align(
@@ -238,8 +238,8 @@ class ExactTranslator:
         """What the logs say of these offsets."""
         copy = self.counterpart(partition)
         aligner = Aligner(
-            here=Side(log=self.here.log, partition=partition, bounds=bounds[0], budget=budget),
-            there=Side(log=self.there.log, partition=copy, bounds=bounds[1], budget=budget),
+            here=ComparedPartition(log=self.here.log, partition=partition, bounds=bounds[0], budget=budget),
+            there=ComparedPartition(log=self.there.log, partition=copy, bounds=bounds[1], budget=budget),
             pairs=pairs,
         )
         found = _Found(reason=_NOT_FOUND)
@@ -269,22 +269,6 @@ class ExactTranslator:
         self._known[position] = known
         if len(self._known) > MAX_KNOWN:
             del self._known[next(iter(self._known))]
-
-
-async def log_bounds(
-    admin: LogAdmin, partitions: Collection[TopicPartition], end_spec: OffsetSpec = OffsetSpec.LAST_STABLE
-) -> Mapping[TopicPartition, LogBounds]:
-    """First offsets and ends; partitions that cannot be looked up are left out. Raises KafkaError."""
-    if not partitions:
-        return {}
-    starts = await admin.list_offsets(OffsetSpec.EARLIEST, partitions)
-    ends = await admin.list_offsets(end_spec, partitions)
-    bounds: dict[TopicPartition, LogBounds] = {}
-    for partition in partitions:
-        start, end = starts[partition], ends[partition]
-        if not isinstance(start, KafkaError) and not isinstance(end, KafkaError):
-            bounds[partition] = LogBounds(start=start, end=end)
-    return bounds
 
 
 def _told(answer: Answer | None, before_start: bool) -> Translation | None:

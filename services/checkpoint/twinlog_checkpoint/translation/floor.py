@@ -6,7 +6,7 @@ from dataclasses import replace
 from twinlog.model import TopicPartition
 from twinlog.offsets import OffsetSyncStore, TranslationOutcome
 from twinlog_checkpoint.translation.history import Pairs
-from twinlog_checkpoint.translation.log_ranges import LogRange
+from twinlog_checkpoint.translation.log_bounds import LogBounds
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
 
 _VERDICTS = {
@@ -27,7 +27,7 @@ def without_floor(message: str) -> Translation:
     return Translation(verdict=Verdict.NO_SYNC, downstream_offset=None, message=message)
 
 
-def within(floor: Translation, there: LogRange) -> Translation:
+def within(floor: Translation, there: LogBounds) -> Translation:
     """The floor as the log there allows it.
 
     Before the log's start, where retention took the records, it is the start. Past the log's end there is no

@@ -7,11 +7,12 @@ from typing import Protocol
 
 from twinlog.batches import Batch, VisibleCounter, open_records
 from twinlog.batches.transformed import ChangeRecords
+from twinlog.comparison.records import Entry, entry_of
+from twinlog.comparison.view import View
 from twinlog.errors import KafkaError
 from twinlog.kafka.raw.fetch.reader import BatchReader
 from twinlog.model import TopicPartition
-from twinlog.verify.comparing.entries import Entry, entry_of
-from twinlog.verify.comparing.view import View
+from twinlog_checkpoint.translation.log_bounds import LogBounds
 
 FIRST_READ_BYTES = 16 << 10
 """The first fetch of a comparison, as most end near; the next ones are four times as large, up to
@@ -44,14 +45,6 @@ class ByteBudget:
         """Raises BudgetSpent."""
         if self.left_bytes <= 0:
             raise BudgetSpent
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogBounds:
-    """First offset, and the end that a reader may see."""
-
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +99,7 @@ class BatchLog:
 
 
 @dataclass(slots=True, kw_only=True)
-class Side:
+class ComparedPartition:
     """One log of a comparison. All methods that read raise BudgetSpent, or KafkaError when the log cannot be
     read."""
 

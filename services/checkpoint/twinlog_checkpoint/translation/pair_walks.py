@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from twinlog.verify.comparing.compare import Comparison
-from twinlog.verify.comparing.sides import AskEnds, Chunk, Extend, Extended, Read
-from twinlog.verify.model import Bounds
-from twinlog.verify.model import Side as SideName
+from twinlog.comparison.compare import Comparison
+from twinlog.comparison.model import Bounds, Side
+from twinlog.comparison.sides import AskEnds, Chunk, Extend, Extended, Read
 from twinlog_checkpoint.translation.history import OffsetPair, Pairs
-from twinlog_checkpoint.translation.log_sides import FIRST_READ_BYTES, READ_BYTES, Side
+from twinlog_checkpoint.translation.log_sides import FIRST_READ_BYTES, READ_BYTES, ComparedPartition
 from twinlog_checkpoint.translation.walk import LOST, EntryCheck, Walk, same_record
 
 MOST_WINDOW = 1 << 14
@@ -26,8 +25,8 @@ _PAIRS_TO_CHECK = 4
 class PairWalks:
     """All methods that read raise BudgetSpent, or KafkaError when a log cannot be read."""
 
-    here: Side
-    there: Side
+    here: ComparedPartition
+    there: ComparedPartition
     pairs: Pairs
     _pairs_check: EntryCheck | None = field(default=None)
     """What the newest pairs say of all of them; None = not asked yet."""
@@ -129,9 +128,9 @@ class PairWalks:
             results=walk,
             most_window=MOST_WINDOW,
             # Which of the two is the copy differs with the direction: neither broker's own times count.
-            stamped=frozenset(SideName),
+            stamped=frozenset(Side),
         )
-        sizes = dict.fromkeys(SideName, FIRST_READ_BYTES)
+        sizes = dict.fromkeys(Side, FIRST_READ_BYTES)
         steps = comparison.compare()
         answer: Any = None
         while not walk.is_done:
@@ -141,10 +140,10 @@ class PairWalks:
                 return
             answer = await self._answer(asked, sizes)
 
-    async def _answer(self, asked: Read | Extend | AskEnds, sizes: dict[SideName, int]) -> Chunk | Extended:
+    async def _answer(self, asked: Read | Extend | AskEnds, sizes: dict[Side, int]) -> Chunk | Extended:
         if not isinstance(asked, Read):
             return Extended(target_limit=self.there.bounds.end, position=None)
-        side = self.here if asked.side is SideName.SOURCE else self.there
+        side = self.here if asked.side is Side.SOURCE else self.there
         stretch = await side.read(asked.offset, max_bytes=sizes[asked.side])
         sizes[asked.side] = min(4 * sizes[asked.side], READ_BYTES)
         return Chunk(batches=stretch.batches, next_offset=stretch.next_offset)

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.translation.exact import AT_END, LogSide, log_bounds
-from twinlog_checkpoint.translation.log_sides import LogBounds
+from twinlog_checkpoint.translation.exact import AT_END, LogSide
+from twinlog_checkpoint.translation.log_bounds import LogBounds, log_bounds
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Translator, Verdict
 
 EqualOffsets = Callable[[], Awaitable[Mapping[TopicPartition, int | None]]]

@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from twinlog.batches import Batch, open_records
-from twinlog.verify.comparing.align import Pair
-from twinlog.verify.comparing.entries import Entry
-from twinlog.verify.comparing.rejoin import SETTLED_RUN, aligning_tokens
-from twinlog.verify.comparing.results import Results
-from twinlog.verify.comparing.sides import Window
+from twinlog.comparison.align import SETTLED_RUN, Pair, aligning_tokens
+from twinlog.comparison.records import Entry
+from twinlog.comparison.results import Results
+from twinlog.comparison.sides import Window
 from twinlog_checkpoint.translation.history import OffsetPair
 
 _LEARN_EVERY = 256

@@ -12,6 +12,7 @@ from typing import Protocol
 from opentelemetry.metrics import Meter, Observation
 
 from twinlog.clock import Clock
+from twinlog.comparison.model import Kind
 from twinlog.telemetry import instruments
 from twinlog.telemetry.metrics.replication import (
     REPLICATION_BEHIND,
@@ -40,7 +41,6 @@ from twinlog.telemetry.metrics.spec import (
     MetricSpec,
 )
 from twinlog.telemetry.metrics.verification import VERIFIED_AGE, VERIFIED_DIFFERENCES, VERIFIED_UNTIL
-from twinlog.verify.model import Kind
 from twinlog.verify.standing import ProofStanding
 from twinlog_source.log.control import ControlState
 from twinlog_source.partitions.latency import LatencyHistogram

@@ -8,10 +8,11 @@ behind it are not.
 
 from dataclasses import dataclass
 
+from twinlog.comparison.records import is_copy
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import LogReader
 from twinlog.kafka.reasons import KafkaReason
-from twinlog.model import Record, TimestampType, TopicPartition
+from twinlog.model import TopicPartition
 from twinlog_source.state.clusters import patient_records
 
 
@@ -50,7 +51,7 @@ async def walk(way: Walk, source: LogReader, target: LogReader) -> Reached | Dif
             original = await anext(here, None)
             if original is None:
                 return Differs(why=f"{way.copy} has at offset {copied.offset} what the source has not")
-            if not _same(original, copied) or (way.same_offsets and original.offset != copied.offset):
+            if not is_copy(original, copied) or (way.same_offsets and original.offset != copied.offset):
                 return Differs(why=f"{way.copy} at {copied.offset} is not {way.source} at {original.offset}")
             position, count = original.offset + 1, count + 1
     except KafkaError as error:
@@ -58,12 +59,3 @@ async def walk(way: Walk, source: LogReader, target: LogReader) -> Reached | Dif
             raise
         return Differs(why=f"records are gone that would have to be compared: {error}")
     return Reached(position=position, records=count)
-
-
-def _same(original: Record, copied: Record) -> bool:
-    """The target may stamp its own times."""
-    if (original.key, original.value, original.headers) != (copied.key, copied.value, copied.headers):
-        return False
-    return (
-        original.timestamp_ms == copied.timestamp_ms or copied.timestamp_type is TimestampType.LOG_APPEND_TIME
-    )

@@ -11,6 +11,7 @@ the clusters are, and whoever runs it is free in between.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from twinlog.comparison.records import is_copy
 from twinlog.kafka.ports import FetchedRecords, LogReader
 from twinlog.model import Record, TopicPartition
 from twinlog_source.partitions.copy_mode import CommonLog
@@ -166,13 +167,7 @@ class Comparison:
 
 
 def _same(here: Record, there: Record) -> bool:
-    return (
-        here.offset == there.offset
-        and here.timestamp_ms == there.timestamp_ms
-        and here.key == there.key
-        and here.value == there.value
-        and here.headers == there.headers
-    )
+    return here.offset == there.offset and is_copy(here, there)
 
 
 async def _first(

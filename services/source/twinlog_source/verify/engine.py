@@ -7,22 +7,20 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
 from twinlog.clock import Clock
+from twinlog.comparison.compare import Comparison
+from twinlog.comparison.model import Bounds, NotCompared, PartitionProof, Side
+from twinlog.comparison.sides import Extended
 from twinlog.config import Configuration
 from twinlog.errors import ConfigError, TwinlogError
-from twinlog.verify.comparing.compare import Comparison
-from twinlog.verify.comparing.sides import Extended
-from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Side
 from twinlog.verify.report import FlowFailure, FlowReport, name_moved_records
+from twinlog_source.verify.differing_records import named_writers, shown_records
 from twinlog_source.verify.gathering.flow import GatheredFlow, OpenClient, open_gathering
 from twinlog_source.verify.progress import OnProgress, ProgressBoard
-from twinlog_source.verify.proving.failures import first_of
 from twinlog_source.verify.proving.prover import Prover
 from twinlog_source.verify.proving.reading import Sides, open_sides
 from twinlog_source.verify.proving.waiting import Waiting, offset_for_time
 from twinlog_source.verify.request import VerifyRequest
-from twinlog_source.verify.shown import shown_records
 from twinlog_source.verify.state import ProvenRanges
-from twinlog_source.verify.writers import named_writers
 
 
 @dataclass(slots=True, kw_only=True)
@@ -169,6 +167,12 @@ class Verification:
             for number in largest_first:
                 group.create_task(prove(number, group), name=f"verify {bounds[number].source}")
         return proofs
+
+
+def first_of(failures: BaseExceptionGroup[TwinlogError]) -> TwinlogError:
+    """The first leaf of an exception group; it caused the cancellation of the others."""
+    first = failures.exceptions[0]
+    return first_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def _forget(proof: PartitionProof, why: FlowFailure) -> None:

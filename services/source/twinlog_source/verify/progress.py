@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from twinlog.verify.model import Bounds, PartitionProof
+from twinlog.comparison.model import Bounds, PartitionProof
 
 
 @dataclass(slots=True)

@@ -24,9 +24,8 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.report import FlowReport
 from twinlog.verify.standing import ProofStanding, advanced, standings
 from twinlog_source.log.facts import ProofFact
-from twinlog_source.verify.engine import Verification
+from twinlog_source.verify.engine import Verification, first_of
 from twinlog_source.verify.proof_facts import range_key, to_fact, to_standing, to_store
-from twinlog_source.verify.proving.failures import first_of
 from twinlog_source.verify.request import VerifyRequest
 
 _ARRIVAL_SECONDS = 5.0

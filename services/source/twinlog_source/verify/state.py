@@ -14,11 +14,11 @@ from typing import IO, Any, Self
 
 import structlog
 
+from twinlog.comparison.compare import Comparison
+from twinlog.comparison.model import Bounds, NotCompared, PartitionProof, Reason, Side
+from twinlog.comparison.runs import merged_ranges
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
-from twinlog.verify.comparing.compare import Comparison
-from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Reason, Side
-from twinlog.verify.runs import merged_ranges
 from twinlog_source.verify.gathering.topics import TopicPair
 from twinlog_source.verify.proof_facts import range_key
 from twinlog_source.verify.request import VerifyRequest

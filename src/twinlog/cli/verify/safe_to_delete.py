@@ -19,8 +19,8 @@ from twinlog.cli.verify.engine import engine, verified
 from twinlog.cli.verify.options import IsolationOption, instant_of, reads_committed
 
 if TYPE_CHECKING:
+    from twinlog.comparison.model import PartitionProof
     from twinlog.model import TopicPartition
-    from twinlog.verify.model import PartitionProof
     from twinlog.verify.report import FlowFailure, FlowReport
     from twinlog.verify.safety import SafeRange
 

@@ -6,10 +6,10 @@ from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.groups.sync_plan import SyncOutcome, plan_group_sync
-from twinlog_checkpoint.translation.log_ranges import LogRange
+from twinlog_checkpoint.translation.log_bounds import LogBounds
 
 T0, T1 = TopicPartition("A.t", 0), TopicPartition("A.t", 1)
-RANGES = {T0: LogRange(start=0, end=1000), T1: LogRange(start=0, end=1000)}
+RANGES = {T0: LogBounds(start=0, end=1000), T1: LogBounds(start=0, end=1000)}
 
 
 def nothing(at: Checkpoint, offset: int) -> bool:
@@ -65,7 +65,7 @@ def test_nothing_is_committed_past_the_end_of_a_copy_that_lost_its_tail() -> Non
         desired={T0: checkpoint(T0, 25)},
         state_on_target="EMPTY",
         current={T0: CommittedOffset(next_offset=24)},
-        ranges={T0: LogRange(start=8, end=20)},
+        ranges={T0: LogBounds(start=8, end=20)},
         wrote=lambda at, offset: True,
     )
     assert (plan.writes, plan.outcomes) == ({}, {T0: SyncOutcome.PAST_END})
@@ -93,12 +93,12 @@ def test_a_group_with_members_is_never_touched(state: str) -> None:
 @pytest.mark.parametrize(
     ("downstream", "log", "committed"),
     [
-        (5, LogRange(start=8, end=20), 8),
-        (20, LogRange(start=8, end=20), 20),
+        (5, LogBounds(start=8, end=20), 8),
+        (20, LogBounds(start=8, end=20), 20),
     ],
 )
 def test_an_offset_before_the_targets_log_becomes_its_start(
-    downstream: int, log: LogRange, committed: int
+    downstream: int, log: LogBounds, committed: int
 ) -> None:
     plan = plan_group_sync(
         desired={T0: checkpoint(T0, downstream)},

@@ -7,7 +7,7 @@ import pytest
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.moves.planning.decision import GroupPlace, decide
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
-from twinlog_checkpoint.translation.log_ranges import LogRange
+from twinlog_checkpoint.translation.log_bounds import LogBounds
 from twinlog_checkpoint.translation.translation import Translation, Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import actions, move_rig, offset_of, run
@@ -55,7 +55,7 @@ def place_there(wanted: int, *, verdict: Verdict = Verdict.FLOOR, present: int |
         state_before="EMPTY",
         state_there="DEAD",
         present_offset=present,
-        log_there=LogRange(start=100, end=200),
+        log_there=LogBounds(start=100, end=200),
     )
 
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twinlog.batches import DecodedRecord
+from twinlog.comparison.compare import Comparison
+from twinlog.comparison.model import Side
+from twinlog.comparison.sides import Extended, Read
 from twinlog.testing.mirror_logs import MemoryLog, bounds_of
-from twinlog.verify.comparing.compare import Comparison
-from twinlog.verify.comparing.sides import Extended, Read
-from twinlog.verify.model import Side
 from twinlog_checkpoint.translation.history import OffsetPair
 from twinlog_checkpoint.translation.pair_walks import MOST_WINDOW
 from twinlog_checkpoint.translation.walk import Answer, EntryCheck, Outcome, Walk

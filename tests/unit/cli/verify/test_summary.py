@@ -3,8 +3,8 @@
 import pytest
 
 from twinlog.cli.verify.tables import print_report
+from twinlog.comparison.model import NotCompared, PartitionProof, Reason, Side
 from twinlog.model import Flow, TopicPartition
-from twinlog.verify.model import NotCompared, PartitionProof, Reason, Side
 from twinlog.verify.report import FlowReport, document
 
 

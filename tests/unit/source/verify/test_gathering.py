@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from twinlog.comparison.model import Bounds, Reason, Side
+from twinlog.comparison.sides import EndsNow
 from twinlog.config import FlowConfig, load
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
@@ -16,8 +18,6 @@ from twinlog.selection_configured import topic_selector
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_hooks import Call
-from twinlog.verify.comparing.sides import EndsNow
-from twinlog.verify.model import Bounds, Reason, Side
 from twinlog_source.log.facts import TopicFact
 from twinlog_source.log.gaps import SKIPPED_BY_OPERATOR, Gap
 from twinlog_source.log.positions import PositionsLog

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from twinlog.comparison.model import Bounds, PartitionProof
 from twinlog.testing.mirror_logs import SOURCE, TARGET
 from twinlog.testing.virtual_time import run_in_virtual_time
-from twinlog.verify.model import Bounds, PartitionProof
 from twinlog_source.verify.progress import Progress, ProgressBoard
 from twinlog_source.verify.proving.pace import Pace
 

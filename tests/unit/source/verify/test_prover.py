@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from twinlog.batches import Batch, DecodedRecord, iter_batches
+from twinlog.comparison.compare import Comparison
+from twinlog.comparison.model import Bounds, Kind, PartitionProof, Reason
+from twinlog.comparison.sides import Chunk, EndsNow, Extended
+from twinlog.comparison.view import View
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import DataClientPool
@@ -17,10 +21,6 @@ from twinlog.model import TopicPartition
 from twinlog.testing.mirror_logs import SOURCE, TARGET, MemoryLog, bounds_of, records_at
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import run_in_virtual_time
-from twinlog.verify.comparing.compare import Comparison
-from twinlog.verify.comparing.sides import Chunk, EndsNow, Extended
-from twinlog.verify.comparing.view import View
-from twinlog.verify.model import Bounds, Kind, PartitionProof, Reason
 from twinlog.verify.safety import safe_range
 from twinlog_source.verify.proving.pace import Pace
 from twinlog_source.verify.proving.partition_log import PartitionLog

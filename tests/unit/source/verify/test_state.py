@@ -10,12 +10,8 @@ from typing import Any
 import pytest
 
 from twinlog.batches import DecodedRecord
-from twinlog.kafka.ports import TopicDescription
-from twinlog.model import Flow
-from twinlog.testing.mirror_logs import SOURCE, TARGET, MemoryLog, bounds_of, prove
-from twinlog.verify.comparing.compare import Comparison
-from twinlog.verify.comparing.sides import Read
-from twinlog.verify.model import (
+from twinlog.comparison.compare import Comparison
+from twinlog.comparison.model import (
     Bounds,
     Difference,
     Kind,
@@ -26,6 +22,10 @@ from twinlog.verify.model import (
     Reason,
     Side,
 )
+from twinlog.comparison.sides import Read
+from twinlog.kafka.ports import TopicDescription
+from twinlog.model import Flow
+from twinlog.testing.mirror_logs import SOURCE, TARGET, MemoryLog, bounds_of, prove
 from twinlog_source.verify.gathering.topics import TopicPair
 from twinlog_source.verify.request import Instant, VerifyRequest
 from twinlog_source.verify.state import _NOTED_AFTER_BYTES, ProvenRanges

@@ -17,7 +17,8 @@ from twinlog_checkpoint.moves.routes.route import CopiedPartition, Route
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from twinlog_checkpoint.side_by_side import each_at_once
 from twinlog_checkpoint.translation.aligner import Aligner
-from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, LogBounds, Side
+from twinlog_checkpoint.translation.log_bounds import LogBounds
+from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, ComparedPartition
 
 LOOK_BYTES = 256 << 20
 """The most bytes that one measurement reads."""
@@ -152,7 +153,9 @@ class BacklogMeter:
 
     async def _by_logs(self, place: _Place, budget: ByteBudget) -> TopicBacklog:
         """Count the backlog by reading the logs. What cannot be counted has a reason."""
-        side = Side(log=self.route.here.log, partition=place.entry.here, bounds=place.here, budget=budget)
+        side = ComparedPartition(
+            log=self.route.here.log, partition=place.entry.here, bounds=place.here, budget=budget
+        )
         copied_to = place.copied_to
         try:
             if copied_to is None or place.position is None:
@@ -179,7 +182,7 @@ class BacklogMeter:
         except (KafkaError, WireFormatError) as error:
             return _told(place, missing=None, copied_to=copied_to, message=str(error))
 
-    async def _end_of_copy(self, place: _Place, side: Side) -> int | None:
+    async def _end_of_copy(self, place: _Place, side: ComparedPartition) -> int | None:
         """Return the source offset after the last copied record; None when nothing shows it. Raises
         BudgetSpent, KafkaError or WireFormatError."""
         pairs = place.entry.pairs
@@ -189,7 +192,7 @@ class BacklogMeter:
         if place.copied_to is not None and not await side.count(place.copied_to, place.stop):
             # Behind the newest offset sync there are only markers.
             return place.copied_to
-        other = Side(
+        other = ComparedPartition(
             log=self.route.there.log, partition=place.entry.there, bounds=place.there, budget=side.budget
         )
         last = await Aligner(here=side, there=other, pairs=pairs).copied_end()

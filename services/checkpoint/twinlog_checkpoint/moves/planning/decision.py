@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES
 from twinlog_checkpoint.moves.planning.plan import THERE, MoveAction, MovePartition
-from twinlog_checkpoint.translation.log_ranges import LogRange
+from twinlog_checkpoint.translation.log_bounds import LogBounds
 from twinlog_checkpoint.translation.translation import COMPARED, Translation, Verdict
 
 
@@ -22,7 +22,7 @@ class GroupPlace:
     """The group's state on the cluster that it leaves; None = unknown."""
     state_there: str | None
     present_offset: int | None
-    log_there: LogRange | None
+    log_there: LogBounds | None
     """The log on the cluster that the group moves to; None when the partition does not exist there."""
     unread_before_start: int = 0
     """Records that the group has not read and that lie before the log there: to continue at its first record
@@ -160,7 +160,7 @@ def _taken_back(place: GroupPlace, translation: Translation) -> Translation:
 _NOWHERE = frozenset({Verdict.NO_SYNC, Verdict.TOO_OLD, Verdict.FLOOR, *COMPARED})
 
 
-def _readable(translation: Translation, log: LogRange | None) -> Translation:
+def _readable(translation: Translation, log: LogBounds | None) -> Translation:
     """Limit a translation to the log there: not before its start, and none past its end. If the log is empty,
     every group continues at its end, because no group has read the records to come."""
     offset = translation.downstream_offset

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from twinlog.kafka.ports import CommittedOffset
+from twinlog.kafka.ports import CommittedOffset, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.groups.reads import group_states, readable_offsets
 from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES
@@ -17,8 +17,7 @@ from twinlog_checkpoint.moves.planning.only_here import RecordsOnlyHere
 from twinlog_checkpoint.moves.planning.plan import ForeignRange, MoveOptions, MovePartition
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, in_turns
-from twinlog_checkpoint.translation.log_ranges import LogRange, log_ranges
-from twinlog_checkpoint.translation.log_sides import LogBounds
+from twinlog_checkpoint.translation.log_bounds import LogBounds, log_bounds
 from twinlog_checkpoint.translation.translation import (
     COMPARED,
     SourcePosition,
@@ -98,8 +97,10 @@ class GroupPlaces:
         before = await group_states(self.route.from_cluster, groups) if from_reachable else {}
         there = await group_states(self.route.to_cluster, groups)
         present = await readable_offsets(self.route.to_cluster, groups)
-        ranges = await log_ranges(
-            self.route.to_cluster, {entry.to_partition for entry in wanted if entry.to_partition is not None}
+        ranges = await log_bounds(
+            self.route.to_cluster,
+            {entry.to_partition for entry in wanted if entry.to_partition is not None},
+            OffsetSpec.LATEST,
         )
         committed_before = await self._committed_before(wanted, last) if from_reachable else {}
         untouched = await self._untouched(wanted, last) if from_reachable else {}
@@ -138,7 +139,7 @@ class GroupPlaces:
         return Placed(partitions=partitions, foreign=unread.ranges)
 
     async def _unread(
-        self, wanted: Collection[_Wanted], ranges: Mapping[TopicPartition, LogRange], last: MoveRecord | None
+        self, wanted: Collection[_Wanted], ranges: Mapping[TopicPartition, LogBounds], last: MoveRecord | None
     ) -> _Unread:
         """Count the records that the groups have not read and would skip. Raises KafkaError."""
         only_here = RecordsOnlyHere(route=self.route, copy_states=self.copy_states)
@@ -351,7 +352,7 @@ def _other(kind: MoveKind) -> MoveKind:
     return MoveKind.FAILBACK if kind is MoveKind.FAILOVER else MoveKind.FAILOVER
 
 
-def _is_at_start(entry: _Wanted, ranges: Mapping[TopicPartition, LogRange]) -> bool:
+def _is_at_start(entry: _Wanted, ranges: Mapping[TopicPartition, LogBounds]) -> bool:
     offset, log = entry.translation.downstream_offset, None
     if entry.to_partition is not None:
         log = ranges.get(entry.to_partition)

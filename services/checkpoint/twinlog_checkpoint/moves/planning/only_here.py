@@ -14,7 +14,8 @@ from twinlog_checkpoint.moves.ends import bounds_of
 from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState, CopyStates
 from twinlog_checkpoint.moves.planning.plan import ForeignRange
 from twinlog_checkpoint.moves.routes.route import Route
-from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, LogBounds, Side
+from twinlog_checkpoint.translation.log_bounds import LogBounds
+from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, ComparedPartition
 from twinlog_checkpoint.translation.translation import COMPARED, SourcePosition, Translation
 
 COUNT_BYTES = 64 << 20
@@ -122,7 +123,7 @@ class RecordsOnlyHere:
         if at not in self._counts:
             # One read is always made: behind most copies lies only the marker of a transaction.
             budget = self.budget if self.budget.left_bytes > 0 else ByteBudget(1)
-            side = Side(log=self.route.here.log, partition=partition, bounds=log, budget=budget)
+            side = ComparedPartition(log=self.route.here.log, partition=partition, bounds=log, budget=budget)
             try:
                 self._counts[at] = await side.count(start, stop)
             except BudgetSpent:

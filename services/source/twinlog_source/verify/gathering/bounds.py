@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from twinlog.comparison.model import Bounds, Range
 from twinlog.model import TopicPartition
-from twinlog.verify.model import Bounds, Range
 
 _TRUNCATION = "TRUNCATION"
 

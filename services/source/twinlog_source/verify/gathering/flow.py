@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
+from twinlog.comparison.model import Bounds, NotCompared, PartitionProof, Range, Reason, Side
+from twinlog.comparison.sides import EndsNow
 from twinlog.config import Configuration, FlowConfig
 from twinlog.config.client_settings import ClientConfig
 from twinlog.errors import KafkaError
@@ -23,8 +25,6 @@ from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 from twinlog.service.feeds.rules_in_force import flow_in_force
 from twinlog.service.waiting import wait_or_stop
-from twinlog.verify.comparing.sides import EndsNow
-from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Range, Reason, Side
 from twinlog.verify.report import RulesUsed
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.verify.gathering.bounds import bounds_of_nothing, narrowed, with_truncations

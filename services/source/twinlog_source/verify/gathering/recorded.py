@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from twinlog.comparison.model import KnownGap, NotCompared, Reason, Side
 from twinlog.config import FlowConfig
 from twinlog.config.flow.settings import AutoOffsetReset, OffsetsMode
 from twinlog.model import TopicPartition
 from twinlog.policy.offsets_rule import offsets_rule
-from twinlog.verify.model import KnownGap, NotCompared, Reason, Side
 from twinlog_source.log.gaps import Gap
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.verify.gathering.topics import TopicPair

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from twinlog.comparison.model import NotCompared, PartitionProof, Reason, Side
 from twinlog.config import FlowConfig
 from twinlog.errors import ConfigError, KafkaError
 from twinlog.kafka.ports import KafkaCluster, TopicDescription
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.selection import TopicSelector
-from twinlog.verify.model import NotCompared, PartitionProof, Reason, Side
 from twinlog.verify.report import FlowFailure
 from twinlog_source.verify.request import VerifyRequest
 

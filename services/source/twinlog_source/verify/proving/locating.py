@@ -4,10 +4,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from twinlog.verify.comparing.align import Pair, align
-from twinlog.verify.comparing.rejoin import SETTLED_RUN, aligning_tokens, settled_run
-from twinlog.verify.comparing.sides import Steps, Window
-from twinlog.verify.model import Side
+from twinlog.comparison.align import SETTLED_RUN, Pair, align, aligning_tokens, settled_run
+from twinlog.comparison.model import Side
+from twinlog.comparison.sides import Steps, Window
 
 OffsetForTime = Callable[[int], Awaitable[int | None]]
 """Returns the first offset of a partition whose timestamp is at or after this one."""

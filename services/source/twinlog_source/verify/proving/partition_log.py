@@ -6,6 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from twinlog.comparison.sides import Chunk
+from twinlog.comparison.view import View
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import DataClientPool, list_offsets
@@ -13,8 +15,6 @@ from twinlog.kafka.raw.fetch.reader import FetchedBatches
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
-from twinlog.verify.comparing.sides import Chunk
-from twinlog.verify.comparing.view import View
 from twinlog_source.verify.proving.pace import Pace
 
 FETCH_BYTES = 4 << 20

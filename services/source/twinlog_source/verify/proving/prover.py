@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from twinlog.batches.codec import MAX_OPEN_BYTES
+from twinlog.comparison.compare import Comparison
+from twinlog.comparison.judging.judge import judge
+from twinlog.comparison.model import Bounds, NotCompared, PartitionProof, Reason, Side
+from twinlog.comparison.sides import AskEnds, Chunk, EndsNow, Extend, Extended, Read, Steps, Window
 from twinlog.errors import TwinlogError
-from twinlog.verify.comparing.compare import Comparison
-from twinlog.verify.comparing.sides import AskEnds, Chunk, EndsNow, Extend, Extended, Read, Steps, Window
-from twinlog.verify.judging.judge import judge
-from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Reason, Side
 from twinlog_source.verify.proving.locating import HEAD, Locator, OffsetForTime, are_at_the_same_place
 
 _NOTED_EVERY_STEPS = 8

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from twinlog.comparison.model import Side
+from twinlog.comparison.view import View
 from twinlog.config.client_settings import ClientConfig
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.raw import BatchReader, DataClientPool
 from twinlog.model import TopicPartition
 from twinlog.policy.transformed import TopicTransforms
-from twinlog.verify.comparing.view import View
-from twinlog.verify.model import Side
 from twinlog_source.verify.proving.pace import Pace
 from twinlog_source.verify.proving.partition_log import PartitionLog
 

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from twinlog.comparison.sides import Extended
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
-from twinlog.verify.comparing.sides import Extended
 from twinlog_source.verify.proving.locating import OffsetForTime
 
 _POLL_SECONDS = 0.5

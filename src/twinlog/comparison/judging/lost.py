@@ -3,17 +3,17 @@ records before the first copy."""
 
 from collections.abc import Iterable, Sequence
 
-from twinlog.verify.comparing.entries import Entry
-from twinlog.verify.comparing.hunk import Hunk
-from twinlog.verify.judging.findings import Findings
-from twinlog.verify.judging.pairing import STRONG
-from twinlog.verify.model import (
+from twinlog.comparison.judging.findings import Findings
+from twinlog.comparison.judging.pairing import STRONG
+from twinlog.comparison.model import (
     EMPTY_COPY,
     KnownGap,
     Range,
     Reason,
     Side,
 )
+from twinlog.comparison.records import Entry
+from twinlog.comparison.results import Hunk
 
 _NEAR_END = 64
 """Records of the copy, beyond the number of differing ones, searched for a changed one at the end of a

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from twinlog.verify.model import Difference, Kind, NotCompared
+from twinlog.comparison.model import Difference, Kind, NotCompared
 
 
 def merged(differences: Iterable[Difference]) -> list[Difference]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from twinlog.verify.model import Difference, Kind
+from twinlog.comparison.model import Difference, Kind
 
 OFFSET = "offset"
 """The changed part of a record whose offset differs from its original's."""

@@ -3,12 +3,9 @@
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from twinlog.verify.comparing.compare import Comparison
-from twinlog.verify.comparing.entries import Entry
-from twinlog.verify.comparing.hunk import Hunk
-from twinlog.verify.comparing.sides import Steps, Window
-from twinlog.verify.judging.pairing import ChangedPair, changed_pairs
-from twinlog.verify.model import (
+from twinlog.comparison.compare import Comparison
+from twinlog.comparison.judging.pairing import ChangedPair, changed_pairs
+from twinlog.comparison.model import (
     Bounds,
     Difference,
     Kind,
@@ -17,6 +14,9 @@ from twinlog.verify.model import (
     Reason,
     Side,
 )
+from twinlog.comparison.records import Entry
+from twinlog.comparison.results import Hunk
+from twinlog.comparison.sides import Steps, Window
 
 _SCANNED_TOGETHER = 4096
 _MOST_REMEMBERED = 10_000

@@ -10,19 +10,20 @@ from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
 
 from twinlog.batches.codec import MAX_OPEN_BYTES
-from twinlog.verify.comparing.align import Pair, align
-from twinlog.verify.comparing.equality import are_equal, equal_run
-from twinlog.verify.comparing.rejoin import (
+from twinlog.comparison.align import (
     MOST_WINDOW,
     SETTLED_RUN,
+    Pair,
+    align,
     aligned,
     aligning_tokens,
     decided,
     settled_run,
 )
-from twinlog.verify.comparing.results import Results
-from twinlog.verify.comparing.sides import Cursor, Extend, Extended, Steps, Window
-from twinlog.verify.model import Bounds, Side
+from twinlog.comparison.model import Bounds, Side
+from twinlog.comparison.records import are_equal, equal_run
+from twinlog.comparison.results import Results
+from twinlog.comparison.sides import Cursor, Extend, Extended, Steps, Window
 
 FIRST_WINDOW = 64
 

@@ -8,16 +8,13 @@ copied yet.
 
 from collections.abc import Iterable
 
-from twinlog.errors import TwinlogError
-from twinlog.verify.comparing.compare import Comparison
-from twinlog.verify.comparing.hunk import Hunk
-from twinlog.verify.comparing.kept_offsets import Place
-from twinlog.verify.comparing.sides import Steps
-from twinlog.verify.judging.elsewhere import take_duplicates, take_order
-from twinlog.verify.judging.findings import Findings
-from twinlog.verify.judging.lost import take_known_gaps, take_lost
-from twinlog.verify.judging.superseded import take_superseded
-from twinlog.verify.model import (
+from twinlog.comparison.compare import Comparison
+from twinlog.comparison.judging.elsewhere import take_duplicates, take_order
+from twinlog.comparison.judging.findings import Findings
+from twinlog.comparison.judging.lost import take_known_gaps, take_lost
+from twinlog.comparison.judging.superseded import take_superseded
+from twinlog.comparison.kept_offsets import Place
+from twinlog.comparison.model import (
     NO_POSITION,
     Bounds,
     Difference,
@@ -26,7 +23,10 @@ from twinlog.verify.model import (
     Reason,
     Side,
 )
-from twinlog.verify.runs import merged, merged_ranges
+from twinlog.comparison.results import Hunk
+from twinlog.comparison.runs import merged, merged_ranges
+from twinlog.comparison.sides import Steps
+from twinlog.errors import TwinlogError
 
 END = 1 << 63
 

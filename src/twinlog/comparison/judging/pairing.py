@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from twinlog.verify.comparing.entries import Entry, differing, likeness
-from twinlog.verify.comparing.hunk import Hunk
+from twinlog.comparison.records import Entry, differing, likeness
+from twinlog.comparison.results import Hunk
 
 STRONG = 9
 """Likeness of two records that differ in one part."""

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from twinlog.verify.comparing.entries import Entry, likeness
-from twinlog.verify.comparing.hunk import Hunk
-from twinlog.verify.comparing.sides import AskEnds, EndsNow, Steps
-from twinlog.verify.judging.findings import Findings
-from twinlog.verify.judging.pairing import STRONG, pairs_on_both_sides
-from twinlog.verify.model import COMPACTED_AWAY, Bounds, Reason, Side
+from twinlog.comparison.judging.findings import Findings
+from twinlog.comparison.judging.pairing import STRONG, pairs_on_both_sides
+from twinlog.comparison.model import COMPACTED_AWAY, Bounds, Reason, Side
+from twinlog.comparison.records import Entry, likeness
+from twinlog.comparison.results import Hunk
+from twinlog.comparison.sides import AskEnds, EndsNow, Steps
 
 
 class LastOfKey(NamedTuple):

@@ -2,15 +2,15 @@
 
 from collections import defaultdict, deque
 
-from twinlog.errors import TwinlogError
-from twinlog.verify.comparing.entries import Entry
-from twinlog.verify.comparing.sides import Steps
-from twinlog.verify.judging.findings import Findings
-from twinlog.verify.judging.pairing import STRONG, changed_pairs
-from twinlog.verify.model import (
+from twinlog.comparison.judging.findings import Findings
+from twinlog.comparison.judging.pairing import STRONG, changed_pairs
+from twinlog.comparison.model import (
     Kind,
     Side,
 )
+from twinlog.comparison.records import Entry
+from twinlog.comparison.sides import Steps
+from twinlog.errors import TwinlogError
 
 _NEAR_OFFSETS = 20_000
 """How far back a duplicate is searched before the whole source is read again."""

@@ -6,12 +6,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from twinlog.batches.header import Batch
-from twinlog.verify.comparing.align import Pair
-from twinlog.verify.comparing.hunk import Hunk
-from twinlog.verify.comparing.kept_offsets import KeptOffsets
-from twinlog.verify.comparing.rejoin import MOST_WINDOW, SETTLED_RUN
-from twinlog.verify.comparing.sides import Window
-from twinlog.verify.model import NO_POSITION, Bounds, KnownGap, NotCompared, PartitionProof, Reason, Side
+from twinlog.comparison.align import MOST_WINDOW, SETTLED_RUN, Pair
+from twinlog.comparison.kept_offsets import KeptOffsets
+from twinlog.comparison.model import NO_POSITION, Bounds, KnownGap, NotCompared, PartitionProof, Reason, Side
+from twinlog.comparison.records import Entry
+from twinlog.comparison.sides import Window
+
+
+@dataclass(slots=True, kw_only=True)
+class Hunk:
+    """Records of only one side, between two places where both sides match."""
+
+    source: list[Entry]
+    target: list[Entry]
+    source_before: int
+    """Offset after the last matching record, or the beginning of the range."""
+    target_before: int
+    source_after: int | None
+    """Offset of the next matching record; None without one."""
+    target_after: int | None
+    is_head: bool = False
+    equal_until: int = 0
+    """Offset after the last record of the source that was found equal before."""
+    is_beyond: bool = False
+    """It continues beyond the compared range."""
+
+    @property
+    def is_tail(self) -> bool:
+        return self.target_after is None
 
 
 @dataclass(slots=True, kw_only=True)

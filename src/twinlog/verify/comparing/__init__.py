@@ -1,1 +1,0 @@
-"""The pass over both logs: equal records are counted, the rest becomes hunks."""
