@@ -1,25 +1,17 @@
 """README: what is wrong is said, by name, with what to do about it."""
 
-import asyncio
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from e2e.conftest import FAST_AND_SMALL
+from integration.in_process import twinlog
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.testing.brokers import KafkaPair, eventually
 
 TWO = "clusters = A, B\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
-
-
-def _twinlog(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "twinlog", *arguments], capture_output=True, text=True, timeout=60
-    )
 
 
 @pytest.mark.parametrize(
@@ -32,12 +24,12 @@ def _twinlog(*arguments: str) -> "subprocess.CompletedProcess[str]":
         ("A.bootstrap.servers = 127.0.0.1:1\n", None, "clusters"),
     ],
 )
-def test_a_bad_file_is_refused_with_file_line_and_key(
+async def test_a_bad_file_is_refused_with_file_line_and_key(
     tmp_path: Path, text: str, line: int | None, key: str
 ) -> None:
     file = tmp_path / "mm2.properties"
     file.write_text(text)
-    ended = _twinlog("run", str(file))
+    ended = await twinlog("run", str(file))
     assert ended.returncode == 2, ended
     said = re.sub(r"\s+", " ", ended.stderr)
     assert key in said
@@ -65,7 +57,7 @@ here->same.enabled = true
         await eventually(lambda: '"cluster": "gone"' in run.log.read_text())
 
         async def says_who_is_away() -> bool:
-            status = await asyncio.to_thread(_twinlog, "status", "--config", str(run.file), "-o", "json")
+            status = await twinlog("status", "--config", str(run.file), "-o", "json")
             assert status.returncode == 0, status
             clusters = json.loads(status.stdout)["clusters"]
             seen = {cluster["alias"]: set(cluster["seen_by"].values()) for cluster in clusters}

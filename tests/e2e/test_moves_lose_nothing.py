@@ -1,7 +1,5 @@
 """A failover waits behind open transactions; a failback skips nothing that only the target has."""
 
-import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -10,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import FAST_AND_SMALL
+from integration.in_process import twinlog
 from twinlog.batches import Codec, NewRecord, build_batch
 from twinlog.clock import SystemClock
 from twinlog.errors import KafkaError
@@ -103,15 +102,8 @@ sync.group.offsets.interval.seconds = 1
 
     async def twinlog(self, run: TwinlogRun, *words: str) -> tuple[int, str]:
         """Exit code, and what the command printed."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "twinlog", *words, "--config", str(run.file)),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        async with asyncio.timeout(COMMAND_SECONDS):
-            out, _ = await process.communicate()
-        return process.returncode or 0, out.decode()
+        answer = await twinlog(*words, "--config", str(run.file))
+        return answer.returncode, answer.stdout + answer.stderr
 
 
 @pytest.fixture

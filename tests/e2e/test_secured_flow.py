@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 
 from e2e.conftest import FAST_AND_SMALL
+from integration.in_process import twinlog
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.config import Service
@@ -40,14 +41,15 @@ async def _command(
     run: TwinlogRun, *arguments: str, as_whom: TlsFiles | None = None
 ) -> subprocess.CompletedProcess[str]:
     """A command line with the file of the run; by default it is its operator's."""
-    environment = dict(os.environ)
-    if as_whom is not None:
-        environment |= {
-            CERTIFICATE_VARIABLE: as_whom.certificate,
-            KEY_VARIABLE: as_whom.key,
-            CA_VARIABLE: as_whom.ca,
-        }
-    command = [sys.executable, "-m", "twinlog", *arguments, "--config", str(run.file)]
+    words = (*arguments, "--config", str(run.file))
+    if as_whom is None:
+        return await twinlog(*words)
+    environment = dict(os.environ) | {
+        CERTIFICATE_VARIABLE: as_whom.certificate,
+        KEY_VARIABLE: as_whom.key,
+        CA_VARIABLE: as_whom.ca,
+    }
+    command = [sys.executable, "-m", "twinlog", *words]
     return await asyncio.to_thread(
         subprocess.run, command, capture_output=True, text=True, timeout=120, env=environment
     )

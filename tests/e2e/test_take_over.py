@@ -2,7 +2,6 @@
 file and the same topics. The page's own commands are run."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ import grpc
 import pytest
 
 from e2e.guide import Guide
+from integration.in_process import twinlog
 from twinlog.api.source.v1.source_service_pb2 import ListPartitionsRequest
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.batches import Codec, NewRecord
@@ -184,11 +184,8 @@ async def test_nothing_is_lost_when_twinlog_is_killed_before_the_other_takes_ove
 
 async def adopt(file: Path) -> tuple[int, str]:
     """Exit code and output of `twinlog adopt`."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "twinlog", "adopt", str(file), stdout=asyncio.subprocess.PIPE
-    )
-    out, _ = await process.communicate()
-    return process.returncode or 0, out.decode()
+    answer = await twinlog("adopt", str(file))
+    return answer.returncode, answer.stdout
 
 
 async def _may_be_taken_over(file: Path) -> bool | None:

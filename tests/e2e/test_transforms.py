@@ -1,11 +1,11 @@
 """docs/transforms.md: the transforms of a file do the same to each record here as in MirrorMaker 2."""
 
 import asyncio
-import sys
 from pathlib import Path
 
 import pytest
 
+from integration.in_process import twinlog
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.kafka.cluster import open_cluster
@@ -141,9 +141,6 @@ async def _content(cluster: KafkaCluster, partition: TopicPartition) -> list[tup
 
 async def _succeeds(*arguments: object) -> bool | None:
     *words, file = map(str, arguments)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "twinlog", *words, "--config", file, stdout=asyncio.subprocess.PIPE
-    )
-    out, _ = await process.communicate()
-    assert process.returncode == 0, out.decode()
+    answer = await twinlog(*words, "--config", file)
+    assert answer.returncode == 0, answer
     return True

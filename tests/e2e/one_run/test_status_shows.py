@@ -1,17 +1,14 @@
 """README: `twinlog status` shows what is in force, and `--check` is 0 only if everything moves."""
 
-import asyncio
 import json
 import subprocess
-import sys
 from typing import Any
 
 from e2e.conftest import MirrorRig
+from integration.in_process import twinlog
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, retry_admin, unique_name
-
-PATIENCE_SECONDS = 120
 
 
 class Commands:
@@ -22,10 +19,7 @@ class Commands:
         self.flow = f"{mirror.source_alias}->{mirror.target_alias}"
 
     async def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "twinlog", *arguments, "--config", str(self._mirror.run.file)]
-        return await asyncio.to_thread(
-            subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE_SECONDS
-        )
+        return await twinlog(*arguments, "--config", str(self._mirror.run.file))
 
     async def ordered(self, *arguments: str) -> None:
         """A command that has to succeed."""

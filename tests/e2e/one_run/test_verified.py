@@ -1,13 +1,11 @@
 """README: `twinlog verify` proves that what both clusters hold is equal, or names the record that is not."""
 
-import asyncio
 import json
-import subprocess
-import sys
 import time
 from typing import Any
 
 from e2e.conftest import MirrorRig
+from integration.in_process import twinlog
 from twinlog.batches import Codec, NewRecord
 from twinlog.kafka.ports import NewTopic
 from twinlog.testing.brokers import eventually, make_topics, unique_name
@@ -18,14 +16,8 @@ COMMAND_SECONDS = 120
 
 async def _verify(mirror: MirrorRig, topic: str, *arguments: str) -> tuple[int, dict[str, Any]]:
     flow = f"{mirror.source_alias}->{mirror.target_alias}"
-    command = ["twinlog", "verify", flow, "--config", str(mirror.run.file), "--topic", topic, "-o", "json"]
-    answer = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", *command, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_SECONDS,
-    )
+    command = ["verify", flow, "--config", str(mirror.run.file), "--topic", topic, "-o", "json"]
+    answer = await twinlog(*command, *arguments)
     return answer.returncode, json.loads(answer.stdout)
 
 

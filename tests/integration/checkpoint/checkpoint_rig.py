@@ -1,13 +1,12 @@
 """A hand-made mirror of one topic between two real clusters, for the checkpoint service and its commands."""
 
-import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from integration import in_process
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1.types_pb2 import Flow
@@ -221,19 +220,12 @@ class Told:
 
 async def twinlog(*arguments: str) -> Told:
     """Run `twinlog … -o json` as an operator does."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "twinlog", *arguments, "-o", "json"),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(COMMAND_SECONDS):
-        out, errors = await process.communicate()
-    text = out.decode().rstrip()
+    answer = await in_process.twinlog(*arguments, "-o", "json")
+    text = answer.stdout.rstrip()
     documents: list[Any] = []
     decoder, position = json.JSONDecoder(), 0
     while position < len(text):
         document, position = decoder.raw_decode(text, position)
         documents += document if isinstance(document, list) else [document]
         position += len(text[position:]) - len(text[position:].lstrip())
-    return Told(code=process.returncode or 0, documents=documents, errors=errors.decode())
+    return Told(code=answer.returncode, documents=documents, errors=answer.stderr)

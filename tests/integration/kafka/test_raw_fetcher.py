@@ -1,11 +1,12 @@
-"""The fetcher of whole batches against real brokers: many leaders, long polls, moves, refusals."""
+"""The fetcher of whole batches on the wire: many leaders, long polls, moves, refusals."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import pytest
 
+from integration.fake_pair import kafka_pair as kafka_pair
 from twinlog.batches import NewRecord, build_batch, decode_batch, read_batches
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.cluster import open_cluster
@@ -21,7 +22,6 @@ from twinlog.kafka.raw import (
     prepare_to_produce,
 )
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, retry_admin
 from twinlog.testing.raw_copying import QUICK, open_fetcher, open_session
@@ -213,42 +213,6 @@ async def test_bounds_are_listed_per_partition(
     assert refusal.reason == "TOPIC_UNKNOWN"
 
 
-async def test_a_moved_leader_is_followed_and_a_quiet_broker_holds_up_nobody(
-    start_cluster: Callable[[ClusterSpec], BlockingCluster],
-) -> None:
-    cluster = start_cluster(ClusterSpec(name="three", broker_count=3))
-    await _create(cluster, "t", partition_count=6)
-    partitions = [TopicPartition("t", number) for number in range(6)]
-    async with (
-        _session(cluster, timeout_seconds=480) as session,
-        RawProducer(session, QUICK) as producer,
-        open_fetcher(session, {"fetch.max.wait.ms": "120000"}) as fetcher,
-    ):
-        positions = dict.fromkeys(partitions, 0)
-        await _begin_long_polls(fetcher, positions)
-        await producer.send(partitions[0], build_batch([NewRecord(None, b"v", 1)]))
-        answers = await fetcher.poll(positions, max_wait_seconds=60)
-        assert _values(answers[partitions[0]]) == [b"v"]
-        client = await session.client("look")
-        leaders = {partition: client.cluster.leader_for_partition(partition) for partition in partitions}
-        assert {leaders[partition] for partition in answers} == {leaders[partitions[0]]}
-        positions[partitions[0]] = 1
-
-        cluster.kill_broker(leaders[partitions[0]])
-        await producer.send(partitions[0], build_batch([NewRecord(None, b"after the move", 1)]))
-        failures: list[KafkaError] = []
-
-        async def moved() -> list[bytes | None]:
-            answer = (await fetcher.poll({partitions[0]: 1}, max_wait_seconds=1)).get(partitions[0])
-            if isinstance(answer, FetchFailure):
-                failures.append(answer.error)
-                return []
-            return _values(answer) if answer else []
-
-        assert await eventually(moved) == [b"after the move"]
-        assert all(isinstance(error, TransientKafkaError) for error in failures), failures
-
-
 async def test_who_was_prepared_for_its_topics_opens_no_more_connections(
     kafka_pair: KafkaPair, unique_topic: str
 ) -> None:
@@ -267,40 +231,6 @@ async def test_who_was_prepared_for_its_topics_opens_no_more_connections(
         answers = await fetcher.poll({partition: 0}, max_wait_seconds=30)
         assert _values(answers[partition]) == [b"v"]
         assert set(client._conns) == connections
-
-
-async def test_the_replica_of_the_own_rack_is_read(
-    start_cluster: Callable[[ClusterSpec], BlockingCluster],
-) -> None:
-    cluster = start_cluster(
-        ClusterSpec(
-            name="racks",
-            broker_count=3,
-            properties={
-                "broker.rack": "rack-{node_id}",
-                "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
-            },
-        )
-    )
-    await _create(cluster, "t")
-    partition = TopicPartition("t", 0)
-    async with _session(cluster) as session:
-        await _write(session, partition, b"v")
-        client = await session.client("look")
-        leader = client.cluster.leader_for_partition(partition)
-        nearest = leader % 3 + 1
-        async with open_fetcher(session, {"client.rack": f"rack-{nearest}"}) as fetcher:
-
-            async def read_nearby() -> list[bytes | None]:
-                answers = await fetcher.poll({partition: 0}, max_wait_seconds=5)
-                return _values(answers[partition]) if partition in answers else []
-
-            assert await eventually(read_nearby) == [b"v"]
-            assert fetcher.answers.standing(partition).preferred_replica == nearest
-            beyond = (await fetcher.poll({partition: 100}, max_wait_seconds=5))[partition]
-            assert isinstance(beyond, FetchFailure)
-            assert beyond.error.reason == "OFFSET_OUT_OF_RANGE"
-            assert fetcher.answers.standing(partition).preferred_replica == -1
 
 
 async def test_leaving_ends_a_long_poll(kafka_pair: KafkaPair, unique_topic: str) -> None:

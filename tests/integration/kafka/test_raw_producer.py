@@ -1,7 +1,10 @@
-"""The producer of prepared batches against real brokers, new and old: transactions and fencing."""
+"""The producer of prepared batches on the wire of new and old brokers: transactions and fencing."""
 
 import pytest
 
+from integration.fake_pair import kafka_pair as kafka_pair
+from integration.fake_pair import older_cluster as older_cluster
+from integration.fake_pair import three_brokers as three_brokers
 from integration.kafka.raw_producer_rig import a_batch, committed_values, create_topic, open_target
 from twinlog.batches import BatchHeader, read_batches
 from twinlog.clock import SystemClock

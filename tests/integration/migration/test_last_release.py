@@ -3,12 +3,9 @@
 What operators ordered still holds, nothing is copied twice or left out, and no record is taken for another.
 """
 
-import asyncio
 import json
 import re
 import shutil
-import subprocess
-import sys
 import tarfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -16,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from integration.in_process import twinlog
 from integration.source.source_rig import GrowingLog, producer
 from twinlog.clock import SystemClock
 from twinlog.errors import KafkaError
@@ -97,10 +95,7 @@ def properties(a: BlockingCluster, b: BlockingCluster) -> str:
 
 async def told(run: TwinlogRun, *words: str) -> Any:
     """What a command prints as JSON."""
-    command = [sys.executable, "-m", "twinlog", *words, "--config", str(run.file), "-o", "json"]
-    done = await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False
-    )
+    done = await twinlog(*words, "--config", str(run.file), "-o", "json")
     assert done.returncode == 0, (words, done.stdout, done.stderr)
     return json.loads(done.stdout)
 

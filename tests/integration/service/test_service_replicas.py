@@ -1,12 +1,11 @@
 """Two processes of a service with the same flow: one works, the other stands by and takes over."""
 
-import asyncio
-import sys
 from pathlib import Path
 
 import grpc
 import pytest
 
+from integration.in_process import twinlog
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1 import types_pb2
@@ -107,10 +106,7 @@ async def test_a_second_configsync_answers_changes_nothing_and_takes_over(
 
 async def command(*words: str, asked: ServiceProcess) -> int:
     """A command of the command line that calls this process; its exit code."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "twinlog", *words, "--endpoint", f"{asked.name}={asked.endpoint}")
-    )
-    return await process.wait()
+    return (await twinlog(*words, "--endpoint", f"{asked.name}={asked.endpoint}")).returncode
 
 
 async def _are_ready(service: ServiceProcess, names: set[str]) -> bool:

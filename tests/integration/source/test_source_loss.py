@@ -4,13 +4,12 @@ alarm. One flow with a topic for every case."""
 import asyncio
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from integration.in_process import twinlog
 from integration.source.source_rig import Rig, open_rig
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
@@ -66,10 +65,7 @@ async def gaps(rig: Rig, service: ServiceProcess) -> Gaps:
 
 
 async def gaps_by_command(service: ServiceProcess) -> Gaps:
-    command = ["twinlog", "gaps", "--endpoint", f"source={service.endpoint}", "-o", "json"]
-    answer = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-m", *command], capture_output=True, text=True, timeout=60
-    )
+    answer = await twinlog("gaps", "--endpoint", f"source={service.endpoint}", "-o", "json")
     assert answer.returncode == 0, answer
     return {(gap["topic"], gap["from"], gap["to"], gap["reason"]) for gap in json.loads(answer.stdout)}
 

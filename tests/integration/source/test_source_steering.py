@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
+from integration.in_process import twinlog
 from integration.source.source_rig import Rig, open_rig, producer
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
@@ -145,15 +146,9 @@ async def followed(stub: SourceServiceStub, rig: Rig) -> AsyncIterator[KnownPart
 
 async def _command(service: ServiceProcess, *words: str) -> list[dict[str, Any]]:
     """What a command says in JSON; it has to succeed."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "twinlog", *words, "-o", "json"),
-        *("--endpoint", f"source={service.endpoint}"),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(CALL_SECONDS * 3):
-        said, _ = await process.communicate()
-    assert process.returncode == 0, words
-    answer: list[dict[str, Any]] = json.loads(said)
+    said = await twinlog(*words, "-o", "json", "--endpoint", f"source={service.endpoint}")
+    assert said.returncode == 0, words
+    answer: list[dict[str, Any]] = json.loads(said.stdout)
     return answer
 
 

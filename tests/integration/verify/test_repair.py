@@ -1,15 +1,13 @@
 """`twinlog repair` on real brokers: what is lost at the end of a copy is copied again, and once only."""
 
-import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from integration.verify.verify_rig import COMMAND_SECONDS, VerifyRig, answered, differences
+from integration.in_process import twinlog
+from integration.verify.verify_rig import VerifyRig, answered, differences
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.batches import Codec, NewRecord
@@ -23,11 +21,7 @@ CALL_SECONDS = 15.0
 
 
 async def repair(mirror: VerifyRig, *arguments: str) -> tuple[int, Any]:
-    command = [sys.executable, "-m", "twinlog", "repair", "--config", str(mirror.file()), "-o", "json"]
-    answer = await asyncio.to_thread(
-        subprocess.run, [*command, *arguments], capture_output=True, text=True, timeout=COMMAND_SECONDS
-    )
-    return answered(answer)
+    return answered(await twinlog("repair", "--config", str(mirror.file()), "-o", "json", *arguments))
 
 
 async def gaps(mirror: VerifyRig, service: ServiceProcess) -> list[tuple[int, int, str]]:
