@@ -57,7 +57,7 @@ conformance: install ## The wire, security, Java's tools, Prometheus, the page i
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m conformance tests/chaos tests/e2e tests/integration tests/contract
 
 nightly: install versions ## Everything else on real brokers, and each supported release of Kafka
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m nightly tests/e2e tests/integration tests/simulated
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m nightly tests/e2e tests/integration tests/contract tests/simulated
 
 unit: install ## Tests without I/O, by example: about a minute
 	$(BIN)/python -m pytest -n auto --dist loadgroup -m unit tests/unit

@@ -21,8 +21,6 @@ from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
 from twinlog.testing.records import write_batches
 
-COMMAND_SECONDS = 120.0
-
 
 @dataclass(slots=True, kw_only=True)
 class Site:

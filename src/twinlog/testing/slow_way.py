@@ -1,19 +1,8 @@
-"""A slow line to a cluster: every connection goes through proxies that share so many bytes a second.
-
-async with slow_session("B", properties, bytes_per_second=500_000) as session: ...
-"""
+"""A slow line to a cluster: every connection goes through proxies that share so many bytes a second."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
-
-from twinlog.kafka.clients import aiokafka_client_options
-from twinlog.kafka.protocol.client_pool import DataClientPool
-from twinlog.kafka.protocol.connection import DataClient
-from twinlog.kafka.protocol.data_connection import DataConnection
 
 _PIECE_BYTES = 16 << 10
 
@@ -66,31 +55,3 @@ class SlowWay:
                 writer.write(data)
                 await writer.drain()
         writer.close()
-
-
-@asynccontextmanager
-async def slow_session(
-    alias: str, properties: Mapping[str, str], *, bytes_per_second: float, timeout_seconds: float = 30.0
-) -> AsyncIterator[DataClientPool]:
-    way = SlowWay(bytes_per_second)
-
-    class SlowClient(DataClient):
-        async def _connect(
-            self, host: str, port: int, on_close: Callable[..., None] | None = None
-        ) -> DataConnection:
-            return await super()._connect("127.0.0.1", await way.port_to(host, port), on_close)
-
-    def new_client(**options: Any) -> DataClient:
-        return SlowClient(**options)
-
-    session = DataClientPool(
-        alias,
-        aiokafka_client_options(properties, alias=alias),
-        timeout_seconds=timeout_seconds,
-        new_client=new_client,
-    )
-    try:
-        yield session
-    finally:
-        await session.close()
-        await way.close()

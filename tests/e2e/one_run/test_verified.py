@@ -11,8 +11,6 @@ from twinlog.kafka.ports import NewTopic
 from twinlog.testing.brokers import eventually, make_topics, unique_name
 from twinlog.testing.records import awkward_records, write_batches
 
-COMMAND_SECONDS = 120
-
 
 async def _verify(mirror: MirrorRig, topic: str, *arguments: str) -> tuple[int, dict[str, Any]]:
     flow = f"{mirror.source_alias}->{mirror.target_alias}"

@@ -22,7 +22,6 @@ from twinlog.testing.raw_copying import open_session
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
 from twinlog.wire import Checkpoint, OffsetSync, decode_checkpoint, encode_offset_sync
 
-COMMAND_SECONDS = 120.0
 SYNCS_IN_A_BATCH = 5000
 BEGINNING_MS = SystemClock().now_ms()
 """Timestamp of record 0."""

@@ -1,24 +1,18 @@
 """What can go wrong around a flow, and that each of it is said and healed."""
 
-import signal
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from chaos.source_chaos import kill, processes, signal_to
 from integration.source.source_rig import Rig, open_rig
 from twinlog.api.source.v1 import source_service_pb2 as pb
-from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.source.client import every_partition
 from twinlog.kafka.ports import AclBinding, ConfigChange, KafkaCluster, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.model import TopicPartition
-from twinlog.service.peers import open_to_owner
-from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
-from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
+from twinlog.testing.service_process import ServiceProcess
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.log.fact_records import fact_record
@@ -29,131 +23,6 @@ from twinlog_source.log.facts import TopicFact
 async def rig(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[Rig]:
     async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as opened:
         yield opened
-
-
-async def reason_is(rig: Rig, service: ServiceProcess, reason: str, *words: str) -> None:
-    async def told() -> bool:
-        status = await rig.flow_status(service)
-        assert status.reason == reason, status
-        assert all(word in status.message for word in words), status.message
-        return True
-
-    await eventually(told)
-
-
-async def test_a_frozen_task_is_replaced_and_writes_nothing_when_it_wakes(
-    rig: Rig, unique_topic: str
-) -> None:
-    """Spark does not notice a worker under SIGSTOP: it neither ends nor closes its connection."""
-    topic = unique_topic
-    rig.extra |= {"topics": topic, "twinlog.epoch.seconds": "600", "twinlog.stalled.seconds": "3"}
-    await rig.create(topic, 1)
-    async with rig.configsync() as configsync, rig.running(configsync) as service:
-        await rig.produce(topic, [b"before %d" % n for n in range(500)])
-        await rig.same(topic, 1)
-        _, workers = processes(service.process.pid)
-        tasks = [worker for worker in workers if worker.net_connections("tcp")]
-        assert tasks, "an idle worker has no connection to a broker"
-        for task in tasks:
-            signal_to(task, signal.SIGSTOP)
-        try:
-            await rig.produce(topic, [b"meanwhile %d" % n for n in range(500)])
-            await rig.same(topic, 1)
-            assert "task_frozen" in service.log()
-        finally:
-            for task in tasks:
-                signal_to(task, signal.SIGCONT)
-        await rig.produce(topic, [b"after %d" % n for n in range(500)])
-        await rig.same(topic, 1)
-
-
-async def test_what_is_killed_is_replaced_and_a_second_process_stands_by(rig: Rig, unique_topic: str) -> None:
-    """Tasks, Spark's JVM, then the service: one that stood by takes over, and after its stop another."""
-    topic = unique_topic
-    rig.extra |= {"topics": topic, "twinlog.epoch.seconds": "60"}
-    await rig.create(topic, 2)
-    async with rig.configsync() as configsync, rig.running(configsync) as service:
-        for number in range(2):
-            await rig.produce(topic, [b"before %d" % n for n in range(500)], partition=number)
-        await rig.same(topic, 2)
-        _, tasks = processes(service.process.pid)
-        assert tasks
-        for task in tasks:
-            kill(task)
-        for number in range(2):
-            await rig.produce(topic, [b"after the tasks %d" % n for n in range(500)], partition=number)
-        await rig.same(topic, 2)
-        jvms, _ = processes(service.process.pid)
-        kill(jvms[0])
-        for number in range(2):
-            await rig.produce(topic, [b"after the jvm %d" % n for n in range(500)], partition=number)
-        await rig.same(topic, 2)
-        assert "task_rejoined" in service.log()
-        assert "SPARK_UNAVAILABLE" in service.log()
-        assert "Spark's JVM is gone" in service.log()
-        assert "EPOCH_FAILED" not in service.log()
-        async with rig.running(configsync) as second, rig.running(configsync) as third:
-            owner = service.endpoint.rpartition(":")[2]
-            for waiting in (second, third):
-                await reason_is(rig, waiting, "OWNED_ELSEWHERE", owner)
-            async with open_to_owner(second.endpoint, lambda _: None) as channel:
-                # Commands that a process on standby gets are carried out by the owner.
-                scope = pb.Scope(flow=rig.flow, source_topic=topic)
-                pause = pb.PauseReplicationRequest(scope=scope, by="test")
-                await SourceServiceStub(channel).PauseReplication(pause, timeout=CALL_SECONDS)
-                assert '"paused"' in service.log()
-                await rig.resume(replace(second, channel=channel), topic)
-                assert '"resumed"' in service.log()
-                # What it tells itself says that it is one; where that is not enough, the owner is asked.
-                stub = SourceServiceStub(channel)
-
-                async def says_that_it_stands_by() -> bool:
-                    told = await every_partition(stub, rig.flow, topic)
-                    return {each.reason for each in told} == {"OWNED_ELSEWHERE"}
-
-                await eventually(says_that_it_stands_by)
-                owners = await every_partition(stub, rig.flow, topic, from_owner=True)
-                assert len(owners) == 2
-                assert "OWNED_ELSEWHERE" not in {each.reason for each in owners}
-            await rig.produce(topic, [b"beside them %d" % n for n in range(100)])
-            await rig.same(topic, 2)
-            assert service.log().count("flow_taken_over") == 1
-            assert "PRODUCER_FENCED" not in service.log(), "who comes second takes nothing away"
-
-            jvms, tasks = processes(service.process.pid)
-            await service.kill()
-            await rig.produce(topic, [b"after the first %d" % n for n in range(100)])
-            await rig.same(topic, 2)
-            await eventually(lambda: not any(member.is_running() for member in (*jvms, *tasks)))
-
-            owns_now = second if "flow_taken_over" in second.log() else third
-            other = third if owns_now is second else second
-            assert "flow_taken_over" not in other.log()
-            owns_now.process.terminate()
-            await rig.produce(topic, [b"after the second %d" % n for n in range(100)])
-            await rig.same(topic, 2)
-            # The one that ends may still have copied these.
-            await eventually(lambda: "flow_taken_over" in other.log())
-            # A second signal, as at the end of the test, would cut its stop short.
-            await eventually(lambda: owns_now.process.returncode is not None)
-
-
-async def test_each_flow_that_cannot_work_says_why(rig: Rig) -> None:
-    """Both ends one cluster; a target that is away; too few brokers for the replication factor."""
-    to_itself, to_nowhere = replace(rig, b=unique_name("same")), replace(rig, b=unique_name("gone"))
-    rig.extra |= {
-        "clusters": f"{rig.a}, {rig.b}, {to_itself.b}, {to_nowhere.b}",
-        f"{to_itself.b}.bootstrap.servers": rig.source_servers,
-        f"{to_nowhere.b}.bootstrap.servers": "127.0.0.1:1",
-        f"{rig.a}->{to_itself.b}.enabled": "true",
-        f"{rig.a}->{to_nowhere.b}.enabled": "true",
-        "offset.storage.replication.factor": "3",
-    }
-    async with rig.running(None) as service:
-        key = "offset.storage.replication.factor"
-        await reason_is(rig, service, "REPLICATION_FACTOR_INVALID", key, "at most 1")
-        await reason_is(to_itself, service, "SAME_CLUSTER", rig.a, to_itself.b)
-        await reason_is(to_nowhere, service, "KAFKA_UNAVAILABLE", to_nowhere.b)
 
 
 async def test_without_configsync_topics_with_positions_go_on_where_mm2_left_them(

@@ -5,6 +5,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from twinlog.batches import EndMarker
+from twinlog.testing.broker.acls import CLUSTER_NAME, Operation, Resource
 from twinlog.testing.broker.appending import append_marker
 from twinlog.testing.broker.calls import Call, Handlers
 from twinlog.testing.broker.codec import Fields
@@ -106,6 +107,10 @@ async def write_txn_markers(call: Call) -> Fields:
 
 def _mark(call: Call, marker: Any, topic: str, index: int) -> Fields:
     partition, error = call.leader_partition(topic, index)
+    # Brokers before 3.8 ask for CLUSTER_ACTION alone.
+    rights = (Operation.CLUSTER_ACTION, Operation.ALTER)
+    if not any(call.allows(each, Resource.CLUSTER, CLUSTER_NAME) for each in rights):
+        error = ErrorCode.cluster_authorization_failed
     if partition is not None and not error:
         ending = EndMarker.COMMIT if marker.transaction_result else EndMarker.ABORT
         now_ms = call.cluster.now_ms(call.node)

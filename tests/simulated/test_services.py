@@ -1,0 +1,145 @@
+"""What services tell and do where something is missing: rights, a cluster, a peer."""
+
+from pathlib import Path
+
+from simulated.test_whole_life import FILE, copied
+from simulated.world import ONE_BROKER, SERVICES, World, live
+from twinlog.api.common.v1.types_pb2 import Flow
+from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
+from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
+from twinlog.testing.broker.acls import (
+    CLUSTER_NAME,
+    OPERATIONS,
+    Acl,
+    Authorizer,
+    Operation,
+    Pattern,
+    Permission,
+    Resource,
+)
+from twinlog.testing.rpc import MemoryRpc
+
+EVERYBODY = "User:*"
+OF_PROVIDERS = frozenset({Operation.ALTER, Operation.CLUSTER_ACTION})
+HEARTBEAT_ADDRESS = "127.0.0.1:17403"
+BEATS = f"{ONE_BROKER}A->B.enabled = true\nemit.heartbeats.interval.seconds = 1\n"
+
+
+class Managed(Authorizer):
+    """As a provider's: notes what it was asked for in vain."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: set[Operation] = set()
+
+    def allows(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
+        if super().allows(principal, host, operation, resource, name):
+            return True
+        self.refused.add(operation)
+        return False
+
+
+def managed() -> Managed:
+    """All rights but those on the cluster that providers keep for themselves."""
+    authorizer = Managed()
+    rights = {
+        **OPERATIONS,
+        Resource.CLUSTER: set(OPERATIONS[Resource.CLUSTER]) - OF_PROVIDERS,
+        Resource.TRANSACTIONAL_ID: (Operation.DESCRIBE, Operation.WRITE),
+    }
+    for resource, operations in rights.items():
+        name = CLUSTER_NAME if resource is Resource.CLUSTER else "*"
+        authorizer.add(
+            Acl(resource, name, Pattern.LITERAL, EVERYBODY, "*", operation, Permission.ALLOW)
+            for operation in operations
+        )
+    return authorizer
+
+
+def test_a_managed_target_that_grants_neither_alter_nor_cluster_action_is_enough(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=11) as world:
+            source, target = world.on["A"], world.on["B"]
+            rights = target.cluster.authorizer = managed()
+            source.cluster.create_topic("orders", partition_count=2)
+            source.produce("orders", 0, b"first", b"second")
+            world.start(*SERVICES)
+            await world.until(lambda: copied(world, "orders"))
+            for number in range(5):
+                source.transaction("orders", b"paid %d" % number, partitions=2)
+                source.transaction("orders", b"not paid", partitions=2, commits=False)
+            source.commit("readers", "orders", {0: 4, 1: 2})
+            await world.until(lambda: copied(world, "orders"))
+            await world.until(lambda: target.committed("readers") == source.committed("readers"))
+            for name in ("source", "checkpoint"):
+                await world.kill(name)
+            source.produce("orders", 1, b"while they are away")
+            source.commit("readers", "orders", {0: 4, 1: 4})
+            world.start("source", "checkpoint")
+            await world.until(lambda: copied(world, "orders"))
+            await world.until(lambda: target.committed("readers") == source.committed("readers"))
+            await world.move("failover")
+            for name in SERVICES:
+                await world.stop(name)
+            assert not [each for each in world.logged if each["level"] in ("error", "critical")]
+            assert rights.refused == OF_PROVIDERS, "nothing else was missing"
+
+    live(life())
+
+
+async def path(world: World) -> heartbeat.FlowDelay:
+    async with MemoryRpc(world.rpc).insecure_channel(HEARTBEAT_ADDRESS) as channel:
+        request = heartbeat.ListDelaysRequest(flow=Flow(source="A", target="B"))
+        (delay,) = (await HeartbeatServiceStub(channel).ListDelays(request, timeout=10)).delays
+        return delay
+
+
+async def until_path(
+    world: World, state: "heartbeat.PathState.ValueType", reason: str
+) -> heartbeat.FlowDelay:
+    for _ in range(300):
+        told = await path(world)
+        if (told.state, told.reason) == (state, reason):
+            return told
+        await world.pause(1)
+    raise AssertionError(told)
+
+
+def test_heartbeats_measure_the_delay_and_tell_of_a_path_that_is_cut(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, BEATS, seed=12) as world:
+            world.start(*SERVICES)
+            await world.pause(60)
+            alive = await until_path(world, heartbeat.PATH_STATE_ALIVE, "")
+            assert alive.observed > 3
+            assert alive.emitted >= alive.observed
+            assert 0 <= alive.last_delay.ToMilliseconds() <= alive.max_delay.ToMilliseconds() < 5_000
+            assert world.on["B"].cluster.topics["heartbeats"].configs["cleanup.policy"] == "compact"
+            await world.kill("source")
+            await until_path(world, heartbeat.PATH_STATE_SILENT, "HEARTBEAT_MISSING")
+
+    live(life())
+
+
+def test_one_cluster_under_two_names_is_refused(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, BEATS.replace("{B}", "{A}")) as world:
+            world.start("heartbeat")
+            await until_path(world, heartbeat.PATH_STATE_UNKNOWN, "SAME_CLUSTER")
+
+    live(life())
+
+
+def test_a_cluster_that_is_away_is_said_and_ends_nothing(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, BEATS, seed=13) as world:
+            await world.kafka["A"].stop_node(1)
+            world.start(*SERVICES)
+            await world.pause(120)
+            away = await path(world)
+            assert away.state == heartbeat.PATH_STATE_UNKNOWN
+            assert away.reason not in ("", "STARTING")
+            await world.kafka["A"].start_node(1)
+            await until_path(world, heartbeat.PATH_STATE_ALIVE, "")
+
+    live(life())
