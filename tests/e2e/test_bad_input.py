@@ -5,9 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from e2e.conftest import FAST_AND_SMALL
 from integration.in_process import twinlog
+from twinlog.cli import app
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.testing.brokers import KafkaPair, eventually
 
@@ -24,13 +26,13 @@ TWO = "clusters = A, B\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers =
         ("A.bootstrap.servers = 127.0.0.1:1\n", None, "clusters"),
     ],
 )
-async def test_a_bad_file_is_refused_with_file_line_and_key(
+def test_a_bad_file_is_refused_with_file_line_and_key(
     tmp_path: Path, text: str, line: int | None, key: str
 ) -> None:
     file = tmp_path / "mm2.properties"
     file.write_text(text)
-    ended = await twinlog("run", str(file))
-    assert ended.returncode == 2, ended
+    ended = CliRunner().invoke(app, ["run", str(file)])
+    assert ended.exit_code == 2, ended
     said = re.sub(r"\s+", " ", ended.stderr)
     assert key in said
     assert "mm2.properties" in said
