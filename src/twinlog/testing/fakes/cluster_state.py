@@ -5,7 +5,7 @@ import re
 import uuid
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
 from operator import itemgetter
@@ -99,7 +99,16 @@ class FakeLog:
     def append(self, record: Record, transaction: int | None = None) -> int:
         """Append a record (its own offset is replaced) and return its offset."""
         offset = self.end
-        placed = replace(record, offset=offset)
+        # Thousands of records a test: `replace` takes three times as long.
+        placed = Record(
+            offset=offset,
+            timestamp_ms=record.timestamp_ms,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+            timestamp_type=record.timestamp_type,
+            producer_id=record.producer_id,
+        )
         size_bytes = _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
         self._entries.append(_Entry(offset, placed, transaction, size_bytes))
         self.end = offset + 1
