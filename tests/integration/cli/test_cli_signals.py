@@ -25,9 +25,6 @@ twinlog.__main__.main()
     ("command", "number", "exit_code"),
     [
         ("run", signal.SIGTERM, 0),
-        ("run", signal.SIGINT, 0),
-        ("start", signal.SIGTERM, 0),
-        ("run", signal.SIGHUP, 0),
         ("status", signal.SIGINT, 130),
         ("status", signal.SIGTERM, -signal.SIGTERM),
     ],

@@ -45,6 +45,13 @@ def test_the_page_names_the_package_it_needs() -> None:
     assert "twinlog[ui]" in Text.from_markup(command.help).plain
 
 
+def test_each_shell_gets_a_script_that_asks_twinlog() -> None:
+    for shell in ("bash", "zsh", "fish"):
+        script = CliRunner().invoke(app, ["completion", shell]).stdout
+        assert "_TWINLOG_COMPLETE" in script
+        assert f"complete_{shell}" in script
+
+
 def test_every_command_shows_how_it_is_called() -> None:
     for name, entry in COMMANDS.items():
         command = load(name, entry)
