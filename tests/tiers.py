@@ -86,6 +86,8 @@ _CONFORMANCE = (
     "integration/source/test_source_preserved.py::test_topics_continue_where_they_come_from",
 )
 """What only others can prove. Else decisions of our own with services as processes are `nightly`."""
+_OTHER_RELEASES = ("2.8]", "3.3]", "3.9]", "4.4]")
+"""Of the contract on the fake broker. On real brokers of these releases: `make versions`."""
 _PROPERTIES = (
     "batches/test_batch_hostile.py::test_a_batch_that_stands_for_too_much_is_a_fault_where_it_begins",
     "batches/test_batch_hostile.py::test_memory_that_is_not_there_is_a_fault_of_one_partition",
@@ -162,6 +164,8 @@ _TIERS |= {f"tests/unit/{each}": "properties" for each in _PROPERTIES}
 
 def tier_of(nodeid: str) -> Tier:
     """Of a test, by its id; `test` for one that is nowhere named."""
+    if nodeid.startswith("tests/contract/cluster/") and nodeid.endswith(_OTHER_RELEASES):
+        return "nightly"
     named = [begin for begin in _TIERS if nodeid.startswith(begin)]
     return _TIERS[max(named, key=len)] if named else "test"
 
