@@ -31,7 +31,7 @@ from twinlog.kafka.ports import KafkaCluster, ManagedReader, ManagedWriter, NewT
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import eventually, retry_admin, start_clusters, stop_clusters, unique_name
+from twinlog.testing.brokers import retry_admin, start_clusters, stop_clusters, unique_name
 
 TIMEOUT_SECONDS = 60.0
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
@@ -155,12 +155,6 @@ async def test_the_options_of_strimzi_log_in(brokers: BlockingCluster, server: T
     assert server.forms[-1]["audience"] == audience
 
 
-async def test_a_file_holds_the_token(brokers: BlockingCluster, server: TokenServer, tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    await asyncio.to_thread(file.write_text, server.token() + "\n")
-    await works(by_secret(brokers, server, **{"sasl.oauthbearer.token.endpoint.url": file.as_uri()}))
-
-
 @pytest.mark.parametrize("retriever", ["JwtBearerJwtRetriever", "ClientCredentialsJwtRetriever"])
 async def test_a_signed_assertion_takes_the_place_of_the_secret(
     brokers: BlockingCluster, server: TokenServer, tmp_path: Path, retriever: str
@@ -191,18 +185,6 @@ async def test_a_signed_assertion_takes_the_place_of_the_secret(
     assert form[shown].count(".") == 2
 
 
-async def test_an_assertion_may_be_a_file(
-    brokers: BlockingCluster, server: TokenServer, tmp_path: Path
-) -> None:
-    import jwt
-
-    text = jwt.encode({"iss": CLIENT_ID, "aud": server.url}, server.client_key, algorithm="RS256")
-    file = tmp_path / "assertion.jwt"
-    await asyncio.to_thread(file.write_text, text)
-    await works(by_secret(brokers, server, **{"sasl.oauthbearer.assertion.file": str(file)}))
-    assert server.forms[-1]["client_assertion"] == text
-
-
 async def test_open_connections_outlive_their_sessions(brokers: BlockingCluster, server: TokenServer) -> None:
     """Tokens and sessions are renewed while every client continues; no broker closes a connection."""
     server.lifetime_seconds = 2 * SHORT_SECONDS
@@ -215,36 +197,6 @@ async def test_open_connections_outlive_their_sessions(brokers: BlockingCluster,
             assert [record.value for record in fetched.records] == [b"%d" % offset]
             assert partition.topic in await cluster.list_topics()
             offset += 1
-
-
-async def test_a_refused_client_is_said_with_the_server_and_without_the_secret(
-    brokers: BlockingCluster, server: TokenServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    wrong = {"sasl.oauthbearer.client.credentials.client.secret": "planted-and-wrong"}
-    with caplog.at_level(logging.DEBUG):
-        errors = await refusals(by_secret(brokers, server, **wrong))
-    for name, error in errors.items():
-        assert error.reason == "LOGIN_TOKEN_REFUSED", (name, error)
-        assert f"{server.url} answered 401 invalid_client" in str(error)
-        assert "planted" not in f"{error} {error.metadata}"
-    assert "planted" not in caplog.text
-
-
-async def test_a_token_server_that_is_away_is_waited_for(
-    brokers: BlockingCluster, server: TokenServer
-) -> None:
-    server.outage = 503
-    properties = by_secret(brokers, server)
-    for error in (await refusals(properties)).values():
-        assert error.reason == "LOGIN_TOKEN_UNAVAILABLE"
-        assert error.retriable
-    server.outage = 0
-
-    async def back() -> bool:
-        await works(properties)
-        return True
-
-    assert await eventually(back)
 
 
 async def test_a_token_that_brokers_refuse_is_an_authentication_failure(

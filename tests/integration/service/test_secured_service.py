@@ -2,21 +2,17 @@
 
 import asyncio
 import hashlib
-import socket
 import ssl
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import grpc
-import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from contract.access.access_rig import got, put
+from contract.access.access_rig import put
 from integration.service.test_service_runtime_process import _PROPERTIES, _service
 from twinlog.config.security import ClientSecurity, TlsFiles
 from twinlog.service.peers import open_channel
-from twinlog.service.probe import probe
 from twinlog.testing.brokers import eventually
 from twinlog.testing.certificates import Authority
 
@@ -45,31 +41,6 @@ async def serves(endpoint: str, security: ClientSecurity) -> bool:
     return True
 
 
-def _damage(files: TlsFiles, case: str, authority: Authority) -> str:
-    """The file that is not usable then."""
-    key, certificate = Path(files.key), Path(files.certificate)
-    match case:
-        case "gone":
-            key.unlink()
-        case "half written":
-            certificate.write_bytes(certificate.read_bytes()[:300])
-        case "of another key":
-            key.write_bytes(authority.sign("other").key)
-    return files.key if case in ("gone", "of another key") else files.certificate
-
-
-def greeted(port: int, name: str) -> None:
-    """By somebody without a certificate, who calls the port so. Returns once it has hung up."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with (
-        suppress(OSError),
-        socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS) as plain,
-        context.wrap_socket(plain, server_hostname=name) as secure,
-    ):
-        secure.recv(1)
-
-
 async def refused(directory: Path, properties: str, *arguments: str) -> str:
     """What a service says that does not start; it exits with 2."""
     async with _service(directory, properties=_PROPERTIES + properties, arguments=arguments) as service:
@@ -81,61 +52,6 @@ async def test_a_port_beyond_loopback_does_not_open_without_tls_and_authenticati
     log = await refused(tmp_path, "", "--listen", "0.0.0.0:0")
     assert "twinlog-heartbeat: twinlog.heartbeat.listen: 0.0.0.0:0 can be reached from other machines" in log
     assert "twinlog.heartbeat.insecure = true" in log
-
-
-async def test_told_to_be_insecure_it_starts_and_warns(tmp_path: Path) -> None:
-    properties = _PROPERTIES + "twinlog.heartbeat.insecure = true\n"
-    async with _service(tmp_path, properties=properties, arguments=("--listen", "0.0.0.0:0")) as service:
-        assert await serves(f"127.0.0.1:{await service.port()}", ClientSecurity())
-        assert "listening_beyond_loopback" in service.log()
-
-
-@pytest.mark.parametrize("case", ["gone", "half written", "expired", "of another key"])
-async def test_certificates_that_are_not_usable_end_the_start_with_the_files_name(
-    tmp_path: Path, case: str
-) -> None:
-    authority = Authority()
-    files = authority.files(tmp_path, "own", "127.0.0.1", days=-1 if case == "expired" else 1)
-    named = _damage(files, case, authority)
-    log = await refused(tmp_path, tls(files))
-    assert named in log
-    assert "Traceback" not in log
-    assert "PRIVATE" not in log
-
-
-async def test_a_wrong_file_of_tokens_ends_the_start_with_its_line(tmp_path: Path) -> None:
-    file = tmp_path / "tokens"
-    file.write_text("# ours\nci viewer my-own-plain-token\n")
-    log = await refused(tmp_path, f"twinlog.auth.tokens.file = {file}\n")
-    assert f"{file}:2: expected NAME ROLE SHA256" in log
-    assert "my-own-plain-token" not in log
-
-
-async def test_half_written_files_do_not_harm_a_service_that_runs(tmp_path: Path) -> None:
-    authority = Authority()
-    files = authority.files(tmp_path, "own", "127.0.0.1")
-    async with _service(tmp_path, properties=_PROPERTIES + tls(files)) as service:
-        endpoint = f"127.0.0.1:{await service.port()}"
-        mine = caller(authority.files(tmp_path, "me"))
-        assert await serves(endpoint, mine)
-        whole = got(files.key)
-        put(files.key, whole[:50])
-        assert await serves(endpoint, mine)
-        put(files.key, whole)
-        assert await serves(endpoint, mine)
-        # Neither who shows nothing, nor who speaks no TLS, harms the service.
-        assert not await serves(endpoint, ClientSecurity(tls=True, ca=files.ca))
-        assert not await serves(endpoint, ClientSecurity())
-        said = service.log()
-        for name in ("127.0.0.1", "some.other.name"):
-            await asyncio.to_thread(greeted, int(endpoint.rpartition(":")[2]), name)
-        assert service.log() == said, "nor does it fill the log"
-
-        async def alive() -> bool:
-            return not await probe([endpoint], service="liveness", wait=False, security={endpoint: mine})
-
-        await eventually(alive)
-        assert "PRIVATE" not in service.log()
 
 
 async def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) -> None:

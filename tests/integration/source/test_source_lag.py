@@ -1,23 +1,18 @@
 """What is said of a partition is the same from every source, and true with any part away."""
 
-import asyncio
 import json
-import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from integration.in_process import twinlog
 from integration.source.source_rig import Rig, open_rig
 from integration.source.test_source_metrics import Scrape, scrape
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.kafka.ports import OffsetSpec
-from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.spec import ClusterSpec
-from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
 
@@ -51,15 +46,9 @@ async def rig(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[Rig]:
 
 async def command(service: ServiceProcess, *arguments: str) -> Any:
     """The document that a command prints. Its exit code is not looked at: the other services do not run."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from twinlog.cli import main; main()", *arguments),
-        *("-o", "json", "--endpoint", f"source={service.endpoint}"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    assert out, err.decode()
-    return json.loads(out)
+    answer = await twinlog(*arguments, "-o", "json", "--endpoint", f"source={service.endpoint}")
+    assert answer.stdout, answer
+    return json.loads(answer.stdout)
 
 
 def named(status: pb.PartitionStatus) -> str:
@@ -166,85 +155,11 @@ async def all_come_to_say(
     await eventually(agreed)
 
 
-async def true_lag(rig: Rig, service: ServiceProcess, topic: str) -> int:
-    """By the source's log itself."""
-    (status,) = await rig.partitions(service, topic)
-    partition = TopicPartition(topic, 0)
-    end = (await rig.source.list_offsets(OffsetSpec.LAST_STABLE, [partition]))[partition]
-    assert isinstance(end, int)
-    return end - status.position
-
-
-async def pause(rig: Rig, service: ServiceProcess, topic: str = "", partition: int | None = None) -> None:
-    scope = pb.Scope(flow=rig.flow, source_topic=topic, partition=partition)
-    await SourceServiceStub(service.channel).PauseReplication(
-        pb.PauseReplicationRequest(scope=scope, by="test"), timeout=CALL_SECONDS
-    )
-
-
 async def lag_seconds(service: ServiceProcess, name: str) -> float | None:
     shown = await command(service, "partitions")
     (found,) = [each for each in shown if f"{each['topic']}-{each['partition']}" == name]
     seconds: float | None = found["lag_seconds"]
     return seconds
-
-
-async def test_lag_and_state_are_the_same_everywhere_running_paused_at_fault_and_on_a_stand_by(
-    rig: Rig,
-) -> None:
-    rig.extra["topics"] = "orders,small"
-    await rig.create("orders", 2)
-    await rig.create("small", max_message_bytes="2000000")
-    for topic in ("orders", "small"):
-        await rig.produce(topic, [b"first"] * 3)
-    async with rig.configsync() as configsync, rig.running(configsync) as service:
-        running = {"orders-0": "RUNNING", "orders-1": "RUNNING", "small-0": "RUNNING"}
-        await all_come_to_say(rig, service, {"orders-0": 0, "orders-1": 0, "small-0": 0}, running)
-
-        await pause(rig, service, "orders", 1)
-        paused = {**running, "orders-1": "PAUSED"}
-        # A task stops reading within a second of the command: what is produced before is still copied.
-        await all_come_to_say(rig, service, {"orders-0": 0, "orders-1": 0, "small-0": 0}, paused)
-        await rig.produce("orders", [b"x"] * 40, partition=1)
-        await all_come_to_say(rig, service, {"orders-0": 0, "orders-1": 40, "small-0": 0}, paused)
-        young = await lag_seconds(service, "orders-1")
-        assert young is not None
-        assert young < OLD_SECONDS, "known from the log's end, not by the clock of its producer"
-
-        async def grows() -> bool:
-            older = await lag_seconds(service, "orders-1")
-            return older is not None and older > young + 1
-
-        await eventually(grows)
-
-        await rig.produce("small", [b"y" * 1_500_000], batch_bytes=1_900_000)
-        await rig.produce("small", [b"behind it"] * 4)
-        faulted = {**paused, "small-0": "FAULTED"}
-        await all_come_to_say(rig, service, {"orders-0": 0, "orders-1": 40, "small-0": 5}, faulted)
-
-        await pause(rig, service)
-        # A fault is shown until its next try is due.
-        at_rest = dict.fromkeys(running, "PAUSED")
-        await all_come_to_say(rig, service, {"orders-0": 0, "orders-1": 40, "small-0": 5}, at_rest)
-        await rig.produce("orders", [b"x"] * 7)
-        lags = {"orders-0": 7, "orders-1": 40, "small-0": 5}
-        await all_come_to_say(rig, service, lags, at_rest)
-
-        async with rig.running(configsync) as other:
-
-            async def stands_by() -> ServiceProcess | None:
-                for each in (service, other):
-                    if (await rig.flow_status(each)).reason == "OWNED_ELSEWHERE":
-                        return each
-                return None
-
-            standing_by = await eventually(stands_by)
-            assert standing_by is not None
-            await rig.produce("orders", [b"x"] * 3)
-            lags["orders-0"] = 10
-            await all_come_to_say(rig, standing_by, lags, {"orders-0": "PAUSED", "orders-1": "PAUSED"})
-            owner = other if standing_by is service else service
-            await all_come_to_say(rig, owner, lags, {"orders-0": "PAUSED", "orders-1": "PAUSED"})
 
 
 async def test_lag_is_true_or_not_known_from_the_first_moment_and_without_spark(rig: Rig) -> None:
@@ -277,33 +192,3 @@ async def test_lag_is_true_or_not_known_from_the_first_moment_and_without_spark(
             assert stalled.reason
             assert "no progress for" in stalled.message
             assert (await rig.flow_status(service)).reason
-
-
-@pytest.mark.parametrize("away", ["source", "target"])
-async def test_lag_is_true_while_the_target_hangs_and_not_known_while_the_source_does(
-    start_cluster: Callable[[ClusterSpec], BlockingCluster], kafka_pair: KafkaPair, tmp_path: Path, away: str
-) -> None:
-    fragile = await asyncio.to_thread(start_cluster, ClusterSpec(name="fragile"))
-    source, target = (fragile, kafka_pair.b) if away == "source" else (kafka_pair.a, fragile)
-    async with open_rig(source, target, tmp_path, **SETTINGS, topics="held") as rig:
-        await rig.create("held")
-        await rig.produce("held", [b"first"] * 3)
-        async with rig.configsync() as configsync, rig.running(configsync) as service:
-            await all_come_to_say(rig, service, {"held-0": 0}, {"held-0": "RUNNING"})
-            await asyncio.to_thread(fragile.pause_broker, 1)
-            try:
-                if away == "source":
-                    await all_come_to_say(rig, service, {"held-0": None}, {})
-                else:
-                    for count in (20, 25):
-                        await rig.produce("held", [b"x"] * count)
-                        await all_come_to_say(
-                            rig,
-                            service,
-                            {"held-0": await true_lag(rig, service, "held")},
-                            {"held-0": "STALLED"},
-                        )
-                    assert await true_lag(rig, service, "held") == 45
-            finally:
-                await asyncio.to_thread(fragile.resume_broker, 1)
-            await all_come_to_say(rig, service, {"held-0": 0}, {"held-0": "RUNNING"})
