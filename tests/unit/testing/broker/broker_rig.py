@@ -1,9 +1,6 @@
-"""Clients of a fake broker, and loops of both kinds."""
+"""Clients of a fake broker."""
 
-import asyncio
-from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar
 
 from twinlog.batches import NewRecord, OutgoingBatch, build_batch, decode_batch, iter_batches
 from twinlog.kafka.clients import fetch_options
@@ -11,14 +8,6 @@ from twinlog.kafka.raw import DataClientPool, FetchedPartition, RawFetcher
 from twinlog.model import TopicPartition
 from twinlog.testing.broker import FakeKafka
 from twinlog.testing.raw_copying import open_session
-
-T = TypeVar("T")
-
-
-def over_sockets(scenario: Coroutine[Any, Any, T]) -> T:
-    """Run on an ordinary loop: the fake broker then listens on sockets."""
-    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-        return runner.run(scenario)
 
 
 def batch(*values: bytes, timestamp_ms: int = 1_700_000_000_000) -> OutgoingBatch:

@@ -10,7 +10,6 @@ from twinlog.testing.broker import FakeKafka
 from twinlog.testing.broker.classic_group import ClassicGroup, ClassicState
 from twinlog.testing.broker.modern_group import Beat, ModernGroup, ModernMember
 from twinlog.testing.brokers import eventually
-from unit.testing.broker.broker_rig import over_sockets
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -54,10 +53,6 @@ async def _share_and_take_over() -> tuple[set[TopicPartition], set[TopicPartitio
 
 async def test_members_share_partitions_and_one_takes_over_when_the_other_leaves() -> None:
     assert await _share_and_take_over() == ({P0, P1}, {P0, P1})
-
-
-def test_the_same_over_sockets() -> None:
-    assert over_sockets(_share_and_take_over()) == ({P0, P1}, {P0, P1})
 
 
 async def test_a_group_without_members_is_empty_and_keeps_its_offsets() -> None:
