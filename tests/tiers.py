@@ -80,7 +80,6 @@ _CONFORMANCE = (
     "contract/test_ui.py::test_with_tokens_a_person_signs_in_and_a_stranger_sees_nothing",
     "integration/observability/test_alerts.py",
     "integration/observability/test_prometheus.py",
-    "integration/service/test_service_runtime_supervisor.py",
     "integration/source/test_source_cluster_mode.py",
     "integration/source/test_source_failures.py::test_each_fault_stops_only_its_partition",
     "integration/source/test_source_preserved.py::test_topics_continue_where_they_come_from",
