@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import aiokafka.errors
 from aiokafka import AIOKafkaProducer
 
+from twinlog.kafka.deadline import pause
 from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS
 from twinlog.kafka.protocol.connection import DataClient
 
@@ -28,6 +29,19 @@ def new_producer(options: Mapping[str, Any]) -> AIOKafkaProducer:
 
 class _ProducerClient(DataClient):
     _forgets_unknown_topics = False  # The library names a topic once, and waits for it.
+    _last_topics: Collection[str] | None = None
+    _ask_again_at = 0.0
+
+    async def _metadata_update(self, cluster_metadata: Any, topics: Collection[str] | None) -> bool:
+        """Asks about the same topics again after a pause only: the library makes none while a partition has
+        no leader, or no broker gives it a producer id."""
+        if topics == self._last_topics:
+            await pause(self._ask_again_at - self._loop.time())
+        self._last_topics = topics
+        try:
+            return await super()._metadata_update(cluster_metadata, topics)
+        finally:
+            self._ask_again_at = self._loop.time() + self._retry_backoff
 
     async def bootstrap(self) -> None:
         """Also connects to a broker: the library asks a single one for the producer's id."""

@@ -7,6 +7,8 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.model import TopicPartition
 from twinlog.testing.broker import FakeKafka
+from twinlog.testing.broker.cluster_outages import NO_LEADER
+from twinlog.testing.broker.codec import Request
 
 ORDERS = TopicPartition("orders", 0)
 TIMEOUT_SECONDS = 5.0
@@ -44,3 +46,18 @@ async def test_failed_appends_bring_no_producer_id_but_where_brokers_refuse_it(
     assert {header.producer_id for header in headers} == set(introduced)
     if id_count == 1:
         assert len({header.producer_epoch for header in headers}) == 5
+
+
+async def test_a_partition_without_a_leader_costs_few_requests() -> None:
+    asked: list[Request] = []
+    async with FakeKafka() as kafka:
+        kafka.cluster.create_topic("orders")
+        properties = {"bootstrap.servers": kafka.bootstrap}
+        async with open_cluster("B", properties, timeout_seconds=TIMEOUT_SECONDS) as cluster:
+            writer = cluster.writer()
+            await writer.append(ORDERS, key=b"k", value=b"1")
+            kafka.cluster.elect(kafka.cluster.topics["orders"].partitions[0], NO_LEADER)
+            kafka.on_request = lambda _node, request: asked.append(request)
+            with pytest.raises(KafkaError):
+                await writer.append(ORDERS, key=b"k", value=b"2")
+    assert len(asked) < 20 * TIMEOUT_SECONDS
