@@ -1,8 +1,11 @@
-"""Finds foreign records in copies at rest, for which no batch of ours would arrive at an unexpected offset.
+"""Finds foreign records, and lost ones, in copies at rest, for which no batch of ours would arrive at an
+unexpected offset.
 
 The ends of all copies at rest are read at an interval, with one request to each leader. A copy that ends
-behind its last written record is checked. A copy with records in flight during the request is at rest neither
-before nor after it, so our own records are never reported as foreign.
+behind its last written record is checked, and so is one with the source's offsets that ends before it: it has
+lost its tail, which is copied again, or its topic was recreated, which the driver decides about. A copy with
+records in flight during the request is at rest neither before nor after it, so our own records are never
+reported as foreign.
 """
 
 import asyncio
@@ -62,8 +65,7 @@ class RestingCopies:
             if copy is None or isinstance(found, KafkaError) or self._resting_end(copy) != before[target]:
                 continue
             if copy.keeps_offsets and self.preserved is not None:
-                # A copy that ends earlier may have been recreated, which the driver will notice.
-                if found > before[target]:
+                if found != before[target]:
                     self.preserved.doubt(copy.partition)
             elif found > before[target] + copy.markers_to_come and await self.foreign_writes.look(
                 copy.partition, target, before[target], found, stop

@@ -84,6 +84,9 @@ class PartitionLog:
 
     def cut(self, offset: int) -> None:
         """Lose everything from the offset on, in whole batches, as a broker that goes down unclean does."""
+        index = self.index_of(offset)
+        if index < len(self.batches):
+            offset = min(offset, self.batches[index].header.base_offset)
         if offset >= self.end_offset:
             return
         keep = [batch for batch in self.batches if batch.header.next_offset <= offset]

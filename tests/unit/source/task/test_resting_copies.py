@@ -142,7 +142,7 @@ async def test_the_next_batch_behind_what_was_told_does_not_tell_it_again() -> N
     assert len(rig.told) == 1
 
 
-async def test_a_copy_that_ends_before_is_left_to_the_driver() -> None:
+async def test_a_translated_copy_that_ends_before_is_left_to_the_driver() -> None:
     """It may be another topic by now."""
     rig = Rig(Log(begin=0, end=3))
     assert await rig.look() == []

@@ -2,10 +2,12 @@
 
 import asyncio
 import math
+from typing import cast
 
 import pytest
 
-from twinlog.errors import FatalKafkaError, TransientKafkaError
+from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
+from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact
@@ -13,8 +15,10 @@ from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Fill, Hole, ReadEnd, Tail
 from twinlog_source.preserved.fill_limits import MOST_MARKERS
 from twinlog_source.preserved.reasons import PreservedReason
+from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.partition import State
 from twinlog_source.task.reading.read_shares import BUFFERED_BYTES
+from twinlog_source.task.resting_copies import RestingCopies
 from twinlog_source.task.writing.preserved_copies import DRAIN_SECONDS, ROOM_SECONDS
 from unit.source.preserved.preserved_rig import FIRST, SECOND, PreservedRig
 
@@ -157,6 +161,27 @@ async def test_a_copy_at_rest_that_ends_farther_than_it_was_written_is_looked_at
     assert first.appends.next() == ReadEnd(5)
     first.appends.end_read(Tail(7, 5, True, foreign_from=5))
     assert first.appends.phase is Phase.FOREIGN
+
+
+async def test_a_copy_at_rest_that_lost_its_tail_is_read_again() -> None:
+    rig = PreservedRig()
+    first = rig.assigned(FIRST, 5)
+    copy, target = rig.copies[FIRST], first.target
+
+    async def ends(_wanted: object) -> dict[TopicPartition, int | KafkaError]:
+        return {target: 3}
+
+    resting = RestingCopies(
+        by_target={target: copy},
+        ends=ends,
+        foreign_writes=cast("ForeignWrites", None),
+        preserved=rig.preserved,
+    )
+    await resting.look(asyncio.Event())
+    assert first.appends.next() == ReadEnd(5)
+    rig.end_read(first, 3)
+    assert (copy.committed, copy.fetched, copy.fetchable(0.0)) == (3, 3, True)
+    assert copy.counters.failures_by_reason == {"TARGET_LOST_TAIL": 1}
 
 
 async def test_a_copy_that_is_written_is_not_doubted() -> None:
