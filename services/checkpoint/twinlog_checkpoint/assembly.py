@@ -30,7 +30,7 @@ from twinlog_checkpoint.groups.syncer import GroupSyncer
 from twinlog_checkpoint.groups.topic_choice import KnownTopics, TopicChoice
 from twinlog_checkpoint.journal.moves_log import MoveJournal
 from twinlog_checkpoint.journal.record import MoveKind
-from twinlog_checkpoint.journal.source_record import SourceRecordLog
+from twinlog_checkpoint.journal.source_record import source_table
 from twinlog_checkpoint.moves.planning.copy_states import CopyStates
 from twinlog_checkpoint.moves.planning.planner import MovePlanner
 from twinlog_checkpoint.moves.routes.route import FailoverRoute, Route
@@ -203,9 +203,9 @@ def assemble_group_syncer(parts: FlowParts, around: SharedDependencies) -> Group
             journal=_journal(parts),
             group_filter=lambda: checkpointer.entry.groups,
             origin_of=parts.origin_of,
-            record=SourceRecordLog(
-                flow=parts.flow,
-                cluster=parts.target,
+            record=source_table(
+                parts.flow,
+                parts.target,
                 replication_factor=parts.entry.settings.topic_replication_factor,
             ),
             rules=lambda: GroupDeleteRules(

@@ -30,7 +30,7 @@ from twinlog_checkpoint.groups.holds import (
 )
 from twinlog_checkpoint.journal.moves_log import MoveJournal
 from twinlog_checkpoint.journal.record import MoveState
-from twinlog_checkpoint.journal.source_record import MOST_GONE, SourceRecord, SourceRecordLog
+from twinlog_checkpoint.journal.source_record import MOST_GONE, SourceRecord, SourceTable
 from twinlog_checkpoint.translation.log_bounds import LogBounds, log_bounds
 
 _NAMED = 5
@@ -87,7 +87,7 @@ class GroupDeleter:
     journal: MoveJournal
     group_filter: Callable[[], GroupFilter]
     origin_of: Callable[[TopicPartition], TopicPartition | None]
-    record: SourceRecordLog
+    record: SourceTable
     rules: Callable[[], GroupDeleteRules]
     clock: Clock
     on_held: Callable[[str, str], None]
@@ -127,7 +127,7 @@ class GroupDeleter:
         gone_ms = {group: known.gone_ms.get(group, now_ms) for group in sorted(gone)}
         seen = replace(seen, gone_ms=dict(sorted(gone_ms.items(), key=lambda each: each[1])[:MOST_GONE]))
         if seen != known:
-            await self.record.store(seen)
+            await self.record.put({self.flow: seen})
             self._source = seen
         if seen.held:
             self._tell_held(seen.held, gone)
@@ -148,10 +148,10 @@ class GroupDeleter:
     async def _known_source(self) -> SourceRecord:
         """Return the recorded source. The first call records the present one."""
         if self._source is None:
-            found = await self.record.load()
+            found = (await self.record.load()).get(self.flow)
             if found is None:
                 found = SourceRecord(cluster_id=await self.source.cluster_id())
-                await self.record.store(found)
+                await self.record.put({self.flow: found})
             self._source = found
         return self._source
 

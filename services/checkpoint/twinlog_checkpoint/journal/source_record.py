@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from twinlog.errors import WireFormatError
-from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
 from twinlog.kafka.ports import KafkaCluster
-from twinlog.kafka.whole_logs import committed_records
-from twinlog.model import Flow, TopicPartition
-from twinlog_checkpoint.journal.moves_log import failover_topic
-from twinlog_checkpoint.translation.log_scan import INTERNAL_PARTITION
+from twinlog.kafka.table import Table
+from twinlog.model import Flow
+from twinlog.policy.internal_topics import failover_topic
 
 MOST_GONE = 2_000
 """Most groups in the record, which has to fit into one message. For other groups a new process starts the
@@ -28,35 +26,31 @@ class SourceRecord:
     """When each group was first seen to be gone from the source; at most `MOST_GONE` groups."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceRecordLog:
-    """Reads and writes the record of one flow on its target."""
+SourceTable = Table[Flow, SourceRecord]
 
+
+def source_table(flow: Flow, cluster: KafkaCluster, *, replication_factor: int) -> SourceTable:
+    """The table on the flow's target: one row, the flow's."""
+    return Table(
+        cluster=cluster,
+        topic=failover_topic(flow.source),
+        codec=_Codec(flow),
+        replication_factor=replication_factor,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Codec:
     flow: Flow
-    cluster: KafkaCluster
-    replication_factor: int
 
-    async def load(self) -> SourceRecord | None:
-        """Return the record; None when there is none. Raises KafkaError, WireFormatError."""
-        topic = failover_topic(self.flow)
-        if topic not in await self.cluster.list_topics():
-            return None
-        newest: bytes | None = None
-        async with self.cluster.reader() as reader:
-            place = TopicPartition(topic, INTERNAL_PARTITION)
-            async for record in committed_records(self.cluster, reader, place):
-                if record.key == _key(self.flow):
-                    newest = record.value
-        return None if newest is None else decode(newest)
+    def decode_key(self, key: bytes) -> Flow | None:
+        return self.flow if key == _key(self.flow) else None
 
-    async def store(self, record: SourceRecord) -> None:
-        """Store the record; return when the target has acknowledged it. Raises KafkaError."""
-        topic = failover_topic(self.flow)
-        await ensure_compacted_topic(self.cluster, topic, replication_factor=self.replication_factor)
-        async with self.cluster.writer() as writer:
-            await writer.append(
-                TopicPartition(topic, INTERNAL_PARTITION), key=_key(self.flow), value=encode(record)
-            )
+    def decode_value(self, key: Flow, value: bytes) -> SourceRecord:
+        return decode(value)
+
+    def encode(self, key: Flow, value: SourceRecord | None) -> tuple[bytes, bytes | None]:
+        return _key(key), None if value is None else encode(value)
 
 
 def encode(record: SourceRecord) -> bytes:

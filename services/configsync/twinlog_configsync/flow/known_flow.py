@@ -9,14 +9,15 @@ from twinlog.backoff import backoff_seconds
 from twinlog.clock import Clock
 from twinlog.errors import ConfigError, TransientKafkaError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster
+from twinlog.kafka.table import Table
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.feeds.rules_record import heeding, rules_noted, rules_told
-from twinlog_configsync.clusters.store import RegistryStore
 from twinlog_configsync.config import ConfigSyncFlow
 from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.claims import claim_as_stored
 from twinlog_configsync.flow.loop_guard import LoopGuard
 from twinlog_configsync.model.memory import Memory, recall
+from twinlog_configsync.model.records import RegistryCodec
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
 from twinlog_configsync.planning.record_checks import check_records
@@ -61,9 +62,10 @@ class KnownFlow:
         self.loaded = False
         self.lock = asyncio.Lock()
         self._is_owner = False
-        self._store = RegistryStore(
+        self._store = Table(
             cluster=target,
             topic=flow.registry_topic,
+            codec=RegistryCodec(),
             replication_factor=flow.registry_replication_factor,
         )
         self._claims = claims
@@ -147,7 +149,7 @@ class KnownFlow:
                 after=rules_noted(rules),
             )
         memory = replace(memory, rules=rules)
-        await self._store.put(await asyncio.to_thread(memory.records))
+        await self._store.replace(await asyncio.to_thread(memory.records))
         return memory
 
     @property

@@ -239,7 +239,7 @@ class FlowPasses(KnownFlow):
         answer."""
         known, intended = self.memory, self._intended(plan)
         if intended != known:
-            await self._store.put(await asyncio.to_thread(intended.records))
+            await self._store.replace(await asyncio.to_thread(intended.records))
         self.memory = intended  # Also after an error, because any of it may have been done.
         outcome = await self._applier.carry_out(plan, world, stop)
         self.memory = known
@@ -254,7 +254,7 @@ class FlowPasses(KnownFlow):
 
     async def keep(self, memory: Memory) -> None:
         """Store this memory, then publish it. Raises KafkaError; then nothing is published."""
-        await self._store.put(await asyncio.to_thread(memory.records))
+        await self._store.replace(await asyncio.to_thread(memory.records))
         self.memory = memory
         self._publish()
 
@@ -272,7 +272,7 @@ class FlowPasses(KnownFlow):
         blockers = self._blockers.after(plan, outcome.refused, applied=applied)
         before = self.memory
         after = await asyncio.to_thread(learn, before, plan, outcome, blockers, self.rules, now_ms=now_ms)
-        await self._store.put(await asyncio.to_thread(after.records))
+        await self._store.replace(await asyncio.to_thread(after.records))
         self.memory = after
         self._blockers = blockers
         self._journal.entries(before.entries, after.entries)

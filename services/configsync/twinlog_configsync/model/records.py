@@ -20,7 +20,8 @@ dropped, so a field may be added without a new version.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from dataclasses import fields as dataclass_fields
 from enum import StrEnum
@@ -30,6 +31,7 @@ from twinlog.errors import WireFormatError
 from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.service.feeds.rules_record import RULES_VERSION, RulesRecord, decode_rules
 from twinlog_configsync.model.entry import TargetLimits, TopicEntry, TopicState
+from twinlog_configsync.model.reasons import Reason
 
 Fields = Mapping[str, Any]
 
@@ -193,6 +195,32 @@ def decode_value(key: RecordKey, raw: bytes) -> RecordValue:
         return codec.decode(fields)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise WireFormatError(f"registry value of {key.kind} {key.name!r} is damaged: {error!r}") from error
+
+
+class RegistryCodec:
+    """The rows of the table. Only configsync writes them; a decision about a flow is stored there before
+    anybody is told, so that a restart continues with it."""
+
+    def decode_key(self, key: bytes) -> RecordKey | None:
+        with _unreadable():
+            return decode_key(key)
+
+    def decode_value(self, key: RecordKey, value: bytes) -> RecordValue:
+        with _unreadable():
+            return decode_value(key, value)
+
+    def encode(self, key: RecordKey, value: RecordValue | None) -> tuple[bytes, bytes | None]:
+        return encode_key(key), None if value is None else encode_value(value)
+
+
+@contextmanager
+def _unreadable() -> Iterator[None]:
+    try:
+        yield
+    except WireFormatError as error:
+        raise WireFormatError(
+            str(error), reason=Reason.REGISTRY_UNREADABLE, metadata=error.metadata
+        ) from error
 
 
 def _decode_flow(fields: Fields) -> FlowRecord:

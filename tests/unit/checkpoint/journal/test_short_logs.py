@@ -14,7 +14,7 @@ from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.journal.moves_log import MoveJournal
-from twinlog_checkpoint.journal.source_record import SourceRecordLog
+from twinlog_checkpoint.journal.source_record import source_table
 from twinlog_checkpoint.translation.sync_history_log import SyncHistoryLog
 
 FLOW = Flow("A", "B")
@@ -27,7 +27,7 @@ async def moves(target: FakeCluster) -> object:
 
 
 async def source(target: FakeCluster) -> object:
-    return await SourceRecordLog(flow=FLOW, cluster=target, replication_factor=1).load()
+    return await source_table(FLOW, target, replication_factor=1).load()
 
 
 async def checkpoints(target: FakeCluster) -> object:

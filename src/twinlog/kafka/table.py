@@ -1,0 +1,215 @@
+"""A compacted topic with one partition as a dictionary: what Twinlog remembers is kept in such topics.
+
+Several tables may share a topic: each has keys of its own and skips the others. A key has one writer.
+
+Invariant: after `load` returned, `rows` has the newest value of each key that the log had at the call, or
+what this table has put since. A load that fails changes nothing: no part is taken for the whole.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol, TypeVar
+
+from twinlog.errors import KafkaError, WireFormatError
+from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
+from twinlog.kafka.deadline import pause
+from twinlog.kafka.ports import KafkaCluster, LogReader, ManagedWriter, OffsetSpec
+from twinlog.kafka.reasons import KafkaReason
+from twinlog.kafka.whole_logs import log_bounds, records_to
+from twinlog.model import Record, TopicPartition
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+STALE_SECONDS = 1800.0
+"""Half of the time for which a tombstone stays on the topic (`COMPACTED_SOON`). A table that was not loaded
+for so long may have missed one, so it reads everything again."""
+_AT_ONCE = 500
+"""Records that are sent, or decoded, without a pause."""
+
+
+class Codec(Protocol[K, V]):
+    """How the rows of a table are stored. Pure; each method but `encode` may raise WireFormatError: a value
+    of a later format is refused, because to overwrite it would lose its meaning."""
+
+    def decode_key(self, key: bytes) -> K | None:
+        """None for a key that is not the table's."""
+        ...
+
+    def decode_value(self, key: K, value: bytes) -> V: ...
+
+    def encode(self, key: K, value: V | None) -> tuple[bytes, bytes | None]:
+        """The record of a row; None is a tombstone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPlace:
+    """How far a log was read. Pure."""
+
+    topic_id: str
+    next_offset: int
+    """The next offset to read."""
+    seen_end: int
+    """The log has reached this end, as read or as written by this process."""
+    at_seconds: float
+    """When that was; monotonic."""
+
+    def resume(self, topic_id: str, start: int, end: int, *, now: float) -> int | None:
+        """Where reading goes on in the log as it is now. None: at its start, because it is another topic,
+        has lost its tail or its beginning, or was not read for too long."""
+        is_same = topic_id == self.topic_id and start <= self.next_offset and self.seen_end <= end
+        return self.next_offset if is_same and now - self.at_seconds < STALE_SECONDS else None
+
+
+@dataclass(slots=True, kw_only=True)
+class Table(Generic[K, V]):
+    """To follow another writer, call `load` again: it reads what is new. One call at a time is served.
+
+    A lost tail is not noticed if the log has grown past what was read before it is looked at again.
+    """
+
+    cluster: KafkaCluster
+    topic: str
+    codec: Codec[K, V]
+    replication_factor: int = -1
+    """Used to create the topic; -1 = the cluster's default."""
+    rows: Mapping[K, V] = field(default_factory=dict)
+    _place: LogPlace | None = None
+    _exists: bool = False
+    _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def load(self) -> Mapping[K, V]:
+        """Return the rows; none without a topic.
+
+        Raises KafkaError (transient, if the leader shows less than the log has), or WireFormatError with
+        topic and offset for a row that this release cannot read.
+        """
+        async with self._busy:
+            return await self._load()
+
+    async def _load(self) -> Mapping[K, V]:
+        found = (await self.cluster.describe_topics([self.topic]))[self.topic]
+        if isinstance(found, KafkaError):
+            if found.reason != KafkaReason.TOPIC_UNKNOWN:
+                raise found
+            self.forget()
+            return self.rows
+        now = asyncio.get_running_loop().time()
+        partition = TopicPartition(self.topic, 0)
+        # The log's end, not the last stable offset: an open transaction must not hide rows.
+        start, end = await log_bounds(self.cluster, partition, OffsetSpec.LATEST)
+        place = None if self._place is None else self._place.resume(found.topic_id, start, end, now=now)
+        rows = {} if place is None else dict(self.rows)
+        offset = start if place is None else place
+        if offset < end:
+            async with self.cluster.reader() as reader:
+                newest = await self._newest(reader, partition, offset, end)
+            await self._take(newest, rows)
+        self.rows, self._exists = rows, True
+        self._place = LogPlace(topic_id=found.topic_id, next_offset=end, seen_end=end, at_seconds=now)
+        return rows
+
+    def forget(self) -> None:
+        """The next `load` reads everything."""
+        self.rows, self._place, self._exists = {}, None, False
+
+    async def create(self) -> None:
+        """Create the topic if it does not exist. Costs nothing once it was seen. Raises KafkaError."""
+        if not self._exists:
+            await ensure_compacted_topic(
+                self.cluster, self.topic, replication_factor=self.replication_factor, is_read_whole=True
+            )
+            self._exists = True
+
+    async def put(self, *steps: Mapping[K, V | None]) -> int:
+        """Write these rows in order, and drop those that are None, where they differ from what is known. A
+        step begins when the topic has all of the one before. Return how many records there were.
+
+        The topic is created if it is not there. Raises KafkaError; then some rows may be stored, and calling
+        it again is safe.
+        """
+        async with self._busy:
+            return await self._put(steps)
+
+    async def replace(self, rows: Mapping[K, V]) -> int:
+        """As `put`, and drop every other row."""
+        async with self._busy:
+            gone: dict[K, V | None] = dict.fromkeys(self.rows.keys() - rows.keys())
+            return await self._put([gone | {**rows}])
+
+    async def _put(self, steps: Iterable[Mapping[K, V | None]]) -> int:
+        due = [
+            [(key, value) for key, value in step.items() if self.rows.get(key) != value] for step in steps
+        ]
+        if any(due):
+            await self.create()
+            async with self.cluster.writer() as writer:
+                for step in due:
+                    for begin in range(0, len(step), _AT_ONCE):
+                        await self._append(writer, step[begin : begin + _AT_ONCE])
+        return sum(map(len, due))
+
+    async def _newest(
+        self, reader: LogReader, partition: TopicPartition, offset: int, end: int
+    ) -> Mapping[K, Record]:
+        """The newest record of each key; older ones are not decoded."""
+        newest: dict[K, Record] = {}
+        async for record in records_to(reader, partition, offset, end):
+            try:
+                key = None if record.key is None else self.codec.decode_key(record.key)
+            except WireFormatError as error:
+                raise self._at(record, error) from error
+            if key is not None:
+                newest[key] = record
+        return newest
+
+    async def _take(self, newest: Mapping[K, Record], rows: dict[K, V]) -> None:
+        for number, (key, record) in enumerate(newest.items(), start=1):
+            if number % _AT_ONCE == 0:
+                await pause(0)  # One turn of the loop: others run meanwhile.
+            if record.value is None:
+                rows.pop(key, None)
+                continue
+            try:
+                rows[key] = self.codec.decode_value(key, record.value)
+            except WireFormatError as error:
+                raise self._at(record, error) from error
+
+    async def _append(self, writer: ManagedWriter, changes: Iterable[tuple[K, V | None]]) -> None:
+        partition = TopicPartition(self.topic, 0)
+        rows, failures = dict(self.rows), list[KafkaError]()
+
+        async def append(key: K, value: V | None) -> None:
+            raw, stored = self.codec.encode(key, value)
+            try:
+                offset = await writer.append(partition, key=raw, value=stored)
+            except KafkaError as error:
+                failures.append(error)
+                return
+            self._note(offset)
+            if value is None:
+                rows.pop(key, None)
+            else:
+                rows[key] = value
+
+        async with asyncio.TaskGroup() as group:
+            for number, (key, value) in enumerate(changes):
+                group.create_task(append(key, value), name=f"put {self.topic} {number}")
+        self.rows = rows
+        for error in failures:
+            if error.reason == KafkaReason.TOPIC_UNKNOWN:
+                self.forget()  # It was deleted: the next `put` creates it and writes everything.
+            raise error
+
+    def _note(self, offset: int) -> None:
+        if self._place is not None:
+            self._place = replace(self._place, seen_end=max(self._place.seen_end, offset + 1))
+
+    def _at(self, record: Record, error: WireFormatError) -> WireFormatError:
+        return WireFormatError(
+            f"{self.topic} at offset {record.offset}: {error}",
+            reason=error.reason,
+            metadata={**error.metadata, "topic": self.topic, "offset": str(record.offset)},
+        )

@@ -1,0 +1,227 @@
+"""A compacted topic as a dictionary, beside a model of it."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError
+from twinlog.kafka.ports import OffsetSpec
+from twinlog.kafka.table import STALE_SECONDS, Table
+from twinlog.model import Record, TimestampType, TopicPartition
+from twinlog.service.waiting import wait_or_stop
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import Call, FakeCluster
+from twinlog.testing.fakes.cluster_state import Transaction
+from twinlog.testing.virtual_time import VirtualTimeLoop
+
+P = TopicPartition("mm2-things.A.internal", 0)
+
+
+class Numbers:
+    """Rows `b"n/KEY"`: `b"1 NUMBER"`."""
+
+    def decode_key(self, key: bytes) -> str | None:
+        return key[2:].decode() if key.startswith(b"n/") else None
+
+    def decode_value(self, key: str, value: bytes) -> int:
+        version, _, number = value.partition(b" ")
+        if version != b"1":
+            raise WireFormatError(f"{key} has format {version!r}", reason="WIRE_VERSION")
+        return int(number)
+
+    def encode(self, key: str, value: int | None) -> tuple[bytes, bytes | None]:
+        return b"n/" + key.encode(), None if value is None else b"1 %d" % value
+
+
+def table_on(cluster: FakeCluster) -> Table[str, int]:
+    return Table(cluster=cluster, topic=P.topic, codec=Numbers())
+
+
+def record(key: str, value: int | None) -> Record:
+    raw, stored = Numbers().encode(key, value)
+    return Record(
+        offset=-1,
+        timestamp_ms=0,
+        key=raw,
+        value=stored,
+        headers=(),
+        timestamp_type=TimestampType.CREATE_TIME,
+        producer_id=-1,
+    )
+
+
+def content(cluster: FakeCluster) -> dict[str, int]:
+    """What the log says: the model."""
+    rows: dict[str, int] = {}
+    read = cluster.log(P, "look").read(0, read_committed=True, max_bytes=1 << 30)
+    for each in read.records:
+        key = None if each.key is None else Numbers().decode_key(each.key)
+        if key is not None:
+            rows.pop(key, None)
+            if each.value is not None:
+                rows[key] = Numbers().decode_value(key, each.value)
+    return rows
+
+
+KEYS = st.sampled_from(["a", "b", "c"])
+VALUES = st.one_of(st.none(), st.integers(0, 3))
+CHANGES = st.dictionaries(KEYS, VALUES, min_size=1, max_size=3)
+STEPS = st.one_of(
+    st.tuples(st.just("load"), st.none()),
+    st.tuples(st.just("put"), CHANGES),
+    st.tuples(st.just("another writer"), CHANGES),
+    st.tuples(st.just("aborted"), CHANGES),
+    st.tuples(st.just("compact"), st.none()),
+    st.tuples(st.just("lose the tail"), st.integers(1, 4)),
+    st.tuples(st.just("create it again"), st.none()),
+    st.tuples(st.just("fail"), st.none()),
+    st.tuples(st.just("be silent"), st.none()),
+)
+
+
+async def live(steps: list[tuple[str, Any]]) -> None:
+    cluster = FakeCluster("B", clock=FakeClock())
+    cluster.add_topic(P.topic, configs={"cleanup.policy": "compact"})
+    table = table_on(cluster)
+    for step, what in steps:
+        match step:
+            case "put":
+                await table.load()
+                await table.put(what)
+                assert table.rows == content(cluster)
+            case "another writer":
+                cluster.append_transaction(P, [record(*each) for each in what.items()], Transaction.COMMITTED)
+            case "aborted":
+                cluster.append_transaction(P, [record(*each) for each in what.items()], Transaction.ABORTED)
+            case "compact":
+                compact(cluster)
+            case "lose the tail":
+                cluster.truncate(P, max(0, cluster.log(P, "look").end - what))
+            case "create it again":
+                await cluster.delete_topics([P.topic])
+                cluster.add_topic(P.topic, configs={"cleanup.policy": "compact"})
+            case "fail":
+                before = dict(table.rows)
+                undo = cluster.intercept("fetch", fail)
+                try:
+                    await table.load()
+                except TransientKafkaError:
+                    assert table.rows == before
+                undo()
+            case "be silent":
+                await wait_or_stop(asyncio.Event(), STALE_SECONDS)
+        if step in ("load", "lose the tail", "create it again", "be silent"):
+            assert await table.load() == content(cluster)
+    assert await table.load() == await table_on(cluster).load() == content(cluster)
+
+
+def fail(call: Call) -> None:
+    raise TransientKafkaError("the broker went away")
+
+
+def compact(cluster: FakeCluster) -> None:
+    newest: dict[bytes | None, int] = {}
+    records = cluster.log(P, "look").read(0, read_committed=True, max_bytes=1 << 30).records
+    for each in records:
+        newest[each.key] = each.offset
+    cluster.punch_holes(P, {each.offset for each in records} - set(newest.values()))
+
+
+@given(st.lists(STEPS, max_size=25))
+def test_a_table_says_what_its_log_says(steps: list[tuple[str, Any]]) -> None:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(live(steps))
+
+
+async def test_without_a_topic_a_table_is_empty_and_its_first_row_creates_it() -> None:
+    cluster = FakeCluster("B")
+    table = table_on(cluster)
+    assert await table.load() == {}
+    assert await table.put({"gone": None}) == 0
+    assert P.topic not in cluster.topics
+    assert await table.put({"a": 1, "b": 2}) == 2
+    assert cluster.topics[P.topic].configs["cleanup.policy"] == "compact"
+    assert await table_on(cluster).load() == {"a": 1, "b": 2}
+
+
+async def test_only_differences_are_written_and_replaced_rows_go() -> None:
+    cluster = FakeCluster("B")
+    table = table_on(cluster)
+    await table.put({"a": 1, "b": 2})
+    assert await table.put({"a": 1, "b": 3}) == 1
+    assert await table.replace({"b": 3, "c": 4}) == 2
+    assert await table_on(cluster).load() == {"b": 3, "c": 4}
+
+
+async def test_what_other_tables_keep_in_the_topic_is_theirs() -> None:
+    cluster = FakeCluster("B")
+    table = table_on(cluster)
+    await table.put({"a": 1})
+    async with cluster.writer() as writer:
+        await writer.append(P, key=b"other", value=b"99 what")
+    assert await table.load() == {"a": 1}
+    await table.replace({})
+    assert [each.key for each in cluster.records(P)] == [b"n/a", b"other", b"n/a"]
+
+
+async def test_a_row_of_a_later_format_is_refused_with_its_place_unless_it_was_replaced() -> None:
+    cluster = FakeCluster("B")
+    table = table_on(cluster)
+    await table.put({"a": 1})
+    async with cluster.writer() as writer:
+        await writer.append(P, key=b"n/b", value=b"2 new")
+        with pytest.raises(WireFormatError, match=r"internal at offset 1: b has format") as refused:
+            await table.load()
+        assert (refused.value.reason, refused.value.metadata["offset"]) == ("WIRE_VERSION", "1")
+        assert table.rows == {"a": 1}
+        await writer.append(P, key=b"n/b", value=b"1 7")
+    assert await table.load() == {"a": 1, "b": 7}
+
+
+async def test_a_log_that_shows_less_than_was_told_is_no_whole_table() -> None:
+    cluster = FakeCluster("B", clock=FakeClock())
+    table = table_on(cluster)
+    await table.put({"a": 1})
+
+    def tell_more(call: Call) -> None:
+        if call.arguments["spec"] is not OffsetSpec.EARLIEST:
+            call.result[P] += 1
+
+    undo = cluster.intercept("list_offsets", tell_more, after=True)
+    with pytest.raises(TransientKafkaError, match="returned no records from offset 1 on"):
+        await table.load()
+    undo()
+    assert await table.load() == {"a": 1}
+
+
+async def test_after_a_failed_put_it_is_known_what_is_stored() -> None:
+    cluster = FakeCluster("B")
+    table = table_on(cluster)
+
+    def refuse_b(call: Call) -> None:
+        if call.arguments["key"] == b"n/b":
+            raise TransientKafkaError("the broker went away")
+
+    undo = cluster.intercept("append", refuse_b)
+    rows: Mapping[str, int | None] = {"a": 1, "b": 2, "c": 3}
+    with pytest.raises(TransientKafkaError):
+        await table.put(rows)
+    assert table.rows == {"a": 1, "c": 3}
+    undo()
+    assert await table.put(rows) == 1
+    assert await table_on(cluster).load() == rows
+
+
+async def test_a_topic_that_was_deleted_is_created_again_with_every_row() -> None:
+    cluster = FakeCluster("B")
+    table = table_on(cluster)
+    await table.put({"a": 1})
+    await cluster.delete_topics([P.topic])
+    with pytest.raises(KafkaError, match=P.topic):
+        await table.replace({"a": 1, "b": 2})
+    await table.replace({"a": 1, "b": 2})
+    assert await table_on(cluster).load() == {"a": 1, "b": 2}
