@@ -93,7 +93,6 @@ _PROPERTIES = (
     "batches/test_batch_hostile.py::test_readers_and_counters_refuse_it_too",
     "batches/test_small_batches.py",
     "checkpoint/api/test_group_pages.py::test_a_request_without_a_page_size_gets_what_one_message_takes",
-    "checkpoint/journal/test_large_records.py",
     "checkpoint/moves/test_move_scale.py::test_a_large_flow_keeps_nobody_waiting_who_keeps_the_lease",
     "checkpoint/moves/test_move_scale.py::test_the_moves_of_a_flow_with_thousands_of_topics_fit_into_the_journal",
     "checkpoint/moves/test_move_scale.py::test_the_requests_of_a_failover_do_not_grow_with_groups_times_partitions",

@@ -17,7 +17,7 @@ _IN_ORDER = re.compile(r"mm2-offset-syncs\..*\.internal|.*checkpoints\.internal"
 _HEARTBEATS = re.compile(r"(.*\.)?heartbeats")
 _OWN_GROUP = re.compile(r"twinlog-.*")
 _CHANGING = re.compile(
-    r"(chain|chain_before|chains_there|instance|process|worker|owner|host|pid|token|run_id|id|at|_ms|time|topic_id|claim|by|epoch|producer_.*)"
+    r"(run|chain|chain_before|chains_there|instance|process|worker|owner|host|pid|token|run_id|id|at|_ms|time|topic_id|claim|by|epoch|producer_.*)"
     r"|.*(_id|_ms|_at|_epoch|time)"
 )
 """Fields that differ with every process, or with time."""

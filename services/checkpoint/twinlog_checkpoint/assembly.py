@@ -14,6 +14,7 @@ from twinlog.kafka.errors import UNAVAILABLE
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.kafka.reasons import no_answer
 from twinlog.model import ClusterAlias, Flow, TopicPartition
+from twinlog.moves.record import MoveKind
 from twinlog.offsets import CheckpointHistory, target_partition
 from twinlog.policy.internal_topics import sync_history_topic
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
@@ -29,7 +30,6 @@ from twinlog_checkpoint.groups.progress import ProgressTable
 from twinlog_checkpoint.groups.syncer import GroupSyncer
 from twinlog_checkpoint.groups.topic_choice import KnownTopics, TopicChoice
 from twinlog_checkpoint.journal.moves_log import MoveJournal
-from twinlog_checkpoint.journal.record import MoveKind
 from twinlog_checkpoint.journal.source_record import source_table
 from twinlog_checkpoint.moves.planning.copy_states import CopyStates
 from twinlog_checkpoint.moves.planning.planner import MovePlanner
@@ -288,7 +288,7 @@ def _journal(parts: FlowParts) -> MoveJournal:
         flow=parts.flow,
         cluster=parts.target,
         replication_factor=parts.entry.settings.topic_replication_factor,
-        on_record=parts.fences.on_record,
+        on_moves=parts.fences.on_moves,
     )
 
 

@@ -140,9 +140,7 @@ class Table(Generic[K, V]):
             return await self._put([gone | {**rows}])
 
     async def _put(self, steps: Iterable[Mapping[K, V | None]]) -> int:
-        due = [
-            [(key, value) for key, value in step.items() if self.rows.get(key) != value] for step in steps
-        ]
+        due = [[(key, value) for key, value in step.items() if self.rows.get(key) != value] for step in steps]
         if any(due):
             await self.create()
             async with self.cluster.writer() as writer:

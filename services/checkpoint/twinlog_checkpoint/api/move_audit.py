@@ -3,8 +3,8 @@
 from itertools import islice
 
 from twinlog.acl_rights import acl_text
+from twinlog.moves.record import Moves
 from twinlog.service.access.audit import Begun
-from twinlog_checkpoint.journal.record import MoveRecord
 from twinlog_checkpoint.moves.planning.plan import MoveAction
 from twinlog_checkpoint.moves.running.host import MoveRun
 
@@ -53,15 +53,19 @@ def run_shown(run: MoveRun) -> dict[str, object]:
     }
 
 
-def record_shown(record: MoveRecord) -> dict[str, object]:
+def record_shown(moves: Moves) -> dict[str, object]:
     """Summarise a recorded move."""
+    run = moves.run
+    if run is None:
+        return {}
+    fenced = sorted(moves.fences.get(moves.leaves(run.kind), ()))
     return {
-        "run_id": record.run_id,
-        "kind": record.kind,
-        "state": record.state,
-        "aborted": record.aborted,
-        "by": record.by,
-        "steps": list(record.done),
-        "fenced_topics": len(record.fences),
-        "fenced": sorted({fence.resource_name for fence in record.fences})[:MOST_NAMES],
+        "run_id": run.run_id,
+        "kind": run.kind,
+        "state": run.state,
+        "aborted": run.aborted,
+        "by": run.by,
+        "steps": list(run.done),
+        "fenced_topics": len(fenced),
+        "fenced": fenced[:MOST_NAMES],
     }

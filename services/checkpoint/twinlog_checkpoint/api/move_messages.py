@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from twinlog.acl_rights import acl_text
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.errors import ConfigError, StateError
+from twinlog.moves.record import MoveKind
 from twinlog.service.api_values import message_of
 from twinlog.service.limits import MAX_MESSAGE_BYTES
 from twinlog_checkpoint.api.messages import VERDICTS
-from twinlog_checkpoint.journal.record import MoveKind
 from twinlog_checkpoint.moves.planning.plan import (
     DEFAULT_WAIT_SECONDS,
     LastMove,

@@ -11,6 +11,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, NotFoundError, StateError, WireFormatError
 from twinlog.model import Flow
+from twinlog.moves.record import MoveKind, Step
 from twinlog.service.access.audit import NOT_KNOWN, begun, changed
 from twinlog.service.access.gate import caller_name
 from twinlog.service.api_values import flow_message
@@ -19,7 +20,6 @@ from twinlog.service.owner.name import OwnerReason
 from twinlog_checkpoint.api import move_messages as messages
 from twinlog_checkpoint.api.move_audit import record_shown, run_shown, tell_outcome
 from twinlog_checkpoint.flow.parts import FlowParts
-from twinlog_checkpoint.journal.record import MoveKind, Step
 from twinlog_checkpoint.moves.planning.last_move import shown_move
 from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePlan
 from twinlog_checkpoint.moves.running.events import MoveReport, StepState, step_event
@@ -51,13 +51,13 @@ async def _last_move(served: ServedFlow) -> pb2.FlowMove:
     current = served.host.current
     last, problem = None, ""
     try:
-        last = await served.failover.recorded()
+        last = shown_move(await served.failover.recorded())
     except _ERRORS as error:
         problem = f"{error} ({error.reason})"
     return pb2.FlowMove(
         flow=flow_message(served.parts.flow),
         run=None if current is None else messages.move_run(current),
-        last=None if last is None else messages.last_move(shown_move(last)),
+        last=None if last is None else messages.last_move(last),
         problem=problem,
     )
 

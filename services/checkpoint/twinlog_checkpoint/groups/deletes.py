@@ -29,7 +29,6 @@ from twinlog_checkpoint.groups.holds import (
     source_now,
 )
 from twinlog_checkpoint.journal.moves_log import MoveJournal
-from twinlog_checkpoint.journal.record import MoveState
 from twinlog_checkpoint.journal.source_record import MOST_GONE, SourceRecord, SourceTable
 from twinlog_checkpoint.translation.log_bounds import LogBounds, log_bounds
 
@@ -218,8 +217,8 @@ class GroupDeleter:
     async def _failed_over(self) -> bool:
         """Whether groups are being moved, or work on the target after a failover: the missing ones may be
         among them."""
-        last = await self.journal.load()
-        return last is not None and (last.state is MoveState.RUNNING or last.on_target)
+        moves = await self.journal.load()
+        return moves.interrupted is not None or moves.on_target
 
     async def _with_topics(self, groups: set[str]) -> set[str]:
         """Keep the groups with a topic that the source still has: a source that lost its topics causes no

@@ -4,11 +4,10 @@ Checkpoints may be older than what the failover has committed, and say nothing a
 consumers or its operator have put it on the target since.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from twinlog.model import Flow
-from twinlog_checkpoint.journal.record import GroupOffsets, MoveKind, MoveRecord, MoveState
+from twinlog.moves.record import Moves
 
 _NAMED = 5
 
@@ -36,35 +35,25 @@ class SyncHold:
         return f"{count} {'group' if count == 1 else 'groups'} ({first}{more}): {self.why}"
 
 
-def put_back(last: MoveRecord | None) -> Mapping[str, GroupOffsets]:
-    """Where the last failback left each group on the source. It took these places from the target, so they
-    are no progress there: the group's own place on the target may lie before records that only the target
-    has."""
-    if last is None:
-        return {}
-    return last.left_at if last.kind is MoveKind.FAILBACK else last.left_before
-
-
-def sync_hold(flow: Flow, last: MoveRecord | None, *, running: bool) -> SyncHold:
-    """Return the groups that failovers have moved and no failback: their offsets on the target are those of
-    the failover, or the groups' own since. `running`: a move runs in this process."""
+def sync_hold(moves: Moves, *, running: bool) -> SyncHold:
+    """Return the groups that failovers have moved, or may have moved, and no failback: their offsets on the
+    target are those of the failover, or the groups' own since. `running`: a move runs in this process."""
+    flow, groups = moves.flow, moves.held
     if running:
         return SyncHold(groups=None, why=f"a failover or failback of {flow} is running")
-    if last is None or not last.on_target:
+    if groups is None:
+        return SyncHold(
+            groups=None,
+            why="failovers of an earlier release may have moved more groups than they recorded:"
+            f" `twinlog failover run '{flow}'` without --group records them, and `twinlog failback run"
+            f" '{flow}'` moves them back",
+        )
+    if not groups:
         return SyncHold()
-    if last.state is MoveState.RUNNING:
-        # It may have committed offsets, and does not record for which groups before its end.
-        return SyncHold(
-            groups=None,
-            why=f"the last {last.kind} has not ended: `twinlog {last.kind} run '{flow}'` continues it,"
-            f" `twinlog {last.kind} abort '{flow}'` gives it up",
-        )
-    if last.unfinished is None:
-        return SyncHold(
-            groups=None,
-            why="failovers may have moved more groups than they recorded, because one was interrupted or left"
-            f" very many unfinished: `twinlog failover run '{flow}'` without --group records them, and"
-            f" `twinlog failback run '{flow}'` moves them back",
-        )
     why = f"a failover moved groups to {flow.target}: `twinlog failback run '{flow}'` moves them back"
-    return SyncHold(groups=last.on_target_groups, why=why)
+    if (run := moves.interrupted) is not None:
+        why = (
+            f"the last {run.kind} has not ended: `twinlog {run.kind} run '{flow}'` continues it, `twinlog"
+            f" {run.kind} abort '{flow}'` gives it up"
+        )
+    return SyncHold(groups=groups, why=why)

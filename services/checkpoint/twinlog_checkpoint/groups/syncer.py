@@ -22,7 +22,7 @@ from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.groups.deletes import GroupDeleter
 from twinlog_checkpoint.groups.progress import ProgressTable
-from twinlog_checkpoint.groups.sync_hold import SyncHold, put_back, sync_hold
+from twinlog_checkpoint.groups.sync_hold import SyncHold, sync_hold
 from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES, plan_group_sync
 from twinlog_checkpoint.journal.moves_log import MoveJournal
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, each_at_once, in_turns
@@ -174,14 +174,16 @@ class GroupSyncer:
         # A move that ends while the record is read may have committed more than the record says.
         running = self.moving()
         try:
-            last = await self.journal.load()
+            moves = await self.journal.load()
         except (KafkaError, WireFormatError) as error:
             why = f"the record of failovers cannot be read: {error}"
             self.table.on_hold(SyncHold(groups=None, reason=error.reason, why=why), groups)
             raise
-        hold = sync_hold(self.flow, last, running=running or self.moving())
+        hold = sync_hold(moves, running=running or self.moving())
         self.table.on_hold(hold, {group for group in groups if hold.covers(group)})
-        return hold, put_back(last)
+        # A failback took these places from the target, so they are no progress on the source: the group's own
+        # place on the target may lie before records that only the target has.
+        return hold, {group: home.left_at for group, home in moves.moved_to(self.flow.source).items()}
 
     async def _idle(self, groups: Collection[str]) -> dict[str, str]:
         """Return the groups without members on the target, with their states. The table is told about the

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from random import random
 
 from twinlog.clock import Clock
+from twinlog.moves.record import Moves
 from twinlog.service.runtime import Backoff, retrying_loop
-from twinlog_checkpoint.journal.record import MoveKind, MoveRecord
 
 _LOOK_SECONDS = 600.0
 """How often the owner of the flow reads the journal again. The previous owner may have written to it just
@@ -25,24 +25,20 @@ class KnownFences:
         """Return the fenced topics by cluster: `source` or `target`. Empty while unknown."""
         return self._topics
 
-    def on_record(self, record: MoveRecord | None) -> None:
-        """The journal was read or written; None: it is empty."""
-        left, entered = ("source", "target")
-        if record is not None and record.kind is MoveKind.FAILBACK:
-            left, entered = entered, left
+    def on_moves(self, moves: Moves) -> None:
+        """The record of moves was read or written."""
+        flow = moves.flow
         self._topics = {
-            left: 0 if record is None else len(record.fences),
-            entered: 0 if record is None else len(record.former_fences),
+            side: len(moves.fences.get(cluster, ()))
+            for side, cluster in (("source", flow.source), ("target", flow.target))
         }
 
-    async def run(
-        self, stop: asyncio.Event, *, load: Callable[[], Awaitable[MoveRecord | None]], clock: Clock
-    ) -> None:
+    async def run(self, stop: asyncio.Event, *, load: Callable[[], Awaitable[Moves]], clock: Clock) -> None:
         """Loop: read the journal at an interval while this process owns the flow. Afterwards the fences are
         unknown."""
 
         async def look() -> None:
-            self.on_record(await load())
+            self.on_moves(await load())
 
         try:
             await retrying_loop(

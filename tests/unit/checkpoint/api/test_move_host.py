@@ -122,7 +122,7 @@ async def test_the_moves_of_all_flows_are_one_answer_and_a_silent_record_is_a_pr
         def unreadable(_call: Call) -> None:
             raise TransientKafkaError("the broker went away")
 
-        service.rig.logs.target.intercept("list_topics", unreadable)
+        service.rig.logs.target.intercept("describe_topics", unreadable)
         (told,) = (await service.servicer.ListMoves(asked, CONTEXT)).moves
     assert "the broker went away" in told.problem
     assert not told.HasField("last")

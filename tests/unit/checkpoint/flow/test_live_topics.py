@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from twinlog.config import Configuration
+from twinlog.moves.record import Step
 from twinlog.write_blocks import fence_of, is_fence
-from twinlog_checkpoint.journal.record import Step
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
 from unit.checkpoint.flow.live_rig import (
     COPIED,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from twinlog.errors import KafkaError
 from twinlog.model import Flow, TopicPartition
+from twinlog.moves.record import MoveKind, Moves, Run
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.assembly import assemble_moves
@@ -108,6 +109,16 @@ async def run(runner: MoveRunner, options: MoveOptions = NO_WAIT) -> tuple[list[
     report = events[-1]
     assert isinstance(report, MoveReport)
     return [event for event in events if isinstance(event, StepEvent)], report
+
+
+def last_run(moves: Moves) -> Run:
+    assert moves.run is not None
+    return moves.run
+
+
+def moved(moves: Moves, kind: MoveKind = MoveKind.FAILOVER) -> list[str]:
+    """The groups that moves of this kind have finished, and that are still there."""
+    return sorted(moves.finished(kind))
 
 
 def actions(plan: MovePlan) -> dict[str, MoveAction]:

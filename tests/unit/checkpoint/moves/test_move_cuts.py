@@ -7,27 +7,28 @@ from dataclasses import dataclass
 import pytest
 
 from twinlog.errors import TransientKafkaError
+from twinlog.moves.record import MoveKind, MoveState
+from twinlog.policy.internal_topics import failover_topic
 from twinlog.testing.fakes.cluster import Call
 from twinlog.write_blocks import fence_of, is_fence
 from twinlog_checkpoint.assembly import assemble_moves
-from twinlog_checkpoint.journal.moves_log import failover_topic
-from twinlog_checkpoint.journal.record import MoveKind, MoveState
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.running.runner import MoveRunner
 from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, offset_of, run
+from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, last_run, move_rig, moved, offset_of, run
 
 FENCED = MoveOptions(wait_seconds=0, fence=True)
 CHANGES = ("create_topics", "append", "create_acls", "delete_acls", "alter_group_offsets")
 FAILOVER_CHANGES = [
     "create_topics",  # the record's topic
     "append",  # CHECK
-    "append",  # the fences that are about to be raised
+    "append",  # the fence that is about to be raised
     "create_acls",
     "append",  # FENCE
     "append",  # FINAL_OFFSETS
-    "append",  # groups may work on the target from here on
+    "append",  # the group may be on the target from here on
+    "append",  # and so may groups at all
     "alter_group_offsets",
     "append",  # the group
     "append",  # DONE
@@ -38,6 +39,7 @@ FAILBACK_CHANGES = [
     "alter_group_offsets",
     "delete_acls",
     "append",  # UNFENCE
+    "append",  # the fence is gone
     "append",  # the group
     "append",  # DONE
 ]
@@ -52,7 +54,7 @@ class Changes:
     seen: list[str]
 
     def __call__(self, call: Call) -> None:
-        if call.operation == "append" and call.arguments["partition"].topic != failover_topic(A_TO_B):
+        if call.operation == "append" and call.arguments["partition"].topic != failover_topic(A_TO_B.source):
             return
         self.seen.append(call.operation)
         if len(self.seen) - 1 == self.fatal:
@@ -86,13 +88,13 @@ async def cut_and_go_on(
     """Die at one change, continue in a new process, and see that yet another run changes nothing."""
     with watched(rig, fatal=fatal, after=after), pytest.raises(TransientKafkaError, match="killed"):
         await run(restarted(rig, kind), options)
-    cut = await restarted(rig, kind).journal.load()
+    cut = (await restarted(rig, kind).journal.load()).run
     _, report = await run(restarted(rig, kind), options)
     if cut is not None and cut.kind is kind:
         assert report.run_id == cut.run_id
     record = await restarted(rig, kind).journal.load()
-    assert record is not None
-    assert (record.kind, record.state, record.moved) == (kind, MoveState.DONE, ("g",))
+    done = last_run(record)
+    assert (done.kind, done.state, moved(record, kind)) == (kind, MoveState.DONE, ["g"])
     with watched(rig) as changes:
         _, again = await run(restarted(rig, kind), options)
     assert again.already_done

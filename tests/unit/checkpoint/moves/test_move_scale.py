@@ -11,6 +11,7 @@ from hypothesis import settings
 from twinlog.acl_rights import ALLOW
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import Record, TopicPartition
+from twinlog.moves.record import Moves
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.testing.fakes.cluster_state import FakeGroup
 from twinlog.wire import OffsetSync
@@ -19,7 +20,7 @@ from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, TURN_ITEMS
-from unit.checkpoint.checkpoint_rig import CheckpointFlowRig, ToldTopics, one_turn
+from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig, ToldTopics, one_turn
 from unit.checkpoint.moves.move_rig import run
 from unit.checkpoint.moves.test_move_backlog import replicated
 
@@ -171,7 +172,9 @@ async def test_groups_that_are_done_with_are_not_searched_for_each_offset() -> N
     fakes = world(10, 100)
     planner = fakes.served(with_syncs(fakes)).failover.planner
     without = Searched(f"g{number:05}" for number in range(9))
-    left = await planner.places.partitions(MoveOptions(), from_reachable=True, without=without)
+    left = await planner.places.partitions(
+        MoveOptions(), from_reachable=True, without=without, moves=Moves(flow=A_TO_B)
+    )
     assert {entry.group for entry in left.partitions} == {"g00009"}
     assert searches == 0
 

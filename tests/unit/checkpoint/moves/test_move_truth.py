@@ -8,9 +8,9 @@ import pytest
 
 from twinlog.errors import StateError, TransientKafkaError, TwinlogError
 from twinlog.model import TopicPartition
+from twinlog.moves.record import Step
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.flow.parts import AlwaysOwner
-from twinlog_checkpoint.journal.record import MoveState, Step
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
 from twinlog_checkpoint.moves.running.events import StepEvent, StepState
 from twinlog_checkpoint.moves.running.runner import MoveRunner
@@ -188,7 +188,7 @@ async def test_only_the_owner_of_the_flow_changes_anything(changes: int, seen: i
     assert error is not None
     assert error.reason == "OWNED_ELSEWHERE"
     assert made == ["create_acls", "alter_group_offsets"][:seen]
-    assert record is None or record.state is MoveState.RUNNING
+    assert record.run is None or record.interrupted
 
 
 async def test_a_failover_the_other_way_names_the_failback_that_is_due() -> None:
@@ -338,10 +338,10 @@ async def test_a_group_whose_way_home_is_not_exact_stays_where_it_left() -> None
 async def left_at(rig: MoveRig, offset: int) -> None:
     """The failover has committed this offset for the group, as a coarse translation would."""
     journal = rig.served.failover.journal
-    record = await journal.load()
-    assert record is not None
+    moves = await journal.load()
     rig.logs.target.set_group("g", {COPY: offset})
-    await journal.store(replace(record, left_at={"g": {COPY: offset}}), groups=["g"])
+    home = replace(moves.homes["g"], left_at={COPY: offset})
+    await journal.store(replace(moves, homes={"g": home}))
 
 
 async def test_a_group_that_did_not_read_where_a_coarse_translation_left_it_is_not_set_back() -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from twinlog.errors import StateError, TransientKafkaError
+from twinlog.moves.record import Step
 from twinlog_checkpoint.assembly import assemble_moves
-from twinlog_checkpoint.journal.record import Step
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.running.events import StepState
 from twinlog_checkpoint.translation.translation import Verdict
@@ -19,7 +19,7 @@ async def test_with_the_source_gone_checkpoints_say_where_to_go_on() -> None:
         rig.fakes.clock.advance(60)
         await rig.fakes.do_pass(rig.parts.checkpointer)
         rig.logs.source.take_away()
-        plan = await rig.served.failover.planner.plan(NO_WAIT)
+        plan = await rig.served.failover.plan(NO_WAIT)
         assert any("--accept-loss" in blocker for blocker in plan.blockers)
         (missing,) = plan.backlog
         assert missing.records_not_copied is None

@@ -8,18 +8,16 @@ import pytest
 from twinlog.cli.checkpoint.groups_view import notes
 from twinlog.errors import WireFormatError
 from twinlog.model import TopicPartition
+from twinlog.moves.record import Step
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.api import messages
 from twinlog_checkpoint.api.board import flow_progress
 from twinlog_checkpoint.api.group_explainer import explain_group
 from twinlog_checkpoint.api.group_explanation import Rule
 from twinlog_checkpoint.assembly import assemble_group_syncer
-from twinlog_checkpoint.groups.sync_hold import sync_hold
-from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, Step
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.running.events import MoveEvent, StepEvent, StepState
-from twinlog_checkpoint.moves.running.run_record import MOST_UNFINISHED_BYTES
-from unit.checkpoint.checkpoint_rig import A_TO_B, turns
+from unit.checkpoint.checkpoint_rig import turns
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, offset_of, run
 
@@ -318,25 +316,6 @@ async def test_operators_are_told_why_a_moved_group_is_not_synced() -> None:
         assert flow_progress(rig.parts).offsets_held == ("", "")
 
 
-@pytest.mark.parametrize(("chain_before", "left_alone"), [("", {"g", "other"}), ("earlier", {"other"})])
-def test_an_earlier_release_does_not_record_which_groups_a_failback_left(
-    chain_before: str, left_alone: set[str]
-) -> None:
-    record = MoveRecord(
-        run_id="r",
-        kind=MoveKind.FAILBACK,
-        state=MoveState.DONE,
-        groups=("g",),
-        by="",
-        started_ms=0,
-        chain_before=chain_before,
-        stood_before={} if not chain_before else {"other": {}},
-        moved=("g",),
-    )
-    hold = sync_hold(A_TO_B, record, running=False)
-    assert {group for group in ("g", "other") if hold.covers(group)} == left_alone
-
-
 @pytest.mark.parametrize("back", [False, True])
 async def test_an_interrupted_run_protects_what_it_moved_until_a_run_has_included_it(back: bool) -> None:
     async with move_rig() as rig:
@@ -347,10 +326,9 @@ async def test_an_interrupted_run_protects_what_it_moved_until_a_run_has_include
         moved_to = await offset_of(rig.logs.target, "other", COPY)
         await run(rig.served.failback if back else rig.served.failover, ONLY_G)
         assert await synced(rig, "other") == moved_to
-        assert "without --group" in flow_progress(rig.parts).offsets_held[1]
+        assert "other" in flow_progress(rig.parts).offsets_held[1]
         await run(rig.served.failover)
         assert await synced(rig, "other") == moved_to
-        assert "without --group" not in flow_progress(rig.parts).offsets_held[1]
 
 
 async def test_a_group_with_an_offset_that_has_no_translation_stays_where_the_failover_put_it() -> None:
@@ -375,18 +353,6 @@ async def test_a_group_that_the_sync_had_moved_is_protected_by_a_repeated_failov
         await run(rig.served.failover)
         rig.logs.target.set_group("late", {COPY: 0})
         assert await synced(rig, "late") == 0
-
-
-async def test_more_unfinished_groups_than_the_record_can_name_protect_every_group() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.add_topic("new")
-        for number in range(3):
-            name = f"{number}" * (MOST_UNFINISHED_BYTES // 2)
-            rig.logs.source.set_group(name, {ORIGIN: 50, TopicPartition("new", 0): 0})
-        await run(rig.served.failover)
-        last = await rig.served.failover.recorded()
-        assert last is not None
-        assert last.unfinished is None
 
 
 @pytest.mark.parametrize("back", [False, True])

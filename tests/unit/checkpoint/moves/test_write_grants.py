@@ -7,14 +7,13 @@ import pytest
 from twinlog.errors import StateError, TransientKafkaError
 from twinlog.kafka.ports import AclBinding
 from twinlog.model import Flow
+from twinlog.moves.record import Moves, Step
+from twinlog.moves.stored import moves_of, rows_of
 from twinlog.testing.fakes.cluster import Call
 from twinlog.write_blocks import fence_of, holder_of
-from twinlog_checkpoint.journal.record import Step
-from twinlog_checkpoint.journal.record_format import decode_record, encode_record
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.write_grants import write_grants
 from unit.checkpoint.checkpoint_rig import A_TO_B
-from unit.checkpoint.journal.test_move_journal import RECORD
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, run
 
@@ -139,8 +138,7 @@ async def test_a_record_takes_back_rights_to_write_copies_of_the_flow_alone() ->
         await rig.logs.target.create_acls([others, rule(COPY.topic, "READ")])
         await run(rig.served.failover, GRANTING)
         record = await rig.served.failover.journal.load()
-        assert record is not None
-        forged = replace(record, grants=(*record.grants, others))
+        forged = replace(record, grants={**record.grants, others: "r"})
         await rig.served.failover.journal.store(forged)
         await run(rig.served.failback)
         assert rig.logs.target.acls == {others, rule(COPY.topic, "READ")}
@@ -148,8 +146,8 @@ async def test_a_record_takes_back_rights_to_write_copies_of_the_flow_alone() ->
 
 def test_what_is_no_right_to_write_one_topic_is_no_grant_of_a_record() -> None:
     others = (rule(operation="ALL"), rule("*"), rule(permission="DENY"), rule(pattern_type="PREFIXED"))
-    forged = replace(RECORD, grants=(GRANT, *others))
-    assert decode_record(encode_record(Flow("A", "B"), forged)[1]).grants == (GRANT,)
+    forged = Moves(flow=A_TO_B, grants=dict.fromkeys((GRANT, *others), "r"))
+    assert moves_of(A_TO_B, rows_of(forged)).grants == {GRANT: "r"}
 
 
 async def test_without_an_authorizer_nothing_is_granted() -> None:

@@ -12,6 +12,12 @@ from twinlog_configsync.model.reasons import Reason
 from unit.configsync.configsync_rig import READ_ORDERS, ConfigSyncRig, make_flow
 from unit.configsync.planning.test_deletes import ALL, TOPICS, copies, following
 
+FIELDS = {"run_id": "r", "groups": [], "by": "", "started_ms": 0, "finished_ms": None, "done": []} | {
+    "moved": [],
+    "fences": [],
+    "former_fences": [],
+}
+
 
 async def record_move(flow: ConfigSyncRig, kind: str, state: str, **more: bool) -> None:
     name = "mm2-failover.A.internal"
@@ -21,7 +27,7 @@ async def record_move(flow: ConfigSyncRig, kind: str, state: str, **more: bool) 
         await writer.append(
             TopicPartition(name, 0),
             key=b'["TwinlogMove",{"flow":"A->B"}]',
-            value=json.dumps({"format": 1, "kind": kind, "state": state, **more}).encode(),
+            value=json.dumps({"format": 1, "kind": kind, "state": state, **FIELDS, **more}).encode(),
         )
 
 
@@ -117,7 +123,8 @@ async def test_records_of_moved_groups_are_not_taken_for_the_move(tmp_path: Path
     async with flow.target.writer() as writer:
         for name in ("TwinlogMovedGroup", "TwinlogSource"):
             key = json.dumps([name, {"flow": "A->B", "group": "g"}]).encode()
-            await writer.append(TopicPartition("mm2-failover.A.internal", 0), key=key, value=b"{}")
+            value = b'{"format":1,"chain":"earlier","stood_at":{}}'
+            await writer.append(TopicPartition("mm2-failover.A.internal", 0), key=key, value=value)
     for _ in range(3):
         await flow.refresh(TOPICS)
     assert copies(flow) == ["A.b", "A.c"]

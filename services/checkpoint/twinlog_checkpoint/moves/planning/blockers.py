@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable
 
 from twinlog.model import ClusterAlias
-from twinlog_checkpoint.journal.record import MoveKind, MoveRecord
+from twinlog.moves.record import MoveKind, Moves
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.moves.write_block import WriteBlockScope, missing_fences
@@ -14,7 +14,7 @@ async def blockers_of(
     route: Route,
     options: MoveOptions,
     scope: WriteBlockScope,
-    last: MoveRecord | None,
+    moves: Moves,
     *,
     no_answer: Callable[[ClusterAlias], str],
     from_reachable: bool,
@@ -30,7 +30,7 @@ async def blockers_of(
     blocker = route.blocker(from_reachable=True)
     if blocker is not None:
         blockers.append(blocker)
-    unknown = sorted(set(options.groups) - set(await route.groups(last)))
+    unknown = sorted(set(options.groups) - set(await route.groups(moves)))
     if unknown:
         blockers.append(
             f"groups that do not exist on {route.from_alias}, or that the filter excludes:"

@@ -7,9 +7,9 @@ from itertools import groupby
 
 from twinlog.kafka.ports import CommittedOffset, OffsetSpec
 from twinlog.model import TopicPartition
+from twinlog.moves.record import Moves, went_on
 from twinlog_checkpoint.groups.reads import group_states, readable_offsets
 from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES
-from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, went_on
 from twinlog_checkpoint.moves.ends import bounds_of
 from twinlog_checkpoint.moves.planning.copy_states import CopyStates
 from twinlog_checkpoint.moves.planning.decision import GroupPlace, decide
@@ -79,16 +79,13 @@ class GroupPlaces:
         options: MoveOptions,
         *,
         from_reachable: bool,
+        moves: Moves,
         without: Collection[str] = (),
-        last: MoveRecord | None = None,
     ) -> Placed:
-        """Return every (group, partition) with the decision about it. Raises KafkaError.
-
-        `last` tells where the move before found the groups.
-        """
+        """Return every (group, partition) with the decision about it. Raises KafkaError."""
         if from_reachable:
             await self.route.refresh()
-        wanted = await self._wanted(options, last) if from_reachable else await self._known(options)
+        wanted = await self._wanted(options, moves) if from_reachable else await self._known(options)
         done_with = frozenset(
             without
         )  # A set, because `without` is a list and there are far more offsets than groups.
@@ -102,9 +99,9 @@ class GroupPlaces:
             {entry.to_partition for entry in wanted if entry.to_partition is not None},
             OffsetSpec.LATEST,
         )
-        committed_before = await self._committed_before(wanted, last) if from_reachable else {}
-        untouched = await self._untouched(wanted, last) if from_reachable else {}
-        unread = await self._unread(wanted, ranges, last) if from_reachable else _Unread()
+        committed_before = await self._committed_before(wanted, moves) if from_reachable else {}
+        untouched = await self._untouched(wanted, moves) if from_reachable else {}
+        unread = await self._unread(wanted, ranges, moves) if from_reachable else _Unread()
         partitions = [
             decide(
                 GroupPlace(
@@ -139,7 +136,7 @@ class GroupPlaces:
         return Placed(partitions=partitions, foreign=unread.ranges)
 
     async def _unread(
-        self, wanted: Collection[_Wanted], ranges: Mapping[TopicPartition, LogBounds], last: MoveRecord | None
+        self, wanted: Collection[_Wanted], ranges: Mapping[TopicPartition, LogBounds], moves: Moves
     ) -> _Unread:
         """Count the records that the groups have not read and would skip. Raises KafkaError."""
         only_here = RecordsOnlyHere(route=self.route, copy_states=self.copy_states)
@@ -155,24 +152,23 @@ class GroupPlaces:
         foreign = {
             (entry.group, entry.from_partition): await only_here.unread(entry.from_offset, found)
             async for entry in in_turns(wanted)
-            if (found := of_partition.get(entry.from_partition)) and self._works_here(entry, last)
+            if (found := of_partition.get(entry.from_partition)) and self._works_here(entry, moves)
         }
         return _Unread(before_start=before_start, foreign=foreign, ranges=written)
 
     async def _untouched(
-        self, wanted: Collection[_Wanted], last: MoveRecord | None
+        self, wanted: Collection[_Wanted], moves: Moves
     ) -> dict[tuple[str, TopicPartition], int]:
         """Where the last move in the other direction found the groups that it left at the first record here,
         and that are still there: it may have skipped what only the other cluster has. Raises KafkaError."""
-        if last is None:
-            return {}
-        found_at, left_at = last.found_and_left(by=_other(self.route.kind))
+        came = moves.moved_to(self.route.from_alias)
         there = {
             entry: offset
             for entry in wanted
-            if left_at.get(entry.group, {}).get(entry.from_partition) == entry.from_offset
+            if (home := came.get(entry.group)) is not None
+            and home.left_at.get(entry.from_partition) == entry.from_offset
             and entry.to_partition is not None
-            and (offset := found_at.get(entry.group, {}).get(entry.to_partition)) is not None
+            and (offset := home.stood_at.get(entry.to_partition)) is not None
         }
         bounds = await bounds_of(self.route.here, {entry.from_partition for entry in there})
         return {
@@ -182,10 +178,10 @@ class GroupPlaces:
             and entry.from_offset <= log.start
         }
 
-    def _works_here(self, entry: _Wanted, last: MoveRecord | None) -> bool:
+    def _works_here(self, entry: _Wanted, moves: Moves) -> bool:
         """Whether the group reads on the cluster that it leaves: a failover moved it there, or it has gone on
         there itself. Otherwise sync.group.offsets has put its offset there."""
-        moved = frozenset() if last is None else last.on_target_groups
+        moved = moves.groups_on_target
         if moved is None or entry.group in moved:
             return True
         return not self.route.may_be_synced(entry.group, entry.from_partition, entry.from_offset)
@@ -204,7 +200,7 @@ class GroupPlaces:
         )
 
     async def _committed_before(
-        self, wanted: Collection[_Wanted], last: MoveRecord | None
+        self, wanted: Collection[_Wanted], moves: Moves
     ) -> dict[tuple[str, TopicPartition], int | None]:
         """Where the move that moved a group last left it, on the cluster that it moves to now: what a move of
         the same kind committed for groups that were put back since, or where one in the other direction found
@@ -213,46 +209,33 @@ class GroupPlaces:
         After the latter a lower place has to be certain, and the group has to be before the place where that
         move left it: otherwise nobody put it back, and only the way back is translated less exactly.
         """
-        if last is None:
-            return {}
-        stood_at, moved_to = last.found_and_left(by=self.route.kind)
-        found_at, left_at = last.found_and_left(by=_other(self.route.kind))
-        found = {
-            (entry.group, entry.from_partition): found_at.get(entry.group, {}).get(entry.to_partition)
-            for entry in wanted
-            if entry.to_partition is not None
-            and entry.translation.verdict in COMPARED
-            and entry.from_offset < left_at.get(entry.group, {}).get(entry.from_partition, math.inf)
-        }
-        stood = {
-            (entry.group, entry.from_partition): SourcePosition(
-                partition=entry.from_partition, next_offset=then
-            )
-            for entry in wanted
-            if entry.to_partition is not None
-            and (then := stood_at.get(entry.group, {}).get(entry.from_partition, 0)) > entry.from_offset
-        }
-        recorded = {
-            (entry.group, entry.from_partition): offset
-            for entry in wanted
-            if entry.to_partition is not None
-            and (entry.group, entry.from_partition) in stood
-            and (offset := moved_to.get(entry.group, {}).get(entry.to_partition)) is not None
-        }
-        unknown = {place: position for place, position in stood.items() if place not in recorded}
+        before: dict[tuple[str, TopicPartition], int | None] = {}
+        unknown: dict[tuple[str, TopicPartition], SourcePosition] = {}
+        for entry in wanted:
+            home, there = moves.homes.get(entry.group), entry.to_partition
+            if home is None or there is None:
+                continue
+            place = entry.group, entry.from_partition
+            if home.where == self.route.from_alias:
+                is_before = entry.from_offset < home.left_at.get(entry.from_partition, math.inf)
+                if is_before and entry.translation.verdict in COMPARED:
+                    before[place] = home.stood_at.get(there)
+            elif (then := home.stood_at.get(entry.from_partition, 0)) > entry.from_offset:
+                before[place] = home.left_at.get(there)
+                if before[place] is None:
+                    unknown[place] = SourcePosition(partition=entry.from_partition, next_offset=then)
         answers = await self.route.ways.translate(set(unknown.values())) if unknown else {}
-        translated = {place: answers[position].downstream_offset for place, position in unknown.items()}
-        return found | translated | recorded
+        return before | {place: answers[position].downstream_offset for place, position in unknown.items()}
 
-    async def only_here(self, options: MoveOptions, last: MoveRecord | None) -> Collection[str]:
+    async def only_here(self, options: MoveOptions, moves: Moves) -> Collection[str]:
         """Return the groups that a run with these options leaves where they are, because the other cluster
         never had them. Raises KafkaError."""
-        return () if options.groups else await self.route.only_here(await self.route.groups(last), last)
+        return () if options.groups else await self.route.only_here(await self.route.groups(moves), moves)
 
-    async def _wanted(self, options: MoveOptions, last: MoveRecord | None) -> list[_Wanted]:
+    async def _wanted(self, options: MoveOptions, moves: Moves) -> list[_Wanted]:
         """Return the groups' offsets as the cluster that they leave has them."""
-        listed = await self.route.groups(last)
-        asked = set(options.groups) or set(listed) - set(await self.route.only_here(listed, last))
+        listed = await self.route.groups(moves)
+        asked = set(options.groups) or set(listed) - set(await self.route.only_here(listed, moves))
         groups = [group for group in listed if group in asked]
         committed = await self._committed(groups)
         # Groups share partitions, so ask the rules once for each partition.
@@ -291,12 +274,12 @@ class GroupPlaces:
             if self.route.is_own(group, partition, offset.next_offset)
         }
 
-    async def finished_with(self, last: MoveRecord, options: MoveOptions) -> set[str]:
+    async def finished_with(self, moves: Moves, options: MoveOptions) -> set[str]:
         """Return the groups that earlier runs have moved in this direction and none has moved back, without
         those that have members on the old cluster, have made progress there since, were put back there, or
         have no offset left on the other cluster. Progress is read from their offsets on the old one, or from
         their checkpoints while that cluster does not answer. Raises KafkaError."""
-        stood = last.moved_from(self.route.kind)
+        stood = {group: home.stood_at for group, home in moves.finished(self.route.kind).items()}
         asked = stood.keys() & set(options.groups or stood)
         now: dict[str, dict[TopicPartition, int]] = {group: {} for group in asked}
         live = bool(asked) and await self.from_answers()
@@ -346,10 +329,6 @@ class GroupPlaces:
             for place in await self.route.known_places()
             if place.group in (options.groups or (place.group,))
         ]
-
-
-def _other(kind: MoveKind) -> MoveKind:
-    return MoveKind.FAILBACK if kind is MoveKind.FAILOVER else MoveKind.FAILOVER
 
 
 def _is_at_start(entry: _Wanted, ranges: Mapping[TopicPartition, LogBounds]) -> bool:

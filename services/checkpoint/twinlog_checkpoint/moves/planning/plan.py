@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from twinlog.kafka.ports import AclBinding
 from twinlog.model import ClusterAlias, Flow, TopicPartition
-from twinlog_checkpoint.journal.record import MoveKind
+from twinlog.moves.record import MoveKind
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog, total_backlog
 from twinlog_checkpoint.translation.translation import Translation
 

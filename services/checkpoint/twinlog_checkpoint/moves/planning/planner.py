@@ -11,14 +11,14 @@ from twinlog.kafka.errors import TIMEOUT
 from twinlog.kafka.ports import AclBinding, KafkaCluster
 from twinlog.kafka.reasons import no_answer
 from twinlog.model import ClusterAlias
+from twinlog.moves.record import MoveKind, Moves
 from twinlog.service.runtime import wait_or_stop
 from twinlog.write_blocks import held_fences, is_holder
-from twinlog_checkpoint.journal.record import MoveKind, MoveRecord
 from twinlog_checkpoint.moves.planning.backlog import BacklogMeter
 from twinlog_checkpoint.moves.planning.blockers import blockers_of
 from twinlog_checkpoint.moves.planning.copy_states import CopyStates
 from twinlog_checkpoint.moves.planning.group_places import GroupPlaces
-from twinlog_checkpoint.moves.planning.last_move import fences_where_left, shown_move
+from twinlog_checkpoint.moves.planning.last_move import shown_move
 from twinlog_checkpoint.moves.planning.outcome import unread_blockers
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition, MovePlan
 from twinlog_checkpoint.moves.planning.plan_warnings import foreign_told, named, plan_warnings
@@ -74,43 +74,32 @@ class MovePlanner:
             to_answers=self._to_answers,
         )
 
-    async def plan(
-        self,
-        options: MoveOptions,
-        *,
-        without: Collection[str] = (),
-        last: MoveRecord | None = None,
-        due: Due = NOTHING_DUE,
-    ) -> MovePlan:
-        """Plan the move as of now; `without` names groups that are finished. Raises KafkaError.
-
-        A cluster that does not answer now counts as down, whatever the last probe found.
-        """
-        return await at_last(self.look(options, without=without, last=last, due=due))
-
     async def look(
         self,
         options: MoveOptions,
+        moves: Moves,
         *,
         without: Collection[str] = (),
         unchanged: Collection[str] = (),
-        last: MoveRecord | None = None,
         due: Due = NOTHING_DUE,
     ) -> AsyncGenerator[str | MovePlan, None]:
-        """As `plan`, but first yield messages about the progress, then the plan. Of the groups `unchanged`,
-        which a run leaves as they are, it shows the offsets that are already there."""
+        """Yield messages about the progress, then the plan of the move as of now, `without` these groups. Of
+        the groups `unchanged`, which a run leaves as they are, it shows the offsets that are already there.
+        Raises KafkaError.
+
+        A cluster that does not answer now counts as down, whatever the last probe found."""
         yield "asking both clusters"
         from_reachable = await self._from_answers()
         to_reachable = await self._to_answers()
         if from_reachable and to_reachable:
             await self.route.refresh()
-        fences = fences_where_left(last, self.route.kind)
+        fences = moves.fenced(self.route.from_alias)
         scope = await self.fence_scope() if options.fence and from_reachable else WriteBlockScope()
         blockers = await blockers_of(
             self.route,
             options,
             scope,
-            last,
+            moves,
             no_answer=self._no_answer,
             from_reachable=from_reachable,
             to_reachable=to_reachable,
@@ -129,7 +118,7 @@ class MovePlanner:
         if looked:
             yield "reading and translating the groups' offsets"
             placed = await self.places.partitions(
-                options, from_reachable=from_reachable, without=without, last=last
+                options, from_reachable=from_reachable, moves=moves, without=without
             )
             copying = self.route.reverse_flow
             foreign = foreign_told(placed.foreign, copying) if copying is not None else ()
@@ -139,7 +128,7 @@ class MovePlanner:
                 if entry.group not in unchanged
                 or entry.action in (MoveAction.ALREADY_THERE, MoveAction.KEEP_AHEAD)
             ]
-            only_here = sorted(await self.places.only_here(options, last)) if from_reachable else ()
+            only_here = sorted(await self.places.only_here(options, moves)) if from_reachable else ()
             yield f"offsets translated: {len(partitions)}; measuring what is not copied yet"
             backlog, seconds = await self._backlog_and_rate(from_reachable)
         yield self._with_warnings(
@@ -160,7 +149,7 @@ class MovePlanner:
                 not_granted=grants.left_out,
                 only_here=only_here,
                 foreign=foreign,
-                last=None if last is None else shown_move(last),
+                last=shown_move(moves),
             ),
             due.notes,
         )

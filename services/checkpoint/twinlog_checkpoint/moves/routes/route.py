@@ -8,11 +8,11 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import ClusterAlias, Flow, TopicPartition
+from twinlog.moves.record import MoveKind, Moves
 from twinlog.policy import ReplicationPolicy
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.topic_choice import CopyIdentity
-from twinlog_checkpoint.journal.record import MoveKind, MoveRecord
 from twinlog_checkpoint.moves.routes.offset_router import OffsetRouter
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from twinlog_checkpoint.translation.exact import LogSide
@@ -105,11 +105,11 @@ class Route(Protocol):
         topics are Twinlog's."""
         ...
 
-    async def groups(self, last: MoveRecord | None) -> Collection[str]:
+    async def groups(self, moves: Moves) -> Collection[str]:
         """The groups that can move now. Raises KafkaError."""
         ...
 
-    async def only_here(self, groups: Collection[str], last: MoveRecord | None) -> Collection[str]:
+    async def only_here(self, groups: Collection[str], moves: Moves) -> Collection[str]:
         """Those of `groups` that the other cluster never had: no move brought them here. They move only if
         they are named. Raises KafkaError."""
         ...
@@ -242,10 +242,10 @@ class FailoverRoute:
     def may_be_fenced(self, topic: str, *, here: bool) -> bool:
         return fenceable(self.parts if here else self.reverse, topic)
 
-    async def groups(self, last: MoveRecord | None) -> Collection[str]:
+    async def groups(self, moves: Moves) -> Collection[str]:
         return await self.parts.checkpointer.groups.present()
 
-    async def only_here(self, groups: Collection[str], last: MoveRecord | None) -> Collection[str]:
+    async def only_here(self, groups: Collection[str], moves: Moves) -> Collection[str]:
         """None: a failover moves every group of the source."""
         return ()
 

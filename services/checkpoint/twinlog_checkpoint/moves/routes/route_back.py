@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import ClusterAlias, Flow, TopicPartition
+from twinlog.moves.record import MoveKind, Moves
 from twinlog.policy import ReplicationPolicy
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.directory import TRANSLATABLE_TYPES
-from twinlog_checkpoint.journal.record import MoveKind, MoveRecord
 from twinlog_checkpoint.moves.routes.offset_router import OffsetRouter
 from twinlog_checkpoint.moves.routes.route import (
     CopiedPartition,
@@ -103,12 +103,11 @@ class FailbackRoute:
     def may_be_fenced(self, topic: str, *, here: bool) -> bool:
         return fenceable(self.reverse if here else self.parts, topic)
 
-    async def groups(self, last: MoveRecord | None) -> Collection[str]:
+    async def groups(self, moves: Moves) -> Collection[str]:
         """Those of the rules, and those that a failover moved before they left the rules."""
         listed = await self.parts.target.list_groups()
-        moved: Collection[str] = ()
-        if last is not None:
-            moved = last.names if last.on_target_groups is None else last.on_target_groups
+        there = moves.groups_on_target
+        moved = moves.homes.keys() if there is None else there
         rules = self.parts.entry.groups
         return [
             group
@@ -116,10 +115,10 @@ class FailbackRoute:
             if kind in TRANSLATABLE_TYPES and (group in moved or rules.should_replicate_group(group))
         ]
 
-    async def only_here(self, groups: Collection[str], last: MoveRecord | None) -> Collection[str]:
+    async def only_here(self, groups: Collection[str], moves: Moves) -> Collection[str]:
         checkpointer = self.parts.checkpointer
         came = checkpointer.history.groups() | await checkpointer.groups.present()
-        return set(groups) - came - (frozenset() if last is None else last.names)
+        return set(groups) - came - moves.homes.keys()
 
     @property
     def unsupported(self) -> Mapping[str, str]:

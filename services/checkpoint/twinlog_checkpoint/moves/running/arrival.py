@@ -1,36 +1,29 @@
 """The second half of a move: commit the offsets, read them back, remove the old fence, finish the record."""
 
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import structlog
 
 from twinlog.clock import Clock
+from twinlog.moves.record import MoveKind, Moves, Step
 from twinlog_checkpoint.flow.parts import LeaseGuard
-from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, Step
 from twinlog_checkpoint.moves.planning.outcome import finished_with, going_on, writes
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition, MovePlan
 from twinlog_checkpoint.moves.planning.planner import MovePlanner
 from twinlog_checkpoint.moves.running.commit import commit, verify
 from twinlog_checkpoint.moves.running.events import StepEvent, StepState, step_event
-from twinlog_checkpoint.moves.running.run_record import finished
+from twinlog_checkpoint.moves.running.run_record import after, committing, finished, is_whole, run_of
 from twinlog_checkpoint.moves.write_block import create_rules, delete_rules, release_fences
 
 _log = structlog.stdlib.get_logger(__name__)
-
-
-class StoreRecord(Protocol):
-    """Stores the record of the run, with the groups that it has finished."""
-
-    async def __call__(self, record: MoveRecord, *, groups: Collection[str] = ()) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrived:
     """The groups have been moved."""
 
-    record: MoveRecord
+    moves: Moves
     plan: MovePlan
     """The plan as it was carried out."""
 
@@ -41,13 +34,13 @@ class Arrival:
     to."""
 
     planner: MovePlanner
-    store: StoreRecord
+    store: Callable[[Moves], Awaitable[None]]
     duty: LeaseGuard
     clock: Clock
 
     async def arrive(
         self,
-        record: MoveRecord,
+        moves: Moves,
         plan: MovePlan,
         partitions: Sequence[MovePartition],
         options: MoveOptions,
@@ -59,11 +52,9 @@ class Arrival:
         cluster = self.planner.route.to_cluster
         groups = len(writes(partitions))
         yield step_event(self.clock, Step.COMMIT, StepState.STARTED, f"committing offsets on {plan.to_alias}")
-        if record.kind is MoveKind.FAILOVER and not record.on_target:
-            # Record it before the first commit: a run that is interrupted here and then given up may have
-            # moved groups.
-            record = replace(record, on_target=True)
-            await self.store(record)
+        # Recorded before the first commit: a run that is interrupted here may have moved these groups.
+        moves = committing(moves, going_on(partitions))
+        await self.store(moves)
         commits = commit(cluster, partitions)
         while True:
             # Check the lease for each part: a process that lost the flow in between commits nothing more.
@@ -83,77 +74,80 @@ class Arrival:
         await verify(cluster, partitions)
         yield step_event(self.clock, Step.VERIFY, StepState.DONE, "every committed offset was read back")
         newly = finished_with(partitions)
-        is_whole = finished(record, newly, partitions, options, now_ms=self.clock.now_ms()).whole
-        if record.former_fences and not is_whole:
+        over = is_whole(finished(moves, newly, partitions, options, now_ms=self.clock.now_ms()))
+        lifted = moves.fenced(plan.to_alias)
+        if lifted and not over:
             message = f"the fence on {plan.to_alias} stays until every group that left it is back"
             yield step_event(self.clock, Step.UNFENCE, StepState.SKIPPED, message)
-        elif record.former_fences:
-            lifted = record.former_fences
+        elif lifted:
             kept = await self.duty.hold(lambda: release_fences(cluster, lifted, plan.flow))
-            record = replace(record, former_fences=()).after(Step.UNFENCE)
-            await self.store(record)
+            moves = after(replace(moves, fences={**moves.fences, plan.to_alias: {}}), Step.UNFENCE)
+            await self.store(moves)
             message = f"removed the fence on {plan.to_alias}"
             if kept:
                 holders = ", ".join(sorted({flow for flows in kept.values() for flow in flows}))
                 message += f"; moves of {holders} keep it on {len(kept)} of {len(lifted)} topics"
             yield step_event(self.clock, Step.UNFENCE, StepState.DONE, message)
-        async for entry in self._rights(record, plan, is_whole=is_whole):
-            if isinstance(entry, MoveRecord):
-                record = entry
+        async for entry in self._rights(moves, plan, over=over):
+            if isinstance(entry, Moves):
+                moves = entry
             else:
                 yield entry
-        record = finished(record, newly, partitions, options, now_ms=self.clock.now_ms())
-        await self.store(record, groups=newly)
+        moves = finished(moves, newly, partitions, options, now_ms=self.clock.now_ms())
+        await self.store(moves)
         moved = len(going_on(partitions))
-        carried_out = await self.planner.done(fenced_plan(plan, record), partitions)
+        carried_out = await self.planner.done(fenced_plan(plan, moves), partitions)
         _log.info(
             "move_finished",
-            kind=record.kind,
+            kind=plan.kind,
             flow=str(plan.flow),
-            run_id=record.run_id,
+            run_id=run_of(moves).run_id,
             groups=moved,
         )
         yield step_event(self.clock, Step.DONE, StepState.DONE, f"groups moved to {plan.to_alias}: {moved}")
-        yield Arrived(record=record, plan=carried_out)
+        yield Arrived(moves=moves, plan=carried_out)
 
     async def _rights(
-        self, record: MoveRecord, plan: MovePlan, *, is_whole: bool
-    ) -> AsyncGenerator[StepEvent | MoveRecord, None]:
+        self, moves: Moves, plan: MovePlan, *, over: bool
+    ) -> AsyncGenerator[StepEvent | Moves, None]:
         """Grant writers the right to write to the copies, or revoke it; yield the record last. Grants are
         recorded before they are created, so that a killed run leaves no unknown grant.
 
-        Only a run after which every group is back revokes: before, applications may still write there."""
+        Only a failback after which every group is back revokes: before, applications may still write there.
+        """
         route = self.planner.route
         if plan.write_grants:
             grants = plan.write_grants
-            record = replace(record, grants=tuple(dict.fromkeys((*record.grants, *grants))))
-            await self.store(record)
+            new = dict.fromkeys(grants, run_of(moves).run_id)
+            moves = replace(moves, grants=new | {**moves.grants})
+            await self.store(moves)
             await self.duty.hold(lambda: create_rules(route.to_cluster, grants))
             message = f"granted rights to write to copies on {plan.to_alias}: {len(grants)}"
             yield step_event(self.clock, Step.GRANT, StepState.DONE, message)
-        if record.former_grants and not is_whole:
+        if plan.kind is MoveKind.FAILOVER or not moves.grants:
+            yield moves
+            return
+        if not over:
             message = (
                 f"the rights to write to copies on {plan.from_alias} stay until every group that came is back"
             )
             yield step_event(self.clock, Step.REVOKE, StepState.SKIPPED, message)
-        elif record.former_grants:
-            former = record.former_grants
-            ours = [grant for grant in former if route.is_copy(grant.resource_name)]
+        else:
+            ours = [grant for grant in moves.grants if route.is_copy(grant.resource_name)]
+            others = sorted({grant.resource_name for grant in moves.grants.keys() - set(ours)})
             await self.duty.hold(lambda: delete_rules(route.from_cluster, ours))
-            record = replace(record, former_grants=())
-            await self.store(record)
+            moves = replace(moves, grants={})
+            await self.store(moves)
             message = f"revoked rights to write to copies on {plan.from_alias}: {len(ours)}"
-            if others := sorted(
-                {each.resource_name for each in former} - {each.resource_name for each in ours}
-            ):
+            if others:
                 message += f"; not those to {', '.join(others)}, which are no copies of the flow"
             yield step_event(self.clock, Step.REVOKE, StepState.DONE, message)
-        yield record
+        yield moves
 
 
-def fenced_plan(plan: MovePlan, record: MoveRecord) -> MovePlan:
+def fenced_plan(plan: MovePlan, moves: Moves) -> MovePlan:
     """The plan with the topics that are fenced now."""
-    return replace(plan, fenced_topics=sorted(fence.resource_name for fence in record.fences))
+    return replace(plan, fenced_topics=sorted(moves.fences.get(plan.from_alias, ())))
 
 
 async def _next(commits: AsyncGenerator[int | list[MovePartition], None]) -> int | list[MovePartition]:

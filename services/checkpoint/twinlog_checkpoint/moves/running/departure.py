@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from twinlog.clock import Clock
 from twinlog.errors import StateError
 from twinlog.model import TopicPartition
+from twinlog.moves.record import Moves, Step
 from twinlog.service.runtime import wait_or_stop
 from twinlog_checkpoint.flow.parts import LeaseGuard
-from twinlog_checkpoint.journal.record import MoveRecord, Step
 from twinlog_checkpoint.moves.ends import FinalEnds, ends_behind_fence, ends_now
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.planning.planner import MovePlanner
 from twinlog_checkpoint.moves.running.events import StepEvent, StepState, step_event
+from twinlog_checkpoint.moves.running.run_record import after, run_of
 from twinlog_checkpoint.moves.topic_backlog import (
     TopicBacklog,
     blocking,
@@ -29,7 +30,7 @@ from twinlog_checkpoint.moves.write_block import free_fences, hold_fences, missi
 class Departed:
     """The result of the first half."""
 
-    record: MoveRecord
+    moves: Moves
     fenced: bool
     """A fence was created by this run."""
     drained: bool
@@ -53,7 +54,7 @@ class Departure:
     """
 
     planner: MovePlanner
-    store: Callable[[MoveRecord], Awaitable[None]]
+    store: Callable[[Moves], Awaitable[None]]
     duty: LeaseGuard
     clock: Clock
     stop: asyncio.Event
@@ -61,30 +62,32 @@ class Departure:
     """Time between two measurements of the logs."""
 
     async def leave(
-        self, record: MoveRecord, options: MoveOptions, *, recorded: bool
+        self, moves: Moves, options: MoveOptions, *, recorded: bool
     ) -> AsyncGenerator[StepEvent | Departed, None]:
         """Yield each step as it happens, then the result. If not `recorded`, only a fence is stored, because
         nothing else of the run has been recorded so far.
 
         Raises StateError (BACKLOG_NOT_COPIED, STOPPING) or KafkaError.
         """
-        fenced = options.fence and await self._unfenced(record)
+        fenced = options.fence and await self._unfenced(moves)
         removed: Collection[str] = ()
         if fenced:
-            record = await self._fenced(record)
-            message = f"writes are denied on {_topics(len(record.fences))}"
+            moves = await self._fenced(moves)
+        held = {fence.resource_name for fence in moves.fenced(self.planner.route.from_alias)}
+        if fenced:
+            message = f"writes are denied on {_topics(len(held))}"
             yield step_event(self.clock, Step.FENCE, StepState.DONE, message)
-        elif record.fences:
-            removed = await self._removed(record)
-            message = f"writes are already denied on {_topics(len(record.fences) - len(removed))}"
+        elif held:
+            removed = await self._removed(held)
+            message = f"writes are already denied on {_topics(len(held) - len(removed))}"
             yield step_event(self.clock, Step.FENCE, StepState.SKIPPED, message)
         else:
             yield step_event(self.clock, Step.FENCE, StepState.SKIPPED, "no fence was requested")
-        found = await self._final_offsets(fenced=bool(record.fences) or options.fence)
-        finals, kept_out = found.ends, {fence.resource_name for fence in record.fences}.difference(removed)
-        if (recorded or fenced) and Step.FINAL_OFFSETS not in record.done:
-            record = record.after(Step.FINAL_OFFSETS)
-            await self.store(record)
+        found = await self._final_offsets(fenced=bool(held) or options.fence)
+        finals, kept_out = found.ends, held.difference(removed)
+        if (recorded or fenced) and Step.FINAL_OFFSETS not in run_of(moves).done:
+            moves = after(moves, Step.FINAL_OFFSETS)
+            await self.store(moves)
         yield step_event(
             self.clock, Step.FINAL_OFFSETS, StepState.DONE, f"recorded the ends of {_logs(len(finals))}"
         )
@@ -93,22 +96,21 @@ class Departure:
             drained = drained or (event.step is Step.DRAIN and event.state is StepState.DONE)
             yield event
         yield Departed(
-            record=record,
+            moves=moves,
             fenced=fenced,
             drained=drained,
             still_written={each for each in found.still_written if each.topic in kept_out},
             unfenced_topics=removed,
         )
 
-    async def _removed(self, record: MoveRecord) -> Collection[str]:
-        """The topics of the recorded fence that are not fenced any more. Raises KafkaError."""
-        topics = {fence.resource_name for fence in record.fences}
+    async def _removed(self, topics: Collection[str]) -> Collection[str]:
+        """Those of the recorded fence that are not fenced any more. Raises KafkaError."""
         missing = await missing_fences(self.planner.route.from_cluster, topics)
         return topics if missing is None else {fence.resource_name for fence in missing}
 
-    async def _unfenced(self, record: MoveRecord) -> bool:
+    async def _unfenced(self, moves: Moves) -> bool:
         """Whether the writers of a topic are not fenced yet, or it is not known. Raises KafkaError."""
-        if Step.FENCE not in record.done:
+        if Step.FENCE not in run_of(moves).done:
             return True
         scope = await self.planner.fence_scope()
         return bool(await missing_fences(self.planner.route.from_cluster, scope.topics))
@@ -148,7 +150,7 @@ class Departure:
             await wait_or_stop(self.stop, self.look_seconds)
         raise StateError("the service is stopping; run it again to continue", reason="STOPPING")
 
-    async def _fenced(self, record: MoveRecord) -> MoveRecord:
+    async def _fenced(self, moves: Moves) -> Moves:
         """Create the missing fences. They are recorded first, so that a killed run leaves no unknown fence.
 
         A fence that existed before, and that no move holds, belongs to somebody else and is not recorded, so
@@ -157,12 +159,14 @@ class Departure:
         route = self.planner.route
         scope = await self.planner.fence_scope()
         free = await free_fences(route.from_cluster, scope.topics)
-        record = replace(record, fences=tuple(dict.fromkeys((*record.fences, *free))))
-        await self.store(record)
+        new = dict.fromkeys((fence.resource_name for fence in free), run_of(moves).run_id)
+        here = new | {**moves.fences.get(route.from_alias, {})}
+        moves = replace(moves, fences={**moves.fences, route.from_alias: here})
+        await self.store(moves)
         await self.duty.hold(lambda: hold_fences(route.from_cluster, free, route.flow))
-        record = record.after(Step.FENCE)
-        await self.store(record)
-        return record
+        moves = after(moves, Step.FENCE)
+        await self.store(moves)
+        return moves
 
     async def _final_offsets(self, *, fenced: bool) -> FinalEnds:
         route = self.planner.route

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from twinlog.clock import Clock
-from twinlog_checkpoint.journal.record import MoveRecord, Step
+from twinlog.moves.record import Moves, Step
 from twinlog_checkpoint.moves.planning.plan import MovePlan
 
 
@@ -41,8 +41,8 @@ class MoveReport:
 class Aborted:
     """A run that was given up."""
 
-    before: MoveRecord
-    after: MoveRecord
+    before: Moves
+    after: Moves
     unfenced_topics: Sequence[str]
     """Topics whose writers may write again, sorted."""
 

@@ -12,10 +12,10 @@ from opentelemetry.context import Context, get_current
 from twinlog.clock import Clock
 from twinlog.errors import StateError, TwinlogError
 from twinlog.model import Flow
+from twinlog.moves.record import MoveKind
 from twinlog.service.runtime import finish_or_cancel, wait_for_any
 from twinlog.telemetry.tracing import under
 from twinlog_checkpoint.flow.parts import LeaseGuard
-from twinlog_checkpoint.journal.record import MoveKind
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.running.events import MoveEvent, MoveReport, StepEvent, StepState
 from twinlog_checkpoint.moves.running.runner import MoveRunner

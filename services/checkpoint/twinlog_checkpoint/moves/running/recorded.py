@@ -10,23 +10,21 @@ from dataclasses import replace
 from twinlog.errors import KafkaError, StateError, WireFormatError
 from twinlog.kafka.ports import AclBinding, KafkaCluster
 from twinlog.model import ClusterAlias
+from twinlog.moves.record import MoveKind, Moves
 from twinlog_checkpoint.journal.moves_log import MoveJournal
-from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState
 from twinlog_checkpoint.moves.planning.planner import NOTHING_DUE, Due, MovePlanner
 from twinlog_checkpoint.moves.routes.route import Route
 
 
-async def recorded_move(journal: MoveJournal, route: Route) -> MoveRecord | None:
-    """Return the flow's last move. Raises KafkaError, WireFormatError, or StateError (FENCE_NOT_OURS)."""
-    last = await journal.load()
-    if last is None:
-        return None
-    here = last.kind is route.kind
-    return replace(
-        last,
-        fences=await _ours(journal, route, last.fences, here=here),
-        former_fences=await _ours(journal, route, last.former_fences, here=not here),
-    )
+async def recorded_moves(journal: MoveJournal, route: Route) -> Moves:
+    """Return what is recorded. Raises KafkaError, WireFormatError, or StateError (FENCE_NOT_OURS)."""
+    moves = await journal.load()
+    fences = {
+        cluster: {fence.resource_name: topics[fence.resource_name] for fence in ours}
+        for cluster, topics in moves.fences.items()
+        if (ours := await _ours(journal, route, moves.fenced(cluster), here=cluster == route.from_alias))
+    }
+    return replace(moves, fences=fences)
 
 
 async def _ours(
@@ -75,18 +73,17 @@ async def failback_due(reverse: MoveJournal, planner: MovePlanner) -> Due:
     if route.kind is not MoveKind.FAILOVER or planner.away(route.from_alias):
         return NOTHING_DUE
     try:
-        other = await reverse.load()
+        moves = await reverse.load()
     except (KafkaError, WireFormatError) as error:
         return Due(notes=[f"the last move of {reverse.flow} cannot be read: {error}"])
-    if other is None or other.kind is not MoveKind.FAILOVER or (other.aborted and not other.fences):
+    other, fences = moves.run, moves.fenced(reverse.flow.source)
+    if other is None or other.kind is not MoveKind.FAILOVER or (other.aborted and not fences):
         return NOTHING_DUE
     remedy = f"`twinlog failback run '{reverse.flow}'` moves them back"
     what = f"groups came from {route.to_alias} by failover run {other.run_id} of {reverse.flow}"
-    if other.state is MoveState.RUNNING:
+    if moves.interrupted:
         what = f"failover run {other.run_id} of {reverse.flow} was interrupted"
         remedy = f"`twinlog failback run '{reverse.flow}'` undoes it"
-    if other.fences:
-        return Due(
-            blockers=[f"{what}, with a fence on {len(other.fences)} topics there: {remedy} and removes it"]
-        )
+    if fences:
+        return Due(blockers=[f"{what}, with a fence on {len(fences)} topics there: {remedy} and removes it"])
     return Due(notes=[f"{what}: {remedy}"])

@@ -16,11 +16,11 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog.errors import StateError
+from twinlog.moves.record import MoveKind, Moves, Step
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.tracing import detached_span
 from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.journal.moves_log import MoveJournal
-from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, Step
 from twinlog_checkpoint.moves.planning.outcome import (
     finished_with,
     left_behind,
@@ -37,8 +37,16 @@ from twinlog_checkpoint.moves.running.events import (
     StepState,
     step_event,
 )
-from twinlog_checkpoint.moves.running.recorded import failback_due, recorded_move
-from twinlog_checkpoint.moves.running.run_record import begun, finished, given_up
+from twinlog_checkpoint.moves.running.recorded import failback_due, recorded_moves
+from twinlog_checkpoint.moves.running.run_record import (
+    after,
+    begun,
+    finished,
+    given_up,
+    is_whole,
+    run_of,
+    with_run,
+)
 from twinlog_checkpoint.moves.write_block import release_fences
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -74,35 +82,35 @@ class MoveRunner:
             raise _in_progress(f"a {self.planner.route.kind} of {self.planner.route.flow} is running")
         async with self.lock:
             last = await self.recorded()
-            done_with = await self._done_with(last, options)
-            record = begun(
-                self.planner.route.kind,
+            done_with = await self.planner.places.finished_with(last, options)
+            moves = begun(
                 last,
-                done_with,
+                self.planner.route.kind,
                 options,
                 run_id=uuid.uuid4().hex[:12],
                 now_ms=self.clock.now_ms(),
             )
+            run = run_of(moves)
             _log.info(
                 "move_started",
-                kind=record.kind,
+                kind=run.kind,
                 flow=str(self.planner.route.flow),
-                run_id=record.run_id,
+                run_id=run.run_id,
                 by=options.by,
                 groups=list(options.groups),
                 fence=options.fence,
                 accept_loss=options.accept_loss,
                 grant_write=options.grant_write,
-                resumed=last is not None and record.run_id == last.run_id,
+                resumed=last.run is not None and run.run_id == last.run.run_id,
             )
             flow = self.planner.route.flow
             attributes = {
                 **flow_attributes(flow.source, flow.target),
-                "twinlog.move.kind": str(record.kind),
-                "twinlog.move.run": record.run_id,
+                "twinlog.move.kind": str(run.kind),
+                "twinlog.move.run": run.run_id,
             }
             with detached_span("move", attributes):
-                async for event in self._steps(record, options, last, done_with):
+                async for event in self._steps(moves, options, last, done_with):
                     yield event
 
     async def plan(self, options: MoveOptions) -> MovePlan:
@@ -115,9 +123,10 @@ class MoveRunner:
     async def look(self, options: MoveOptions) -> AsyncGenerator[str | MovePlan, None]:
         """As `plan`, but first yield messages about the progress, then the plan."""
         home = self.journal.flow.target
-        last = None if self.planner.away(home) else await self.recorded()
-        done_with = await self._done_with(last, options)
-        async with aclosing(self._look(options, last, (), done_with)) as told:
+        last = Moves(flow=self.journal.flow) if self.planner.away(home) else await self.recorded()
+        done_with = await self.planner.places.finished_with(last, options)
+        due = await failback_due(self.reverse_journal, self.planner)
+        async with aclosing(self.planner.look(options, last, unchanged=done_with, due=due)) as told:
             async for each in told:
                 yield each
 
@@ -127,10 +136,10 @@ class MoveRunner:
         if self.planner.away(self.journal.flow.target):
             raise _blocked(await self.plan(options))
 
-    async def recorded(self) -> MoveRecord | None:
-        """Return the last move, with Twinlog's own fences only. Raises KafkaError, WireFormatError, or
+    async def recorded(self) -> Moves:
+        """Return what is recorded, with Twinlog's own fences only. Raises KafkaError, WireFormatError, or
         StateError (FENCE_NOT_OURS)."""
-        return await recorded_move(self.journal, self.planner.route)
+        return await recorded_moves(self.journal, self.planner.route)
 
     async def abort(self, by: str) -> Aborted:
         """Give up an interrupted run: remove its fence and keep the offsets that it committed. The fence of
@@ -144,54 +153,38 @@ class MoveRunner:
         if self.lock.locked():
             raise _in_progress(f"a move of {self.journal.flow} is running: cancel it first")
         async with self.lock:
-            last = await self.recorded()
-            if last is None or last.state is not MoveState.RUNNING or last.kind is not kind:
-                raise _nothing_to_abort(self.journal, kind, last)
+            moves = await self.recorded()
+            last = moves.interrupted
+            if last is None or last.kind is not kind:
+                raise _nothing_to_abort(moves, kind)
             cluster = self.planner.route.from_cluster
-            after = given_up(last, now_ms=self.clock.now_ms())
-            given = frozenset(last.fences).difference(after.fences)
-            kept = await self.duty.hold(lambda: release_fences(cluster, given, self.journal.flow))
-            await self._store(after)
+            over = given_up(moves, now_ms=self.clock.now_ms())
+            here = self.planner.route.from_alias
+            lifted = set(moves.fenced(here)).difference(over.fenced(here))
+            kept = await self.duty.hold(lambda: release_fences(cluster, lifted, self.journal.flow))
+            await self._store(over)
             _log.info("move_aborted", kind=kind, flow=str(self.journal.flow), run_id=last.run_id, by=by)
-            unfenced = sorted(fence.resource_name for fence in given.difference(kept))
-            return Aborted(before=last, after=after, unfenced_topics=unfenced)
-
-    async def _look(
-        self,
-        options: MoveOptions,
-        last: MoveRecord | None,
-        without: Collection[str],
-        unchanged: Collection[str] = (),
-    ) -> AsyncGenerator[str | MovePlan, None]:
-        due = await failback_due(self.reverse_journal, self.planner)
-        looking = self.planner.look(options, without=without, unchanged=unchanged, last=last, due=due)
-        async with aclosing(looking) as told:
-            async for each in told:
-                yield each
-
-    async def _done_with(self, last: MoveRecord | None, options: MoveOptions) -> set[str]:
-        return set() if last is None else await self.planner.places.finished_with(last, options)
+            unfenced = sorted(fence.resource_name for fence in lifted.difference(kept))
+            return Aborted(before=moves, after=over, unfenced_topics=unfenced)
 
     async def _steps(
-        self,
-        record: MoveRecord,
-        options: MoveOptions,
-        last: MoveRecord | None,
-        done_with: Collection[str],
+        self, moves: Moves, options: MoveOptions, last: Moves, done_with: Collection[str]
     ) -> AsyncGenerator[MoveEvent, None]:
         """`done_with`: the groups that earlier runs have moved. They stay as they are, wherever their
         consumers or their operator have put them since."""
-        goes_on = last is not None and last.run_id == record.run_id
+        run, before = run_of(moves), last.run
+        goes_on = before is not None and before.run_id == run.run_id
         # A repeated run checks again what the earlier run finished, and records itself only if there is
         # something to do.
-        again = last is not None and not goes_on and last.kind is record.kind and not last.aborted
+        again = before is not None and not goes_on and before.kind is run.kind and not before.aborted
         looking = "reading both clusters"
         if goes_on:
-            did = ", ".join(step.lower() for step in record.done)
-            looking = f"continuing run {record.run_id}; already done: {did}"
+            did = ", ".join(step.lower() for step in run.done)
+            looking = f"continuing run {run.run_id}; already done: {did}"
         yield step_event(self.clock, Step.CHECK, StepState.STARTED, looking)
         plan: MovePlan | None = None
-        async with aclosing(self._look(options, last, done_with)) as told:
+        due = await failback_due(self.reverse_journal, self.planner)
+        async with aclosing(self.planner.look(options, last, without=done_with, due=due)) as told:
             async for each in told:
                 if isinstance(each, MovePlan):
                     plan = each
@@ -200,48 +193,47 @@ class MoveRunner:
         assert plan is not None, "a look ends with a plan"
         if plan.blockers:
             raise _blocked(plan)
-        record = record.after(Step.CHECK)
+        moves = after(moves, Step.CHECK)
         if not again:
-            await self._store(record)
+            await self._store(moves)
         yield step_event(
             self.clock, Step.CHECK, StepState.DONE, f"offsets to translate: {len(plan.partitions)}"
         )
-        departed = Departed(record=record, fenced=False, drained=False)
-        async for entry in self._leave(plan, record, options, recorded=not again):
+        departed = Departed(moves=moves, fenced=False, drained=False)
+        async for entry in self._leave(plan, moves, options, recorded=not again):
             if isinstance(entry, Departed):
                 departed = entry
             else:
                 yield entry
-        record = departed.record
+        moves = departed.moves
         yield step_event(self.clock, Step.TRANSLATE, StepState.STARTED, "reading the groups' current offsets")
         placed = await self.planner.places.partitions(
-            options, from_reachable=plan.from_reachable, without=done_with, last=last
+            options, from_reachable=plan.from_reachable, without=done_with, moves=last
         )
         partitions = placed.partitions
         yield step_event(self.clock, Step.TRANSLATE, StepState.DONE, f"offsets translated: {len(partitions)}")
-        newly = finished_with(partitions)
-        is_whole = finished(record, newly, partitions, options, now_ms=self.clock.now_ms()).whole
-        undoes = is_whole and (record.former_fences or record.former_grants)
-        if again and last is not None and not (departed.fenced or partitions or undoes or plan.write_grants):
-            if not (options.groups or (last.whole and last.unfinished == frozenset())):
-                on_target = last.kind is MoveKind.FAILOVER
-                last = replace(last, whole=True, on_target=on_target, unfinished=frozenset())
-                await self._store(last)
-            carried_out = await self.planner.done(fenced_plan(plan, record), partitions)
-            report = self._report(last, carried_out, options, departed, already_done=True)
-            await self._note_left_behind(last, report)
+        over = finished(moves, finished_with(partitions), partitions, options, now_ms=self.clock.now_ms())
+        granted = run.kind is MoveKind.FAILBACK and moves.grants
+        undoes = is_whole(over) and (moves.fenced(plan.to_alias) or granted)
+        if again and not (departed.fenced or partitions or undoes or plan.write_grants):
+            result = run_of(over)
+            kept = with_run(replace(over, run=before), on_target=result.on_target, any_group=result.any_group)
+            await self._store(kept)
+            carried_out = await self.planner.done(fenced_plan(plan, moves), partitions)
+            report = self._report(kept, carried_out, options, departed, already_done=True)
+            await self._note_left_behind(kept, report)
             yield report
             return
         if again and not departed.fenced:
-            await self._store(record)
-        async for event in self._arrive(record, plan, partitions, options, departed):
+            await self._store(moves)
+        async for event in self._arrive(moves, plan, partitions, options, departed):
             yield event
 
     async def _leave(
-        self, plan: MovePlan, record: MoveRecord, options: MoveOptions, *, recorded: bool
+        self, plan: MovePlan, moves: Moves, options: MoveOptions, *, recorded: bool
     ) -> AsyncGenerator[StepEvent | Departed, None]:
         if plan.from_reachable:
-            async for entry in self._departure.leave(record, options, recorded=recorded):
+            async for entry in self._departure.leave(moves, options, recorded=recorded):
                 yield entry
             return
         for step in (Step.FENCE, Step.FINAL_OFFSETS, Step.DRAIN):
@@ -249,27 +241,26 @@ class MoveRunner:
 
     async def _arrive(
         self,
-        record: MoveRecord,
+        moves: Moves,
         plan: MovePlan,
         partitions: Sequence[MovePartition],
         options: MoveOptions,
         departed: Departed,
     ) -> AsyncGenerator[MoveEvent, None]:
-        async for arrived in self._arrival.arrive(record, plan, partitions, options):
+        async for arrived in self._arrival.arrive(moves, plan, partitions, options):
             if isinstance(arrived, Arrived):
-                report = self._report(arrived.record, arrived.plan, options, departed, already_done=False)
-                await self._note_left_behind(arrived.record, report)
+                report = self._report(arrived.moves, arrived.plan, options, departed, already_done=False)
+                await self._note_left_behind(arrived.moves, report)
                 yield report
             else:
                 yield arrived
 
-    async def _note_left_behind(self, record: MoveRecord, report: MoveReport) -> None:
+    async def _note_left_behind(self, moves: Moves, report: MoveReport) -> None:
         """Store the result, so that `status` shows the same as the run itself, also after a restart."""
-        if tuple(report.left_behind) != record.left_behind:
-            await self._store(replace(record, left_behind=tuple(report.left_behind)))
+        await self._store(with_run(moves, left_behind=tuple(report.left_behind)))
 
-    async def _store(self, record: MoveRecord, *, groups: Collection[str] = ()) -> None:
-        await self.duty.hold(lambda: self.journal.store(record, groups=groups))
+    async def _store(self, moves: Moves) -> None:
+        await self.duty.hold(lambda: self.journal.store(moves))
 
     @property
     def _arrival(self) -> Arrival:
@@ -288,7 +279,7 @@ class MoveRunner:
 
     def _report(
         self,
-        record: MoveRecord,
+        moves: Moves,
         plan: MovePlan,
         options: MoveOptions,
         departed: Departed,
@@ -296,10 +287,10 @@ class MoveRunner:
         already_done: bool,
     ) -> MoveReport:
         return MoveReport(
-            run_id=record.run_id,
+            run_id=run_of(moves).run_id,
             already_done=already_done,
-            started_ms=record.started_ms,
-            finished_ms=record.finished_ms or self.clock.now_ms(),
+            started_ms=run_of(moves).started_ms,
+            finished_ms=run_of(moves).finished_ms or self.clock.now_ms(),
             plan=plan,
             left_behind=left_behind(
                 plan.partitions,
@@ -324,16 +315,18 @@ def _in_progress(message: str) -> StateError:
     return StateError(message, reason="MOVE_IN_PROGRESS")
 
 
-def _nothing_to_abort(journal: MoveJournal, kind: str, last: MoveRecord | None) -> StateError:
+def _nothing_to_abort(moves: Moves, kind: str) -> StateError:
+    flow, last = moves.flow, moves.run
     if last is None:
-        what = f"no move of {journal.flow} is recorded"
-    elif last.state is MoveState.RUNNING:
-        what = f"the interrupted run is a {last.kind}: `twinlog {last.kind} abort '{journal.flow}'`"
+        what = f"no move of {flow} is recorded"
+    elif moves.interrupted:
+        what = f"the interrupted run is a {last.kind}: `twinlog {last.kind} abort '{flow}'`"
     else:
-        remedy = f"`twinlog failback run '{journal.flow}'` moves the groups back and removes its fence"
-        what = f"{last.kind} run {last.run_id} is finished" + (f": {remedy}" if last.fences else "")
+        remedy = f"`twinlog failback run '{flow}'` moves the groups back and removes its fence"
+        fenced = moves.fenced(moves.leaves(last.kind))
+        what = f"{last.kind} run {last.run_id} is finished" + (f": {remedy}" if fenced else "")
     return StateError(
-        f"there is no {kind} of {journal.flow} to abort: {what}",
+        f"there is no {kind} of {flow} to abort: {what}",
         reason="NOTHING_TO_ABORT",
-        metadata={"flow": str(journal.flow)},
+        metadata={"flow": str(flow)},
     )
