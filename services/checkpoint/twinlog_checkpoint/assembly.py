@@ -33,8 +33,7 @@ from twinlog_checkpoint.journal.moves_log import MoveJournal
 from twinlog_checkpoint.journal.source_record import source_table
 from twinlog_checkpoint.moves.planning.copy_states import CopyStates
 from twinlog_checkpoint.moves.planning.planner import MovePlanner
-from twinlog_checkpoint.moves.routes.route import FailoverRoute, Route
-from twinlog_checkpoint.moves.routes.route_back import FailbackRoute
+from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.moves.running.host import MoveHost
 from twinlog_checkpoint.moves.running.runner import MoveRunner
 from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
@@ -242,13 +241,14 @@ def assemble_moves(
     for flow, parts in flows.items():
         back = Flow(flow.target, flow.source)
         reverse, why = flows.get(back) or elsewhere.get(back), unknown.get(back, "")
-        failover = _runner(FailoverRoute(parts=parts, reverse=reverse, unknown=why), parts, around)
-        failback = _runner(FailbackRoute(parts=parts, reverse=reverse, unknown=why), parts, around)
-        runners = {MoveKind.FAILOVER: failover, MoveKind.FAILBACK: failback}
+        runners = {
+            kind: _runner(Route(kind=kind, parts=parts, reverse=reverse, unknown=why), parts, around)
+            for kind in MoveKind
+        }
         served[flow] = ServedFlow(
             parts=parts,
-            failover=failover,
-            failback=failback,
+            failover=runners[MoveKind.FAILOVER],
+            failback=runners[MoveKind.FAILBACK],
             host=MoveHost(
                 flow,
                 runners,

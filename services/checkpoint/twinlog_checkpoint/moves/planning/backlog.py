@@ -81,8 +81,8 @@ class BacklogMeter:
     ) -> list[_Place]:
         """Return the partitions whose logs can be looked up; the reason for the others goes into `found`."""
         # Read the source's progress before the ends of the logs, so that it cannot be ahead of them.
-        flow = self.route.copying_flow
-        report = CopyReport() if flow is None else await self.copy_states.of(flow)
+        away = self.route.away
+        report = CopyReport() if away is None else await self.copy_states.of(away.flow)
         written = await self.route.written()
         written = [entry for entry in written if until is None or entry.here in until]
         sources = {entry.here for entry in written}

@@ -44,7 +44,7 @@ async def blockers_of(
         blockers.append(f"{route.from_alias} has no authorizer, so ACLs cannot fence its writers")
     if scope.conflicts:
         blockers.append(
-            f"flow {route.reverse_flow} writes to {', '.join(scope.conflicts[:5])} on {route.from_alias}"
+            f"flow {route.home_flow} writes to {', '.join(scope.conflicts[:5])} on {route.from_alias}"
             " under the same names, so a fence would deny its writes as well: fence by hand"
         )
     return blockers

@@ -120,7 +120,7 @@ class MovePlanner:
             placed = await self.places.partitions(
                 options, from_reachable=from_reachable, moves=moves, without=without
             )
-            copying = self.route.reverse_flow
+            copying = self.route.home_flow
             foreign = foreign_told(placed.foreign, copying) if copying is not None else ()
             partitions = [
                 entry
@@ -172,7 +172,7 @@ class MovePlanner:
             here=self.route.from_alias,
             others=self.others,
             policy=self.route.policy,
-            reverse=self.route.reverse_flow,
+            reverse=self.route.home_flow,
         )
 
     async def write_grants(self, fences: Collection[AclBinding]) -> WriteGrants:

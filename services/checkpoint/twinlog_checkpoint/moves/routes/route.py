@@ -1,8 +1,7 @@
-"""The direction of a move: a failover goes from a flow's source to its target."""
+"""The way of a move: a failover goes from a flow's source to its target, a failback back."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import KafkaCluster
@@ -12,6 +11,7 @@ from twinlog.moves.record import MoveKind, Moves
 from twinlog.policy import ReplicationPolicy
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.flow.parts import FlowParts
+from twinlog_checkpoint.groups.directory import TRANSLATABLE_TYPES
 from twinlog_checkpoint.groups.topic_choice import CopyIdentity
 from twinlog_checkpoint.moves.routes.offset_router import OffsetRouter
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
@@ -45,132 +45,16 @@ class KnownPlace:
     metadata: str
 
 
-class Route(Protocol):
-    """One direction."""
-
-    @property
-    def kind(self) -> MoveKind: ...
-
-    @property
-    def flow(self) -> Flow: ...
-
-    @property
-    def from_alias(self) -> ClusterAlias: ...
-
-    @property
-    def to_alias(self) -> ClusterAlias: ...
-
-    @property
-    def here(self) -> LogSide: ...
-
-    @property
-    def there(self) -> LogSide: ...
-
-    @property
-    def from_cluster(self) -> KafkaCluster: ...
-
-    @property
-    def to_cluster(self) -> KafkaCluster: ...
-
-    def blocker(self, *, from_reachable: bool) -> str | None:
-        """Why offsets cannot be translated yet; None when they can."""
-        ...
-
-    async def refresh(self) -> None:
-        """Read what other processes have written for the flow in the other direction. Raises KafkaError."""
-        ...
-
-    @property
-    def policy(self) -> ReplicationPolicy:
-        """The policy of the flow from the cluster that the groups leave."""
-        ...
-
-    @property
-    def reverse_flow(self) -> Flow | None:
-        """The flow that writes to the cluster that groups leave, if the file has it."""
-        ...
-
-    @property
-    def copying_flow(self) -> Flow | None:
-        """The flow from the cluster that the groups leave; None when there is none."""
-        ...
-
-    def may_be_fenced(self, topic: str, *, here: bool) -> bool:
-        """Whether a topic of the cluster that groups leave (`here`), or of the other one, is or was the
-        flow's. Only fences on such topics are Twinlog's."""
-        ...
-
-    def is_copy(self, topic: str) -> bool:
-        """Whether a topic of the flow's target is a copy that the flow writes, or wrote. Only grants on such
-        topics are Twinlog's."""
-        ...
-
-    async def groups(self, moves: Moves) -> Collection[str]:
-        """The groups that can move now. Raises KafkaError."""
-        ...
-
-    async def only_here(self, groups: Collection[str], moves: Moves) -> Collection[str]:
-        """Those of `groups` that the other cluster never had: no move brought them here. They move only if
-        they are named. Raises KafkaError."""
-        ...
-
-    @property
-    def unsupported(self) -> Mapping[str, str]:
-        """Id and type of the groups that cannot be translated, as of the last call of `groups`."""
-        ...
-
-    @property
-    def ways(self) -> OffsetRouter:
-        """Maps offsets of the cluster that groups leave to the other one."""
-        ...
-
-    def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
-        """Whether a move takes this offset of the group, on the cluster that it leaves, into account."""
-        ...
-
-    def may_be_synced(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
-        """Whether sync.group.offsets may have committed this offset, on the cluster that the group leaves:
-        then it is no progress of the group there."""
-        ...
-
-    def wrote(
-        self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int
-    ) -> bool:
-        """Whether a flow committed `offset` for the group there when the group had read no further than
-        `upstream`; then a lower translation proves the offset wrong."""
-        ...
-
-    def wrote_further(
-        self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int
-    ) -> bool:
-        """Whether a flow committed `offset` for the group there, and only when the group had read further
-        than `upstream`: it was put back since."""
-        ...
-
-    async def written(self) -> Collection[CopiedPartition]:
-        """The partitions that are copied from the cluster that groups leave; the backlog is measured on
-        these. Raises KafkaError."""
-        ...
-
-    async def known_places(self) -> Collection[KnownPlace]:
-        """The offsets from checkpoints, without a request to the cluster that groups leave. Raises
-        KafkaError."""
-        ...
-
-    def last_seen_backlog(self) -> Collection[TopicBacklog]:
-        """What may be missing on the other cluster, as far as this process saw the logs before their cluster
-        went down."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailoverRoute:
-    """From the flow's source to its target.
+class Route:
+    """One direction of a flow's moves.
 
-    Progress on the source's own topics is translated to their copies. Progress on copies of the target's
-    topics, which the reverse flow wrote, is translated back to the originals.
+    Progress on topics of the cluster that groups leave is translated to their copies, which the flow *away*
+    from it writes. Progress on copies there, which the flow *home* wrote, is translated back to the
+    originals. A failover goes away by the flow itself, and a failback home.
     """
 
+    kind: MoveKind
     parts: FlowParts
     reverse: FlowParts | None = None
     """The parts of the flow in the other direction; None if the file does not have it."""
@@ -178,8 +62,22 @@ class FailoverRoute:
     """Why the flow in the other direction is not known; "" when it is."""
 
     @property
-    def kind(self) -> MoveKind:
-        return MoveKind.FAILOVER
+    def away(self) -> FlowParts | None:
+        """The flow from the cluster that groups leave; None when the file has none."""
+        return self.parts if self._is_failover else self.reverse
+
+    @property
+    def home(self) -> FlowParts | None:
+        """The flow that writes to the cluster that groups leave; None when the file has none."""
+        return self.reverse if self._is_failover else self.parts
+
+    @property
+    def home_flow(self) -> Flow | None:
+        return None if self.home is None else self.home.flow
+
+    @property
+    def _is_failover(self) -> bool:
+        return self.kind is MoveKind.FAILOVER
 
     @property
     def flow(self) -> Flow:
@@ -187,100 +85,141 @@ class FailoverRoute:
 
     @property
     def from_alias(self) -> ClusterAlias:
-        return self.parts.flow.source
+        return self.flow.source if self._is_failover else self.flow.target
 
     @property
     def to_alias(self) -> ClusterAlias:
-        return self.parts.flow.target
+        return self.flow.target if self._is_failover else self.flow.source
 
     @property
     def here(self) -> LogSide:
-        return self.parts.source_log
+        return self.parts.source_log if self._is_failover else self.parts.target_log
 
     @property
     def there(self) -> LogSide:
-        return self.parts.target_log
+        return self.parts.target_log if self._is_failover else self.parts.source_log
 
     @property
     def from_cluster(self) -> KafkaCluster:
-        return self.parts.source
+        return self.parts.source if self._is_failover else self.parts.target
 
     @property
     def to_cluster(self) -> KafkaCluster:
-        return self.parts.target
-
-    def blocker(self, *, from_reachable: bool) -> str | None:
-        if not self.parts.checkpointer.rules_known:
-            return unread(self.parts, "changed rules")
-        if self.parts.rules.problem:
-            return other_rules_apply(self.parts)
-        if not from_reachable:
-            return None if self.parts.checkpointer.restored else unread(self.parts, "checkpoints")
-        if not self.parts.syncs_are_read:
-            return unread(self.parts, "offset syncs")
-        return self.unknown or None
-
-    async def refresh(self) -> None:
-        if self.reverse is not None:
-            await self.reverse.refresh()
+        return self.parts.target if self._is_failover else self.parts.source
 
     @property
     def policy(self) -> ReplicationPolicy:
-        return self.parts.entry.policy
+        """The policy of the flow away."""
+        return (self.away or self.parts).entry.policy
 
     @property
-    def reverse_flow(self) -> Flow | None:
-        return None if self.reverse is None else self.reverse.flow
+    def ways(self) -> OffsetRouter:
+        """Maps offsets of the cluster that groups leave to the other one."""
+        return OffsetRouter(away=self.away, home=self.home, home_first=not self._is_failover)
 
-    @property
-    def copying_flow(self) -> Flow | None:
-        return self.parts.flow
+    def blocker(self, *, from_reachable: bool) -> str | None:
+        """Why offsets cannot be translated yet; None when they can."""
+        if not self.parts.checkpointer.rules_known:
+            return unread(self.parts, "changed rules")
+        # A failback drains and fences by the rules of the reverse flow. Another process may own that flow:
+        # then its checkpointer does not run here, but its rules and offset syncs are read here, too.
+        needed = [self.parts]
+        if not self._is_failover and self.reverse is not None:
+            needed.append(self.reverse)
+        for parts in needed:
+            if parts.rules.problem:
+                return other_rules_apply(parts)
+            if self._is_failover and not from_reachable:
+                return None if parts.checkpointer.restored else unread(parts, "checkpoints")
+            if not parts.syncs_are_read:
+                return unread(parts, "offset syncs")
+        return self.unknown or None
 
-    def is_copy(self, topic: str) -> bool:
-        return self.parts.has_had_copy(topic)
+    async def refresh(self) -> None:
+        """Read what other processes have written for the flow in the other direction. Raises KafkaError."""
+        if self.reverse is not None:
+            await self.reverse.refresh()
 
     def may_be_fenced(self, topic: str, *, here: bool) -> bool:
-        return fenceable(self.parts if here else self.reverse, topic)
+        """Whether a topic of the cluster that groups leave (`here`), or of the other one, is or was the
+        flow's. Only fences on such topics are Twinlog's."""
+        parts = self.away if here else self.home
+        return parts is not None and parts.has_had(topic)
+
+    def is_copy(self, topic: str) -> bool:
+        """Whether a topic of the flow's target is a copy that the flow writes, or wrote. Only grants on such
+        topics are Twinlog's."""
+        return self.parts.has_had_copy(topic)
 
     async def groups(self, moves: Moves) -> Collection[str]:
-        return await self.parts.checkpointer.groups.present()
+        """The groups that can move now: for a failover those of the source; for a failback those of the
+        rules, and those that a failover moved before they left the rules. Raises KafkaError."""
+        if self._is_failover:
+            return await self.parts.checkpointer.groups.present()
+        there = moves.groups_on_target
+        moved = moves.homes.keys() if there is None else there
+        rules = self.parts.entry.groups
+        return [
+            group
+            for group, kind in (await self.parts.target.list_groups()).items()
+            if kind in TRANSLATABLE_TYPES and (group in moved or rules.should_replicate_group(group))
+        ]
 
     async def only_here(self, groups: Collection[str], moves: Moves) -> Collection[str]:
-        """None: a failover moves every group of the source."""
-        return ()
+        """Those of `groups` that the other cluster never had: no move brought them here. A failback moves
+        them only if they are named. Raises KafkaError."""
+        if self._is_failover:
+            return ()
+        checkpointer = self.parts.checkpointer
+        came = checkpointer.history.groups() | await checkpointer.groups.present()
+        return set(groups) - came - moves.homes.keys()
 
     @property
     def unsupported(self) -> Mapping[str, str]:
-        return self.parts.checkpointer.groups.unsupported
+        """Id and type of the groups that cannot be translated, as of the last call of `groups`. A failback
+        moves only groups that a failover moved."""
+        return self.parts.checkpointer.groups.unsupported if self._is_failover else {}
 
     def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
-        return self.ways.is_own(group, partition, next_offset)
+        """Whether a move takes this offset of the group, on the cluster that it leaves, into account. A
+        failback also moves offsets that the failover committed."""
+        return not self._is_failover or self.ways.is_own(group, partition, next_offset)
 
     def may_be_synced(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
-        return not self.ways.is_own(group, partition, next_offset)
+        """Whether sync.group.offsets may have committed this offset, on the cluster that the group leaves:
+        then it is no progress of the group there."""
+        if self._is_failover:
+            return not self.ways.is_own(group, partition, next_offset)
+        return self.ways.may_be_synced(group, partition, next_offset)
 
     def wrote(
         self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int
     ) -> bool:
-        history = self.parts.checkpointer.history
-        return to_partition is not None and history.wrote(group, to_partition, offset, upstream=upstream)
+        """Whether a flow committed `offset` for the group there when the group had read no further than
+        `upstream`; then a lower translation proves the offset wrong."""
+        if self.away is None or to_partition is None:
+            return False
+        return self.away.history.wrote(group, to_partition, offset, upstream=upstream)
 
     def wrote_further(
         self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int
     ) -> bool:
-        history = self.parts.checkpointer.history
-        return to_partition is not None and history.wrote_further(
-            group, to_partition, offset, upstream=upstream
-        )
-
-    @property
-    def ways(self) -> OffsetRouter:
-        return OffsetRouter(away=self.parts, home=self.reverse, home_first=False)
+        """Whether a flow committed `offset` for the group there, and only when the group had read further
+        than `upstream`: it was put back since."""
+        if self.away is None or to_partition is None:
+            return False
+        return self.away.history.wrote_further(group, to_partition, offset, upstream=upstream)
 
     async def written(self) -> Collection[CopiedPartition]:
-        return await copied_partitions(self.parts)
+        """The partitions that are copied from the cluster that groups leave; the backlog is measured on
+        these. Raises KafkaError."""
+        return [] if self.away is None else await copied_partitions(self.away)
 
     async def known_places(self) -> Collection[KnownPlace]:
+        """The offsets from checkpoints, without a request to the cluster that groups leave; none for a
+        failback. Raises KafkaError."""
+        if not self._is_failover:
+            return []
         checkpointer = self.parts.checkpointer
         await self.parts.shared.look()
         return [
@@ -310,6 +249,10 @@ class FailoverRoute:
         )
 
     def last_seen_backlog(self) -> Collection[TopicBacklog]:
+        """What may be missing on the other cluster, as far as this process saw the logs before their cluster
+        went down; nothing for a failback."""
+        if not self._is_failover:
+            return []
         ends = {
             row.source: row.upstream_offset + row.source_lag
             for row in self.parts.checkpointer.table.rows()
@@ -344,11 +287,6 @@ def _last_seen(parts: FlowParts, partition: TopicPartition, end: int) -> TopicBa
     return TopicBacklog(
         partition=partition, end_offset=end, records_not_copied=None, copied_to=copied_to, message=message
     )
-
-
-def fenceable(parts: FlowParts | None, topic: str) -> bool:
-    """Whether a topic of this name is, or was, the flow's."""
-    return parts is not None and parts.has_had(topic)
 
 
 async def copied_partitions(parts: FlowParts) -> list[CopiedPartition]:
