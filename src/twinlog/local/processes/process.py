@@ -1,8 +1,7 @@
 """Processes that never outlive their owner, even when the owner dies by kill -9.
 
-Between the owner (this process) and the command stands a guard (`guard.py`, ~8 MB, 30 ms to start). Signals
-go through it, so a pid is never signalled after it was reaped and given to another process. Brokers,
-MirrorMaker 2, services and JVMs run this way.
+One small process (`reaper.py`) knows the process groups that this process has started, and kills them when it
+is gone. Brokers, MirrorMaker 2, services and JVMs run this way.
 
 Every call here blocks (briefly, unless its docstring says otherwise) and is thread-safe.
 """
@@ -15,28 +14,19 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Final, Self
+from typing import IO, Self
 
 import psutil
 
 from twinlog.errors import TwinlogError
 
-_GUARD = Path(__file__).with_name("guard.py")
+_REAPER = Path(__file__).with_name("reaper.py")
 _KILL_WAIT_SECONDS = 10.0
 _STOPPED_WAIT_SECONDS = 10.0
 _STOPPED_POLL_SECONDS = 0.001
-
-
-class Pipe(Enum):
-    """For `GuardedProcess(output=PIPE)`."""
-
-    PIPE = "pipe"
-
-
-PIPE: Final = Pipe.PIPE
+_GROUP_SIGNALS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
 
 
 class ProcessError(TwinlogError):
@@ -45,12 +35,38 @@ class ProcessError(TwinlogError):
     default_reason = "PROCESS_FAILED"
 
 
-class GuardedProcess:
-    """A running command with its guard. Starts at once; use as a context manager, or call `stop` or `kill`.
+class _Reaper:
+    """The owner's side of `reaper.py`."""
 
-    `output` receives stdout: a file to append to, PIPE (then read `stdout`), or None to drop it. `errors` is
-    a file for stderr, which otherwise goes to the same place as stdout. Raises ProcessError when the command
-    cannot run.
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def tell(self, group: int) -> None:
+        """A group has begun, or ended (negative)."""
+        with self._lock:
+            if self._process is None:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", str(_REAPER)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            assert self._process.stdin is not None
+            with suppress(BrokenPipeError):
+                os.write(self._process.stdin.fileno(), b"%d\n" % group)
+
+
+_reaper = _Reaper()
+
+
+class GuardedProcess:
+    """A running command, in a process group of its own. Starts at once; use as a context manager, or call
+    `stop` or `kill`.
+
+    `output` receives stdout: a file to append to, or None to drop it. `errors` is a file for stderr, which
+    otherwise goes to the same place as stdout. Raises ProcessError when the command cannot run.
     """
 
     def __init__(
@@ -59,68 +75,40 @@ class GuardedProcess:
         *,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
-        output: Path | Pipe | None = None,
+        output: Path | None = None,
         errors: Path | None = None,
     ) -> None:
         self.command = tuple(str(part) for part in command)
-        self._lifeline_lock = threading.Lock()
+        self._lock = threading.Lock()
+        self._is_over = False
         try:
-            self._start(env=env, cwd=cwd, output=output, errors=errors)
+            with ExitStack() as files:
+                stdout: int | IO[bytes] = subprocess.DEVNULL
+                stderr: int | IO[bytes] = subprocess.STDOUT
+                if output is not None:
+                    stdout = files.enter_context(output.open("ab"))
+                if errors is not None:
+                    stderr = files.enter_context(errors.open("ab"))
+                self._process = subprocess.Popen(
+                    self.command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=stderr,
+                    env=None if env is None else dict(env),
+                    cwd=cwd,
+                    # A terminal's Ctrl-C goes to the owner alone, which then stops its children in order.
+                    start_new_session=True,
+                )
         except OSError as error:
             raise ProcessError(
                 f"cannot run {self.command[0]}: {error.strerror or error}",
                 metadata={"program": self.command[0]},
             ) from error
-
-    def _start(
-        self,
-        *,
-        env: Mapping[str, str] | None,
-        cwd: Path | None,
-        output: Path | Pipe | None,
-        errors: Path | None,
-    ) -> None:
-        """Raises ProcessError, and OSError when the guard or a pipe cannot be created."""
-        lifeline_reader, self._lifeline = os.pipe()
-        status_reader, status_writer = os.pipe()
-        self._end, end_writer = os.pipe()
-        try:
-            self._guard = _start_guard(
-                self.command,
-                descriptors=(lifeline_reader, status_writer, end_writer),
-                env=env,
-                cwd=cwd,
-                output=output,
-                errors=errors,
-            )
-        except BaseException:
-            os.close(self._lifeline)
-            os.close(self._end)
-            os.close(status_reader)
-            raise
-        finally:
-            os.close(lifeline_reader)
-            os.close(status_writer)
-            os.close(end_writer)
-        try:
-            with os.fdopen(status_reader, "rb") as status:
-                self.pid = _read_pid(status.read(), self.command)
-        except BaseException:
-            self._close_pipes()
-            self._guard.wait()
-            raise
-
-    def fileno(self) -> int:
-        """A descriptor for event loops that becomes readable when the command ends. `poll`, `wait` and `kill`
-        close it once they have seen the end."""
-        return self._end
+        _reaper.tell(self.pid)
 
     @property
-    def stdout(self) -> IO[bytes]:
-        """The command's stdout, when `output` was PIPE."""
-        if self._guard.stdout is None:
-            raise ValueError("the process was not started with output=PIPE")
-        return self._guard.stdout
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def running(self) -> bool:
@@ -128,44 +116,38 @@ class GuardedProcess:
 
     def poll(self) -> int | None:
         """The exit code (128 + signal where a signal ended it), None while it runs."""
-        code = self._guard.poll()
-        if code is not None:
-            self._close_pipes()
-        return code
+        code = self._process.poll()
+        return None if code is None else self._ended(code)
 
     def wait(self, timeout_seconds: float | None = None) -> int:
         """Block until it ends. Raises TimeoutError."""
         try:
-            code = self._guard.wait(timeout_seconds)
+            return self._ended(self._process.wait(timeout_seconds))
         except subprocess.TimeoutExpired as error:
             raise TimeoutError(
                 f"{self.command[0]} (pid {self.pid}) still runs after {timeout_seconds} s"
             ) from error
-        self._close_pipes()
-        return code
 
     def send_signal(self, number: signal.Signals) -> None:
         """SIGKILL, SIGSTOP and SIGCONT reach the whole process group, others only the command. No-op after
         its end."""
         if not self.running:
             return
-        with self._lifeline_lock:
-            # It may have ended since; then nobody reads, or another thread closed our end.
-            if self._lifeline >= 0:
-                with suppress(BrokenPipeError):
-                    os.write(self._lifeline, bytes([number]))
+        if number in _GROUP_SIGNALS:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+        else:
+            self._process.send_signal(number)
 
     def kill(self) -> int:
-        """Send SIGKILL, and wait until the command and all its descendants are gone."""
+        """Send SIGKILL to the command and its process group, and wait until the command is gone."""
         self.send_signal(signal.SIGKILL)
-        code = self.wait(_KILL_WAIT_SECONDS)
-        self._close_stdout()
-        return code
+        return self.wait(_KILL_WAIT_SECONDS)
 
     def pause(self) -> None:
         """Send SIGSTOP, and wait until the command has stopped: it keeps its sockets and no longer answers.
 
-        The signal goes through the guard, so it may take a while to arrive. Raises ProcessError.
+        Raises ProcessError.
         """
         self.send_signal(signal.SIGSTOP)
         deadline = time.monotonic() + _STOPPED_WAIT_SECONDS
@@ -184,11 +166,9 @@ class GuardedProcess:
         self.resume()
         self.send_signal(signal.SIGTERM)
         try:
-            code = self.wait(grace_seconds)
+            return self.wait(grace_seconds)
         except TimeoutError:
             return self.kill()
-        self._close_stdout()
-        return code
 
     def cpu_seconds(self) -> float:
         """User and system time of the command and its living children. Raises ProcessError after its end."""
@@ -214,16 +194,15 @@ class GuardedProcess:
     ) -> None:
         self.kill()
 
-    def _close_pipes(self) -> None:
-        with self._lifeline_lock:
-            if self._lifeline >= 0:
-                os.close(self._lifeline)
-                os.close(self._end)
-                self._lifeline = self._end = -1
-
-    def _close_stdout(self) -> None:
-        if self._guard.stdout is not None:
-            self._guard.stdout.close()
+    def _ended(self, code: int) -> int:
+        with self._lock:
+            if not self._is_over:
+                self._is_over = True
+                # Its own children may live on for a moment.
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.pid, signal.SIGKILL)
+                _reaper.tell(-self.pid)
+        return code if code >= 0 else 128 - code
 
 
 def _is_stopped(pid: int) -> bool:
@@ -232,50 +211,6 @@ def _is_stopped(pid: int) -> bool:
         return str(psutil.Process(pid).status()) == psutil.STATUS_STOPPED
     except psutil.NoSuchProcess:
         return True
-
-
-def _start_guard(
-    command: Sequence[str],
-    *,
-    descriptors: tuple[int, int, int],
-    env: Mapping[str, str] | None,
-    cwd: Path | None,
-    output: Path | Pipe | None,
-    errors: Path | None,
-) -> subprocess.Popen[bytes]:
-    with ExitStack() as files:
-        stdout: int | IO[bytes] = subprocess.DEVNULL if output is None else subprocess.PIPE
-        stderr: int | IO[bytes] = subprocess.STDOUT
-        if isinstance(output, Path):
-            stdout = files.enter_context(output.open("ab"))
-        if errors is not None:
-            stderr = files.enter_context(errors.open("ab"))
-        return subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_GUARD), *map(str, descriptors), *command],
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            env=None if env is None else dict(env),
-            cwd=cwd,
-            pass_fds=descriptors,
-            # A terminal's Ctrl-C goes to the owner alone, which then stops its children in order.
-            start_new_session=True,
-        )
-
-
-def _read_pid(status: bytes, command: Sequence[str]) -> int:
-    pid: int | None = None
-    for line in status.splitlines():
-        if line.startswith(b"!"):
-            raise ProcessError(
-                f"cannot run {command[0]}: {os.strerror(int(line[1:]))}", metadata={"program": command[0]}
-            )
-        pid = int(line)
-    if pid is None:
-        raise ProcessError(
-            f"cannot run {command[0]}: its guard ended at once", metadata={"program": command[0]}
-        )
-    return pid
 
 
 def _own_cpu_seconds(process: psutil.Process) -> float:
