@@ -16,7 +16,7 @@ from twinlog.api.source.v1.source_service_pb2 import ListPartitionsRequest
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
-from twinlog.demo.comparison import Comparison, compare
+from twinlog.demo.comparison import CopyCheck, compare
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.local.twinlog_run import TwinlogRun
@@ -57,18 +57,18 @@ class _Site:
             await write_batches(self.pair.a, self.topic, batches, transactional_id=self.topic)
             self.written += RECORDS
 
-    async def compared(self) -> Comparison:
+    async def compared(self) -> CopyCheck:
         """Raises AssertionError while there is no copy, or less in it than was written."""
         assert self.remote in await self.target.list_topics()
         result = await compare(self.source, self.topic, self.target, self.remote, partition_count=PARTITIONS)
         assert result.target_records >= self.written
         return result
 
-    async def nothing_missing(self) -> Comparison | None:
+    async def nothing_missing(self) -> CopyCheck | None:
         result = await self.compared()
         return None if result.missing or result.different else result
 
-    async def copied(self) -> Comparison:
+    async def copied(self) -> CopyCheck:
         """What was written while nobody copied, and what is written now."""
         await eventually(self.compared)
         await self.write()
@@ -89,7 +89,7 @@ class _Site:
         finally:
             await asyncio.to_thread(mm2.stop)
 
-    async def by_mm2(self) -> Comparison:
+    async def by_mm2(self) -> CopyCheck:
         async with self.mm2():
             result = await self.copied()
             file = {"mm2.properties": self.mm2_file.name}
@@ -99,7 +99,7 @@ class _Site:
         await eventually(lambda: _may_be_taken_over(self.mm2_file))
         return result
 
-    async def by_twinlog(self) -> Comparison:
+    async def by_twinlog(self) -> CopyCheck:
         assert self.guide.command("twinlog run") == "twinlog run mm2.properties"
         async with TwinlogRun(self.text, self.directory) as run:
             result = await self.copied()

@@ -18,7 +18,7 @@ from e2e.guide import Guide
 from e2e.rest_stand_in import rest_stand_in
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
-from twinlog.demo.comparison import Comparison, compare
+from twinlog.demo.comparison import CopyCheck, compare
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
@@ -89,7 +89,7 @@ class _Rig:
         answer = await self.source.alter_group_offsets(self.group, committed)
         assert set(answer.values()) == {None}
 
-    async def copied(self) -> Comparison:
+    async def copied(self) -> CopyCheck:
         """Raises AssertionError until all is there, and while more is there twice than the guides say."""
         found = await compare(self.source, self.topic, self.target, self.topic, partition_count=PARTITIONS)
         assert found.target_records == PARTITIONS * self.written + self.twice, found

@@ -16,7 +16,7 @@ from twinlog.local.broker_image import ensure_image
 from twinlog.local.owner import detach_owner, own_clusters
 from twinlog.local.processes.log_tail import last_lines
 from twinlog.local.processes.process import ProcessError
-from twinlog.local.registry import BrokerState, Request, RunningCluster
+from twinlog.local.registry import BrokerState, OwnerRequest, RunningCluster
 from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
 from twinlog.machine.java import find_java
 
@@ -164,7 +164,7 @@ def stop(names: NamesNeeded) -> None:
     with reported_failures():
         _refuse_unknown(names)
         for name in names:
-            cluster = _asked(name, Request.STOP, _STOP_SECONDS)
+            cluster = _asked(name, OwnerRequest.STOP, _STOP_SECONDS)
             running = [broker for broker in cluster.brokers if broker.state is BrokerState.RUNNING]
             if running:
                 raise TwinlogError(
@@ -183,7 +183,7 @@ def start(names: NamesNeeded) -> None:
     with reported_failures():
         _refuse_unknown(names)
         for name in names:
-            cluster = _asked(name, Request.START, _START_SECONDS)
+            cluster = _asked(name, OwnerRequest.START, _START_SECONDS)
             down = [broker for broker in cluster.brokers if broker.state is not BrokerState.RUNNING]
             if down:
                 raise ProcessError(
@@ -208,7 +208,7 @@ def _refuse_unknown(names: Sequence[str]) -> None:
         raise NotFoundError(f"no cluster {unknown[0]} runs: `twinlog local status` shows those that do")
 
 
-def _asked(name: str, request: Request, timeout_seconds: float) -> RunningCluster:
+def _asked(name: str, request: OwnerRequest, timeout_seconds: float) -> RunningCluster:
     cluster = registry.ask(name, request, timeout_seconds)
     if cluster is None:
         raise TwinlogError(

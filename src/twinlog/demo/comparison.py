@@ -12,7 +12,7 @@ FETCH_MAX_BYTES = 4 << 20
 
 
 @dataclass(slots=True, kw_only=True)
-class Comparison:
+class CopyCheck:
     """Counts over all compared partitions."""
 
     source_records: int = 0
@@ -36,9 +36,9 @@ class Comparison:
 
 async def compare(
     source: KafkaCluster, source_topic: str, target: KafkaCluster, target_topic: str, *, partition_count: int
-) -> Comparison:
+) -> CopyCheck:
     """Compare two topics as a read_committed reader sees them, partition by partition. Raises KafkaError."""
-    result = Comparison()
+    result = CopyCheck()
     async with source.reader() as source_reader, target.reader() as target_reader:
         for number in range(partition_count):
             mine, theirs = TopicPartition(source_topic, number), TopicPartition(target_topic, number)
@@ -49,7 +49,7 @@ async def compare(
 
 
 def _compare_partition(
-    left: list[Record], right: list[Record], partition: TopicPartition, result: Comparison
+    left: list[Record], right: list[Record], partition: TopicPartition, result: CopyCheck
 ) -> None:
     result.source_records += len(left)
     result.target_records += len(right)

@@ -10,7 +10,7 @@ STATUSES = ("placed", "paid", "packed", "shipped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class DemoOrder:
     number: int
     key: bytes
     value: bytes | None
@@ -18,7 +18,7 @@ class Order:
     headers: tuple[tuple[bytes, bytes | None], ...]
 
 
-def make_order(number: int) -> Order:
+def make_order(number: int) -> DemoOrder:
     """The order with this number: always the same. Every 97th is a tombstone, every 50th is large."""
     dice = random.Random(number)  # noqa: S311 - sample data
     key = f"customer-{dice.randrange(500):03d}".encode()
@@ -27,7 +27,7 @@ def make_order(number: int) -> Order:
         (b"source", b"web" if number % 3 else None),
     )
     if number % 97 == 96:
-        return Order(number=number, key=key, value=None, headers=headers)
+        return DemoOrder(number=number, key=key, value=None, headers=headers)
     lines = [
         {"item": dice.choice(ITEMS), "quantity": dice.randint(1, 4), "cents": dice.randint(199, 9_999)}
         for _ in range(40 if number % 50 == 49 else dice.randint(1, 4))
@@ -40,6 +40,6 @@ def make_order(number: int) -> Order:
         "lines": lines,
         "total_cents": sum(line["quantity"] * line["cents"] for line in lines),  # type: ignore[operator]
     }
-    return Order(
+    return DemoOrder(
         number=number, key=key, value=json.dumps(document, ensure_ascii=False).encode(), headers=headers
     )

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from twinlog.clock import SystemClock
-from twinlog.demo.comparison import Comparison, compare
+from twinlog.demo.comparison import CopyCheck, compare
 from twinlog.demo.failover import Reading, first_records, group_position, read_some
 from twinlog.demo.live_page import live_page
 from twinlog.demo.screen import Screen
@@ -45,10 +45,10 @@ POLL_SECONDS = 0.25
 
 
 @dataclass(slots=True, kw_only=True)
-class Findings:
+class StoryFindings:
     """The content of the summary, from which the exit code follows."""
 
-    comparison: Comparison = field(default_factory=Comparison)
+    comparison: CopyCheck = field(default_factory=CopyCheck)
     offsets: dict[int, tuple[int, int, bool]] = field(default_factory=dict)
     """Partition -> the group's offset on A, the one on B, whether both name the same record."""
     read_on_a: int = 0
@@ -115,7 +115,7 @@ async def _tell(screen: Screen, *, keep: bool, ui: bool) -> bool:
 class _Story:
     def __init__(self, screen: Screen, a: BlockingCluster, b: BlockingCluster, directory: Path) -> None:
         self._screen, self._a, self._b, self._directory = screen, a, b, directory
-        self._findings = Findings()
+        self._findings = StoryFindings()
         self._clock = SystemClock()
         self._on_a = Reading()
 

@@ -7,7 +7,7 @@ MSK Connect `connectorConfiguration`.
 
 from collections.abc import Iterator
 
-from twinlog.imports.connector import Connector, kind_of
+from twinlog.imports.connector import ImportedConnector, kind_of
 from twinlog.imports.documents import Tree
 from twinlog.imports.replicator import is_replicator
 from twinlog.imports.report import Report, Setting
@@ -22,7 +22,7 @@ def is_connect(tree: Tree) -> bool:
 
 def connectors_of(
     tree: Tree, report: Report, *, offsets_topic: str, version: tuple[int, int] | None
-) -> Iterator[Connector]:
+) -> Iterator[ImportedConnector]:
     """MM2's connectors; others are reported and left out."""
     for name, config, whole in _found(tree):
         class_name = config.text("connector.class")
@@ -36,7 +36,7 @@ def connectors_of(
         state = whole.get("status", "connector", "state")
         state = state if state.is_there else whole.get("state")
         stopped = (state.scalar or "").upper() not in _RUNNING
-        yield Connector(
+        yield ImportedConnector(
             kind=kind,
             name=name or str(kind),
             config=config.settings(),

@@ -9,7 +9,7 @@ from twinlog.imports.report import Setting
 _PACKAGE = "org.apache.kafka.connect.mirror."
 
 
-class Kind(StrEnum):
+class ConnectorKind(StrEnum):
     """The simple names of the connectors' classes, in order of precedence."""
 
     SOURCE = "MirrorSourceConnector"
@@ -18,8 +18,8 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connector:
-    kind: Kind
+class ImportedConnector:
+    kind: ConnectorKind
     name: str
     config: Mapping[str, Setting]
     setting: Setting
@@ -37,7 +37,9 @@ class Connector:
         return source.value if source else "", target.value if target else "target"
 
 
-def kind_of(class_name: str) -> Kind | None:
+def kind_of(class_name: str) -> ConnectorKind | None:
     """Connect accepts the full name, the simple name, and the simple name without `Connector`."""
     simple = class_name.strip().removeprefix(_PACKAGE)
-    return next((kind for kind in Kind if simple in (kind.value, kind.value.removesuffix("Connector"))), None)
+    return next(
+        (kind for kind in ConnectorKind if simple in (kind.value, kind.value.removesuffix("Connector"))), None
+    )

@@ -20,17 +20,17 @@ from twinlog.config.keys.spec import (
 )
 from twinlog.config.keys.table import BY_ANY_NAME
 from twinlog.errors import ConfigError
-from twinlog.imports.connector import Connector, Kind
+from twinlog.imports.connector import ConnectorKind, ImportedConnector
 from twinlog.imports.draft import Draft
 from twinlog.imports.old_defaults import write_old_defaults
 from twinlog.imports.references import References
 from twinlog.imports.report import Setting
 from twinlog.policy import policy_from_config
 
-_READERS: Mapping[Kind, frozenset[Service]] = {
-    Kind.SOURCE: frozenset((Service.SOURCE, Service.CONFIGSYNC)),
-    Kind.CHECKPOINT: frozenset((Service.CHECKPOINT,)),
-    Kind.HEARTBEAT: frozenset((Service.HEARTBEAT,)),
+_READERS: Mapping[ConnectorKind, frozenset[Service]] = {
+    ConnectorKind.SOURCE: frozenset((Service.SOURCE, Service.CONFIGSYNC)),
+    ConnectorKind.CHECKPOINT: frozenset((Service.CHECKPOINT,)),
+    ConnectorKind.HEARTBEAT: frozenset((Service.HEARTBEAT,)),
 }
 _SIDES = ("source", "target")
 _CLIENTS = tuple(KEYS_BY_CLIENT)
@@ -58,8 +58,8 @@ class ConnectorImport:
     _refused: set[str] = field(default_factory=set)
     """Flows that would copy something else than before."""
 
-    def add(self, connectors: Sequence[Connector]) -> None:
-        by_flow: dict[str, list[Connector]] = {}
+    def add(self, connectors: Sequence[ImportedConnector]) -> None:
+        by_flow: dict[str, list[ImportedConnector]] = {}
         for connector in connectors:
             source, target = connector.flow
             if self._are_aliases(connector, source, target):
@@ -71,7 +71,7 @@ class ConnectorImport:
             # ones.
             self.draft.set_top("emit.heartbeats.enabled", "false")
 
-    def _are_aliases(self, connector: Connector, source: str, target: str) -> bool:
+    def _are_aliases(self, connector: ImportedConnector, source: str, target: str) -> bool:
         if not source or source == target:
             self.draft.report.impossible(
                 connector.setting, "source.cluster.alias is missing, or the same as target.cluster.alias"
@@ -83,11 +83,11 @@ class ConnectorImport:
                 return False
         return True
 
-    def _add_flow(self, flow: str, connectors: Sequence[Connector]) -> None:
+    def _add_flow(self, flow: str, connectors: Sequence[ImportedConnector]) -> None:
         source, target = flow.split("->")
         self.draft.add_cluster(source)
         self.draft.add_cluster(target)
-        chosen: dict[Kind, Connector] = {}
+        chosen: dict[ConnectorKind, ImportedConnector] = {}
         for connector in connectors:
             earlier = chosen.setdefault(connector.kind, connector)
             if earlier is not connector:
@@ -98,19 +98,19 @@ class ConnectorImport:
                     " second one into a file of its own, with another alias of the source",
                 )
         self.draft.decide_flow(flow, "enabled", "true")
-        for kind in Kind:
+        for kind in ConnectorKind:
             if kind in chosen:
                 self._add_connector(flow, chosen[kind])
         self._decide(flow, chosen)
 
-    def _add_connector(self, flow: str, connector: Connector) -> None:
+    def _add_connector(self, flow: str, connector: ImportedConnector) -> None:
         for key, found in connector.config.items():
             if key in _IDENTIFYING:
                 continue
             setting = self.references.translated(found, _becomes(flow, key))
             self._add_key(flow, connector, key, setting)
 
-    def _add_key(self, flow: str, connector: Connector, key: str, setting: Setting) -> None:
+    def _add_key(self, flow: str, connector: ImportedConnector, key: str, setting: Setting) -> None:
         report = self.draft.report
         if key.startswith("config.providers"):
             self.draft.set_provider(key, setting)
@@ -118,7 +118,7 @@ class ConnectorImport:
             self._add_converter(flow, connector, key, setting)
         elif key.startswith(("transforms", "predicates")):
             # MirrorMaker 2 would apply those of the other connectors to checkpoints and heartbeats.
-            if connector.kind is Kind.SOURCE:
+            if connector.kind is ConnectorKind.SOURCE:
                 self._add_transforms(flow, connector, key, setting)
         elif key.startswith(("source.cluster.", "target.cluster.")):
             self._add_cluster_key(flow, key, setting)
@@ -149,7 +149,7 @@ class ConnectorImport:
                 setting = setting.at(", ".join(elements))
         self._put(flow, key, setting)
 
-    def _add_policy(self, flow: str, connector: Connector, key: str, setting: Setting) -> None:
+    def _add_policy(self, flow: str, connector: ImportedConnector, key: str, setting: Setting) -> None:
         spec = BY_ANY_NAME.get(key)
         policy = connector.config.get(_POLICY)
         keeps_names = policy is not None and policy.value.strip() in (_IDENTITY, *_OTHER_IDENTITIES)
@@ -178,7 +178,7 @@ class ConnectorImport:
         else:
             self._put(flow, key, setting)
 
-    def _add_transforms(self, flow: str, connector: Connector, key: str, setting: Setting) -> None:
+    def _add_transforms(self, flow: str, connector: ImportedConnector, key: str, setting: Setting) -> None:
         config = {
             name: found.value.strip()
             for name, found in connector.config.items()
@@ -192,7 +192,7 @@ class ConnectorImport:
         else:
             self._put(flow, key, setting)
 
-    def _add_converter(self, flow: str, connector: Connector, key: str, setting: Setting) -> None:
+    def _add_converter(self, flow: str, connector: ImportedConnector, key: str, setting: Setting) -> None:
         simple = setting.value.strip().rpartition(".")[2]
         if simple == "ByteArrayConverter":
             self.draft.report.ignored(setting, "records are copied byte for byte, nothing is converted")
@@ -201,7 +201,7 @@ class ConnectorImport:
             "SimpleHeaderConverter",
         ) and "transforms" in connector.config:
             self.draft.report.ignored(setting, "headers stay bytes, also beside one that a transform inserts")
-        elif connector.kind is Kind.SOURCE:
+        elif connector.kind is ConnectorKind.SOURCE:
             self._refuse(
                 flow,
                 setting,
@@ -224,10 +224,10 @@ class ConnectorImport:
                 becomes=f"{flow}.{key}",
             )
 
-    def _decide(self, flow: str, chosen: Mapping[Kind, Connector]) -> None:
+    def _decide(self, flow: str, chosen: Mapping[ConnectorKind, ImportedConnector]) -> None:
         """What follows from which connectors exist, and whether they run."""
         report = self.draft.report
-        source, checkpoint = chosen.get(Kind.SOURCE), chosen.get(Kind.CHECKPOINT)
+        source, checkpoint = chosen.get(ConnectorKind.SOURCE), chosen.get(ConnectorKind.CHECKPOINT)
         if source is not None:
             self._add_progress(flow, source)
             write_old_defaults(self.draft, flow, source)
@@ -249,13 +249,13 @@ class ConnectorImport:
             self.draft.decide_flow(flow, "emit.checkpoints.enabled", "false")
         if checkpoint is not None:
             self._switch_group_sync(flow, checkpoint)
-        heartbeat = chosen.get(Kind.HEARTBEAT)
+        heartbeat = chosen.get(ConnectorKind.HEARTBEAT)
         if heartbeat is not None and not self.draft.flow_has(flow, "emit.heartbeats.enabled"):
             self.draft.decide_flow(flow, "emit.heartbeats.enabled", "true")
         if flow in self._refused:
             self.draft.decide_flow(flow, "enabled", "false")
 
-    def _switch_group_sync(self, flow: str, checkpoint: Connector) -> None:
+    def _switch_group_sync(self, flow: str, checkpoint: ImportedConnector) -> None:
         """Group offsets are derived from checkpoints, so without checkpoints there are none."""
         key, emits = "sync.group.offsets.enabled", self.draft.flow_value(flow, "emit.checkpoints.enabled")
         wanted = checkpoint.config.get(key)
@@ -265,7 +265,7 @@ class ConnectorImport:
             self.draft.decide_flow(flow, key, "false")
             self.draft.report.mapped(wanted, f"{flow}.{key}", "off, as the checkpoints are")
 
-    def _add_progress(self, flow: str, source: Connector) -> None:
+    def _add_progress(self, flow: str, source: ImportedConnector) -> None:
         """Where its progress is stored, and under which name; otherwise all would be copied again."""
         name = source.setting.at(source.name)
         self.draft.set_flow(flow, "name", name, "the name under which progress is stored")
@@ -305,18 +305,18 @@ def _is_known(spec: KeySpec, setting: Setting) -> bool:
 
 
 _SWITCHES = {
-    Kind.SOURCE: "enabled",
-    Kind.CHECKPOINT: "emit.checkpoints.enabled",
-    Kind.HEARTBEAT: "emit.heartbeats.enabled",
+    ConnectorKind.SOURCE: "enabled",
+    ConnectorKind.CHECKPOINT: "emit.checkpoints.enabled",
+    ConnectorKind.HEARTBEAT: "emit.heartbeats.enabled",
 }
 
 
-def _switched_off(connector: Connector) -> Setting | None:
+def _switched_off(connector: ImportedConnector) -> Setting | None:
     enabled = connector.config.get("enabled")
     if (
         enabled is not None
         and not java_boolean(enabled.value.strip())
-        and connector.kind is not Kind.HEARTBEAT
+        and connector.kind is not ConnectorKind.HEARTBEAT
     ):
         return enabled
     return connector.stopped

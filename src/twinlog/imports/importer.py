@@ -16,7 +16,7 @@ from twinlog.imports.draft import Draft
 from twinlog.imports.references import DEFAULT_SECRETS_DIR, References
 from twinlog.imports.replicator import ReplicatorImport
 from twinlog.imports.report import Fate, Line, Report, Setting
-from twinlog.imports.topic_lists import Side, TopicListImport
+from twinlog.imports.topic_lists import ListSide, TopicListImport
 from twinlog.properties import parse
 
 _PROPERTIES = re.compile(
@@ -203,12 +203,12 @@ class _Reading:
         return Format.UREPLICATOR
 
     @property
-    def _source(self) -> Side:
-        return Side.parse(self._options.source, "source")
+    def _source(self) -> ListSide:
+        return ListSide.parse(self._options.source, "source")
 
     @property
-    def _target(self) -> Side:
-        return Side.parse(self._options.target, "target")
+    def _target(self) -> ListSide:
+        return ListSide.parse(self._options.target, "target")
 
     def _unknown(self) -> ConfigError:
         known = ", ".join(each for each in Format if each is not Format.AUTO)

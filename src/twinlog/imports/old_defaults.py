@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 
 from twinlog.config.keys.table import BY_ANY_NAME
-from twinlog.imports.connector import Connector
+from twinlog.imports.connector import ImportedConnector
 from twinlog.imports.draft import Draft
 
 
-def write_old_defaults(draft: Draft, flow: str, source: Connector) -> None:
+def write_old_defaults(draft: Draft, flow: str, source: ImportedConnector) -> None:
     """Write those defaults of the connector's release that have changed since."""
     version = source.mm2_version
     if version is None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from twinlog.config.keys.spec import Scope
 from twinlog.config.keys.table import BY_ANY_NAME
-from twinlog.imports.connector import Connector, Kind, kind_of
+from twinlog.imports.connector import ConnectorKind, ImportedConnector, kind_of
 from twinlog.imports.documents import Tree, resources
 from twinlog.imports.draft import Draft
 from twinlog.imports.references import References
@@ -28,9 +28,9 @@ _DEFAULT_OFFSETS_TOPIC = "mirrormaker2-cluster-offsets"
 """The operator's topic if a resource names none (v1beta2)."""
 
 _CONNECTORS = {
-    Kind.SOURCE: "sourceConnector",
-    Kind.CHECKPOINT: "checkpointConnector",
-    Kind.HEARTBEAT: "heartbeatConnector",
+    ConnectorKind.SOURCE: "sourceConnector",
+    ConnectorKind.CHECKPOINT: "checkpointConnector",
+    ConnectorKind.HEARTBEAT: "heartbeatConnector",
 }
 _PATTERNS = {
     "topicsPattern": "topics",
@@ -40,10 +40,10 @@ _PATTERNS = {
     "groupsBlacklistPattern": "groups.exclude",
     "groupsExcludePattern": "groups.exclude",
 }
-_READ_PATTERNS: Mapping[Kind, tuple[str, ...]] = {
-    Kind.SOURCE: ("topics",),
-    Kind.CHECKPOINT: ("topics", "groups"),
-    Kind.HEARTBEAT: (),
+_READ_PATTERNS: Mapping[ConnectorKind, tuple[str, ...]] = {
+    ConnectorKind.SOURCE: ("topics",),
+    ConnectorKind.CHECKPOINT: ("topics", "groups"),
+    ConnectorKind.HEARTBEAT: (),
 }
 _MIRROR_FIELDS = {"source", "sourceCluster", "targetCluster", *_CONNECTORS.values(), *_PATTERNS}
 _CLUSTER_FIELDS = {"alias", "bootstrapServers", "tls", "authentication", "config"}
@@ -69,9 +69,9 @@ def connectors_of(
     *,
     offsets_topic: str,
     version: tuple[int, int] | None,
-) -> list[Connector]:
+) -> list[ImportedConnector]:
     """The connectors of all resources; keys of their workers are written to the draft at once."""
-    found: list[Connector] = []
+    found: list[ImportedConnector] = []
     for resource in resources(documents):
         kind, name = resource.text("kind"), resource.get("metadata").text("name")
         if kind == MIRROR_MAKER_2:
@@ -92,7 +92,7 @@ def connectors_of(
 
 def _connector(
     resource: Tree, name: str, report: Report, offsets_topic: str, version: tuple[int, int] | None
-) -> Connector | None:
+) -> ImportedConnector | None:
     resource.require(tables=("spec",))
     spec = resource.get("spec")
     spec.require(texts=_CONNECTOR_TEXTS, tables=("config",))
@@ -100,7 +100,7 @@ def _connector(
     if kind is None:
         report.ignored(resource.setting, f"{CONNECTOR} {name} is none of MirrorMaker 2's")
         return None
-    return Connector(
+    return ImportedConnector(
         kind=kind,
         name=name,
         config=_with_tasks(spec, spec.get("config").settings()),
@@ -140,7 +140,7 @@ class _MirrorMaker2:
             self._read_providers(cluster)
         self._clusters: Mapping[str, Tree] = {cluster.text("alias"): cluster for cluster in clusters}
 
-    def connectors(self) -> list[Connector]:
+    def connectors(self) -> list[ImportedConnector]:
         self._say_what_is_left_out()
         mirrors = self._spec.get("mirrors").items
         if not mirrors:
@@ -157,7 +157,7 @@ class _MirrorMaker2:
             ):
                 self._references.kubernetes.add(name)
 
-    def _of_mirror(self, mirror: Tree) -> Iterator[Connector]:
+    def _of_mirror(self, mirror: Tree) -> Iterator[ImportedConnector]:
         mirror.require(
             texts=("sourceCluster", "targetCluster", *_PATTERNS), tables=("source", *_CONNECTORS.values())
         )
@@ -178,7 +178,7 @@ class _MirrorMaker2:
                 " operator refuses it, and older ones copied to another cluster than it says",
             )
             return
-        if _CONNECTORS[Kind.CHECKPOINT] not in mirror.fields:
+        if _CONNECTORS[ConnectorKind.CHECKPOINT] not in mirror.fields:
             for name, key in _PATTERNS.items():
                 if key.startswith("groups") and mirror.get(name).is_there:
                     why = "without checkpointConnector the operator copies no groups"
@@ -209,7 +209,7 @@ class _MirrorMaker2:
                 for name, key in _PATTERNS.items()
                 if mirror.get(name).is_there and key.partition(".")[0] in _READ_PATTERNS[kind]
             }
-            yield Connector(
+            yield ImportedConnector(
                 kind=kind,
                 name=f"{source.text('alias')}->{target.text('alias')}.{kind}",
                 config=own,

@@ -18,14 +18,14 @@ _CONNECTION = re.compile(r"(kafka|kafkassl)://([^/]+)/(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class ListSide:
     """A cluster that the list does not name: `ALIAS=HOST:PORT,…` of the command line."""
 
     alias: str
     bootstrap_servers: str = ""
 
     @classmethod
-    def parse(cls, text: str, default: str) -> "Side":
+    def parse(cls, text: str, default: str) -> "ListSide":
         alias, sign, servers = text.partition("=")
         if not sign and ":" in text:
             alias, servers = "", text
@@ -35,7 +35,7 @@ class Side:
 class TopicListImport:
     """Writes flows that copy the listed topics, under the same names unless a rule renames them."""
 
-    def __init__(self, draft: Draft, source: Side, target: Side, *, group: str = "") -> None:
+    def __init__(self, draft: Draft, source: ListSide, target: ListSide, *, group: str = "") -> None:
         """`group` committed the positions on the source; empty = unknown."""
         self._draft, self._source, self._target, self._group = draft, source, target, group
 
@@ -93,7 +93,7 @@ class TopicListImport:
         self._draft.decide_flow(flow, "sync.topic.acls.enabled", "false")
         self._draft.decide_flow(flow, "emit.checkpoints.enabled", "false")
 
-    def _cluster(self, side: Side, whole: Setting, servers: str) -> None:
+    def _cluster(self, side: ListSide, whole: Setting, servers: str) -> None:
         self._draft.add_cluster(side.alias)
         known = side.bootstrap_servers or servers
         if not known:
@@ -190,7 +190,7 @@ def datastreams(tree: Tree) -> Iterator[Tree]:
 
 
 def add_datastreams(
-    streams: Sequence[Tree], draft: Draft, source: Side, target: Side, *, group: str = ""
+    streams: Sequence[Tree], draft: Draft, source: ListSide, target: ListSide, *, group: str = ""
 ) -> None:
     """One flow for each source cluster and consumer group of the datastreams."""
     by_servers: dict[tuple[str, str], list[Setting]] = {}
@@ -208,7 +208,9 @@ def add_datastreams(
     for number, (key, topics) in enumerate(by_servers.items(), start=1):
         servers, own_group = key
         alias = source.alias if len(by_servers) == 1 else f"{source.alias}{number}"
-        side = Side(alias=alias, bootstrap_servers=source.bootstrap_servers if len(by_servers) == 1 else "")
+        side = ListSide(
+            alias=alias, bootstrap_servers=source.bootstrap_servers if len(by_servers) == 1 else ""
+        )
         importer = TopicListImport(draft, side, target, group=own_group)
         importer.add(topics, wholes[key], source_servers=servers)
         if key in stopped:

@@ -11,8 +11,8 @@ from typing import Self
 from twinlog.local.broker import Broker, broker_command
 from twinlog.local.broker_image import BrokerImage, ensure_image
 from twinlog.local.broker_properties import (
+    BrokerTlsFiles,
     NodePlace,
-    TlsFiles,
     client_properties,
     server_properties,
 )
@@ -47,7 +47,7 @@ class BlockingCluster:
         self._work: WorkDirectory | None = None
         self._ports: PortLease | None = None
         self._authority: CertificateAuthority | None = None
-        self._tls: TlsFiles | None = None
+        self._tls: BrokerTlsFiles | None = None
         self._abandoned = threading.Event()
 
     @property

@@ -30,7 +30,7 @@ class NodePlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TlsFiles:
+class BrokerTlsFiles:
     """PEM files of the client listener."""
 
     ca: Path
@@ -39,7 +39,7 @@ class TlsFiles:
 
 
 def server_properties(
-    spec: ClusterSpec, node: NodePlace, nodes: Sequence[NodePlace], tls: TlsFiles | None
+    spec: ClusterSpec, node: NodePlace, nodes: Sequence[NodePlace], tls: BrokerTlsFiles | None
 ) -> dict[str, str]:
     """All properties of `node`; those of the spec take precedence."""
     return {
@@ -56,7 +56,7 @@ def server_properties(
 
 
 def client_properties(
-    security: Security, user: str, mechanism: SaslMechanism | None, tls: TlsFiles | None
+    security: Security, user: str, mechanism: SaslMechanism | None, tls: BrokerTlsFiles | None
 ) -> dict[str, str]:
     """The properties of `user`'s Java client besides `bootstrap.servers`; `mechanism` None = the first one
     enabled."""
@@ -153,7 +153,7 @@ def _share_groups(broker_count: int) -> dict[str, str]:
     }
 
 
-def _tls(security: Security, tls: TlsFiles | None) -> dict[str, str]:
+def _tls(security: Security, tls: BrokerTlsFiles | None) -> dict[str, str]:
     if not security.tls or tls is None:
         return {}
     return {

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.processes.log_tail import last_lines
 from twinlog.local.processes.process import ProcessError
-from twinlog.local.registry import BrokerState, ClusterEntry, Request, RunningBroker, RunningCluster
+from twinlog.local.registry import BrokerState, ClusterEntry, OwnerRequest, RunningBroker, RunningCluster
 
 
 class OwnedCluster:
@@ -28,17 +28,17 @@ class OwnedCluster:
 
     def look(self) -> bool:
         """Carry out requests since the last call and find brokers that died. False after a request to end."""
-        if self._entry.is_requested(Request.END):
+        if self._entry.is_requested(OwnerRequest.END):
             self._cluster.stop()
             self._entry.release()
             return False
-        if self._entry.is_requested(Request.STOP):
+        if self._entry.is_requested(OwnerRequest.STOP):
             self._cluster.stop_brokers()
             self._settle(BrokerState.STOPPED)
-            self._entry.answer(Request.STOP)
-        if self._entry.is_requested(Request.START):
+            self._entry.answer(OwnerRequest.STOP)
+        if self._entry.is_requested(OwnerRequest.START):
             self._start()
-            self._entry.answer(Request.START)
+            self._entry.answer(OwnerRequest.START)
         self._see_who_died()
         return True
 

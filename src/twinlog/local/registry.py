@@ -31,7 +31,7 @@ class BrokerState(StrEnum):
     """By itself, by a kill, or during its start."""
 
 
-class Request(StrEnum):
+class OwnerRequest(StrEnum):
     """A request to the owner; the value is the suffix of the file that carries it."""
 
     END = "end"
@@ -81,11 +81,11 @@ class ClusterEntry:
         self._name = name
         self._lock = lock
 
-    def is_requested(self, request: Request) -> bool:
+    def is_requested(self, request: OwnerRequest) -> bool:
         """Whether the request was made for this cluster."""
         return _request_file(self._name, request).exists()
 
-    def answer(self, request: Request) -> None:
+    def answer(self, request: OwnerRequest) -> None:
         """Answer the request. `publish` its result first."""
         _request_file(self._name, request).unlink(missing_ok=True)
 
@@ -143,10 +143,10 @@ def is_owned(name: str) -> bool:
 
 def request_end(name: str) -> None:
     """Ask the owner to end the cluster; `wait_until_gone` returns when it did."""
-    _request_file(name, Request.END).touch()
+    _request_file(name, OwnerRequest.END).touch()
 
 
-def ask(name: str, request: Request, timeout_seconds: float) -> RunningCluster | None:
+def ask(name: str, request: OwnerRequest, timeout_seconds: float) -> RunningCluster | None:
     """Have the owner stop or start the cluster's brokers. Blocks.
 
     Returns the cluster's new state; None when it has no owner any more or `timeout_seconds` pass first.
@@ -197,7 +197,7 @@ def _lock(lock: int, name: str) -> None:
 
 def _forget(name: str) -> None:
     _entry_file(name).unlink(missing_ok=True)
-    for request in Request:
+    for request in OwnerRequest:
         _request_file(name, request).unlink(missing_ok=True)
 
 
@@ -213,5 +213,5 @@ def _lock_file(name: str) -> Path:
     return _directory() / f"{name}.lock"
 
 
-def _request_file(name: str, request: Request) -> Path:
+def _request_file(name: str, request: OwnerRequest) -> Path:
     return _directory() / f"{name}.{request}"

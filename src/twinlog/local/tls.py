@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from twinlog.clock import Clock, SystemClock
-from twinlog.local.broker_properties import TlsFiles
+from twinlog.local.broker_properties import BrokerTlsFiles
 from twinlog.local.spec import ADDRESS
 
 _VALID = dt.timedelta(days=30)
@@ -36,12 +36,12 @@ class CertificateAuthority:
         self.ca_file = directory / "ca.pem"
         self.ca_file.write_bytes(_pem(certificate))
 
-    def issue_for_brokers(self) -> TlsFiles:
+    def issue_for_brokers(self) -> BrokerTlsFiles:
         """One certificate for all brokers of the cluster, because they share an address."""
         names = x509.SubjectAlternativeName(
             [x509.IPAddress(ipaddress.ip_address(ADDRESS)), x509.DNSName("localhost")]
         )
-        return TlsFiles(ca=self.ca_file, broker=self._issue("broker", names, "broker.pem"))
+        return BrokerTlsFiles(ca=self.ca_file, broker=self._issue("broker", names, "broker.pem"))
 
     def issue_for_user(self, user: str) -> Path:
         """Key and certificate whose common name is `user`."""

@@ -19,7 +19,7 @@ from twinlog.supervisor.children import Children, Program, load, read_signals, s
 from twinlog.supervisor.plan import RunPlan, RunRequest, plan_run
 from twinlog.supervisor.runs import announced, beginning
 from twinlog.supervisor.streams import complete_standard_streams, write_line
-from twinlog.supervisor.supervisor import End, Supervision
+from twinlog.supervisor.supervisor import ChildEnd, Supervision
 from twinlog.telemetry.logging import configure_logging
 
 _KILL_MARGIN_SECONDS = 5.0
@@ -135,6 +135,6 @@ def supervise(
                 children.signal(name, number)
 
 
-def _tell(end: End | None) -> None:
+def _tell(end: ChildEnd | None) -> None:
     if end is not None:
         getattr(_log, end.level)(end.event, **end.values)

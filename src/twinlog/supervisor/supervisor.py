@@ -23,7 +23,7 @@ _CLEAN_ENDS = (0, _SIGNALLED + signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class ChildEnd:
     """What the end of a child means, as a line of the log."""
 
     level: str
@@ -116,7 +116,7 @@ class Supervision:
         )
         return None if next_start == math.inf else max(0.0, next_start - now)
 
-    def ended(self, name: str, exit_code: int, now: float) -> End | None:
+    def ended(self, name: str, exit_code: int, now: float) -> ChildEnd | None:
         """Take note of a child's end."""
         child = self._children[name]
         child.is_running = False
@@ -129,7 +129,7 @@ class Supervision:
             is_killed = now >= self.kill_at
             is_clean = exit_code in _CLEAN_ENDS and not is_killed
             self.exit_code = self.exit_code or (EXIT_CLEAN if is_clean else EXIT_FAILED)
-            return End(
+            return ChildEnd(
                 level="info" if is_clean else "error",
                 event="service_stopped",
                 values=values | {"killed": is_killed},
@@ -139,7 +139,7 @@ class Supervision:
             # is better to try again beside the running children than to end them.
             self.exit_code = EXIT_BAD_CONFIG
             self.stop(now)
-            return End(level="error", event="service_refused_to_start", values=values)
+            return ChildEnd(level="error", event="service_refused_to_start", values=values)
         if now - child.started >= STABLE_SECONDS:
             child.backoff.reset()
             child.crashes = 0
@@ -150,7 +150,7 @@ class Supervision:
         values |= {"crashes_in_a_row": child.crashes, "restart_in_seconds": round(after_seconds, 2)}
         if exit_code == _SIGNALLED + signal.SIGKILL:
             values["cause"] = "killed by a user, or by the system because of its memory"
-        return End(
+        return ChildEnd(
             level="error" if keeps_crashing else "warning",
             event="service_keeps_crashing" if keeps_crashing else "service_ended",
             values=values,

@@ -31,7 +31,7 @@ async def open_session(
         await session.close()
 
 
-class PartitionCopy:
+class RawPartitionCopy:
     """A position that moves with the copy, and the exact offset map."""
 
     def __init__(self, source: TopicPartition, target: TopicPartition, policy: CopyPolicy) -> None:

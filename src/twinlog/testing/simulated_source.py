@@ -28,7 +28,7 @@ _FORGOTTEN_BYTES = 4
 _SILENCE_SECONDS = 15.0
 
 
-class Asked(NamedTuple):
+class AskedPosition(NamedTuple):
     """One fetch request as a broker received it."""
 
     at: float
@@ -50,7 +50,7 @@ class _Log:
 class SimulatedBrokers:
     leaders: Mapping[TopicPartition, int]
     round_trip_seconds: float = 0.001
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[AskedPosition] = field(default_factory=list)
     """Every fetch, in the order of arrival."""
     throttles_ms: dict[int, list[int]] = field(default_factory=dict)
     """By node: throttle times of the next answers, each of which is empty."""
@@ -101,7 +101,7 @@ class SimulatedBrokers:
             self.waiting -= 1
         return FetchResponse(0, list(self._answers(asked)), 0)
 
-    def _has_data(self, asked: Asked) -> Iterable[bool]:
+    def _has_data(self, asked: AskedPosition) -> Iterable[bool]:
         return (
             partition in self.out_of_range
             or self._names_replica(asked, partition)
@@ -109,14 +109,14 @@ class SimulatedBrokers:
             for partition, offset in asked.positions.items()
         )
 
-    def _names_replica(self, asked: Asked, partition: TopicPartition) -> bool:
+    def _names_replica(self, asked: AskedPosition, partition: TopicPartition) -> bool:
         return bool(asked.rack) and self.preferred.get(partition, asked.node) != asked.node
 
     def _end(self, partition: TopicPartition) -> int:
         log = self._logs.get(partition)
         return len(log.batches) if log else 0
 
-    def _answers(self, asked: Asked) -> Iterable[FetchAnswer]:
+    def _answers(self, asked: AskedPosition) -> Iterable[FetchAnswer]:
         left = asked.max_bytes
         for partition, offset in asked.positions.items():
             if partition in self.out_of_range:
@@ -185,7 +185,7 @@ class _Session:
         return self.brokers.leaders[partition]
 
 
-def _read_request(body: bytes, at: float, node: int) -> Asked:
+def _read_request(body: bytes, at: float, node: int) -> AskedPosition:
     max_wait_ms, _ = take_int32(body, _MAX_WAIT_AT)
     max_bytes, _ = take_int32(body, _MAX_BYTES_AT)
     topic_count, position = take_int32(body, _TOPICS_AT)
@@ -198,8 +198,8 @@ def _read_request(body: bytes, at: float, node: int) -> Asked:
             positions[TopicPartition(topic, number)] = int.from_bytes(body[position + 8 : position + 16])
             position += _PARTITION_BYTES
     rack, _ = take_string(body, position + _FORGOTTEN_BYTES)
-    return Asked(at, node, positions, max_wait_ms / 1000, max_bytes, rack)
+    return AskedPosition(at, node, positions, max_wait_ms / 1000, max_bytes, rack)
 
 
-def requests_for(asked: Sequence[Asked], partition: TopicPartition) -> list[Asked]:
+def requests_for(asked: Sequence[AskedPosition], partition: TopicPartition) -> list[AskedPosition]:
     return [one for one in asked if partition in one.positions]

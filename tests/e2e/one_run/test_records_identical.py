@@ -7,7 +7,7 @@ import pytest
 
 from e2e.conftest import MirrorRig
 from twinlog.batches import Codec, NewRecord
-from twinlog.demo.comparison import Comparison, compare
+from twinlog.demo.comparison import CopyCheck, compare
 from twinlog.kafka.ports import NewTopic
 from twinlog.testing.brokers import eventually, retry_admin, unique_name
 from twinlog.testing.records import awkward_records, write_batches
@@ -21,8 +21,8 @@ async def _make(
         await retry_admin(lambda: source.create_topics([new]))
 
 
-async def _same(mirror: MirrorRig, topic: str, partitions: int, *, at_least: int) -> Comparison:
-    async def compared() -> Comparison | None:
+async def _same(mirror: MirrorRig, topic: str, partitions: int, *, at_least: int) -> CopyCheck:
+    async def compared() -> CopyCheck | None:
         async with mirror.source() as source, mirror.target() as target:
             if mirror.remote(topic) not in await target.list_topics():
                 return None

@@ -7,7 +7,7 @@ import pytest
 from e2e.conftest import MirrorRig
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
-from twinlog.demo.comparison import Comparison, compare
+from twinlog.demo.comparison import CopyCheck, compare
 from twinlog.kafka.ports import NewTopic
 from twinlog.local.twinlog_run import SERVICES
 from twinlog.service.runtime import wait_or_stop
@@ -40,7 +40,7 @@ async def test_killing_a_service_loses_and_repeats_nothing(mirror: MirrorRig, se
         await retry_admin(lambda: source.create_topics([new]))
         await _write_slowly(mirror, topic, BATCHES // 2, service)
 
-        async def all_there() -> Comparison | None:
+        async def all_there() -> CopyCheck | None:
             if mirror.remote(topic) not in await target.list_topics():
                 return None
             result = await compare(source, topic, target, mirror.remote(topic), partition_count=PARTITIONS)

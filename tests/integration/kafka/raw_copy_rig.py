@@ -26,7 +26,7 @@ from twinlog.testing.brokers import (
     eventually,
     make_topics,
 )
-from twinlog.testing.raw_copying import QUICK, PartitionCopy, open_fetcher, open_session
+from twinlog.testing.raw_copying import QUICK, RawPartitionCopy, open_fetcher, open_session
 
 _NOON_MS = 1_700_000_000_000
 
@@ -103,10 +103,10 @@ async def copied(
     transactional: bool = True,
     from_offset: int = 0,
     fetch: Mapping[str, str] | None = None,
-) -> PartitionCopy:
+) -> RawPartitionCopy:
     """Copy `topic` of A to the topic of the same name on B, up to its stable end."""
     stop_offset = await end_of(pair.a, topic, OffsetSpec.LAST_STABLE)
-    copy = PartitionCopy(TopicPartition(topic, 0), TopicPartition(topic, 0), policy or CopyPolicy())
+    copy = RawPartitionCopy(TopicPartition(topic, 0), TopicPartition(topic, 0), policy or CopyPolicy())
     copy.position = from_offset
     async with AsyncExitStack() as stack:
         source = await stack.enter_async_context(open_session("A", pair.a.client_properties()))
@@ -122,7 +122,7 @@ async def copied(
     return copy
 
 
-async def assert_same(pair: KafkaPair, topic: str, copy: PartitionCopy) -> None:
+async def assert_same(pair: KafkaPair, topic: str, copy: RawPartitionCopy) -> None:
     """The target holds the source's visible records, at the offsets the map says."""
     source = await read_back(pair.a, topic, await end_of(pair.a, topic, OffsetSpec.LAST_STABLE))
     target = await read_back(pair.b, topic, await end_of(pair.b, topic))

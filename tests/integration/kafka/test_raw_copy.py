@@ -42,7 +42,7 @@ from twinlog.testing.brokers import (
     retry_admin,
     unique_name,
 )
-from twinlog.testing.raw_copying import QUICK, PartitionCopy, open_fetcher, open_session
+from twinlog.testing.raw_copying import QUICK, RawPartitionCopy, open_fetcher, open_session
 
 
 @pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.name.lower())
@@ -245,7 +245,7 @@ async def test_headers_that_are_not_utf8_and_odd_timestamps_survive(kafka_pair: 
             producer.send(partition, build_batch(records))
             await producer.flush()
         for policy in (CopyPolicy(coalesce_below_bytes=0), CopyPolicy()):
-            copy = PartitionCopy(partition, partition, policy)
+            copy = RawPartitionCopy(partition, partition, policy)
             async with open_fetcher(source) as fetcher, RawProducer(target, QUICK) as sink:
                 await copy.copy(fetcher, sink, 6)
         copies = []

@@ -3,8 +3,8 @@
 import pytest
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
-from twinlog.demo.comparison import Comparison
-from twinlog.demo.story import Findings
+from twinlog.demo.comparison import CopyCheck
+from twinlog.demo.story import StoryFindings
 from twinlog.demo.watching import is_settled
 
 COPIED_AT_MS = 10_000
@@ -37,8 +37,8 @@ def test_a_group_that_was_ahead_of_the_copy_is_not_final_before_its_record_is_co
 
 
 def test_a_failure_says_which_check_failed_and_a_success_has_none() -> None:
-    findings = Findings(
-        comparison=Comparison(source_records=30, target_records=30),
+    findings = StoryFindings(
+        comparison=CopyCheck(source_records=30, target_records=30),
         offsets={0: (7, 7, True), 2: (9, 8, False)},
         read_on_a=10,
         read_on_b=19,

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from twinlog.local.broker_properties import NodePlace, TlsFiles, client_properties, server_properties
+from twinlog.local.broker_properties import BrokerTlsFiles, NodePlace, client_properties, server_properties
 from twinlog.local.spec import ClusterSpec, FarListener, KafkaVersion, SaslMechanism, Security
 
-_TLS = TlsFiles(ca=Path("ca.pem"), broker=Path("broker.pem"))
+_TLS = BrokerTlsFiles(ca=Path("ca.pem"), broker=Path("broker.pem"))
 _SECURED = Security(
     tls=True,
     mechanisms=(SaslMechanism.SCRAM_SHA_512, SaslMechanism.PLAIN),

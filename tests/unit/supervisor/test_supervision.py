@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from twinlog.backoff import Backoff, Jitter
-from twinlog.supervisor.supervisor import PROBE, End, Supervision
+from twinlog.supervisor.supervisor import PROBE, ChildEnd, Supervision
 
 _KILLED = 128 + signal.SIGKILL
 _BY_SIGTERM = 128 + signal.SIGTERM
@@ -20,7 +20,7 @@ def _supervision(*names: str) -> Supervision:
     return supervision
 
 
-def _ended(supervision: Supervision, name: str, exit_code: int, now: float) -> End:
+def _ended(supervision: Supervision, name: str, exit_code: int, now: float) -> ChildEnd:
     end = supervision.ended(name, exit_code, now)
     assert end is not None
     return end

@@ -20,7 +20,7 @@ LEAVES_FOR_NOW = -2
 """A static member that will be back."""
 
 
-class Beat(NamedTuple):
+class GroupBeat(NamedTuple):
     """What a member's heartbeat says; None for what has not changed."""
 
     member_id: str
@@ -93,7 +93,7 @@ class ModernGroup:
         )
         return "Stable" if settled or self.kind == "share" else "Reconciling"
 
-    def heartbeat(self, beat: Beat) -> tuple[ModernMember | None, ErrorCode]:
+    def heartbeat(self, beat: GroupBeat) -> tuple[ModernMember | None, ErrorCode]:
         """Join, stay or leave."""
         member = self.members.get(beat.member_id)
         if beat.epoch in (LEAVES, LEAVES_FOR_NOW):
@@ -133,7 +133,7 @@ class ModernGroup:
         for member in self.members.values():
             _stop(member.session, member.revocation)
 
-    def _join(self, member: ModernMember | None, beat: Beat) -> ModernMember | None:
+    def _join(self, member: ModernMember | None, beat: GroupBeat) -> ModernMember | None:
         static = next(
             (
                 each
@@ -160,7 +160,7 @@ class ModernGroup:
         member.told = None
         return member
 
-    def _leave(self, member: ModernMember | None, beat: Beat) -> tuple[ModernMember | None, ErrorCode]:
+    def _leave(self, member: ModernMember | None, beat: GroupBeat) -> tuple[ModernMember | None, ErrorCode]:
         if member is None:
             return None, ErrorCode.unknown_member_id
         if beat.epoch == LEAVES_FOR_NOW and member.instance_id is not None:
@@ -169,7 +169,7 @@ class ModernGroup:
             self._remove(member)
         return None, ErrorCode.none
 
-    def _lost_an_answer(self, member: ModernMember, beat: Beat) -> bool:
+    def _lost_an_answer(self, member: ModernMember, beat: GroupBeat) -> bool:
         return (
             beat.epoch == member.previous_epoch and beat.owned is not None and beat.owned <= member.assigned
         )

@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from twinlog.testing.broker import FakeKafka
 from twinlog.testing.broker.classic_group import ClassicGroup, ClassicState
-from twinlog.testing.broker.modern_group import Beat, ModernGroup, ModernMember
+from twinlog.testing.broker.modern_group import GroupBeat, ModernGroup, ModernMember
 from twinlog.testing.brokers import eventually
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -126,14 +126,14 @@ async def test_offsets_of_a_transaction_count_when_it_is_committed() -> None:
             await producer.stop()
 
 
-def _beat(member_id: str, epoch: int, owned: set[tuple[str, int]] | None = None) -> Beat:
+def _beat(member_id: str, epoch: int, owned: set[tuple[str, int]] | None = None) -> GroupBeat:
     topics = ("orders",) if epoch == 0 else None
-    return Beat(
+    return GroupBeat(
         member_id, epoch, "c", "/h", None, None, 60.0, topics, None if owned is None else frozenset(owned)
     )
 
 
-def _accepted(group: ModernGroup, beat: Beat) -> ModernMember:
+def _accepted(group: ModernGroup, beat: GroupBeat) -> ModernMember:
     member, error = group.heartbeat(beat)
     assert member is not None, error
     return member

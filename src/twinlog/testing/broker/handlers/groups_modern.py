@@ -13,7 +13,7 @@ from twinlog.testing.broker.handlers.groups import group_error
 from twinlog.testing.broker.modern_group import (
     LEAVES,
     LEAVES_FOR_NOW,
-    Beat,
+    GroupBeat,
     ModernGroup,
     ModernMember,
     TopicIndex,
@@ -68,7 +68,7 @@ def _heartbeat(
         return _beaten(ErrorCode.group_id_not_found, f"Group {body.group_id} is not a {kind} group.", 0)
     member_id = body.member_id or str(UUID(int=call.cluster.random.getrandbits(128), version=4))
     rebalance = call.get("rebalance_timeout")
-    beat = Beat(
+    beat = GroupBeat(
         member_id=member_id,
         epoch=body.member_epoch,
         client_id=call.client_id,
