@@ -31,6 +31,28 @@ class Chunk:
     """Where reading continues; always after the requested offset."""
     lost_until: int | None = None
     """The log's new first offset, after the requested one: retention deleted what was before."""
+    size_bytes: int = 0
+    """As stored."""
+
+
+@dataclass(slots=True, kw_only=True)
+class KeptChunks:
+    """What was read of one log last: a comparison that meets a difference goes back to it."""
+
+    most_bytes: int
+    _kept: deque[tuple[int, Chunk]] = field(default_factory=deque)
+    """With the offsets that were asked for; the newest last."""
+
+    def at(self, offset: int) -> Chunk | None:
+        for begin, chunk in self._kept:
+            if begin <= offset < chunk.next_offset and chunk.lost_until is None:
+                return chunk
+        return None
+
+    def keep(self, offset: int, chunk: Chunk) -> None:
+        self._kept.append((offset, chunk))
+        while len(self._kept) > 1 and sum(kept.size_bytes for _, kept in self._kept) > self.most_bytes:
+            self._kept.popleft()
 
 
 @dataclass(frozen=True, slots=True)

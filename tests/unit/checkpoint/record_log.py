@@ -4,10 +4,10 @@ from collections.abc import Collection
 from itertools import groupby
 
 from twinlog.batches import DecodedRecord, iter_batches
+from twinlog.comparison.sides import Chunk
 from twinlog.kafka.ports import LogReader
 from twinlog.model import Record, TimestampType, TopicPartition
 from twinlog.testing.source_batches import source_batch
-from twinlog_checkpoint.translation.log_sides import Stretch
 
 
 class RecordLog:
@@ -19,12 +19,12 @@ class RecordLog:
     async def expect(self, partitions: Collection[TopicPartition]) -> None:
         """The reader finds each by itself."""
 
-    async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Stretch:
+    async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Chunk:
         fetched = await self._reader.fetch(partition, offset, max_wait_seconds=0, max_bytes=max_bytes)
         # What follows each other has the same distance between its offset and its place.
         runs = groupby(enumerate(fetched.records), lambda at: (at[1].offset - at[0], at[1].timestamp_type))
         data = b"".join(_batch([record for _, record in run]) for _, run in runs)
-        return Stretch(
+        return Chunk(
             batches=tuple(iter_batches(data)),
             next_offset=fetched.next_offset,
             size_bytes=sum(_size(record) for record in fetched.records),

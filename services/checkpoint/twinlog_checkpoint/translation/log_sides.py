@@ -5,9 +5,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from twinlog.batches import Batch, VisibleCounter, open_records
+from twinlog.batches import VisibleCounter, open_records
 from twinlog.batches.transformed import ChangeRecords
 from twinlog.comparison.records import Entry, entry_of
+from twinlog.comparison.sides import Chunk, KeptChunks
 from twinlog.comparison.view import View
 from twinlog.errors import KafkaError
 from twinlog.kafka.raw.fetch.reader import BatchReader
@@ -23,7 +24,6 @@ PEEK_BYTES = 4 << 10
 COUNT_BYTES = 1 << 20
 """One fetch of records to count."""
 _KEPT_BYTES = 4 << 20
-"""How much of what was read of each log is kept: a comparison that meets a difference goes back to it."""
 
 
 class BudgetSpent(Exception):  # noqa: N818  # a signal, not an error
@@ -47,17 +47,6 @@ class ByteBudget:
             raise BudgetSpent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """Part of a log as one fetch gave it."""
-
-    batches: tuple[Batch, ...]
-    """As a comparison sees them (`View`); the first may begin before the offset asked for."""
-    next_offset: int
-    """Where reading continues, also past what is not visible."""
-    size_bytes: int
-
-
 class ComparedLog(Protocol):
     """One cluster's side."""
 
@@ -68,8 +57,9 @@ class ComparedLog(Protocol):
         """
         ...
 
-    async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Stretch:
-        """One fetch. Raises KafkaError (OFFSET_OUT_OF_RANGE below the log's start)."""
+    async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Chunk:
+        """One fetch; `next_offset` is the offset asked for where nothing follows. Raises KafkaError
+        (OFFSET_OUT_OF_RANGE below the log's start)."""
         ...
 
 
@@ -88,10 +78,10 @@ class BatchLog:
         with suppress(KafkaError):
             await self._reader.expect(partitions)
 
-    async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Stretch:
+    async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Chunk:
         fetched = await self._reader.fetch(partition, offset, max_bytes=max_bytes)
         view = View(read_committed=self._reader.read_committed, change=self._changes(partition.topic))
-        return Stretch(
+        return Chunk(
             batches=view.of(fetched.batches, fetched.aborted),
             next_offset=fetched.next_offset(offset),
             size_bytes=fetched.size_bytes,
@@ -107,24 +97,20 @@ class ComparedPartition:
     partition: TopicPartition
     bounds: LogBounds
     budget: ByteBudget
-    _kept: list[tuple[int, Stretch]] = field(default_factory=list)
-    """With the offsets that were asked for; the newest last."""
+    _kept: KeptChunks = field(default_factory=lambda: KeptChunks(most_bytes=_KEPT_BYTES))
 
-    async def read(self, offset: int, *, max_bytes: int) -> Stretch:
+    async def read(self, offset: int, *, max_bytes: int) -> Chunk:
         """What follows an offset below the end; it may have been read before."""
-        for begin, kept in self._kept:
-            if begin <= offset < kept.next_offset:
-                return kept
+        if (kept := self._kept.at(offset)) is not None:
+            return kept
         self.budget.check()
-        stretch = await self.log.read(self.partition, offset, max_bytes=max_bytes)
-        self.budget.spend(stretch.size_bytes)
-        if stretch.next_offset <= offset:
+        chunk = await self.log.read(self.partition, offset, max_bytes=max_bytes)
+        self.budget.spend(chunk.size_bytes)
+        if chunk.next_offset <= offset:
             # Nothing follows, or a new leader does not know yet how much all replicas have.
-            stretch = Stretch(batches=(), next_offset=self.bounds.end, size_bytes=stretch.size_bytes)
-        self._kept.append((offset, stretch))
-        while len(self._kept) > 1 and sum(kept.size_bytes for _, kept in self._kept) > _KEPT_BYTES:
-            self._kept.pop(0)
-        return stretch
+            chunk = Chunk(batches=(), next_offset=self.bounds.end)
+        self._kept.keep(offset, chunk)
+        return chunk
 
     async def count(self, start: int, stop: int) -> int:
         """Visible records in [start, stop)."""
@@ -132,22 +118,22 @@ class ComparedPartition:
         while not counter.is_done:
             self.budget.check()
             at = counter.next_offset
-            stretch = await self.log.read(self.partition, at, max_bytes=COUNT_BYTES)
-            self.budget.spend(stretch.size_bytes)
-            counter.feed(stretch.batches)
-            if stretch.next_offset <= at:
+            chunk = await self.log.read(self.partition, at, max_bytes=COUNT_BYTES)
+            self.budget.spend(chunk.size_bytes)
+            counter.feed(chunk.batches)
+            if chunk.next_offset <= at:
                 break
-            counter.next_offset = stretch.next_offset
+            counter.next_offset = chunk.next_offset
         return counter.records
 
     async def first(self, offset: int) -> Entry | None:
         """The first visible record at or after an offset; None when there is none."""
         max_bytes = PEEK_BYTES
         while offset < self.bounds.end:
-            stretch = await self.read(offset, max_bytes=max_bytes)
-            for batch in stretch.batches:
+            chunk = await self.read(offset, max_bytes=max_bytes)
+            for batch in chunk.batches:
                 for record in open_records(batch):
                     if record[0] >= offset:
                         return entry_of(record, with_timestamp=not batch.header.is_log_append_time)
-            offset, max_bytes = stretch.next_offset, READ_BYTES
+            offset, max_bytes = chunk.next_offset, READ_BYTES
         return None

@@ -144,6 +144,6 @@ class PairWalks:
         if not isinstance(asked, Read):
             return Extended(target_limit=self.there.bounds.end, position=None)
         side = self.here if asked.side is Side.SOURCE else self.there
-        stretch = await side.read(asked.offset, max_bytes=sizes[asked.side])
+        chunk = await side.read(asked.offset, max_bytes=sizes[asked.side])
         sizes[asked.side] = min(4 * sizes[asked.side], READ_BYTES)
-        return Chunk(batches=stretch.batches, next_offset=stretch.next_offset)
+        return chunk

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from twinlog.errors import KafkaError
+from twinlog_source.state.in_order import InOrder
 from twinlog_source.state.state_file import CopyLine
-from twinlog_source.state.walk import Walk
 
 
 class Outcome(StrEnum):
@@ -51,7 +51,7 @@ class LogsNow:
     """No transaction is open there."""
 
 
-def judge(line: CopyLine, now: LogsNow, *, begins_at_earliest: bool) -> Verdict | Walk:
+def judge(line: CopyLine, now: LogsNow, *, begins_at_earliest: bool) -> Verdict | InOrder:
     """Return the verdict, or what has to be compared for it."""
     if now.target_topic_id is None or now.target_topic_id != line.target_topic_id:
         return _of_a_copy_that_is_gone(line, begins_at_earliest=begins_at_earliest)
@@ -76,7 +76,7 @@ def judge(line: CopyLine, now: LogsNow, *, begins_at_earliest: bool) -> Verdict 
         return _not_derivable(
             f"{line.copy} ends at {now.target_end}, before {line.anchor_end}: it lost records"
         )
-    return Walk(
+    return InOrder(
         source=line.source,
         copy=line.copy,
         source_from=line.anchor_position,
@@ -87,13 +87,13 @@ def judge(line: CopyLine, now: LogsNow, *, begins_at_earliest: bool) -> Verdict 
     )
 
 
-def judge_new(line: CopyLine, now: LogsNow) -> Verdict | Walk | None:
+def judge_new(line: CopyLine, now: LogsNow) -> Verdict | InOrder | None:
     """Judge a partition that the export does not know; None if nothing of it was copied."""
     if now.target_topic_id is None or now.target_end == now.target_start == 0:
         return None
     if not now.target_is_settled:
         return _refused(reason="COPY_UNSTABLE", message=f"a transaction is open on {line.copy}")
-    return Walk(
+    return InOrder(
         source=line.source,
         copy=line.copy,
         source_from=now.source_start,

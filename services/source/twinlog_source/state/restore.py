@@ -40,13 +40,13 @@ from twinlog_source.state.clusters import (
     require_stopped,
 )
 from twinlog_source.state.export import of_flow, settled_ends, topic_ids
+from twinlog_source.state.in_order import InOrder, Reached, compare_in_order
 from twinlog_source.state.judgement import LogsNow, Outcome, Verdict, judge, judge_new, not_derived
 from twinlog_source.state.restore_writer import RestoreWriter, TopicPlan
 from twinlog_source.state.restored_records import RestoredRecords
 from twinlog_source.state.state_file import CopyLine, FlowState, Role, StateRecord
-from twinlog_source.state.walk import Reached, Walk, walk
 
-_WALKS_AT_ONCE = 8
+_COMPARED_AT_ONCE = 8
 _RULES_KEY = b'["rules"]'
 
 
@@ -186,23 +186,23 @@ class StateImport:
         now = await self._logs_now(lines)
         earliest = self.clusters.flow.settings.auto_offset_reset is AutoOffsetReset.EARLIEST
         verdicts: dict[TopicPartition, tuple[CopyLine, Verdict]] = {}
-        walks: list[tuple[CopyLine, Walk]] = []
+        unclear: list[tuple[CopyLine, InOrder]] = []
         for line in lines:
             here = now[line.source]
-            found: Verdict | Walk | None
+            found: Verdict | InOrder | None
             if line.source in known:
                 found = judge(line, here, begins_at_earliest=earliest)
             else:
                 found = judge_new(line, here)
-            if isinstance(found, Walk):
+            if isinstance(found, InOrder):
                 if here.source_problem is not None:
                     raise here.source_problem
-                walks.append((line, found))
+                unclear.append((line, found))
             elif found is not None:
                 if found.reason == "POSITION_NOT_DERIVABLE":
                     found = not_derived(line, found.message, allow_repeats=self.allow_repeats)
                 verdicts[line.source] = line, found
-        await self._walk_all(walks, verdicts)
+        await self._compare_all(unclear, verdicts)
         return dict(sorted(verdicts.items()))
 
     async def _unknown_copies(self, known: Mapping[TopicPartition, CopyLine]) -> list[CopyLine]:
@@ -304,12 +304,12 @@ class StateImport:
             )
         return now
 
-    async def _walk_all(
+    async def _compare_all(
         self,
-        walks: Sequence[tuple[CopyLine, Walk]],
+        unclear: Sequence[tuple[CopyLine, InOrder]],
         verdicts: dict[TopicPartition, tuple[CopyLine, Verdict]],
     ) -> None:
-        clusters, waiting = self.clusters, iter(walks)
+        clusters, waiting = self.clusters, iter(unclear)
         async with AsyncExitStack() as stack:
             committed = clusters.flow.settings.read_committed
 
@@ -317,12 +317,12 @@ class StateImport:
                 # One reader for each, because a reader answers one request at a time.
                 source = await stack.enter_async_context(clusters.source.reader(read_committed=committed))
                 target = await stack.enter_async_context(clusters.target.reader(read_committed=True))
-                for line, way in waiting:
-                    found = await walk(way, source, target)
+                for line, logs in waiting:
+                    found = await compare_in_order(logs, source, target)
                     verdicts[line.source] = line, self._verdict_of(line, found)
 
             async with asyncio.TaskGroup() as group:
-                for number in range(min(_WALKS_AT_ONCE, len(walks))):
+                for number in range(min(_COMPARED_AT_ONCE, len(unclear))):
                     group.create_task(worker(), name=f"compare copies {number}")
 
     def _verdict_of(self, line: CopyLine, found: object) -> Verdict:

@@ -17,7 +17,7 @@ from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog_source.partitions.copy_mode import CommonLog
 from twinlog_source.reasons import PartitionReason
-from twinlog_source.topics.comparison import Comparison, ComparisonStopped, Logs, Suspect
+from twinlog_source.topics.common_search import CommonSearch, Logs, SearchStopped, Suspect
 
 LOOK_SECONDS = 3.0
 """How long one call compares. The driver of the flow waits for it, with all its other work."""
@@ -33,7 +33,7 @@ class CommonLogs:
     target: KafkaCluster
     read_committed: bool
     clock: Clock
-    _begun: dict[TopicPartition, Comparison] = field(default_factory=dict)
+    _begun: dict[TopicPartition, CommonSearch] = field(default_factory=dict)
     """Comparisons that have not ended, by source partition."""
 
     def forget(self) -> None:
@@ -44,7 +44,7 @@ class CommonLogs:
         self, suspects: Collection[Suspect]
     ) -> Mapping[TopicPartition, CommonLog | KafkaError | None]:
         """Return the result by source partition; None where the logs have nothing in common, or it is
-        unknown. Where the comparison has not ended yet, the result is a TransientKafkaError (COMPARING), and
+        unknown. Where the search has not ended yet, the result is a TransientKafkaError (COMPARING), and
         the next call continues it. Takes `LOOK_SECONDS` and the time of one read. Raises KafkaError."""
         suspects = [each for each in suspects if each.begin < min(each.target_end, each.source_end)]
         if not suspects:
@@ -78,17 +78,17 @@ class CommonLogs:
         if suspect.readable_end <= suspect.begin:
             return _open_transaction(suspect)
         begun = self._begun.pop(suspect.source, None)
-        comparison = begun if begun is not None and begun.suspect.is_also(suspect) else Comparison(suspect)
+        search = begun if begun is not None and begun.suspect.is_also(suspect) else CommonSearch(suspect)
         try:
             logs.stop_in_time()
             async with deadline(LONGEST_LOOK_SECONDS, f"compare {suspect.target} with its source"):
-                found = await comparison.common(logs)
-                if found is not None and found.end == comparison.suspect.end < suspect.end:
-                    # Both logs have grown since this comparison began.
-                    comparison = Comparison(suspect, found.end)
-                    found = await comparison.common(logs)
-        except ComparisonStopped:
-            self._begun[suspect.source] = comparison
+                found = await search.common(logs)
+                if found is not None and found.end == search.suspect.end < suspect.end:
+                    # Both logs have grown since this search began.
+                    search = CommonSearch(suspect, found.end)
+                    found = await search.common(logs)
+        except SearchStopped:
+            self._begun[suspect.source] = search
             return _unfinished(suspect)
         except KafkaError as error:
             if error.reason == KafkaReason.OFFSET_OUT_OF_RANGE:
@@ -97,7 +97,7 @@ class CommonLogs:
             if not error.retriable:
                 # A log that may not be read counts as one with nothing in common.
                 return None
-            self._begun[suspect.source] = comparison
+            self._begun[suspect.source] = search
             return error
         if found is not None and found.end == suspect.readable_end < suspect.target_end:
             # Also where the source ends there: a flow in the other direction copies no further for now.

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
+from twinlog.comparison.sides import Chunk
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_checkpoint.api.source_copy_states import copy_state
 from twinlog_checkpoint.translation.exact import LogSide
-from twinlog_checkpoint.translation.log_sides import ComparedLog, Stretch
+from twinlog_checkpoint.translation.log_sides import ComparedLog
 from twinlog_checkpoint.translation.preserved import PreservedTranslator
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
 
@@ -25,7 +26,7 @@ class NoLog(ComparedLog):
     async def expect(self, partitions: Collection[TopicPartition]) -> None:
         raise AssertionError(f"{len(partitions)} partitions are about to be read")
 
-    async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Stretch:
+    async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Chunk:
         raise AssertionError("a log is read")
 
 

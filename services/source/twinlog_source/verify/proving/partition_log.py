@@ -2,11 +2,10 @@
 comparison goes back."""
 
 import asyncio
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from twinlog.comparison.sides import Chunk
+from twinlog.comparison.sides import Chunk, KeptChunks
 from twinlog.comparison.view import View
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import OffsetSpec
@@ -19,7 +18,6 @@ from twinlog_source.verify.proving.pace import Pace
 
 FETCH_BYTES = 4 << 20
 _KEPT_BYTES = 12 << 20
-"""How many bytes of earlier chunks are kept: a comparison goes back by a few records."""
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.2, 5.0
 
 
@@ -27,13 +25,6 @@ class Fetches(Protocol):
     """Implemented by `BatchReader`."""
 
     async def fetch(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> FetchedBatches: ...
-
-
-@dataclass(slots=True)
-class _Kept:
-    offset: int
-    chunk: Chunk
-    size_bytes: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,17 +41,15 @@ class PartitionLog:
     """Runs the fetch ahead."""
     read_bytes: int = 0
     is_ahead: bool = True
-    _kept: deque[_Kept] = field(default_factory=deque)
+    _kept: KeptChunks = field(default_factory=lambda: KeptChunks(most_bytes=_KEPT_BYTES))
     _ahead: tuple[int, asyncio.Task[Chunk | Exception]] | None = None
 
     async def read(self, offset: int, *, limit: int) -> Chunk:
         """The chunk that contains an offset; the following one, below the limit, is fetched meanwhile."""
-        for kept in self._kept:
-            if kept.offset <= offset < kept.chunk.next_offset and kept.chunk.lost_until is None:
-                return kept.chunk
+        if (kept := self._kept.at(offset)) is not None:
+            return kept
         chunk = await self._taken(offset)
-        size = sum(len(batch.data) for batch in chunk.batches)
-        self._keep(_Kept(offset, chunk, size))
+        self._kept.keep(offset, chunk)
         if chunk.next_offset < limit and self.is_ahead:
             following = chunk.next_offset
             task = self.group.create_task(self._tried(following), name=f"read {self.partition} ahead")
@@ -90,11 +79,6 @@ class PartitionLog:
             return await self._fetch(offset)
         except Exception as error:  # noqa: BLE001 (raised by `_taken`)
             return error
-
-    def _keep(self, kept: _Kept) -> None:
-        self._kept.append(kept)
-        while len(self._kept) > 1 and sum(each.size_bytes for each in self._kept) > _KEPT_BYTES:
-            self._kept.popleft()
 
     async def _fetch(self, offset: int) -> Chunk:
         loop = asyncio.get_running_loop()
@@ -136,7 +120,10 @@ class PartitionLog:
                 )
             # Compaction removed the last records of the log.
             next_offset = fetched.end_offset
-        return Chunk(batches=self.view.of(fetched.batches, fetched.aborted), next_offset=next_offset)
+        batches = self.view.of(fetched.batches, fetched.aborted)
+        # Of what a transform writes anew, not of what was fetched.
+        size = sum(len(batch.data) for batch in batches)
+        return Chunk(batches=batches, next_offset=next_offset, size_bytes=size)
 
     async def _beyond(self, offset: int, error: KafkaError) -> Chunk:
         """Retention removed the offset meanwhile; or the log ends before it, and nothing follows."""
@@ -147,4 +134,4 @@ class PartitionLog:
         if start <= offset:
             raise error
         chunk = await self._fetch_once(start)
-        return Chunk(batches=chunk.batches, next_offset=chunk.next_offset, lost_until=start)
+        return replace(chunk, lost_until=start)

@@ -59,7 +59,7 @@ class Suspect:
         )
 
 
-class ComparisonStopped(Exception):  # noqa: N818  # a signal, not an error
+class SearchStopped(Exception):  # noqa: N818  # a signal, not an error
     """The time of this look is over: the comparison continues with the next one."""
 
 
@@ -75,7 +75,7 @@ class Logs:
         self, reader: LogReader, partition: TopicPartition, offset: int, *, known_end: int, max_bytes: int
     ) -> FetchedRecords:
         """Fetch; a new leader may show less than the log was known to have for a while, so it is asked again.
-        Raises KafkaError, and ComparisonStopped instead of asking again when the time is over."""
+        Raises KafkaError, and SearchStopped instead of asking again when the time is over."""
         wait_seconds = 0.0
         while True:
             fetched = await reader.fetch(
@@ -88,11 +88,11 @@ class Logs:
 
     def stop_in_time(self) -> None:
         if not self.may_go_on():
-            raise ComparisonStopped
+            raise SearchStopped
 
 
 @dataclass(slots=True)
-class Comparison:
+class CommonSearch:
     suspect: Suspect
     _low: int = field(init=False)
     """From here on the logs are equal for at least one record, as far as is known."""
@@ -112,7 +112,7 @@ class Comparison:
         self._has_common_begin = self.common_to > self.suspect.begin
 
     async def common(self, logs: Logs) -> CommonLog | None:
-        """What both logs have in common; None = nothing. Call it again after ComparisonStopped. Raises
+        """What both logs have in common; None = nothing. Call it again after SearchStopped. Raises
         KafkaError."""
         begin = self.suspect.begin
         if not self._has_common_begin:

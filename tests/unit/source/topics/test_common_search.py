@@ -17,7 +17,7 @@ from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog_source.partitions.copy_mode import CommonLog
 from twinlog_source.topics.common_logs import CommonLogs
-from twinlog_source.topics.comparison import Comparison, ComparisonStopped, Logs, Suspect
+from twinlog_source.topics.common_search import CommonSearch, Logs, SearchStopped, Suspect
 from unit.source.flow_rig import P
 from unit.source.topics.copy_modes_rig import COPY, write
 
@@ -47,12 +47,12 @@ async def common(source: FakeCluster, target: FakeCluster) -> CommonLog | KafkaE
 
 async def common_in_steps(source: FakeCluster, target: FakeCluster) -> CommonLog | None:
     """As `common`, with looks that end after one read or two."""
-    comparison = Comparison(await suspect_of(source, target))
+    comparison = CommonSearch(await suspect_of(source, target))
     async with source.reader(read_committed=True) as here, target.reader(read_committed=True) as there:
         turns = cycle((True, False))
         logs = Logs(here, there, lambda: next(turns))
         for _ in range(100):
-            with suppress(ComparisonStopped):
+            with suppress(SearchStopped):
                 return await comparison.common(logs)
     raise AssertionError("it makes no progress")
 

@@ -31,7 +31,7 @@ class Differs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Walk:
+class InOrder:
     source: TopicPartition
     copy: TopicPartition
     source_from: int
@@ -42,17 +42,19 @@ class Walk:
     """The copy has the source's offsets."""
 
 
-async def walk(way: Walk, source: LogReader, target: LogReader) -> Reached | Differs:
+async def compare_in_order(logs: InOrder, source: LogReader, target: LogReader) -> Reached | Differs:
     """Raises KafkaError when a log cannot be read."""
-    here = patient_records(source, way.source, way.source_from, way.source_end)
-    position, count = way.source_from, 0
+    here = patient_records(source, logs.source, logs.source_from, logs.source_end)
+    position, count = logs.source_from, 0
     try:
-        async for copied in patient_records(target, way.copy, way.copy_from, way.copy_end):
+        async for copied in patient_records(target, logs.copy, logs.copy_from, logs.copy_end):
             original = await anext(here, None)
             if original is None:
-                return Differs(why=f"{way.copy} has at offset {copied.offset} what the source has not")
-            if not is_copy(original, copied) or (way.same_offsets and original.offset != copied.offset):
-                return Differs(why=f"{way.copy} at {copied.offset} is not {way.source} at {original.offset}")
+                return Differs(why=f"{logs.copy} has at offset {copied.offset} what the source has not")
+            if not is_copy(original, copied) or (logs.same_offsets and original.offset != copied.offset):
+                return Differs(
+                    why=f"{logs.copy} at {copied.offset} is not {logs.source} at {original.offset}"
+                )
             position, count = original.offset + 1, count + 1
     except KafkaError as error:
         if error.reason != KafkaReason.OFFSET_OUT_OF_RANGE:
