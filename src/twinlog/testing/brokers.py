@@ -140,7 +140,15 @@ async def retry_admin(change: Callable[[], Awaitable[Mapping[Any, KafkaError | N
 
 async def make_topics(cluster: KafkaCluster, *new: NewTopic) -> None:
     """Create topics, and return once every partition has a leader that answers."""
-    await retry_admin(lambda: cluster.create_topics(new))
+
+    async def create() -> Mapping[str, KafkaError | None]:
+        made = await cluster.create_topics(new)
+        # A request without an answer, which the client repeats at another broker, may have created a topic.
+        return {
+            name: error for name, error in made.items() if error is None or error.reason != "TOPIC_EXISTS"
+        }
+
+    await retry_admin(create)
     partitions = [
         TopicPartition(topic.name, number) for topic in new for number in range(topic.partition_count)
     ]
