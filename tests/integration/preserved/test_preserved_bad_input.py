@@ -16,7 +16,6 @@ from twinlog.kafka.ports import AclBinding, ConfigChange, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
 from twinlog.testing.raw_copying import open_session
-from twinlog_source.partitions.reports import HoleCostAgo
 
 PATIENCE_SECONDS = 180.0
 
@@ -64,53 +63,6 @@ async def test_a_filler_without_rights_is_a_fault_of_its_partitions_until_it_has
             assert await rig.same() > 50
         finally:
             await retry_admin(lambda: admin.delete_acls([*rights, *denied]))
-
-
-async def test_a_limit_that_is_lowered_below_a_batch_stops_only_its_partition_until_it_is_raised(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
-) -> None:
-    async with (
-        preserved_rig(kafka_pair, tmp_path, unique_topic) as rig,
-        open_cluster("B", kafka_pair.b.client_properties()) as admin,
-    ):
-        (partition,) = rig.every
-        await write_plain(kafka_pair.a, unique_topic, 100)
-        await rig.copy_everything()
-
-        async def limit(size_bytes: int) -> None:
-            changes = {unique_topic: [ConfigChange(name="max.message.bytes", value=str(size_bytes))]}
-            await retry_admin(lambda: admin.alter_topic_configs(changes))
-
-        await limit(2_000)
-        await write_plain(kafka_pair.a, unique_topic, 3, size_bytes=5_000)
-        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=2)
-        ends = await rig.ends()
-        async with rig.task() as running:
-            await eventually(lambda: running.look()[partition].reason == "RECORD_TOO_LARGE")
-            assert running.look()[partition].state == PARTITION_STATE_FAULTED
-            assert running.position(partition) == 100
-            await limit(1_000_000)
-            await eventually(lambda: running.copied(ends), PATIENCE_SECONDS)
-            assert not running.look()[partition].needs_translation
-        assert await rig.same() > 100
-
-
-async def test_holes_that_cost_too_much_end_the_copy_whichever_task_has_paid_for_them(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
-) -> None:
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        for each in range(8):
-            rig.hole_costs.append(HoleCostAgo(ago_seconds=5 * each + 5, holes=10, spent_seconds=4))
-        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=2)
-        async with rig.task() as running:
-            await eventually(lambda: running.look()[partition].needs_translation)
-            report = running.look()[partition]
-        assert report.reason == "HOLES_TOO_FREQUENT"
-        assert report.preserved_until == report.position
-        assert await rig.copied_offsets(partition) == [
-            offset for offset in await rig.source_offsets(partition) if offset < report.position
-        ]
 
 
 async def test_what_an_unclean_election_of_the_target_took_is_copied_again_at_its_offsets(

@@ -1,14 +1,18 @@
-"""Filling the offsets that a source does not show, on targets that take little, on two real brokers."""
+"""Filling the offsets that a source does not show, on targets that take little, on two fake clusters."""
 
 from pathlib import Path
 
 import pytest
 
+from integration.fake_pair import kafka_pair as kafka_pair
 from integration.preserved.preserved_rig import preserved_rig, write_mixture, write_plain
-from twinlog.testing.brokers import KafkaPair, eventually
+from twinlog.api.source.v1.source_service_pb2 import PARTITION_STATE_FAULTED
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import ConfigChange
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
 
 
-@pytest.mark.parametrize("codec", ["producer", "lz4", "uncompressed"])
+@pytest.mark.parametrize("codec", ["lz4", "uncompressed"])
 async def test_a_copy_begins_far_behind_offset_0_on_a_target_that_takes_small_batches(
     kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path, codec: str
 ) -> None:
@@ -52,3 +56,32 @@ async def test_a_target_that_takes_no_old_records_ends_the_copy_and_nothing_is_l
             report = running.look()[partition]
         assert (report.reason, report.position) == ("FILL_REFUSED", 500)
         assert await rig.copied_offsets(partition) == []
+
+
+async def test_a_limit_that_is_lowered_below_a_batch_stops_only_its_partition_until_it_is_raised(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with (
+        preserved_rig(kafka_pair, tmp_path, unique_topic) as rig,
+        open_cluster("B", kafka_pair.b.client_properties()) as admin,
+    ):
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        await rig.copy_everything()
+
+        async def limit(size_bytes: int) -> None:
+            changes = {unique_topic: [ConfigChange(name="max.message.bytes", value=str(size_bytes))]}
+            await retry_admin(lambda: admin.alter_topic_configs(changes))
+
+        await limit(2_000)
+        await write_plain(kafka_pair.a, unique_topic, 3, size_bytes=5_000)
+        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=2)
+        ends = await rig.ends()
+        async with rig.task() as running:
+            await eventually(lambda: running.look()[partition].reason == "RECORD_TOO_LARGE")
+            assert running.look()[partition].state == PARTITION_STATE_FAULTED
+            assert running.position(partition) == 100
+            await limit(1_000_000)
+            await eventually(lambda: running.copied(ends))
+            assert not running.look()[partition].needs_translation
+        assert await rig.same() > 100
