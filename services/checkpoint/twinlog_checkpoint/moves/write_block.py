@@ -70,6 +70,8 @@ async def release_fences(
     cluster: AclAdmin, fences: Collection[AclBinding], flow: Flow
 ) -> Mapping[AclBinding, Collection[str]]:
     """Delete the fences that no other flow holds; return the others with these flows. Raises KafkaError."""
+    if not fences:
+        return {}  # The cluster may be away.
     before = await _held_by_others(cluster, flow)
     alone = [fence for fence in fences if fence not in before]
     # In one request: without a holder, a fence that is still there would be somebody else's.

@@ -38,6 +38,18 @@ async def test_a_run_that_was_cut_can_be_aborted_and_leaves_no_fence() -> None:
         assert await offset_of(rig.logs.target, "g", COPY) is not None
 
 
+async def test_a_run_without_a_fence_is_aborted_while_the_source_is_away() -> None:
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        cut = rig.served.failover.run(NO_WAIT)
+        async for event in cut:
+            if isinstance(event, StepEvent) and event.step is Step.FENCE:
+                break
+        await cut.aclose()
+        rig.logs.source.take_away()
+        assert (await rig.served.failover.abort("ann")).unfenced_topics == []
+
+
 async def test_a_finished_failover_is_not_aborted_but_taken_back() -> None:
     async with move_rig() as rig:
         rig.logs.source.set_group("g", {ORIGIN: 100})
