@@ -1,9 +1,11 @@
 """Finds flows of a file that would copy records in an endless loop. Pure.
 
-Under a policy that keeps names, a copy looks like an original. A topic that every flow of a ring selects
-(A->B and B->A, or over a third cluster) is therefore copied back and copied again, without end. Two aliases
-can stand for one cluster and are then one place in a ring. Equal addresses show this when the file is read,
-cluster ids once the clusters have answered.
+Under a policy that keeps names, a copy looks like an original. A flow knows the copies on its source by their
+producer ids (docs/adr/0016), and leaves out those that come from its own target topic, and those that another
+flow copies to that topic directly. So A->B and B->A end where a record came from, and so does a mesh. A ring
+over a third cluster without such direct flows (A->B, B->C and C->A) copies a record round without end. Two
+aliases can stand for one cluster and are then one place in a ring. Equal addresses show this when the file is
+read, cluster ids once the clusters have answered.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +21,8 @@ from twinlog.selection_configured import topic_selector
 
 _MOST_CANDIDATES = 500
 Ring = tuple[TopicSelector, ...]
+_Place = tuple[ClusterAlias, str]
+"""A topic on a cluster."""
 Places = Mapping[ClusterAlias, ClusterAlias]
 """Maps an alias to the first alias of the same cluster. Aliases that stand alone are absent."""
 
@@ -49,12 +53,11 @@ def ring_of(selectors: Iterable[TopicSelector], topic: str, places: Places | Non
     without a loop.
 
     Follows renames (`twinlog.topic.rename`): a record that returns under another name and is selected again
-    loops as well. Leaves out a flow from a cluster to itself, which never runs. Takes linear time in the
-    number of flows.
+    loops as well. Leaves out a flow from a cluster to itself, which never runs.
     """
     places = places or {}
     onward, longest = _onward(selectors, places)
-    done: set[tuple[ClusterAlias, str]] = set()
+    done: set[tuple[_Place | None, _Place]] = set()
     for start in sorted(onward):
         ring = _closed_way(onward, places, (start, topic), [], done, longest)
         if ring is not None:
@@ -117,19 +120,20 @@ _ROUNDS: Final = 3
 def _closed_way(
     onward: Mapping[ClusterAlias, Sequence[TopicSelector]],
     places: Places,
-    here: tuple[ClusterAlias, str],
-    way: list[tuple[TopicSelector, tuple[ClusterAlias, str]]],
-    done: set[tuple[ClusterAlias, str]],
+    here: _Place,
+    way: list[tuple[TopicSelector, _Place]],
+    done: set[tuple[_Place | None, _Place]],
     longest: int,
-    home: tuple[ClusterAlias, str] | None = None,
+    home: _Place | None = None,
 ) -> Ring | None:
-    """`way`: the flows so far, with their starting places. `done`: places without a way back, which are
-    skipped and extended here. `home`: where the way has to end; None: anywhere on itself."""
+    """`way`: the flows so far, with their starting places. `done`: places without a way back for what came
+    there from the place before, which are skipped and extended here. `home`: where the way has to end; None:
+    anywhere on itself."""
+    before = way[-1][1] if way else None
     for selector in onward.get(here[0], ()):
-        name = _name_of_copy(selector, here[1])
-        if name is None:
+        there = _copy_of(selector, here, places)
+        if there is None or (before is not None and _has_it_already(onward, places, before, there)):
             continue
-        there = (places.get(selector.flow.target, selector.flow.target), name)
         passed = [place for _, place in way] + [here]
         flows = [each for each, _ in way] + [selector]
         if there in passed:
@@ -138,12 +142,27 @@ def _closed_way(
             continue
         if len(flows) >= longest:
             return _first_round([cluster for cluster, _ in passed], flows)
-        if there not in done:
+        if (here, there) not in done:
             ring = _closed_way(onward, places, there, [*way, (selector, here)], done, longest, home)
             if ring is not None:
                 return ring
-    done.add(here)
+    done.add((before, here))
     return None
+
+
+def _has_it_already(
+    onward: Mapping[ClusterAlias, Sequence[TopicSelector]], places: Places, origin: _Place, there: _Place
+) -> bool:
+    """Whether what a flow copied from `origin` is not copied on to `there`: it comes from there, or another
+    flow copies it there directly."""
+    return there == origin or any(
+        _copy_of(each, origin, places) == there for each in onward.get(origin[0], ())
+    )
+
+
+def _copy_of(selector: TopicSelector, place: _Place, places: Places) -> _Place | None:
+    name = _name_of_copy(selector, place[1])
+    return None if name is None else (places.get(selector.flow.target, selector.flow.target), name)
 
 
 def _first_round(clusters: Sequence[ClusterAlias], flows: Sequence[TopicSelector]) -> Ring:
@@ -170,8 +189,9 @@ def round_text(ring: Ring, topic: str) -> str:
     return (
         f"{ring_text(ring)} would copy topics in a loop ({topic!r}, for example): they keep names "
         "(IdentityReplicationPolicy), and each selects what the other writes. "
-        f"Make {_keys(ring)} distinct, exclude the topics in one of the flows (topics.exclude), or use the "
-        "default replication.policy.class"
+        f"Make {_keys(ring)} distinct, exclude the topics in one of the flows (topics.exclude), add "
+        "direct flows between their clusters (docs/both-ways.md), or use the default "
+        "replication.policy.class"
     )
 
 
@@ -182,7 +202,7 @@ def refuse_loops(configuration: Configuration) -> None:
     Flows that other processes run count as well. Patterns that overlap only in names beyond the samples pass;
     `twinlog preflight` checks the existing topics.
     """
-    whole = _whole_file(configuration)
+    whole = whole_file(configuration)
     for topic, ring in _rings(whole, same_places(_addresses(whole))):
         keys = _keys(ring)
         raise ConfigError(
@@ -199,7 +219,7 @@ def looping_flows(
     (LOOP)."""
     places = same_places({alias: {cluster_id} for alias, cluster_id in cluster_ids.items()})
     found: dict[Flow, StateError] = {}
-    for topic, ring in _rings(_whole_file(configuration), places) if places else ():
+    for topic, ring in _rings(whole_file(configuration), places) if places else ():
         aliases = {end for each in ring for end in (each.flow.source, each.flow.target)}
         same = [f"{alias} is the same cluster as {at}" for alias, at in places.items() if alias in aliases]
         refusal = StateError(
@@ -235,7 +255,7 @@ def _candidates(patterns: Iterable[Iterable[str]]) -> Iterator[str]:
     yield from islice(chain(found, joined), _MOST_CANDIDATES)
 
 
-def _whole_file(configuration: Configuration) -> Configuration:
+def whole_file(configuration: Configuration) -> Configuration:
     """The configuration with the flows of other processes. If the whole file cannot be read (another site's
     secret is missing here), only the flows of this process count."""
     if configuration.base is None:

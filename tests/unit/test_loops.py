@@ -27,8 +27,8 @@ IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 
 def settings(directory: Path, *flows: str, policy: str = IDENTITY, **topics: str) -> Path:
     """A file with flows such as `A->B: loop.*`."""
-    lines = ["clusters = A, B, C, D", f"replication.policy.class = {policy}"]
-    lines += [f"{alias}.bootstrap.servers = {alias.lower()}:9092" for alias in "ABCD"]
+    lines = ["clusters = A, B, C, D, E", f"replication.policy.class = {policy}"]
+    lines += [f"{alias}.bootstrap.servers = {alias.lower()}:9092" for alias in "ABCDE"]
     for text in flows:
         flow, _, patterns = text.partition(": ")
         lines += [f"{flow}.enabled = true", f"{flow}.topics = {patterns}"]
@@ -40,13 +40,13 @@ def settings(directory: Path, *flows: str, policy: str = IDENTITY, **topics: str
 @pytest.mark.parametrize(
     "flows",
     [
-        ("A->B: loop.*", "B->A: loop.*"),
-        ("A->B: .*", "B->A: orders"),
-        ("A->B: orders, payments", "B->A: users, payments"),
-        ("A->B: a.*", "B->A: .*b"),
-        ("A->B: (orders|users)-[0-9]+", r"B->A: users-\\d{2}"),
-        ("A->B: .*", "B->C: .*", "C->A: o.*"),
-        ("B->A: x", "A->B: y", "B->C: eu.*", "C->B: .*"),
+        ("A->B: loop.*", "B->C: loop.*", "C->A: loop.*"),
+        ("A->B: .*", "B->C: .*", "C->A: orders"),
+        ("A->B: orders, payments", "B->C: payments", "C->A: users, payments"),
+        ("A->B: .*", "B->C: a.*", "C->A: .*b"),
+        ("A->B: .*", "B->C: (orders|users)-[0-9]+", r"C->A: users-\\d{2}"),
+        ("B->A: x", "A->B: y, eu.*", "B->C: eu.*", "C->D: .*", "D->A: .*"),
+        ("A->C: other", "A->B: .*", "B->C: .*", "C->A: .*"),
     ],
 )
 def test_flows_that_would_copy_a_topic_round_are_refused(tmp_path: Path, flows: tuple[str, ...]) -> None:
@@ -66,20 +66,23 @@ def test_flows_that_would_copy_a_topic_round_are_refused(tmp_path: Path, flows: 
         ("A->B: .*", "B->C: .*"),
         ("A->B: .*", "A->C: .*", "B->C: .*"),
         ("A->B: orders", "B->C: orders", "C->A: users"),
+        ("A->B: .*", "B->A: .*"),
+        ("A->B: .*", "B->A: .*", "B->C: .*", "C->B: .*"),
+        ("A->B: .*", "B->A: .*", "B->C: .*", "C->B: .*", "A->C: .*", "C->A: .*"),
     ],
 )
 def test_flows_that_do_not_meet_may_start(tmp_path: Path, flows: tuple[str, ...]) -> None:
     refuse_loops(load(settings(tmp_path, *flows), environ={}))
 
 
-ONE_CLUSTER = ("A->B: loop.*", "B->C: loop.*")
+ONE_CLUSTER = ("A->B: loop.*", "B->C: loop.*", "C->D: loop.*")
 
 
 def test_an_alias_with_the_address_of_another_cluster_is_the_same_place(tmp_path: Path) -> None:
     file = settings(tmp_path, *ONE_CLUSTER)
     refuse_loops(load(file, environ={}))
-    same = load(file, environ={}, overrides={"C.bootstrap.servers": "other:9092,a:9092"})
-    with pytest.raises(ConfigError, match="A->B and B->C would copy topics in a loop"):
+    same = load(file, environ={}, overrides={"D.bootstrap.servers": "other:9092,a:9092"})
+    with pytest.raises(ConfigError, match="A->B and B->C and C->D would copy topics in a loop"):
         refuse_loops(same)
 
 
@@ -91,8 +94,8 @@ def test_a_third_alias_that_has_the_addresses_of_two_makes_them_one() -> None:
 async def test_flows_that_go_round_over_two_aliases_of_one_cluster_do_not_run(tmp_path: Path) -> None:
     """Their addresses differ: the cluster's id shows it."""
     clock, stop = FakeClock(), asyncio.Event()
-    configuration = load(settings(tmp_path, *ONE_CLUSTER, "B->D: loop.*"), environ={})
-    made = {alias: FakeCluster(alias, cluster_id="one" if alias in "AC" else None) for alias in "ABCD"}
+    configuration = load(settings(tmp_path, *ONE_CLUSTER, "B->E: loop.*"), environ={})
+    made = {alias: FakeCluster(alias, cluster_id="one" if alias in "AD" else None) for alias in "ABCDE"}
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
         clusters = Clusters(
             {alias: ClientConfig(alias=alias, properties={}) for alias in made},
@@ -105,26 +108,27 @@ async def test_flows_that_go_round_over_two_aliases_of_one_cluster_do_not_run(tm
         group.create_task(clusters.probe(stop), name="probe")
         await eventually(lambda: all(status.as_of_ms for status in clusters.statuses()))
         stop.set()
-    for flow in (Flow("A", "B"), Flow("B", "C")):
+    for flow in (Flow("A", "B"), Flow("B", "C"), Flow("C", "D")):
         refused = clusters.refusal(flow)
         assert refused is not None
         assert refused.reason == "LOOP"
-        assert "C is the same cluster as A" in str(refused)
-    assert clusters.refusal(Flow("B", "D")) is None
+        assert "D is the same cluster as A" in str(refused)
+    assert clusters.refusal(Flow("B", "E")) is None
 
 
 def test_a_topic_that_one_flow_excludes_does_not_go_round(tmp_path: Path) -> None:
-    file = settings(tmp_path, "A->B: loop.*", "B->A: loop.*")
+    file = settings(tmp_path, "A->B: loop.*", "B->C: loop.*", "C->A: loop.*")
     refuse_loops(load(file, environ={}, overrides={"A->B.topics.exclude": "loop.*"}))
 
 
 def test_the_default_policy_never_goes_round(tmp_path: Path) -> None:
     policy = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
-    refuse_loops(load(settings(tmp_path, "A->B: .*", "B->A: .*", policy=policy), environ={}))
+    flows = ("A->B: .*", "B->C: .*", "C->A: .*")
+    refuse_loops(load(settings(tmp_path, *flows, policy=policy), environ={}))
 
 
 def test_a_flow_that_another_process_runs_counts_as_well(tmp_path: Path) -> None:
-    file = settings(tmp_path, "A->B: .*", "B->A: .*")
+    file = settings(tmp_path, "A->B: .*", "B->C: .*", "C->A: .*")
     with pytest.raises(ConfigError, match="in a loop"):
         refuse_loops(load(file, environ={}, only_flows=[Flow("A", "B")]))
 
@@ -157,9 +161,9 @@ def test_run_and_every_service_end_with_exit_code_2_before_anything_starts(
     async def build(_context: ServiceContext, _stack: AsyncExitStack) -> ServiceParts:
         raise AssertionError("nothing is built")
 
-    file = settings(tmp_path, "A->B: .*", "B->A: .*")
+    file = settings(tmp_path, "A->B: .*", "B->C: .*", "C->A: .*")
     assert service_main("heartbeat", build, ["--config", str(file)]) == 2
-    assert "A->B.topics, B->A.topics" in capsys.readouterr().err
+    assert "A->B.topics, B->C.topics, C->A.topics" in capsys.readouterr().err
     with ExitStack() as stack, pytest.raises(ConfigError, match="in a loop"):
         plan_run(RunRequest(config=file), environment={}, stack=stack)
 
@@ -168,19 +172,30 @@ def test_run_and_every_service_end_with_exit_code_2_before_anything_starts(
     ("there", "back"),
     [
         ("", "(.*) -> back-$1"),  # each time round under a longer name
-        ("team-(.*) -> eu-$1", "eu-(.*) -> team-$1"),
-        ("a -> b", "b -> a"),
+        ("team-(.*) -> eu-$1", "eu-(.*) -> team-x$1"),
     ],
 )
 def test_copies_that_come_back_under_another_name_for_ever_are_refused(
     tmp_path: Path, there: str, back: str
 ) -> None:
-    file = settings(tmp_path, "A->B: .*", "B->A: .*")
+    file = settings(tmp_path, "A->B: .*, team-a", "B->A: .*")
     with file.open("a") as added:
         added.write(f"\nA->B.twinlog.topic.rename = {there}\nB->A.twinlog.topic.rename = {back}\n")
     with pytest.raises(ConfigError) as refused:
         refuse_loops(load(file, environ={}))
     assert refused.value.reason == "LOOP"
+
+
+@pytest.mark.parametrize(
+    ("there", "back"), [("team-(.*) -> eu-$1", "eu-(.*) -> team-$1"), ("a -> b", "b -> a")]
+)
+def test_copies_that_come_back_under_their_first_name_are_known(
+    tmp_path: Path, there: str, back: str
+) -> None:
+    file = settings(tmp_path, "A->B: a, team.*", "B->A: b, eu.*")
+    with file.open("a") as added:
+        added.write(f"\nA->B.twinlog.topic.rename = {there}\nB->A.twinlog.topic.rename = {back}\n")
+    refuse_loops(load(file, environ={}))
 
 
 def test_copies_that_come_back_under_another_name_once_are_not_refused(tmp_path: Path) -> None:

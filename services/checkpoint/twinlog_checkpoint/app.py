@@ -109,6 +109,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         elsewhere[back] = replace(parts, rules=follower)
         loops[f"offset syncs {back}"] = parts.checkpointer.tail.run
         loops[f"rules {back}"] = follower.run
+    around.parts.update({**elsewhere, **flows})
     board = CheckpointBoard(flows.values(), history_id=context.instance_id, meter=context.meter)
     loops["watched groups"] = board.run
     moves = assemble_moves(flows, around, elsewhere=elsewhere, unknown=unknown)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -36,13 +36,14 @@ from twinlog_checkpoint.moves.planning.planner import MovePlanner
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.moves.running.host import MoveHost
 from twinlog_checkpoint.moves.running.runner import MoveRunner
+from twinlog_checkpoint.translation.both_ways import BothWaysTranslator
 from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.translation.floor import FloorTranslator, ReverseFloor
 from twinlog_checkpoint.translation.preserved import PreservedTranslator
 from twinlog_checkpoint.translation.shared_copies import SharedCopies, UnsharedTranslator
 from twinlog_checkpoint.translation.sync_history_log import SyncHistoryLog
 from twinlog_checkpoint.translation.sync_tail import SyncTail
-from twinlog_checkpoint.translation.translation import Translator
+from twinlog_checkpoint.translation.translation import FloorRule, Translator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,8 @@ class SharedDependencies:
     """Every cluster of the configuration."""
     copy_states: CopyStates
     """Asks the source service for the state of the copies."""
+    parts: dict[Flow, FlowParts] = field(default_factory=dict)
+    """Of all flows that can be read here; filled once they are assembled."""
 
 
 def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedDependencies) -> FlowParts:
@@ -126,6 +129,8 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
         otherwise=forward,
     )
     back = UnsharedTranslator(shared=shared, copy_of=lambda partition: partition.topic, otherwise=back)
+    if not entry.policy.tracks_topic_sources:
+        forward, back = _both_ways(entry, clusters, around, tail, forward, back)
     checkpointer = Checkpointer(
         entry=entry,
         source=clusters.source,
@@ -162,6 +167,67 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
         shared=shared,
         source_log=clusters.source_log,
         target_log=clusters.target_log,
+    )
+
+
+def _both_ways(
+    entry: CheckpointFlow,
+    clusters: FlowClusters,
+    around: SharedDependencies,
+    tail: SyncTail,
+    forward: Translator,
+    back: Translator,
+) -> tuple[Translator, Translator]:
+    """Translators that answer for topics that are copied both ways, too."""
+    flow, reverse = entry.flow, Flow(entry.flow.target, entry.flow.source)
+    copy_of = partial(target_partition, entry.policy, flow)
+    back_here = SharedCopies(
+        flow=reverse, policy=entry.policy, source=clusters.target, target=clusters.source, reads_own=True
+    )
+
+    async def positions_of(asked: Flow) -> Mapping[TopicPartition, int]:
+        states = (await around.copy_states.of(asked)).partitions
+        return {each: state.position for each, state in states.items() if state.position is not None}
+
+    def floors() -> tuple[FloorRule, FloorRule] | None:
+        """By the syncs of this flow, from offsets of its source; and by those of the flow back."""
+        parts = around.parts.get(reverse)
+        if parts is None:
+            return None
+        there = parts.checkpointer.tail
+        pairs = partial(pairs_of_copy, reverse, parts.entry.policy, there)
+        return FloorTranslator(lambda: tail.store), ReverseFloor(lambda: there.store.read_to_end, pairs)
+
+    def floors_back() -> tuple[FloorRule, FloorRule] | None:
+        parts = around.parts.get(reverse)
+        if parts is None:
+            return None
+        there, pairs = parts.checkpointer.tail, partial(pairs_of_copy, flow, entry.policy, tail)
+        return FloorTranslator(lambda: there.store), ReverseFloor(lambda: tail.store.read_to_end, pairs)
+
+    return (
+        BothWaysTranslator(
+            is_both_ways=lambda here: back_here.copies(copy_of(here).topic, here.topic),
+            look=back_here.look,
+            here=clusters.source_log,
+            there=clusters.target_log,
+            counterpart=copy_of,
+            floors=floors,
+            copied_back=partial(positions_of, reverse),
+            otherwise=forward,
+            clock=around.clock,
+        ),
+        BothWaysTranslator(
+            is_both_ways=lambda copy: back_here.copies(copy.topic, original_of(entry.policy, copy).topic),
+            look=back_here.look,
+            here=clusters.target_log,
+            there=clusters.source_log,
+            counterpart=partial(original_of, entry.policy),
+            floors=floors_back,
+            copied_back=partial(positions_of, flow),
+            otherwise=back,
+            clock=around.clock,
+        ),
     )
 
 

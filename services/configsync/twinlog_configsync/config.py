@@ -3,7 +3,7 @@ start."""
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from twinlog.config import ClientConfig, ConfigSyncSettings, Configuration, FlowConfig
@@ -73,17 +73,21 @@ def flows_of_others(configuration: Configuration) -> tuple[ConfigSyncFlow, ...]:
 
 def _configsync_flow(configuration: Configuration, config: FlowConfig) -> ConfigSyncFlow:
     name, base = config.source.connector_name, configuration.base
+    rank = list(configuration.clusters).index(config.flow.source)
+
+    def ranked(config: FlowConfig) -> FlowRules:
+        return replace(flow_rules(config), rank=rank)
 
     def with_values(values: Mapping[str, str]) -> FlowRules:
         if base is None:
-            return flow_rules(config)
+            return ranked(config)
         changed = base.with_overrides(live_overrides(config.flow, values))
         refuse_loops(changed)
         require_same_checkpoints(config, changed.flow(config.flow))
-        return flow_rules(changed.flow(config.flow))
+        return ranked(changed.flow(config.flow))
 
     return ConfigSyncFlow(
-        rules=flow_rules(config),
+        rules=ranked(config),
         file=FileRules(
             values={} if base is None else base.flow_values(config.flow, LIVE_KEYS),
             written={} if base is None else base.written_values(config.flow, LIVE_KEYS),

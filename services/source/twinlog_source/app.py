@@ -53,6 +53,7 @@ from twinlog_source.preserved.target_probe import KafkaTargetProbe
 from twinlog_source.task.writing.producer_settings import producer_settings
 from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.open_transactions import OpenTransactions
+from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.source_ends import TIMEOUT_SECONDS as ENDS_TIMEOUT_SECONDS
 from twinlog_source.topics.source_ends import SourceEnds
 from twinlog_source.topics.start_positions import StartPositions
@@ -183,6 +184,7 @@ async def _driver(
     target = await context.clusters.get(clients.target_admin)
     reading = await context.clusters.get(clients.target_consumer)
     writing = await context.clusters.get(clients.target_producer)
+    sources = await context.clusters.get(clients.source_consumer)
     topic = flow.settings.offset_storage.topic
     writer = await stack.enter_async_context(
         writing.writer(introduce=lambda producer_id: producers.introduction(producer_id))
@@ -245,6 +247,17 @@ async def _driver(
         journal=journal,
         probe=KafkaTargetProbe(
             session, timeout_seconds=FENCE_SECONDS, transaction_timeout_seconds=_transaction_timeout(flow)
+        ),
+        origins=Origins(
+            flow=flow,
+            source=source,
+            target=target,
+            reader=await stack.enter_async_context(sources.reader(read_committed=False)),
+            journal=journal,
+            positions=positions,
+            cluster_id=context.clusters.cluster_id,
+            watch=watch,
+            clock=context.clock,
         ),
         clock=context.clock,
         on_gap=instruments.gap,

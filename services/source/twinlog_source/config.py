@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from twinlog.config import Configuration, FlowClients, OffsetSyncsLocation, SourceSettings
+from twinlog.loops import whole_file
 from twinlog.model import Flow
 from twinlog.policy import HostedTopic, ReplicationPolicy, offset_syncs_topic, policy_from_config
 from twinlog.policy import OffsetSyncsLocation as SyncsHost
@@ -11,6 +12,22 @@ from twinlog.policy.offsets_rule import OffsetsRule, offsets_rule
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 from twinlog.service.owner.deployments import selection_fingerprint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partner:
+    """Another flow that keeps names. What it writes, a flow may find on its source."""
+
+    flow: Flow
+    selector: TopicSelector
+    """The selection of the file."""
+    positions_topic: str
+
+    def copy_of(self, topic: str) -> str | None:
+        """The name of its copy of a topic by the file; None = it copies no such topic."""
+        if not self.selector.selects(topic):
+            return None
+        return self.selector.policy.format_remote_topic(self.flow.source, topic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +48,8 @@ class SourceFlow:
     transforms: Mapping[str, str] = field(default_factory=dict)
     """What a task needs to transform records: the settings of transforms and names; empty = it copies them
     unchanged."""
+    partners: tuple[Partner, ...] = ()
+    """The other flows of the file into this source or this target, where all of them keep names."""
     rules: str = ""
     """A fingerprint of the file's selection. It tells two deployments apart that would both own the flow."""
 
@@ -52,7 +71,7 @@ class SourceFlow:
 
 def source_flows(configuration: Configuration) -> tuple[SourceFlow, ...]:
     """The flows that replicate. Raises ConfigError for a pattern that does not compile."""
-    flows = []
+    flows, keeping = [], partners(configuration)
     for entry in configuration.enabled_flows:
         policy = policy_from_config(entry.policy_config)
         syncs = entry.source.offset_syncs
@@ -69,6 +88,26 @@ def source_flows(configuration: Configuration) -> tuple[SourceFlow, ...]:
                 rules=selection_fingerprint(entry),
                 transforms=entry.policy_config if "transforms" in entry.policy_config else {},
                 offsets=offsets_rule(entry),
+                partners=tuple(
+                    each
+                    for each in keeping
+                    if each.flow.target in (entry.flow.source, entry.flow.target) and each.flow != entry.flow
+                )
+                if not policy.tracks_topic_sources
+                else (),
             )
         )
     return tuple(flows)
+
+
+def partners(configuration: Configuration) -> tuple[Partner, ...]:
+    """All flows of the file that keep names."""
+    return tuple(
+        Partner(
+            flow=entry.flow,
+            selector=topic_selector(entry),
+            positions_topic=entry.source.offset_storage.topic,
+        )
+        for entry in whole_file(configuration).enabled_flows
+        if not policy_from_config(entry.policy_config).tracks_topic_sources
+    )

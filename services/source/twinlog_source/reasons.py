@@ -21,6 +21,8 @@ class PartitionReason(StrEnum):
     NO_TOPICS = "NO_TOPICS"
     OPEN_TRANSACTION = "OPEN_TRANSACTION"
     """A RUNNING partition has copied all that it may; a transaction of the source stays open behind that."""
+    ORIGIN_UNKNOWN = "ORIGIN_UNKNOWN"
+    """Which records of the source are copies of what the target has already is not known."""
     PAUSED_BY_OPERATOR = "PAUSED_BY_OPERATOR"
     POSITION_UNREADABLE = "POSITION_UNREADABLE"
     QUOTA = "QUOTA"

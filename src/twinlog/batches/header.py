@@ -39,6 +39,8 @@ _OLD_TIMESTAMP = struct.Struct(">q")
 _MAGIC_POSITION = 16
 _SMALLEST_OLD_LENGTH = 14
 _LENGTH_POSITION = 8
+_ATTRIBUTES_LOW = 22
+_PRODUCER_ID_POSITION = 43
 
 
 class BatchHeader(NamedTuple):
@@ -129,6 +131,25 @@ def iter_batches(data: memoryview | bytes | bytearray) -> Iterator[Batch]:
     while batch := read_batch(view, position):
         yield batch
         position += len(batch.data)
+
+
+def producer_ids(data: memoryview | bytes | bytearray) -> set[int]:
+    """The producer ids of the batches with records in fetched bytes; -1 for producers that are not
+    idempotent, and for old messages. Does not raise: it ends at damaged bytes."""
+    found: set[int] = set()
+    position, last = 0, len(data) - HEADER_BYTES
+    while position <= last:
+        at = position + _LENGTH_POSITION
+        length = int.from_bytes(data[at : at + 4], signed=True)
+        if length < _SMALLEST_OLD_LENGTH:
+            break
+        if data[position + _MAGIC_POSITION] != CURRENT_MAGIC:
+            found.add(-1)
+        elif not data[position + _ATTRIBUTES_LOW] & CONTROL_BIT:
+            at = position + _PRODUCER_ID_POSITION
+            found.add(int.from_bytes(data[at : at + 8], signed=True))
+        position += LOG_OVERHEAD_BYTES + length
+    return found
 
 
 def iter_following(data: memoryview | bytes | bytearray, offset: int, log_end_offset: int) -> Iterator[Batch]:

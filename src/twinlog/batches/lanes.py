@@ -60,6 +60,8 @@ class LaneReason(StrEnum):
     """DROP: all of it is already copied."""
     EMPTY = "EMPTY"
     """DROP: compaction kept only the header."""
+    ECHO = "ECHO"
+    """DROP: a copy of what the target has already, by its producer id."""
 
 
 BATCH_LIMITS = "max.message.bytes", "segment.bytes"

@@ -28,6 +28,7 @@ from twinlog.batches.small_batches import PACKED_HEAD_BYTES, gather, worth_packi
 from twinlog.batches.visibility import AbortedTransaction, VisibilityTracker
 from twinlog.errors import WireFormatError
 
+_NOWHERE = (0, 0)
 _NO_EPOCH_YET = -2
 """Different from every leader epoch; -1 means no epoch."""
 
@@ -88,6 +89,7 @@ class _Preparation:
         self._batch_bytes = 0
         self._most_bytes = math.inf if most_bytes is None else most_bytes
         self._fault: CopyFault | None = None
+        self._echo_records = 0
         self._leader_epoch = _NO_EPOCH_YET
         self._leader_epochs: list[LeaderEpoch] = []
         self._group: list[OpenRecord] = []
@@ -133,6 +135,9 @@ class _Preparation:
             self._note_leader(header)
         visibility = self._tracker.see(batch)
         lane, reason = choose_lane(header, self._wanted_offset, self._policy.target, visibility)
+        if lane is not Lane.DROP and self._is_echo(header):
+            self._echo_records += max(1, header.record_count)
+            lane, reason = Lane.DROP, LaneReason.ECHO
         if (
             self._policy.transform is not None
             and lane is not Lane.DROP
@@ -172,12 +177,17 @@ class _Preparation:
             next_offset=self._position,
             fault=self._fault,
             is_cut=self._is_enough,
+            echo_records=self._echo_records,
             leader_epochs=tuple([each for each in self._leader_epochs if each.offset < self._position]),
         )
 
     @property
     def _is_enough(self) -> bool:
         return self._batch_bytes > self._most_bytes
+
+    def _is_echo(self, header: BatchHeader) -> bool:
+        begin, end = self._policy.echoes.get(header.producer_id, _NOWHERE)
+        return begin <= header.base_offset < end
 
     def _note_leader(self, header: BatchHeader) -> None:
         self._leader_epoch = header.partition_leader_epoch
@@ -224,7 +234,7 @@ class _Preparation:
     def _join_plain_ones(self, data: bytes, position: int) -> int:
         """Add as many plain small batches as fit; return the byte position after them."""
         policy = self._policy
-        if policy.transform is not None:
+        if policy.transform is not None or policy.echoes:
             return position
         before = len(self._group)
         gathered = gather(

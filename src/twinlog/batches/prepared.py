@@ -1,5 +1,6 @@
 """The settings and the results of preparing batches for the target."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -30,6 +31,9 @@ class CopyPolicy:
     keeps_offsets: bool = False
     """A batch ends where source offsets are missing, because the copy has the same offsets
     (docs/adr/0008)."""
+    echoes: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """By producer id, the first source offset and the first one after those where its batches are copies of
+    what the target has already (docs/adr/0016): they are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,8 @@ class Prepared:
     fault: CopyFault | None = None
     is_cut: bool = False
     """There was no room for the rest, which has to be fetched again from `next_offset`."""
+    echo_records: int = 0
+    """Records that were left out because they are copies of what the target has already."""
     leader_epochs: tuple[LeaderEpoch, ...] = ()
     """The source's leader epochs of the batches up to `next_offset`, in order: one entry for each change,
     none for batches without one."""

@@ -46,6 +46,8 @@ class Reason(StrEnum):
     """A transaction is open on the copy; nobody can read beyond its beginning."""
     TARGET_MISSING = "TARGET_MISSING"
     """The target has no such topic or partition."""
+    BOTH_WAYS = "BOTH_WAYS"
+    """The topic is copied both ways under the same name: both logs have records of both clusters."""
     TOO_DIFFERENT = "TOO_DIFFERENT"
     """So many consecutive records differ that their counterparts cannot be determined."""
 

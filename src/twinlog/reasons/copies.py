@@ -28,6 +28,13 @@ PARTITIONS: Final = ReasonGroup(
             " `kafka-transactions.sh abort` with the partition and the offset in the message:"
             " docs/states.md",
         ),
+        OwnReason(
+            "ORIGIN_UNKNOWN",
+            "the policy keeps names, another flow copies the topic to the source, and the positions topic of"
+            " that flow, which says which records are copies, does not say it (yet)",
+            "nothing, if the other flow is about to start; else see the message, which says what is missing:"
+            " docs/both-ways.md",
+        ),
         OwnReason("PAUSED_BY_OPERATOR", "an operator paused it, its topic or the flow", "`twinlog resume`"),
         OwnReason(
             "RECORD_TOO_LARGE",
@@ -150,6 +157,11 @@ COPIES: Final = ReasonGroup(
         OwnReason(
             "COMPACTED",
             "`cleanup.policy` of the source or the target topic contains `compact`",
+            NOTHING,
+        ),
+        OwnReason(
+            "BOTH_WAYS",
+            "the topic is copied both ways under the same name, so the copy has records of both clusters",
             NOTHING,
         ),
         OwnReason(
@@ -330,6 +342,12 @@ VERIFY: Final = ReasonGroup(
             "TARGET_MISSING",
             "there is no such topic or partition on the target",
             "`twinlog explain topic` says whether it is copied; `twinlog plan` shows what will be created",
+        ),
+        OwnReason(
+            "BOTH_WAYS",
+            "the topic is copied both ways under the same name: both logs have records of both clusters, in"
+            " different orders",
+            "compare with a consumer of your own: docs/both-ways.md",
         ),
         OwnReason(
             "TOO_DIFFERENT",

@@ -15,10 +15,12 @@ FLOWS: Final = ReasonGroup(
         ),
         OwnReason(
             "LOOP",
-            "flows that keep names would copy a topic in a loop; nothing is started, and a changed rule that "
-            "would cause it is refused. If only the cluster ids show it (two aliases of one cluster), these "
-            "flows do not run. If only a later topic shows it, no flow of the ring copies this topic",
-            "make the `topics` of these flows distinct, or use the default policy",
+            "flows that keep names would copy a topic round over a third cluster, in a ring without direct"
+            " flows; nothing is started, and a changed rule that would cause it is refused. If only the"
+            " cluster ids show it (two aliases of one cluster), these flows do not run. If only a later topic"
+            " shows it, no flow of the ring copies this topic",
+            "make the `topics` of these flows distinct, add the direct flows (docs/both-ways.md), or use the"
+            " default policy",
         ),
         OwnReason(
             "FILTER_FAILED",

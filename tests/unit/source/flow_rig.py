@@ -33,6 +33,7 @@ from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.producers import Producers
 from twinlog_source.partitions.events import Reported
 from twinlog_source.topics.known import KnownTopics
+from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.start_positions import StartPositions
 from twinlog_source.topics.stored_selection import StoredSelection
 from unit.source.target_probe import FakeTargetProbe
@@ -190,6 +191,17 @@ class FlowRig:
             positions=positions,
             starts=StartPositions(source=self.source, read_committed=True),
             journal=journal,
+            origins=Origins(
+                flow=flow,
+                source=self.source,
+                target=self.target,
+                reader=await self.stack.enter_async_context(self.source.reader()),
+                journal=journal,
+                positions=positions,
+                cluster_id=lambda alias: f"cluster {alias}",
+                watch=watch,
+                clock=self.clock,
+            ),
             probe=FakeTargetProbe(self.target, last=self.last_producers),
             clock=self.clock,
             on_gap=lambda _: None,

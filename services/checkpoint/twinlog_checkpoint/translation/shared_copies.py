@@ -60,6 +60,8 @@ class SharedCopies:
     policy: ReplicationPolicy
     source: KafkaCluster
     target: KafkaCluster
+    reads_own: bool = False
+    """What the flow itself copies is asked for, too (`copies`)."""
     _registries: dict[str, _Registry] = field(default_factory=dict)
     """By alias of the source."""
     _asked_id: str = ""
@@ -80,6 +82,15 @@ class SharedCopies:
                 )
         return ""
 
+    def copies(self, source_topic: str, copy: str) -> bool:
+        """Whether a flow from the same source, of this file or another, copies a topic into this copy."""
+        own_id = self._source_id()
+        return any(
+            registry.by_topic.get(source_topic) == copy
+            for source, registry in self._registries.items()
+            if source == self.flow.source or registry.source_id == own_id != ""
+        )
+
     async def look(self) -> None:
         """Read what has been recorded since the last look. Raises KafkaError."""
         if not self.policy.tracks_topic_sources:  # Otherwise the names of copies tell their source.
@@ -92,7 +103,7 @@ class SharedCopies:
             for topic in await self.target.list_topics()
             if (match := _REGISTRY.fullmatch(topic)) is not None
         }
-        if not found.keys() - {self.flow.source}:
+        if not found.keys() - (set() if self.reads_own else {self.flow.source}):
             self._registries = {}
             return
         ends = await self.target.list_offsets(OffsetSpec.LATEST, found.values())

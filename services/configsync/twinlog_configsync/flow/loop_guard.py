@@ -59,8 +59,27 @@ class LoopGuard:
             ring = ring_through(own, others, topic)
             return "" if ring is None else round_text(ring, topic)
 
+        def copies_back(topic: str) -> FlowRules | None:
+            there = own.policy.format_remote_topic(own.flow.source, topic)
+            for each in back:
+                selector = each.selector
+                is_same = selector.policy.format_remote_topic(selector.flow.source, there) == topic
+                if is_same and selector.selects(there):
+                    return each
+            return None
+
+        back = [
+            each.own_rules
+            for each in self.partners
+            if (each.flow.source, each.flow.target) == (own.flow.target, own.flow.source)
+        ]
         selector = replace(own, comes_back=comes_back)
-        return replace(rules, selector=selector, acls=replace(rules.acls, selects_topic=selector.selects))
+        return replace(
+            rules,
+            selector=selector,
+            acls=replace(rules.acls, selects_topic=selector.selects),
+            copies_back=copies_back,
+        )
 
     def guarded_now(self, rules: FlowRules) -> FlowRules:
         """As `guarded`, by the partners' present rules."""

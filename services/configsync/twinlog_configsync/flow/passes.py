@@ -221,10 +221,16 @@ class FlowPasses(KnownFlow):
             translate_acls,
             acls.source,
             self.rules.acls,
-            topics=replicated_topics(topics, self.memory),
+            topics=self._granted(replicated_topics(topics, self.memory)),
             groups=acls.groups | kept,
             fences=self._failover.seen.fences,
         )
+
+    def _granted(self, topics: Collection[str]) -> frozenset[str]:
+        """The topics whose ACLs are synced. In mode mm2 ACLs are only added, which may go both ways."""
+        if not self.rules.acls.follows_removals:
+            return frozenset(topics)
+        return frozenset(name for name in topics if self.rules.leads(name))
 
     def _loops(self) -> Hold | None:
         loops = self._counterparts.loops

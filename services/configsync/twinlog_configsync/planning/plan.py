@@ -106,7 +106,8 @@ def make_plan(
         actions += plan_topics(world.topics, rules.topics)
         actions += plan_deletes(
             world.topics,
-            memory.entries,
+            # A topic that is copied both ways is created again from the other side.
+            {name: each for name, each in memory.entries.items() if rules.copies_back(name) is None},
             rules.deletes,
             deleted_at_ms=memory.deleted_at_ms,
             now_ms=now_ms,
@@ -192,6 +193,15 @@ def _plan_configs(
         return []
     if isinstance(pair.source_configs, KafkaError) or isinstance(pair.target_configs, KafkaError):
         return []
+    if not rules.leads(pair.source_topic):
+        return [
+            Skip(
+                source_topic=pair.source_topic,
+                target_topic=pair.target_topic,
+                what="configs",
+                rule=f"copied both ways: configs come from {rules.flow.target}, which clusters names first",
+            )
+        ]
     return [
         *plan_configs(
             pair.source_topic,

@@ -1,6 +1,6 @@
 """The compiled rules of one flow about topics, configs and ACLs. Values only."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from twinlog.model import Flow
@@ -12,9 +12,17 @@ from twinlog_configsync.planning.delete_plan import DeleteRules
 from twinlog_configsync.planning.topic_plan import TopicRules
 
 
+def _nobody(_topic: str) -> "FlowRules | None":
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowRules:
     flow: Flow
+    rank: int = 0
+    """The place of its source in `clusters`."""
+    copies_back: Callable[[str], "FlowRules | None"] = _nobody
+    """Returns the rules of the flow that copies the copy of a source topic back to that topic."""
     selector: TopicSelector
     named_topics: frozenset[str]
     """Names that `topics` contains literally: they are requested even if the source does not list them (no
@@ -32,3 +40,9 @@ class FlowRules:
     """Which offsets the source service should give the copies."""
     exactly_once: bool
     """Whether the source service copies in transactions."""
+
+    def leads(self, topic: str) -> bool:
+        """Whether the copy of a topic gets the configs and ACLs of its source. Of a topic that is copied both
+        ways only one side decides: two would change each other's for ever."""
+        back = self.copies_back(topic)
+        return back is None or self.rank < back.rank or Scope.CONFIGS not in back.intervals_seconds

@@ -54,6 +54,8 @@ def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.Flo
         last_known_lag_records=backlog.last_known_records,
         partitions_of_unknown_lag=backlog.unknown_partitions,
         foreign_records=sum(row.foreign_records for row, _ in told),
+        echo_records=sum(row.echo_records for row, _ in told),
+        partitions_both_ways=sum(_is_both_ways(row.copy) for row, _ in told),
         exactly_once=driver.state.flow.settings.exactly_once,
         reason=reason,
         message=message,
@@ -109,6 +111,7 @@ def partition_status(
         bytes_per_second=row.bytes.shown(facts.now),
         slot=-1 if row.slot is None else row.slot,
         is_heartbeats=row.is_heartbeats,
+        echo_records=row.echo_records,
         reason=standing.reason,
         message=_words(driver, row, standing),
     )
@@ -243,10 +246,14 @@ def _most_foreign(told: Iterable[tuple[PartitionRow, PartitionStanding]]) -> lis
 
 def _lost_offsets(copy: CopyFact | None) -> TypeGuard[CopyFact]:
     """Whether the copy had the source's offsets and has its own now."""
-    if copy is None or copy.preserved:
+    if copy is None or copy.preserved or _is_both_ways(copy):
         return False
     # Of a source that was recreated it has no offset, so that began at 0.
     return copy.since > 0 or copy.reason == OffsetsReason.SOURCE_RECREATED
+
+
+def _is_both_ways(copy: CopyFact | None) -> bool:
+    return copy is not None and copy.reason == OffsetsReason.BOTH_WAYS
 
 
 def _scope(flow: Flow, topic: str | None, partition: int | None = None) -> pb.Scope:

@@ -199,6 +199,10 @@ class Ownership:
                 ended = replace(copy, preserved=False, since=0, reason="POSITION_STORED")
                 await self.journal.record(ended)
                 control.record(ended)
+        for partition in foreign & control.origins.keys():
+            # Others have written copies that no fact names.
+            await self.journal.retract("origin", partition.topic, partition.partition)
+            control.retract("origin", partition.topic, partition.partition)
         names = found_producers(self.positions, foreign, target_id)
         if control.writer is not None:
             names[control.writer.producer_id] = PRESERVED

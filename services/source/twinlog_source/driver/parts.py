@@ -22,6 +22,7 @@ from twinlog_source.topics.copy_changes import CopyChanges
 from twinlog_source.topics.copy_modes import CopyModes
 from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.new_copies import NewCopies
+from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.position_finder import PositionFinder
 from twinlog_source.topics.source_logs import SourceLogs
 from twinlog_source.topics.start_positions import StartPositions
@@ -41,6 +42,7 @@ class FlowParts:
     target_logs: TargetLogs
     changes: CopyChanges
     modes: CopyModes
+    origins: Origins
     moves: DriverMoves
 
 
@@ -58,6 +60,7 @@ def assemble_parts(
     withdrawals: Withdrawals,
     on_gap: Callable[[Gap], None],
     confirm: Callable[[], Awaitable[None]],
+    origins: Origins,
     clock: Clock,
     flows: int,
 ) -> FlowParts:
@@ -100,6 +103,7 @@ def assemble_parts(
                 read_committed=flow.settings.read_committed,
                 clock=clock,
             ),
+            is_both_ways=origins.is_both_ways,
         ),
         confirm=confirm,
         id_problem=wanted.id_problem,
@@ -107,7 +111,14 @@ def assemble_parts(
     )
     return FlowParts(
         ledger=ledger,
-        orders=TaskOrders(table=table, control=control, rule=flow.offsets, exactly_once=exactly_once),
+        orders=TaskOrders(
+            table=table,
+            control=control,
+            rule=flow.offsets,
+            exactly_once=exactly_once,
+            keeps_names=origins.keeps_names,
+            is_both_ways=origins.is_both_ways,
+        ),
         marks=marks,
         wanted=wanted,
         finder=PositionFinder(
@@ -133,6 +144,7 @@ def assemble_parts(
         ),
         changes=changes,
         modes=modes,
+        origins=origins,
         moves=DriverMoves(
             flow=flow.flow,
             table=table,

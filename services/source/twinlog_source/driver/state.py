@@ -37,6 +37,7 @@ from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.topics.known import KnownTopics, copyable_partitions
+from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.start_positions import StartPositions
 from twinlog_source.topics.target_logs import TargetLogs
 
@@ -57,6 +58,7 @@ class FlowState:
     starts: StartPositions
     journal: Journal
     probe: TargetProbe
+    origins: Origins
     clock: Clock
     on_gap: Callable[[Gap], None]
     topics_changed: asyncio.Event
@@ -89,6 +91,7 @@ class FlowState:
             withdrawals=self.withdrawals,
             on_gap=self.on_gap,
             confirm=self.confirm,
+            origins=self.origins,
             clock=self.clock,
             flows=self.flows,
         )
@@ -237,13 +240,17 @@ class FlowState:
         await self._parts.finder.find(self.topics)
         self._parts.changes.take_ended()
         self._parts.modes.look_again(self.target_logs.recreated(self.topics))
-        await self._parts.modes.decide(self.topics)
+        await self._decide()
         await self.target_logs.note_recreated(self.topics)
         await self.target_logs.look_at_starts(self.topics)
         if await self.target_logs.look_at_ends(self.topics, copying=bool(owned)):
             self._look_at_targets_at = self.clock.monotonic() + LOOK_AGAIN_SECONDS
         await self.target_logs.note_shortened(self.topics)
         return False
+
+    async def _decide(self) -> None:
+        await self.origins.note(self.table.rows.values(), self.topics, confirm=self.confirm)
+        await self._parts.modes.decide(self.topics)
 
     async def _restart_recreated(self) -> None:
         """Begin recreated source topics at 0, while nothing copies. Failed moves are undone before, and never
@@ -291,7 +298,7 @@ class FlowState:
         await self._parts.finder.find(self.topics)
         if self._parts.changes.take_ended():
             return True
-        await self._parts.modes.decide(self.topics)
+        await self._decide()
         self._parts.changes.take_skips()
         await self.target_logs.note_shortened(self.topics)
         return self.table.plannable() != planned

@@ -9,6 +9,7 @@ from twinlog_source.log.facts import (
     EpochStart,
     Fact,
     LeaderEpochsFact,
+    OriginFact,
     OwnerFact,
     PauseFact,
     ProducerFact,
@@ -51,6 +52,7 @@ class ControlState:
     producers: dict[int, ProducerFact] = field(default_factory=dict)
     restoring: RestoreFact | None = None
     proofs: dict[TopicPartition, ProofFact] = field(default_factory=dict)
+    origins: dict[TopicPartition, OriginFact] = field(default_factory=dict)
 
     def pause_of(self, partition: TopicPartition) -> PauseFact | None:
         """The widest operator's pause that includes a partition: of its flow, its topic or itself."""
@@ -82,6 +84,7 @@ class ControlState:
             self.targets,
             self.copies,
             self.proofs,
+            self.origins,
         ):
             facts.clear()
         self.writer = self.restoring = None
@@ -118,7 +121,7 @@ class ControlState:
                 self._record_of_partition(fact)
 
     def _record_of_partition(
-        self, fact: ZeroFact | LeaderEpochsFact | TargetFact | CopyFact | ProofFact
+        self, fact: ZeroFact | LeaderEpochsFact | TargetFact | CopyFact | OriginFact | ProofFact
     ) -> None:
         match fact:
             case ZeroFact() as zero:
@@ -129,6 +132,8 @@ class ControlState:
                 self.targets[target.partition] = target
             case CopyFact() as copy:
                 self.copies[copy.partition] = copy
+            case OriginFact() as origin:
+                self.origins[origin.partition] = origin
             case ProofFact() as proof:
                 self.proofs[proof.partition] = proof
 
@@ -153,6 +158,8 @@ class ControlState:
                 self.targets.pop(partition, None)
             case "copy":
                 self.copies.pop(partition, None)
+            case "origin":
+                self.origins.pop(partition, None)
             case "proof":
                 self.proofs.pop(partition, None)
             case _:

@@ -23,6 +23,7 @@ from twinlog_source.log.facts import (
     EpochStart,
     Fact,
     LeaderEpochsFact,
+    OriginFact,
     OwnerFact,
     PauseFact,
     ProducerFact,
@@ -65,6 +66,7 @@ _KINDS: Mapping[str, _Stored] = {
     "copy": _Stored(
         CopyFact, _PARTITION, {"preserved": "offsets", "target_topic_id": "topic_id", "skip_from": "skip"}
     ),
+    "origin": _Stored(OriginFact, _PARTITION),
     "proof": _Stored(ProofFact, _PARTITION),
 }
 KINDS = frozenset(_KINDS)

@@ -211,6 +211,22 @@ class ProducerFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OriginFact:
+    """Which records in a partition of a copy came from its source topic, beside the producer ids of the flow
+    (docs/adr/0016). Written before the partition is first copied, under policies that keep names."""
+
+    partition: TopicPartition
+    target_topic_id: str
+    topic_id: str
+    """Kafka's id of the source topic."""
+    since: int = 0
+    """Target offset: what the flow wrote below it came from earlier source topics of this name."""
+    unnamed_until: int = 0
+    """Target offset: below it also lie copies whose producers are not known, of MirrorMaker 2 or a release
+    that named none. Which records those are is not known, so all count as copies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProofFact:
     """What continuous verification has proven of a copy; the next owner continues from here."""
 
@@ -249,6 +265,7 @@ Fact = (
     | CopyFact
     | WriterFact
     | ProducerFact
+    | OriginFact
     | ProofFact
     | RestoreFact
 )

@@ -1,6 +1,6 @@
 """Assignments: from which offset, to which topic, and how fast a task copies a partition."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from twinlog.config import OffsetsMode
@@ -69,6 +69,10 @@ class Assignment:
     target_end_is_exact: bool
     """In an exactly-once flow: nothing that consumers see was written after `target_end`."""
     sync_pace: SyncPace | None
+    asks_origins: bool
+    """Batches of the source may be copies of what the target has already."""
+    shared: bool
+    """The topic is copied both ways: others write to the copy, and are meant to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,8 @@ class TaskOrders:
     control: ControlState
     rule: OffsetsRule
     exactly_once: bool
+    keeps_names: bool
+    is_both_ways: Callable[[ReplicatedTopic], bool]
     _terms_before: dict[TopicPartition, _Terms] = field(default_factory=dict)
     """How each partition was last assigned."""
 
@@ -99,7 +105,7 @@ class TaskOrders:
             offsets_required=self.rule.wanted(partition.topic) is OffsetsMode.PRESERVED,
             former_task_seconds=_since(row.cut_off_at, now) if row.knows_former_tasks else 0.0,
             skip_former_task_seconds=_skip_former_task_seconds(row, now=now),
-            end_reason=self._end_reason(copy),
+            end_reason=self._end_reason(copy, topic),
             hole_costs=_hole_costs(row, now=now),
             paused=self.control.is_paused(partition),
             prior_failure=_prior_failure(row, now=now) if terms == before else None,
@@ -107,14 +113,18 @@ class TaskOrders:
             target_end=row.target_end,
             target_end_is_exact=self.exactly_once and row.target_end_is_exact,
             sync_pace=row.sync_pace,
+            asks_origins=self.keeps_names,
+            shared=self.is_both_ways(topic),
         )
 
-    def _end_reason(self, copy: CopyFact) -> str:
+    def _end_reason(self, copy: CopyFact, topic: ReplicatedTopic) -> str:
         """Why the configuration no longer allows a preserved copy to stay preserved."""
         if not copy.preserved:
             return ""
         if self.rule.wanted(copy.partition.topic) is OffsetsMode.TRANSLATED:
             return OffsetsReason.OFFSETS_CONFIGURED
+        if self.is_both_ways(topic):
+            return OffsetsReason.BOTH_WAYS
         return "" if self.exactly_once else OffsetsReason.TRANSACTIONS_DISABLED
 
     def throttles(self, plan: Plan, *, now: float) -> list[SlotLimits]:

@@ -25,6 +25,7 @@ class OffsetsReason(StrEnum):
     RIGHTS_MISSING = "RIGHTS_MISSING"
     FILL_TOO_LARGE = "FILL_TOO_LARGE"
     SOURCE_RECREATED = "SOURCE_RECREATED"
+    BOTH_WAYS = "BOTH_WAYS"
     TARGET_DIFFERS = "TARGET_DIFFERS"
     """The target has the source's records up to an offset, and other records behind it."""
 
@@ -61,6 +62,8 @@ class NewCopy:
     lies before, to other offsets of the target. 0 = there is none."""
     has_topic_id: bool = True
     """The target's brokers have topic ids, so a recreated topic can be recognised."""
+    both_ways: bool = False
+    """Another flow copies the target topic back under the source's name."""
     refusal: tuple[str, str] | None = None
     """TARGET_TOO_OLD or RIGHTS_MISSING with a message, when the target refuses what a preserved copy
     needs."""
@@ -113,6 +116,8 @@ def _objections(copy: NewCopy, fill_max: int, fill_left: int) -> Iterator[tuple[
         )
     if any("compact" in policy for policy in copy.cleanup_policies):
         yield OffsetsReason.COMPACTED, "the source or the target topic is compacted"
+    if copy.both_ways:
+        yield OffsetsReason.BOTH_WAYS, "the topic is copied both ways under the same name"
     if copy.position_stored:
         yield OffsetsReason.POSITION_STORED, "the copy began as a translated one"
     if copy.common is not None and not copy.is_there:

@@ -69,6 +69,8 @@ class PartitionReport:
     raw_records: int = 0
     recoded_records: Mapping[str, int] = field(default_factory=dict)
     """Records of batches that were opened, by reason."""
+    echoes: int = 0
+    """Records that were left out because they are copies of what the target has already."""
     lane: Lane | None = None
     """The lane of the last batch; None = there was none."""
     replication_latency_ns: int | None = None

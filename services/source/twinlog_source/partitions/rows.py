@@ -110,6 +110,8 @@ class PartitionRow:
     lag_time: LagTime = field(default_factory=LagTime)
     catch_up: CatchUp = field(default_factory=CatchUp)
     stall: StallWatch = field(default_factory=StallWatch)
+    echo_records: int = 0
+    """Records that tasks of this process left out because they are copies of what the target has already."""
     counted_lanes: dict[str, int] = field(default_factory=dict)
     """Records by lane, from the present task's last report."""
     told_shortened: tuple[int | None, int | None, int] | None = None

@@ -11,6 +11,7 @@ import math
 from dataclasses import replace
 from typing import assert_never
 
+from twinlog.batches import LaneReason
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.partitions.events import (
     Assigned,
@@ -260,9 +261,10 @@ def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, n
 
 def added_by_lane(row: PartitionRow, report: PartitionReport) -> dict[str, int]:
     """The increase of a task's counters by lane since its last report."""
-    counts = {**report.recoded_records, "UNOPENED": report.raw_records}
+    counts = {**report.recoded_records, "UNOPENED": report.raw_records, LaneReason.ECHO: report.echoes}
     added = {lane: count - row.counted_lanes.get(lane, 0) for lane, count in counts.items()}
     row.counted_lanes = counts
+    row.echo_records += max(0, added[LaneReason.ECHO])
     return {lane: records for lane, records in added.items() if records > 0}
 
 

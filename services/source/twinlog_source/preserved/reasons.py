@@ -4,6 +4,8 @@ from enum import StrEnum
 
 
 class PreservedReason(StrEnum):
+    BOTH_WAYS = "BOTH_WAYS"
+    """The source has copies of what the target has already."""
     FOREIGN_WRITE = "FOREIGN_WRITE"
     MARKER_REPEATED = "MARKER_REPEATED"
     """The target has the end of a transaction where the source has a record (KAFKA-19999)."""

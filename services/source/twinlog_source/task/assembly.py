@@ -36,7 +36,7 @@ from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.getting_ready import make_ready
 from twinlog_source.task.orders import TaskSetup
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.source_reader import SourceReader
+from twinlog_source.task.reading.source_reader import SourceReader, WhoWrote, nobody_knows
 from twinlog_source.task.reading.throttle import Throttle
 from twinlog_source.task.resting_copies import RestingCopies
 from twinlog_source.task.settings import copy_settings, horizon_of
@@ -65,6 +65,7 @@ async def open_copier(
     ask_driver: Callable[[], Awaitable[Mapping[TopicPartition, int]]],
     admit: Admit,
     may_write: Callable[[], bool],
+    who_wrote: WhoWrote = nobody_knows,
 ) -> AsyncIterator[Copier]:
     """Open a task's clients; its transactional ids are initialised (and so fenced) before this yields. Each
     producer id with which the task writes is admitted before.
@@ -139,6 +140,10 @@ async def open_copier(
         async def other_leaders(under_others: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
             return await copier.on_other_leaders(under_others)
 
+        def unexplained(copy: PartitionCopy, begin: int, end: int) -> None:
+            if not copy.shared:
+                foreign_writes.suspect(copy.partition, copy.target_topic, begin, end)
+
         source_reader = SourceReader(
             fetcher=await stack.enter_async_context(RawFetcher(source, fetching, topic_ids=source_topic_ids)),
             copies=copies,
@@ -148,6 +153,7 @@ async def open_copier(
             clock=clock,
             on_out_of_range=out_of_range,
             on_other_leaders=other_leaders,
+            who_wrote=who_wrote,
             max_buffered_bytes=MAX_BUFFERED_BYTES,
             horizon=horizon_of(setup.settings),
         )
@@ -163,9 +169,7 @@ async def open_copier(
             syncs=syncs,
             clock=clock,
             random=random.random,
-            on_unexplained=lambda copy, begin, end: foreign_writes.suspect(
-                copy.partition, copy.target_topic, begin, end
-            ),
+            on_unexplained=unexplained,
             target_throttled=lambda: target.is_throttled,
             on_round=spans.round,
         )

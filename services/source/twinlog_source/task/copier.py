@@ -95,6 +95,8 @@ class Copier:
                 ends_rounds_with_marker=self.dials.exactly_once,
                 markers_to_come=int(self.dials.exactly_once),
                 compacted=assignment.compacted,
+                shared=assignment.shared,
+                origins={} if assignment.asks_origins else None,
             )
             copy.pause(paused=assignment.paused)
             self.copies[partition] = copy

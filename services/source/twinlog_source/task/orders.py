@@ -100,6 +100,10 @@ class TaskAssignment:
     """None: the copy is translated."""
     hole_costs: tuple[HoleCostAgo, ...] = ()
     """The recent costs of filling its holes."""
+    asks_origins: bool = False
+    """Batches of the source may be copies of what the target has already."""
+    shared: bool = False
+    """Others write to the target topic, and are meant to."""
     sync_pace: SyncPace | None = None
     prior_failure: PriorFailure | None = None
 

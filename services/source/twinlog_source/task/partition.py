@@ -54,6 +54,8 @@ class Counters:
     raw_records: int = 0
     recoded_records: dict[str, int] = field(default_factory=dict)
     """By the reason why a batch was not copied raw."""
+    echoes: int = 0
+    """Records that were left out because they are copies of what the target has already."""
     failures_by_reason: dict[str, int] = field(default_factory=dict)
     """Failures by reason."""
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
@@ -73,6 +75,11 @@ class PartitionCopy:
     random: Callable[[], float]
     compacted: bool = False
     """The source topic is compacted, or may be."""
+    shared: bool = False
+    """Others write to the target topic, and are meant to."""
+    origins: dict[int, tuple[int, int]] | None = None
+    """By producer id of the source's batches, where they are echoes, as in `CopyPolicy.echoes`, as far as the
+    driver was asked; None = the source has none."""
     keeps_offsets: bool = False
     """The copy is preserved: its end is the position."""
     is_full: bool = False

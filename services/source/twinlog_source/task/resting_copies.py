@@ -76,4 +76,6 @@ class RestingCopies:
         """Where the copy ends if only Twinlog wrote it; None: unknown, or about to change."""
         if copy.keeps_offsets:
             return None if self.preserved is None else self.preserved.resting_end(copy.partition)
+        if copy.shared:
+            return None
         return copy.target_end if copy.is_idle and copy.end_is_exact else None

@@ -98,6 +98,7 @@ class CopyModes:
             topic = topics[row.partition.topic]
             fact, wanted = self.marks.copy_of(row.partition, topic), self.rule.wanted(topic.source_topic)
             is_first = row.partition not in self.marks.control.copies
+            is_first = is_first and not self.new_copies.is_both_ways(topic)
             if fact is None and wanted is OffsetsMode.TRANSLATED and is_first:
                 # Not stored: a copy that has not begun yet may be decided differently with other settings.
                 copy = _translated(row, topic.target_topic_id, OffsetsReason.OFFSETS_CONFIGURED)
@@ -272,17 +273,20 @@ class CopyModes:
         later: dict[TopicPartition, int] = {}
         for partition, fact in facts.items():
             row, copy = rows[partition], begins[partition]
-            if not fact.preserved and partition not in moved:
+            # What the source has of a topic that is copied both ways is also what a new target topic had.
+            is_whole = fact.preserved or (copy.both_ways and self.new_copies.has_new_target(row, topics))
+            if not is_whole and partition not in moved:
                 await self._note_left_behind(row, copy, topics)
             position = row.position
             if copy.common is not None:
                 # Do this first: whatever happens later, these records are not copied again.
                 position = copy.continues_at
-            elif fact.preserved:
-                position = fact.since
-            if fact.preserved and (row.stored or partition in self.marks.control.copies):
+            elif is_whole:
+                position = fact.since if fact.preserved else copy.begins_at
+            if is_whole and (row.stored or partition in self.marks.control.copies):
                 # A new target topic is written from its beginning.
-                await self._note_lost(row, fact, topics[partition.topic], is_moved=partition in moved)
+                begins_at = fact.since if fact.preserved else copy.begins_at
+                await self._note_lost(row, begins_at, topics[partition.topic], is_moved=partition in moved)
             if position == row.position:
                 continue
             assert position is not None
@@ -353,13 +357,13 @@ class CopyModes:
         return frozenset(partition for partition, topic_id in former.items() if topic_id in there)
 
     async def _note_lost(
-        self, row: PartitionRow, fact: CopyFact, topic: ReplicatedTopic, *, is_moved: bool
+        self, row: PartitionRow, begins_at: int, topic: ReplicatedTopic, *, is_moved: bool
     ) -> None:
         """Record the loss of what the former target topic had, unless it still has it, or was still to get,
         and the source no longer has."""
         held_from = None if is_moved else held_before(self.marks, self.table, topic, row.partition)
         known = [offset for offset in (held_from, row.position) if offset is not None]
-        await self._note_gap(row.partition, min(known, default=fact.since), fact.since)
+        await self._note_gap(row.partition, min(known, default=begins_at), begins_at)
 
     async def _note_left_behind(self, row: PartitionRow, copy: NewCopy, topics: Topics) -> None:
         """Record the loss of what only the former target topic had, of a copy that continues in another

@@ -1,6 +1,6 @@
 """What both clusters report about copies that are about to begin, for the decision about their offsets."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from twinlog.config import AutoOffsetReset, OffsetsMode
@@ -9,6 +9,7 @@ from twinlog.kafka.errors import UNSUPPORTED
 from twinlog.kafka.ports import ConfigAdmin, KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.copy_mode import CommonLog, NewCopy, OffsetsReason
 from twinlog_source.partitions.rows import PartitionRow
@@ -33,6 +34,7 @@ class NewCopies:
     target: KafkaCluster
     probe: TargetProbe
     common_logs: CommonLogs
+    is_both_ways: Callable[[ReplicatedTopic], bool]
 
     async def look(
         self, rows: Collection[PartitionRow], topics: Topics
@@ -73,6 +75,7 @@ class NewCopies:
                     common=there,
                     not_before=begin if self.starts.are_told else 0,
                     has_topic_id=bool(topics[partition.topic].target_topic_id),
+                    both_ways=self.is_both_ways(topics[partition.topic]),
                     refusal=refusals.get(target),
                 )
         return found

@@ -111,6 +111,7 @@ def partition_fields(now_ms: int) -> Fields[pb2.PartitionStatus]:
         Field("proof", lambda row: _part(_PROOF, row, "proof"), "proof", proof_words, spare=4),
         Field("", column="delay", text=_delay, right=True, spare=5),
         Field("", column="next try", text=lambda row: _until(row, now_ms), right=True, spare=1),
+        Field("echo_records"),
         Field("foreign_records"),
         Field("foreign_write", lambda row: _part(_FOREIGN, row, "foreign_write")),
         Field("slot"),

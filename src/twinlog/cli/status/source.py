@@ -12,6 +12,7 @@ from twinlog.cli.common.names import partition_name, shown_bytes
 from twinlog.cli.common.times import CLOCK
 from twinlog.cli.source.client import scope_name, scope_words
 from twinlog.cli.status.rows import (
+    BOTH_WAYS,
     DELAY,
     DIFFERS,
     FOREIGN,
@@ -127,6 +128,11 @@ def _add_ordered(row: FlowRow, flow: source.FlowStatus) -> None:
         seconds = flow.delay.ToMilliseconds() / 1000
         told = f"records are copied {seconds:g} s after they were written (twinlog.delay.seconds)"
         row.hold(DELAY, told)
+    if flow.partitions_both_ways:
+        told = f"{flow.partitions_both_ways:,} partitions are copied both ways under the same name"
+        if flow.echo_records:
+            told = f"{told}; {flow.echo_records:,} records that came from there were left out"
+        row.hold(BOTH_WAYS, told)
     if lost := dict(sorted(flow.offsets_lost_by_reason.items())):
         count = sum(lost.values())
         copies = "1 copy no longer has" if count == 1 else f"{count:,} copies no longer have"

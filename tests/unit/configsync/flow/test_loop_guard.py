@@ -79,24 +79,24 @@ class FileRig:
 async def test_a_rule_that_makes_a_loop_with_the_rule_of_another_flow_is_refused(
     tmp_path: Path, divided: bool
 ) -> None:
-    file = FileRig(tmp_path, {"A->B": "orders", "B->A": "payments"}, divided=divided)
+    file = FileRig(tmp_path, {"A->B": "orders", "B->C": ".*", "C->A": "payments"}, divided=divided)
     await file.refresh()
     await file.add("A->B", "shared")
     await file.refresh()
     with pytest.raises(ConfigError, match="'shared', for example") as refused:
-        await file.add("B->A", "shared")
+        await file.add("C->A", "shared")
     assert refused.value.reason == "LOOP"
-    await file.add("B->A", "other")
+    await file.add("C->A", "other")
 
 
 @pytest.mark.parametrize("divided", [False, True], ids=["one process", "a process each"])
 async def test_a_pattern_that_meets_another_flows_topic_is_refused(tmp_path: Path, divided: bool) -> None:
-    file = FileRig(tmp_path, {"A->B": "orders", "B->A": "payments"}, divided=divided)
+    file = FileRig(tmp_path, {"A->B": "orders", "B->C": ".*", "C->A": "payments"}, divided=divided)
     file.clusters["B"].add_topic("eu-orders-7")
     await file.add("A->B", ".*-orders-.*")
     await file.refresh()
     with pytest.raises(ConfigError) as refused:
-        await file.add("B->A", "eu-[a-z]+-[0-9]+")
+        await file.add("C->A", "eu-[a-z]+-[0-9]+")
     assert refused.value.reason == "LOOP"
 
 
@@ -104,13 +104,14 @@ async def test_a_pattern_that_meets_another_flows_topic_is_refused(tmp_path: Pat
 async def test_a_topic_that_comes_later_and_that_both_flows_select_is_not_copied(
     tmp_path: Path, divided: bool
 ) -> None:
-    file = FileRig(tmp_path, {"A->B": "[a-z]+-eu", "B->A": "orders-.*"}, divided=divided)
+    flows = {"A->B": "[a-z]+-eu", "B->C": ".*-eu", "C->A": "orders-.*"}
+    file = FileRig(tmp_path, flows, divided=divided)
     for name in ("users-eu", "orders-us", "orders-eu"):
-        file.clusters["A"].add_topic(name)
-        file.clusters["B"].add_topic(name)
+        for cluster in file.clusters.values():
+            cluster.add_topic(name)
     for _ in range(2):
         await file.refresh()
-    assert (file.copied("A->B"), file.copied("B->A")) == ({"users-eu"}, {"orders-us"})
+    assert [file.copied(flow) for flow in flows] == [{"users-eu"}, {"users-eu"}, {"orders-us"}]
     for rig in file.flows.values():
         assert rig.sync.status.reason == Reason.LOOP
         assert "orders-eu is not copied" in rig.sync.status.message
@@ -121,7 +122,7 @@ async def test_a_topic_that_comes_later_and_that_both_flows_select_is_not_copied
 
 @pytest.mark.parametrize("divided", [False, True], ids=["one process", "a process each"])
 async def test_a_standby_explains_a_loop_as_the_owner_does(tmp_path: Path, divided: bool) -> None:
-    flows = {"A->B": "[a-z]+-eu", "B->A": "orders-.*"}
+    flows = {"A->B": "[a-z]+-eu", "B->C": ".*", "C->A": "orders-.*"}
     file = FileRig(tmp_path, flows, divided=divided)
     for cluster in file.clusters.values():
         cluster.add_topic("orders-eu")
@@ -148,6 +149,18 @@ async def test_a_loop_over_a_third_cluster_is_found(tmp_path: Path, divided: boo
         await file.add("C->A", ".*ll")
 
 
+@pytest.mark.parametrize("divided", [False, True], ids=["one process", "a process each"])
+async def test_two_flows_may_copy_a_topic_both_ways(tmp_path: Path, divided: bool) -> None:
+    flows = {"A->B": "orders", "B->A": "payments"}
+    file = FileRig(tmp_path, flows, divided=divided)
+    for cluster in file.clusters.values():
+        cluster.add_topic("shared")
+    for flow in flows:
+        await file.add(flow, "shared")
+    await file.refresh()
+    assert [file.copied(flow) for flow in flows] == [{"shared"}, {"shared"}]
+
+
 async def test_flows_that_form_no_circle_ask_nothing(tmp_path: Path) -> None:
     file = FileRig(tmp_path, {"A->B": ".*", "C->B": ".*"}, divided=True)
     file.clusters["A"].add_topic("orders")
@@ -159,11 +172,12 @@ async def test_flows_that_form_no_circle_ask_nothing(tmp_path: Path) -> None:
 async def test_a_rule_that_is_only_tried_keeps_no_pass_from_seeing_the_other_flows_rules(
     tmp_path: Path,
 ) -> None:
-    file = FileRig(tmp_path, {"A->B": "[a-z]+-eu", "B->A": "payments"}, divided=False)
+    flows = {"A->B": "[a-z]+-eu", "B->C": "never", "C->A": ".*"}
+    file = FileRig(tmp_path, flows, divided=False)
     file.clusters["A"].add_topic("orders-eu")
     await file.refresh()
     assert file.copied("A->B") == {"orders-eu"}
-    ahead = file.flows["B->A"].passes
+    ahead = file.flows["B->C"].passes
     ahead.rules = await ahead.rebuilt({"topics": "orders-.*"})
     change = RuleChange(key="topics", operation=RuleOperation.ADD, value="users-eu")
     with pytest.raises(ConfigError, match="'orders-eu', for example"):
@@ -211,3 +225,17 @@ async def test_a_partner_that_is_away_takes_no_turn_of_other_flows(tmp_path: Pat
     file.clusters["C"].intercept("cluster_id", note)
     await rig.refresh(TOPICS)
     assert turns == [False]
+
+
+async def test_only_the_first_cluster_gives_configs_to_a_topic_that_is_copied_both_ways(
+    tmp_path: Path,
+) -> None:
+    file = FileRig(tmp_path, {"A->B": "orders", "B->A": "orders"}, divided=False)
+    for alias, retention in (("A", "1000"), ("B", "2000")):
+        file.clusters[alias].add_topic("orders", configs={"retention.ms": retention})
+    scopes = [Scope.TOPICS, Scope.CONFIGS]
+    for _ in range(2):
+        for rig in file.flows.values():
+            await rig.refresh(scopes)
+    for cluster in file.clusters.values():
+        assert cluster.topics["orders"].configs["retention.ms"] == "1000"

@@ -14,6 +14,7 @@ from twinlog_source.log.facts import (
     CopyFact,
     Fact,
     LeaderEpochsFact,
+    OriginFact,
     OwnerFact,
     PauseFact,
     ProducerFact,
@@ -40,6 +41,7 @@ ONE_OF_EACH: tuple[Fact, ...] = (
     CopyFact(partition=P, preserved=True, since=0, reason="", target_topic_id="id"),
     WriterFact(producer_id=1, producer_epoch=1),
     ProducerFact(producer_id=1, name="id", cluster_id="B", source_cluster_id="A", at_ms=1),
+    OriginFact(partition=P, target_topic_id="id", topic_id="id"),
     ProofFact(partition=P, verdict="EQUAL", proven_until=1, proven_at_ms=1, checked_at_ms=1),
     RestoreFact(import_id="id", at_ms=1),
 )

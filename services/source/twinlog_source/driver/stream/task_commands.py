@@ -40,6 +40,21 @@ class ProducerStored:
     message: str = ""
 
 
+Echoes = Mapping[tuple[TopicPartition, int], tuple[int, int]]
+"""By source partition and producer id, as in `CopyPolicy.echoes`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origins:
+    """The answer to a task that asked which batches of the source are copies."""
+
+    number: int
+    echoes: Echoes = field(default_factory=dict)
+    reason: str = ""
+    """Why it is not known; empty = it is."""
+    message: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """Copy no faster than this."""
@@ -52,4 +67,6 @@ class End:
     reason: str
 
 
-TaskCommand = Start | Resume | ProducerStored | SetPaused | Limit | Reposition | WithdrawReposition | End
+TaskCommand = (
+    Start | Resume | ProducerStored | Origins | SetPaused | Limit | Reposition | WithdrawReposition | End
+)

@@ -1,6 +1,6 @@
 """The driver's side of the tasks' control streams: provides settings and start positions, takes reports."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -13,7 +13,7 @@ from twinlog_source.driver.epoch import Epoch, Slot
 from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.state import FlowState
-from twinlog_source.driver.stream.task_commands import Start
+from twinlog_source.driver.stream.task_commands import Echoes, Start
 from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.partitions.events import Assigned, Copied, GapFound, Reported
 from twinlog_source.partitions.reports import ForeignWrite, TaskReport
@@ -75,6 +75,9 @@ class TaskHost:
             await self.state.ownership.producers.store({producer_id: transactional_id})
         finally:
             slot.heard_at = self.clock.monotonic()
+
+    async def who_wrote(self, slot: Slot, asked: Mapping[TopicPartition, Collection[int]]) -> Echoes:
+        return await self.state.origins.judge(asked, self.state.topics)
 
     def _require_right(self, epoch: Epoch) -> None:
         self.state.ownership.require_claim()

@@ -9,11 +9,13 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import Lane
+from twinlog.batches.header import HIGHEST_OFFSET
 from twinlog.model import TopicPartition
 from twinlog.service.api_values import partition_message
 from twinlog_source.driver.stream.task_commands import (
     End,
     Limit,
+    Origins,
     ProducerStored,
     Resume,
     Start,
@@ -42,6 +44,7 @@ _STATE_OF = {number: state for state, number in _STATES.items()}
 _LANES = {Lane.RAW: source_pb.LANE_RAW, Lane.RECODE: source_pb.LANE_RECODE}
 _END_WORDS: dict[str, str] = {
     OffsetsReason.OFFSETS_CONFIGURED: "the configuration no longer allows the source's offsets",
+    OffsetsReason.BOTH_WAYS: "the topic is copied both ways under the same name",
     OffsetsReason.TRANSACTIONS_DISABLED: "exactly.once.source.support is disabled, and holes are filled by"
     " transactions",
 }
@@ -72,6 +75,8 @@ def assignment_message(assignment: Assignment) -> pb.Assignment:
         max_message_bytes=topic.target_max_message_bytes,
         compression_type=topic.target_compression_type,
         paused=assignment.paused,
+        asks_origins=assignment.asks_origins,
+        shared=assignment.shared,
         position_stored=assignment.position_stored,
         prior_failure=None if assignment.prior_failure is None else _prior_failure(assignment.prior_failure),
         leader_epochs=[
@@ -155,6 +160,8 @@ def command_message(command: TaskCommand) -> pb.WorkerCommand:
                 producer_id=command.producer_id, reason=command.reason, message=command.message
             )
             return pb.WorkerCommand(producer_stored=stored)
+        case Origins():
+            return pb.WorkerCommand(origins=_origins(command))
         case SetPaused():
             named = map(partition_message, command.partitions)
             return pb.WorkerCommand(set_paused=pb.SetPaused(partitions=named, paused=command.paused))
@@ -169,6 +176,27 @@ def command_message(command: TaskCommand) -> pb.WorkerCommand:
             return pb.WorkerCommand(withdraw_reposition=withdrawal)
         case End():
             return pb.WorkerCommand(end=pb.End(reason=command.reason))
+
+
+def _origins(command: Origins) -> pb.Origins:
+    return pb.Origins(
+        number=command.number,
+        echoes=[
+            pb.Echo(
+                partition=partition_message(partition),
+                producer_id=producer_id,
+                from_offset=begin,
+                to_offset=-1 if end == HIGHEST_OFFSET else end,
+            )
+            for (partition, producer_id), (begin, end) in command.echoes.items()
+        ],
+        reason=command.reason,
+        message=command.message,
+    )
+
+
+def writers_of(asked: pb.WhoWrote) -> dict[TopicPartition, list[int]]:
+    return {_partition(each.partition): list(each.producer_ids) for each in asked.writers}
 
 
 def _reposition(command: Reposition) -> pb.Reposition:
@@ -207,6 +235,7 @@ def _partition_report(report: pb.PartitionReport) -> PartitionReport:
         bytes=report.bytes,
         raw_records=report.raw_records,
         recoded_records=dict(report.recoded_records),
+        echoes=report.echoes,
         lane=_LANE_OF.get(report.lane),
         replication_latency_ns=(
             report.replication_latency.ToNanoseconds() if report.HasField("replication_latency") else None

@@ -1,7 +1,7 @@
 """WorkerService: the driver's end of every task's control stream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -17,8 +17,8 @@ from twinlog.service.grpc_server import Context
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.driver.epoch import Epoch, LastWords, Slot, SlotState, rejoin_wait
 from twinlog_source.driver.stream.stream_pace import LONGEST_ALIVE_SECONDS, alive_seconds
-from twinlog_source.driver.stream.task_commands import ProducerStored, Resume, Start
-from twinlog_source.driver.stream.worker_messages import command_message, debt_of, task_report
+from twinlog_source.driver.stream.task_commands import Echoes, Origins, ProducerStored, Resume, Start
+from twinlog_source.driver.stream.worker_messages import command_message, debt_of, task_report, writers_of
 from twinlog_source.partitions.reports import TaskReport
 from twinlog_source.reasons import EndReason
 
@@ -51,6 +51,11 @@ class WorkerHost(Protocol):
 
     async def store_producer(self, slot: Slot, producer_id: int, transactional_id: str) -> None:
         """A task is about to write with a producer id. Raises TwinlogError when it must not."""
+        ...
+
+    async def who_wrote(self, slot: Slot, asked: Mapping[TopicPartition, Collection[int]]) -> Echoes:
+        """Which batches of these producers of the source are copies that the flow leaves out. Raises
+        TwinlogError while that is not known."""
         ...
 
     def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None: ...
@@ -115,6 +120,10 @@ class _Conversation:
         slot.joined += 1
         slot.waits_for_driver = False
         self._serial = slot.joined
+        self._questions: asyncio.TaskGroup | None = None
+        self._asked: set[asyncio.Task[None]] = set()
+        """Questions about the source, which may take as long as the source does: reports are read
+        meanwhile."""
         if slot.state in (SlotState.PREPARED, SlotState.RUNNING):
             # The stream of the task before still looks alive. This one is not ready.
             epoch.move(slot, SlotState.LOST if slot.started else SlotState.WAITING)
@@ -132,9 +141,10 @@ class _Conversation:
             async with asyncio.TaskGroup() as group:
                 reading = group.create_task(self._read(requests), name="task reports")
                 commanding = group.create_task(self._command(), name="task commands")
+                self._questions = group
                 await asyncio.wait([reading, commanding], return_when=asyncio.FIRST_COMPLETED)
-                reading.cancel()
-                commanding.cancel()
+                for each in (reading, commanding, *self._asked):
+                    each.cancel()
         finally:
             self._left()
 
@@ -178,10 +188,17 @@ class _Conversation:
             if not self._is_served:
                 return
             match report.WhichOneof("report"):
-                case "prepared" | "reopened" as asked:
-                    await self._answered(self._prepared if asked == "prepared" else self._reopened)
+                case "prepared":
+                    await self._answered(self._prepared)
+                case "reopened":
+                    await self._answered(self._reopened)
                 case "new_producer":
                     await self._answered(partial(self._new_producer, report.new_producer))
+                case "who_wrote":
+                    assert self._questions is not None
+                    asked = self._questions.create_task(self._who_wrote(report.who_wrote), name="who wrote")
+                    self._asked.add(asked)
+                    asked.add_done_callback(self._asked.discard)
                 case "partitions":
                     self._host.observe(epoch, slot, task_report(report.partitions))
                     reports += 1
@@ -222,6 +239,15 @@ class _Conversation:
             await self._host.store_producer(self._slot, producer_id, told.transactional_id)
         except TwinlogError as error:
             answer = ProducerStored(producer_id=producer_id, reason=error.reason, message=str(error))
+        if self._is_served:
+            self._slot.tell(answer)
+
+    async def _who_wrote(self, told: pb.WhoWrote) -> None:
+        try:
+            echoes = await self._host.who_wrote(self._slot, writers_of(told))
+            answer = Origins(number=told.number, echoes=echoes)
+        except TwinlogError as error:
+            answer = Origins(number=told.number, reason=error.reason, message=str(error))
         if self._is_served:
             self._slot.tell(answer)
 

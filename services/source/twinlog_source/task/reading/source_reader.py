@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from dataclasses import dataclass, field, replace
 
 from twinlog.batches import CopyPolicy, Prepared
-from twinlog.batches.header import CURRENT_MAGIC, whole_batches_bytes
+from twinlog.batches.header import CURRENT_MAGIC, producer_ids, whole_batches_bytes
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, WireFormatError
 from twinlog.kafka.raw import FetchedPartition, FetchFailure, FetchSizes, RawFetcher
@@ -57,6 +57,18 @@ OutOfRange = Callable[[Sequence[PartitionCopy]], Awaitable[None]]
 OtherLeaders = Callable[[Sequence[PartitionCopy]], Awaitable[Collection[TopicPartition]]]
 """The next records were written under other leaders: return the partitions whose log does not continue where
 the copy stands."""
+Echoes = Mapping[TopicPartition, Mapping[int, tuple[int, int]]]
+"""By source partition and producer id, as in `CopyPolicy.echoes`."""
+WhoWrote = Callable[[Mapping[TopicPartition, Collection[int]]], Awaitable[Echoes]]
+"""Which batches of these producers of the source are copies of what the target has already. Raises KafkaError
+while that is not known."""
+
+
+async def nobody_knows(_: Mapping[TopicPartition, Collection[int]]) -> Echoes:
+    """For copies whose source has no copies."""
+    return {}
+
+
 Offer = Callable[[PreparedChunk], None]
 """Takes what was fetched of a preserved copy, and sets `is_full` when that is enough."""
 
@@ -73,6 +85,7 @@ class SourceReader:
     on_other_leaders: OtherLeaders
     max_buffered_bytes: int
     """The limit for translated copies; preserved copies have their own."""
+    who_wrote: WhoWrote = nobody_knows
     offer: Offer | None = None
     """None if there are no preserved copies."""
     shares: ReadShares = field(default_factory=ReadShares)
@@ -149,22 +162,22 @@ class SourceReader:
                 self.failures[error.reason] = self.failures.get(error.reason, 0) + 1
                 await wait_or_stop(stop, CLUSTER_RETRY_SECONDS)
                 continue
-            under_others: list[FetchedPartition] = []
+            in_doubt: list[FetchedPartition] = []
             out_of_range: list[PartitionCopy] = []
             first = [answers.pop(partition) for partition in self._left_out if partition in answers]
             for answer in (*first, *answers.values()):
                 if isinstance(answer, FetchFailure):
                     if self._failed(answer):
                         out_of_range.append(self.copies[answer.partition])
-                elif self._is_under_another_leader(answer):
-                    under_others.append(answer)
+                elif self._is_under_another_leader(answer) or self._unknown_writers(answer):
+                    in_doubt.append(answer)
                 else:
                     self._take(answer)
             # In the background: an answer may take as long as a broker hangs, and other partitions are read
             # meanwhile.
-            if under_others:
-                self.in_question |= {answer.partition for answer in under_others}
-                ask(self._look_at_leaders(under_others), "look at leaders")
+            if in_doubt:
+                self.in_question |= {answer.partition for answer in in_doubt}
+                ask(self._look_at(in_doubt), "look at leaders and writers")
             if out_of_range:
                 self.in_question |= {copy.partition for copy in out_of_range}
                 ask(self._look_for_positions(out_of_range), "look for positions")
@@ -261,12 +274,19 @@ class SourceReader:
             except TimeoutError:
                 continue
 
-    async def _look_at_leaders(self, answers: Sequence[FetchedPartition]) -> None:
-        """Take the answers of partitions whose log continues where the copy stands."""
+    async def _look_at(self, answers: Sequence[FetchedPartition]) -> None:
+        """Take the answers of partitions whose log continues where the copy stands, once it is known who
+        wrote their batches."""
         copies = [self.copies[answer.partition] for answer in answers]
         generations = [copy.generation for copy in copies]
         try:
-            refused = await self.on_other_leaders(copies)
+            under_others = [
+                copy
+                for answer, copy in zip(answers, copies, strict=True)
+                if self._is_under_another_leader(answer)
+            ]
+            refused = await self.on_other_leaders(under_others) if under_others else ()
+            await self._learn([answer for answer in answers if answer.partition not in refused])
         finally:
             self.in_question -= {answer.partition for answer in answers}
         for answer, copy, generation in zip(answers, copies, generations, strict=True):
@@ -274,6 +294,44 @@ class SourceReader:
             if answer.partition not in refused and copy.generation == generation:
                 self._take(answer)
         self.wake()
+
+    async def _learn(self, answers: Sequence[FetchedPartition]) -> None:
+        """Find out whose the batches are; set partitions aside where that is not known."""
+        asked = {answer.partition: ids for answer in answers if (ids := self._unknown_writers(answer))}
+        if not asked:
+            return
+        try:
+            for partition, echoes in (await self.who_wrote(asked)).items():
+                origins = self.copies[partition].origins
+                if origins is not None:
+                    origins.update(echoes)
+        except KafkaError as error:
+            for partition in asked:
+                self.copies[partition].fail(
+                    reason=error.reason,
+                    message=f"which records are copies is not known: {error}",
+                    retriable=True,
+                    now=self.clock.monotonic(),
+                    keep_in_flight=True,
+                )
+
+    def _unknown_writers(self, answer: FetchedPartition) -> set[int]:
+        """The producers of its batches that are not known yet."""
+        copy = self.copies.get(answer.partition)
+        if copy is None or copy.origins is None or copy.fetched != answer.fetch_offset:
+            return set()
+        return producer_ids(answer.records) - copy.origins.keys()
+
+    def _policy(self, copy: PartitionCopy, records: bytes | memoryview) -> CopyPolicy:
+        policy = self.policies[copy.partition]
+        if copy.origins is None:
+            return policy
+        echoes = {
+            producer_id: where
+            for producer_id in producer_ids(records)
+            if (where := copy.origins[producer_id])[0] < where[1]
+        }
+        return replace(policy, echoes=echoes) if echoes else policy
 
     async def _look_for_positions(self, copies: Sequence[PartitionCopy]) -> None:
         try:
@@ -320,7 +378,7 @@ class SourceReader:
             answer.partition,
             records,
             wanted_offset=answer.fetch_offset,
-            policy=self.policies[answer.partition],
+            policy=self._policy(copy, records),
             aborted=answer.aborted,
             backlog=size_bytes >= BACKLOG_BYTES,
             log_end_offset=answer.high_watermark,
@@ -334,6 +392,7 @@ class SourceReader:
         if prepared.next_offset == answer.fetch_offset and prepared.fault is None:
             return
         copy.fetch_to(prepared.next_offset, prepared.leader_epochs)
+        copy.counters.echoes += prepared.echo_records
         now_ms = self.clock.now_ms()
         for batch in prepared.batches:
             copy.counters.record_age.add_batch(batch.max_timestamp_ms, batch.record_count, now_ms=now_ms)

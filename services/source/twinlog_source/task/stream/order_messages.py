@@ -6,6 +6,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import TargetTopicLimits
+from twinlog.batches.header import HIGHEST_OFFSET
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart, WriterFact
 from twinlog_source.log.gaps import LogBounds
@@ -69,6 +70,8 @@ def assignment_of(told: pb.Assignment) -> TaskAssignment:
         target_end=None if told.target_end_offset < 0 else told.target_end_offset,
         target_end_is_exact=told.target_end_is_exact,
         compacted=told.compacted,
+        asks_origins=told.asks_origins,
+        shared=told.shared,
         paused=told.paused,
         preserved=_preserved(told.preserved) if told.HasField("preserved") else None,
         hole_costs=hole_costs_of(told.hole_costs),
@@ -101,6 +104,15 @@ def reposition_of(told: pb.Reposition) -> Reposition:
 def positions_of(told: pb.Resume) -> dict[TopicPartition, int]:
     """The stored positions of the task's partitions."""
     return {_partition(each.partition): each.position for each in told.positions}
+
+
+def echoes_of(told: pb.Origins) -> dict[TopicPartition, dict[int, tuple[int, int]]]:
+    """By source partition and producer id, as in `CopyPolicy.echoes`."""
+    echoes: dict[TopicPartition, dict[int, tuple[int, int]]] = {}
+    for each in told.echoes:
+        end = HIGHEST_OFFSET if each.to_offset < 0 else each.to_offset
+        echoes.setdefault(_partition(each.partition), {})[each.producer_id] = each.from_offset, end
+    return echoes
 
 
 def withdrawal_of(told: pb.WithdrawReposition) -> WithdrawReposition:

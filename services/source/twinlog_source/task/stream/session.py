@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import structlog
@@ -32,8 +32,10 @@ from twinlog_source.reasons import EndReason
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
 from twinlog_source.task.orders import TaskSetup
+from twinlog_source.task.reading.source_reader import Echoes
 from twinlog_source.task.stream.driver_lease import DriverLease
 from twinlog_source.task.stream.order_messages import (
+    echoes_of,
     limits_of,
     pause_of,
     positions_of,
@@ -65,6 +67,7 @@ CHANNEL_OPTIONS = (
 )
 
 Outcome = tuple[str, str]
+T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
@@ -92,6 +95,9 @@ class TaskConnection:
     """The answer for a task that has initialised its ids again."""
     _unstored: dict[int, "asyncio.Future[pb.ProducerStored]"] = field(default_factory=dict)
     """The producer ids that the driver is asked to store, with its answers."""
+    _unknown: dict[int, "asyncio.Future[pb.Origins]"] = field(default_factory=dict)
+    """The questions about producers of the source, by number."""
+    _questions: int = 0
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """gRPC takes one message at a time."""
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -182,9 +188,10 @@ class TaskConnection:
             case "resume":
                 self._answer(command.resume)
             case "producer_stored":
-                asked = self._unstored.pop(command.producer_stored.producer_id, None)
-                if asked is not None and not asked.done():
-                    asked.set_result(command.producer_stored)
+                stored = command.producer_stored
+                _settle(self._unstored.pop(stored.producer_id, None), stored)
+            case "origins":
+                _settle(self._unknown.pop(command.origins.number, None), command.origins)
             case "set_paused" if self._copier is not None:
                 self._copier.set_paused(pause_of(command.set_paused))
             case "set_throttle" if self._copier is not None:
@@ -197,8 +204,7 @@ class TaskConnection:
                 pass  # A sign of life: its arrival is all that counts.
 
     def _answer(self, resume: pb.Resume) -> None:
-        if self._resume is not None and not self._resume.done():
-            self._resume.set_result(resume)
+        _settle(self._resume, resume)
 
     # ------------------------------------------------------------------------------------------ working
 
@@ -214,6 +220,7 @@ class TaskConnection:
                 clock=self.clock,
                 ask_driver=lambda: self._ask_driver(stream),
                 admit=lambda producer_id, name: self._admit(stream, producer_id, name),
+                who_wrote=lambda writers: self._who_wrote(stream, writers),
                 may_write=self._may_write,
             ) as copier:
                 self._copier = copier
@@ -254,6 +261,25 @@ class TaskConnection:
         answer = await stored
         if answer.reason:
             raise TransientKafkaError(answer.message, reason=answer.reason)
+
+    async def _who_wrote(self, stream: Any, writers: Mapping[TopicPartition, Collection[int]]) -> Echoes:
+        """Ask which batches of these producers are copies; the lease bounds the wait. Raises KafkaError while
+        that is not known."""
+        self._questions += 1
+        number = self._questions
+        known = self._unknown[number] = asyncio.get_running_loop().create_future()
+        named = [
+            pb.Writers(
+                partition=types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition),
+                producer_ids=ids,
+            )
+            for partition, ids in writers.items()
+        ]
+        await self._ask(stream, pb.WorkerReport(who_wrote=pb.WhoWrote(number=number, writers=named)))
+        answer = await known
+        if answer.reason:
+            raise TransientKafkaError(answer.message, reason=answer.reason)
+        return echoes_of(answer)
 
     async def _ask(self, stream: Any, question: pb.WorkerReport) -> None:
         try:
@@ -315,3 +341,8 @@ class TaskConnection:
             worker=f"{socket.gethostname()}:{os.getpid()}",
             version=__version__,
         )
+
+
+def _settle(asked: "asyncio.Future[T] | None", answer: T) -> None:
+    if asked is not None and not asked.done():
+        asked.set_result(answer)

@@ -137,6 +137,14 @@ class PreservedCopies:
         if self._stands_still(taken) or taken.copy.sent != taken.at_target.appends.wanted:
             chunk.copy.drop_queued()
             return
+        if chunk.prepared.echo_records:
+            chunk.copy.drop_queued()
+            self.give_up(
+                chunk.copy.partition,
+                reason=PreservedReason.BOTH_WAYS,
+                message="the topic is copied both ways under the same name",
+            )
+            return
         hole = None if taken.required else taken.visible_hole(chunk, self.writer.filler.most_markers)
         if hole is not None:
             chunk.copy.drop_queued()

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from twinlog.comparison.model import Bounds, NotCompared, PartitionProof, Range, Reason, Side
 from twinlog.comparison.sides import EndsNow
@@ -20,12 +21,13 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 from twinlog.service.feeds.rules_in_force import flow_in_force
 from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.report import RulesUsed
+from twinlog_source.config import partners
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.verify.gathering.bounds import bounds_of_nothing, narrowed, with_truncations
 from twinlog_source.verify.gathering.recorded import AFTER_ALL, RecordedCopies
@@ -48,6 +50,9 @@ class GatheredFlow:
     target: KafkaCluster
     positions: PositionsLog
     selector: TopicSelector
+    copied_back: Callable[[str], str | None] = lambda _copy: None
+    """The name under which another flow copies a topic of the target back to the source; None = none
+    does."""
     rules: RulesUsed | None = None
     topics: VerifiedTopics = field(init=False)
     recorded: RecordedCopies = field(init=False)
@@ -108,6 +113,9 @@ class GatheredFlow:
                 self.topics.refuse(partition, copy, refusal.reason, str(refusal))
                 continue
             goal, limit, start, target_end, target_start = (int(answer) for answer in answers)  # type: ignore[arg-type]
+            if self.recorded.is_both_ways(partition) or self.copied_back(copy.topic) == partition.topic:
+                self.topics.refuse(partition, copy, Reason.BOTH_WAYS, "the topic is copied both ways")
+                continue
             is_another = self.recorded.was_recreated(partition)
             kept_from, kept_until = self.recorded.offsets_kept(partition)
             bounds = Bounds(
@@ -288,8 +296,17 @@ async def open_gathering(
         target=target,
         positions=positions,
         selector=topic_selector(flow),
+        copied_back=partial(_copied_back, configuration, request.flow),
         rules=RulesUsed(version=in_force.record.revision, told=in_force.told),
     )
+
+
+def _copied_back(configuration: Configuration, flow: Flow, copy: str) -> str | None:
+    """The name under which the flow back copies a topic of the target, by the file; None = it does not."""
+    for each in partners(configuration):
+        if (each.flow.source, each.flow.target) == (flow.target, flow.source):
+            return each.copy_of(copy)
+    return None
 
 
 def _open(client: ClientConfig) -> KafkaCluster:

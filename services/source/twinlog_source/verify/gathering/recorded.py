@@ -10,6 +10,7 @@ from twinlog.model import TopicPartition
 from twinlog.policy.offsets_rule import offsets_rule
 from twinlog_source.log.gaps import Gap
 from twinlog_source.log.positions import PositionsLog
+from twinlog_source.partitions.copy_mode import OffsetsReason
 from twinlog_source.verify.gathering.topics import TopicPair
 
 _RECREATED = "TOPIC_RECREATED"
@@ -51,6 +52,11 @@ class RecordedCopies:
         if fact.preserved:
             return fact.since, None
         return (0, fact.since) if fact.since > 0 and not self.was_recreated(partition) else (None, None)
+
+    def is_both_ways(self, partition: TopicPartition) -> bool:
+        """Whether the copy has offsets of its own because another flow copies the topic back."""
+        fact = self.positions.control.copies.get(partition)
+        return fact is not None and fact.reason == OffsetsReason.BOTH_WAYS
 
     def known_gaps(self, partition: TopicPartition) -> tuple[KnownGap, ...]:
         return tuple(_known_gap(gap) for gap, is_of_present in self._gaps(partition) if is_of_present)

@@ -962,6 +962,8 @@ class FlowStatus(_message.Message):
     OFFSETS_LOST_BY_REASON_FIELD_NUMBER: _builtins.int
     PARTITIONS_BEHIND_TRANSACTIONS_FIELD_NUMBER: _builtins.int
     OPEN_TRANSACTION_FIELD_NUMBER: _builtins.int
+    ECHO_RECORDS_FIELD_NUMBER: _builtins.int
+    PARTITIONS_BOTH_WAYS_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """Number of the running epoch, from 1; 0 before the first."""
     slots: _builtins.int
@@ -1000,6 +1002,10 @@ class FlowStatus(_message.Message):
     """
     open_transaction: _builtins.str
     """One of these partitions and its transaction, in words."""
+    echo_records: _builtins.int
+    """Records that were left out because they are copies of what the target has already, since the service started."""
+    partitions_both_ways: _builtins.int
+    """Partitions whose topic is copied both ways under the same name."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -1104,10 +1110,12 @@ class FlowStatus(_message.Message):
         offsets_lost_by_reason: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         partitions_behind_transactions: _builtins.int = ...,
         open_transaction: _builtins.str = ...,
+        echo_records: _builtins.int = ...,
+        partitions_both_ways: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "caught_up_in", b"caught_up_in", "delay", b"delay", "flow", b"flow", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "oldest_record_at", b"oldest_record_at", "proven_at", b"proven_at", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "clusters", b"clusters", "delay", b"delay", "epoch", b"epoch", "exactly_once", b"exactly_once", "falls_behind_per_second", b"falls_behind_per_second", "flow", b"flow", "foreign_partitions", b"foreign_partitions", "foreign_records", b"foreign_records", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "last_known_lag_records", b"last_known_lag_records", "message", b"message", "offsets_lost_by_reason", b"offsets_lost_by_reason", "oldest_record_at", b"oldest_record_at", "open_transaction", b"open_transaction", "partitions_behind_transactions", b"partitions_behind_transactions", "partitions_by_proof", b"partitions_by_proof", "partitions_by_state", b"partitions_by_state", "partitions_of_unknown_lag", b"partitions_of_unknown_lag", "pauses", b"pauses", "proven_at", b"proven_at", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at", "throttles", b"throttles"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "clusters", b"clusters", "delay", b"delay", "echo_records", b"echo_records", "epoch", b"epoch", "exactly_once", b"exactly_once", "falls_behind_per_second", b"falls_behind_per_second", "flow", b"flow", "foreign_partitions", b"foreign_partitions", "foreign_records", b"foreign_records", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "last_known_lag_records", b"last_known_lag_records", "message", b"message", "offsets_lost_by_reason", b"offsets_lost_by_reason", "oldest_record_at", b"oldest_record_at", "open_transaction", b"open_transaction", "partitions_behind_transactions", b"partitions_behind_transactions", "partitions_both_ways", b"partitions_both_ways", "partitions_by_proof", b"partitions_by_proof", "partitions_by_state", b"partitions_by_state", "partitions_of_unknown_lag", b"partitions_of_unknown_lag", "pauses", b"pauses", "proven_at", b"proven_at", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at", "throttles", b"throttles"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lag_records: _TypeAlias = _typing.Literal["lag_records"]  # noqa: Y015
     _WhichOneofArgType__lag_records: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records"]  # noqa: Y015
@@ -1420,6 +1428,7 @@ class PartitionStatus(_message.Message):
     IS_HEARTBEATS_FIELD_NUMBER: _builtins.int
     CAUGHT_UP_IN_FIELD_NUMBER: _builtins.int
     FOREIGN_WRITES_FIELD_NUMBER: _builtins.int
+    ECHO_RECORDS_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic; the partition number is the same."""
     state: Global___PartitionState.ValueType
@@ -1458,6 +1467,8 @@ class PartitionStatus(_message.Message):
     """Id of the target topic that the copy is written to, as of when it was decided how; empty while it is not."""
     is_heartbeats: _builtins.bool
     """Holds heartbeats, which Twinlog writes itself: its lag is no part of the lag of the flow."""
+    echo_records: _builtins.int
+    """Records that were left out because they are copies of what the target has already, since the service started."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -1540,10 +1551,11 @@ class PartitionStatus(_message.Message):
         is_heartbeats: _builtins.bool = ...,
         caught_up_in: _duration_pb2.Duration | None = ...,
         foreign_writes: _abc.Iterable[Global___ForeignWrite] | None = ...,
+        echo_records: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "caught_up_in", b"caught_up_in", "flow", b"flow", "foreign_write", b"foreign_write", "lag_records", b"lag_records", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "proof", b"proof", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source", b"source", "source_end_as_of", b"source_end_as_of", "stalled_since", b"stalled_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "flow", b"flow", "foreign_records", b"foreign_records", "foreign_write", b"foreign_write", "foreign_writes", b"foreign_writes", "is_heartbeats", b"is_heartbeats", "lag_records", b"lag_records", "lane", b"lane", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "proof", b"proof", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "echo_records", b"echo_records", "flow", b"flow", "foreign_records", b"foreign_records", "foreign_write", b"foreign_write", "foreign_writes", b"foreign_writes", "is_heartbeats", b"is_heartbeats", "lag_records", b"lag_records", "lane", b"lane", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "proof", b"proof", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__foreign_write: _TypeAlias = _typing.Literal["foreign_write"]  # noqa: Y015
     _WhichOneofArgType__foreign_write: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write"]  # noqa: Y015

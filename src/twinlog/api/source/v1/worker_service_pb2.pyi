@@ -34,6 +34,7 @@ class WorkerReport(_message.Message):
     FINISHED_FIELD_NUMBER: _builtins.int
     REOPENED_FIELD_NUMBER: _builtins.int
     NEW_PRODUCER_FIELD_NUMBER: _builtins.int
+    WHO_WROTE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello:
         """First message of the stream."""
@@ -58,6 +59,10 @@ class WorkerReport(_message.Message):
     def new_producer(self) -> Global___NewProducer:
         """A producer id that the task is about to use; it waits for ProducerStored."""
 
+    @_builtins.property
+    def who_wrote(self) -> Global___WhoWrote:
+        """Whose are these batches of the source? The partitions wait for Origins."""
+
     def __init__(
         self,
         *,
@@ -67,12 +72,13 @@ class WorkerReport(_message.Message):
         finished: Global___Finished | None = ...,
         reopened: Global___Reopened | None = ...,
         new_producer: Global___NewProducer | None = ...,
+        who_wrote: Global___WhoWrote | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "new_producer", b"new_producer", "partitions", b"partitions", "prepared", b"prepared", "reopened", b"reopened", "report", b"report"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "new_producer", b"new_producer", "partitions", b"partitions", "prepared", b"prepared", "reopened", b"reopened", "report", b"report", "who_wrote", b"who_wrote"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "new_producer", b"new_producer", "partitions", b"partitions", "prepared", b"prepared", "reopened", b"reopened", "report", b"report"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "new_producer", b"new_producer", "partitions", b"partitions", "prepared", b"prepared", "reopened", b"reopened", "report", b"report", "who_wrote", b"who_wrote"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal["hello", "prepared", "partitions", "finished", "reopened", "new_producer"]  # noqa: Y015
+    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal["hello", "prepared", "partitions", "finished", "reopened", "new_producer", "who_wrote"]  # noqa: Y015
     _WhichOneofArgType_report: _TypeAlias = _typing.Literal["report", b"report"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_report) -> _WhichOneofReturnType_report | None: ...
 
@@ -183,6 +189,64 @@ class NewProducer(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NewProducer: _TypeAlias = NewProducer  # noqa: Y015
+
+@_typing.final
+class WhoWrote(_message.Message):
+    """WhoWrote asks which batches of these producers are copies of what the target has already."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    WRITERS_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Given back in the answer."""
+    @_builtins.property
+    def writers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Writers]:
+        """By source partition."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        writers: _abc.Iterable[Global___Writers] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "writers", b"writers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WhoWrote: _TypeAlias = WhoWrote  # noqa: Y015
+
+@_typing.final
+class Writers(_message.Message):
+    """Writers are the producers of batches in one partition."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    PRODUCER_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partition(self) -> _types_pb2.TopicPartition:
+        """Source topic and partition."""
+
+    @_builtins.property
+    def producer_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Producer ids; -1 = producers that are not idempotent."""
+
+    def __init__(
+        self,
+        *,
+        partition: _types_pb2.TopicPartition | None = ...,
+        producer_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "producer_ids", b"producer_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Writers: _TypeAlias = Writers  # noqa: Y015
 
 @_typing.final
 class PartitionReports(_message.Message):
@@ -377,6 +441,7 @@ class PartitionReport(_message.Message):
     SOURCE_LOST_FROM_FIELD_NUMBER: _builtins.int
     TARGET_SHORTENED_TIMES_FIELD_NUMBER: _builtins.int
     QUIET_FIELD_NUMBER: _builtins.int
+    ECHOES_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """Next source offset to copy; everything below is committed on the target or was not to be copied."""
     source_end_offset: _builtins.int
@@ -425,6 +490,8 @@ class PartitionReport(_message.Message):
     """How often this task has seen that the target log had lost records: it may lose the same ones twice."""
     quiet: _builtins.bool
     """For a preserved copy that is not at rest: nothing that this task sent may still arrive."""
+    echoes: _builtins.int
+    """Records that were left out because they are copies of what the target has already."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -513,10 +580,11 @@ class PartitionReport(_message.Message):
         source_lost_from: _builtins.int | None = ...,
         target_shortened_times: _builtins.int = ...,
         quiet: _builtins.bool = ...,
+        echoes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "latency", b"latency", "partition", b"partition", "preserved", b"preserved", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_in", b"retry_in", "source_lost_from", b"source_lost_from", "sync_pace", b"sync_pace", "target_shortened_at", b"target_shortened_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "at_rest", b"at_rest", "bytes", b"bytes", "failures", b"failures", "foreign_writes", b"foreign_writes", "gaps", b"gaps", "hole_costs", b"hole_costs", "lane", b"lane", "latency", b"latency", "leader_epochs", b"leader_epochs", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "preserved_until", b"preserved_until", "quiet", b"quiet", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_in", b"retry_in", "source_end_offset", b"source_end_offset", "source_lost_from", b"source_lost_from", "state", b"state", "sync_pace", b"sync_pace", "target_end_is_old", b"target_end_is_old", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_times", b"target_shortened_times", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "at_rest", b"at_rest", "bytes", b"bytes", "echoes", b"echoes", "failures", b"failures", "foreign_writes", b"foreign_writes", "gaps", b"gaps", "hole_costs", b"hole_costs", "lane", b"lane", "latency", b"latency", "leader_epochs", b"leader_epochs", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "preserved_until", b"preserved_until", "quiet", b"quiet", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_in", b"retry_in", "source_end_offset", b"source_end_offset", "source_lost_from", b"source_lost_from", "state", b"state", "sync_pace", b"sync_pace", "target_end_is_old", b"target_end_is_old", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_times", b"target_shortened_times", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
     _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015
@@ -828,6 +896,7 @@ class WorkerCommand(_message.Message):
     RESUME_FIELD_NUMBER: _builtins.int
     WITHDRAW_REPOSITION_FIELD_NUMBER: _builtins.int
     PRODUCER_STORED_FIELD_NUMBER: _builtins.int
+    ORIGINS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def prepare(self) -> Global___Prepare:
         """Answer to Hello: open clients and initialise transactional ids."""
@@ -868,6 +937,10 @@ class WorkerCommand(_message.Message):
     def producer_stored(self) -> Global___ProducerStored:
         """Answer to NewProducer."""
 
+    @_builtins.property
+    def origins(self) -> Global___Origins:
+        """Answer to WhoWrote."""
+
     def __init__(
         self,
         *,
@@ -881,12 +954,13 @@ class WorkerCommand(_message.Message):
         resume: Global___Resume | None = ...,
         withdraw_reposition: Global___WithdrawReposition | None = ...,
         producer_stored: Global___ProducerStored | None = ...,
+        origins: Global___Origins | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "prepare", b"prepare", "producer_stored", b"producer_stored", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "origins", b"origins", "prepare", b"prepare", "producer_stored", b"producer_stored", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "prepare", b"prepare", "producer_stored", b"producer_stored", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "origins", b"origins", "prepare", b"prepare", "producer_stored", b"producer_stored", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["prepare", "start", "end", "set_paused", "set_throttle", "alive", "reposition", "resume", "withdraw_reposition", "producer_stored"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["prepare", "start", "end", "set_paused", "set_throttle", "alive", "reposition", "resume", "withdraw_reposition", "producer_stored", "origins"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -983,6 +1057,78 @@ class ProducerStored(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ProducerStored: _TypeAlias = ProducerStored  # noqa: Y015
+
+@_typing.final
+class Origins(_message.Message):
+    """Origins says which batches are copies that the flow leaves out, or why that is not known."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    ECHOES_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """The number of the question."""
+    reason: _builtins.str
+    """Stable reason why it is not known; empty = it is."""
+    message: _builtins.str
+    """In words."""
+    @_builtins.property
+    def echoes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Echo]:
+        """For each pair that was asked for."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        echoes: _abc.Iterable[Global___Echo] | None = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["echoes", b"echoes", "message", b"message", "number", b"number", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Origins: _TypeAlias = Origins  # noqa: Y015
+
+@_typing.final
+class Echo(_message.Message):
+    """Echo is where batches of one producer are copies that the flow leaves out."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    FROM_OFFSET_FIELD_NUMBER: _builtins.int
+    TO_OFFSET_FIELD_NUMBER: _builtins.int
+    producer_id: _builtins.int
+    """Producer id; -1 = producers that are not idempotent."""
+    from_offset: _builtins.int
+    """First source offset from which on they are."""
+    to_offset: _builtins.int
+    """First offset after those; equal to from_offset when there are none, -1 = without end."""
+    @_builtins.property
+    def partition(self) -> _types_pb2.TopicPartition:
+        """Source topic and partition."""
+
+    def __init__(
+        self,
+        *,
+        partition: _types_pb2.TopicPartition | None = ...,
+        producer_id: _builtins.int = ...,
+        from_offset: _builtins.int = ...,
+        to_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_offset", b"from_offset", "partition", b"partition", "producer_id", b"producer_id", "to_offset", b"to_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Echo: _TypeAlias = Echo  # noqa: Y015
 
 @_typing.final
 class Alive(_message.Message):
@@ -1275,6 +1421,8 @@ class Assignment(_message.Message):
     TARGET_END_IS_EXACT_FIELD_NUMBER: _builtins.int
     HOLE_COSTS_FIELD_NUMBER: _builtins.int
     SOURCE_TOPIC_ID_FIELD_NUMBER: _builtins.int
+    ASKS_ORIGINS_FIELD_NUMBER: _builtins.int
+    SHARED_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic."""
     position: _builtins.int
@@ -1297,6 +1445,10 @@ class Assignment(_message.Message):
     """Nothing of the flow lies behind target_end_offset that consumers see: what does, somebody else wrote."""
     source_topic_id: _builtins.str
     """Kafka's id of the source topic: no other topic of its name is read. Empty = not known."""
+    asks_origins: _builtins.bool
+    """Batches of the source may be copies: the task asks WhoWrote for each producer."""
+    shared: _builtins.bool
+    """Others write to the target topic, and are meant to."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -1343,10 +1495,12 @@ class Assignment(_message.Message):
         target_end_is_exact: _builtins.bool = ...,
         hole_costs: _abc.Iterable[Global___HoleCost] | None = ...,
         source_topic_id: _builtins.str = ...,
+        asks_origins: _builtins.bool = ...,
+        shared: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_prior_failure", b"_prior_failure", "_sync_pace", b"_sync_pace", "partition", b"partition", "preserved", b"preserved", "prior_failure", b"prior_failure", "sync_pace", b"sync_pace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_prior_failure", b"_prior_failure", "_sync_pace", b"_sync_pace", "compacted", b"compacted", "compression_type", b"compression_type", "hole_costs", b"hole_costs", "leader_epochs", b"leader_epochs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "preserved", b"preserved", "prior_failure", b"prior_failure", "source_topic_id", b"source_topic_id", "sync_pace", b"sync_pace", "target_end_is_exact", b"target_end_is_exact", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_prior_failure", b"_prior_failure", "_sync_pace", b"_sync_pace", "asks_origins", b"asks_origins", "compacted", b"compacted", "compression_type", b"compression_type", "hole_costs", b"hole_costs", "leader_epochs", b"leader_epochs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "preserved", b"preserved", "prior_failure", b"prior_failure", "shared", b"shared", "source_topic_id", b"source_topic_id", "sync_pace", b"sync_pace", "target_end_is_exact", b"target_end_is_exact", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
     _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015

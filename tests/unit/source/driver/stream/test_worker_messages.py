@@ -75,6 +75,8 @@ ASSIGNMENT = Assignment(
     target_end=None,
     target_end_is_exact=False,
     sync_pace=None,
+    asks_origins=True,
+    shared=False,
 )
 
 

@@ -3,7 +3,7 @@ of tasks, which hear their driver."""
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -20,7 +20,7 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog_source.driver.epoch import Epoch, Slot, SlotState
 from twinlog_source.driver.stream.stream_pace import LONGEST_REPORT_SECONDS
-from twinlog_source.driver.stream.task_commands import Start
+from twinlog_source.driver.stream.task_commands import Echoes, Start
 from twinlog_source.driver.stream.worker_servicer import MOST_SILENT_STREAMS, WorkerServicer
 from twinlog_source.partitions.reports import TaskReport
 from twinlog_source.partitions.standing import SILENT_SECONDS
@@ -94,6 +94,9 @@ class Host:
 
     def epoch_of(self, number: int) -> Epoch | None:
         return self.epoch
+
+    async def who_wrote(self, slot: Slot, asked: Mapping[TopicPartition, Collection[int]]) -> Echoes:
+        return {}
 
     def prepare(self, epoch: Epoch, slot: Slot) -> pb.Prepare:
         return pb.Prepare(lease=Duration(seconds=self.lease_seconds))

@@ -38,6 +38,7 @@ from unit.source.driver.stream.test_worker_messages import ASSIGNMENT, TOPIC, TR
 
 LEAST = replace(ASSIGNMENT, position_stored=False, leader_epochs=())
 TAKEN = TaskAssignment(
+    asks_origins=True,
     partition=P,
     target_topic="A.t",
     target_topic_id="copy",

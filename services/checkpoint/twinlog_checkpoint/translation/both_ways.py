@@ -1,0 +1,137 @@
+"""Translation where a topic is copied both ways under the same name: both logs have the records of both
+clusters, in different orders, so no offset of one log has its place in the other.
+
+An answer is never ahead for either origin: what the group has not read of the cluster's own records lies
+behind the one bound, and of those that came from the other cluster behind the other; the lower one counts.
+Records between the two may be read again.
+
+A group that has read the whole log has read everything that was copied to it. It continues where the flow
+back stands: what lies before that came from there, or is copied.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from twinlog.clock import Clock
+from twinlog.model import TopicPartition
+from twinlog_checkpoint.translation.exact import AT_END, Bounds, LogSide, log_bounds
+from twinlog_checkpoint.translation.floor import without_floor
+from twinlog_checkpoint.translation.log_sides import LogBounds
+from twinlog_checkpoint.translation.translation import (
+    FloorRule,
+    SourcePosition,
+    Translation,
+    Translator,
+    Verdict,
+)
+
+SETTLED_SECONDS = 10.0
+"""The offset syncs of what was copied this long ago are known."""
+_BOTH = "the topic is copied both ways"
+
+
+class _Stand(NamedTuple):
+    at: float
+    end: int
+    """Of the log there."""
+    copied: int
+    """Up to here the log there was copied back."""
+
+
+@dataclass(slots=True)
+class _Stands:
+    """Where the log there stood, and how far it was copied, now and a while ago."""
+
+    settled: _Stand | None = None
+    newest: _Stand | None = None
+
+    def note(self, stand: _Stand) -> None:
+        if self.newest is None or stand.at - self.newest.at >= SETTLED_SECONDS:
+            self.settled, self.newest = self.newest, stand
+
+
+@dataclass(slots=True, kw_only=True)
+class BothWaysTranslator:
+    """Answers for topics that are copied both ways, and asks `otherwise` about the rest."""
+
+    is_both_ways: Callable[[TopicPartition], bool]
+    """Of a partition here."""
+    look: Callable[[], Awaitable[None]]
+    """Learn which topics are. Raises KafkaError."""
+    here: LogSide
+    there: LogSide
+    counterpart: Callable[[TopicPartition], TopicPartition]
+    floors: Callable[[], tuple[FloorRule, FloorRule] | None]
+    """By the syncs of the flow from here to there, and of the flow back; None = the latter are not known."""
+    copied_back: Callable[[], Awaitable[Mapping[TopicPartition, int]]]
+    """How far the flow from there to here has copied the partitions there, as far as known. Never raises."""
+    otherwise: Translator
+    clock: Clock
+    _stands: dict[TopicPartition, _Stands] = field(default_factory=dict)
+
+    async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
+        if positions:
+            await self.look()
+        merged = [position for position in positions if self.is_both_ways(position.partition)]
+        answers = await self._merged(merged) if merged else {}
+        rest = [position for position in positions if position not in answers]
+        return {**answers, **(await self.otherwise.translate(rest) if rest else {})}
+
+    async def _merged(self, positions: Collection[SourcePosition]) -> dict[SourcePosition, Translation]:
+        partitions = {position.partition for position in positions}
+        # The ends there and the positions come first: what is written here later is not counted as read.
+        there = await log_bounds(
+            self.there.admin, {self.counterpart(each) for each in partitions}, self.there.end
+        )
+        copied_back = await self.copied_back()
+        here = await log_bounds(self.here.admin, partitions, self.here.end)
+        floors = self.floors()
+        answers: dict[SourcePosition, Translation] = {}
+        for position in positions:
+            other = self.counterpart(position.partition)
+            if position.partition not in here or other not in there:
+                answers[position] = without_floor("the topic is not visible on both clusters")
+                continue
+            copied = copied_back.get(other)
+            if copied is not None:
+                stand = _Stand(self.clock.monotonic(), there[other].end, copied)
+                self._stands.setdefault(position.partition, _Stands()).note(stand)
+            answers[position] = self._one(position, (here[position.partition], there[other]), copied, floors)
+        return answers
+
+    def _one(
+        self,
+        position: SourcePosition,
+        bounds: Bounds,
+        copied: int | None,
+        floors: tuple[FloorRule, FloorRule] | None,
+    ) -> Translation:
+        here, there = bounds
+        if copied is not None and position.next_offset >= here.end:
+            return _told(Verdict.UP_TO_DATE, min(copied, there.end), there, AT_END)
+        if floors is None:
+            return without_floor(f"{_BOTH}, and the offset syncs of the flow back are not known here")
+        stands = self._stands.get(position.partition, _Stands())
+        own = self._bound(floors[0], position, None if stands.settled is None else stands.settled.end)
+        back = self._bound(floors[1], position, None if stands.settled is None else stands.settled.copied)
+        for each in (own, back):
+            if each.downstream_offset is None:
+                return each
+        offset = min(own.downstream_offset or 0, back.downstream_offset or 0)
+        if offset > there.end:
+            return without_floor(f"{_BOTH}: it would be {offset}, but the log there ends at {there.end}")
+        words = f"{_BOTH}: {own.message}; {back.message}"
+        return _told(Verdict.FLOOR, offset, there, words)
+
+    def _bound(self, rule: FloorRule, position: SourcePosition, settled: int | None) -> Translation:
+        """By the syncs of one flow; where it has copied no record, by how far the log there was looked at."""
+        answer = rule.translate_one(position)
+        if answer.verdict is Verdict.NO_SYNC and settled is not None:
+            message = "nothing was copied that way"
+            return Translation(verdict=Verdict.FLOOR, downstream_offset=settled, message=message)
+        return answer
+
+
+def _told(verdict: Verdict, offset: int, there: LogBounds, message: str) -> Translation:
+    return Translation(verdict=verdict, downstream_offset=max(offset, there.start), message=message)

@@ -1,0 +1,275 @@
+"""Which batches of the source are copies of what the target has already, under policies that keep names
+(docs/adr/0016).
+
+A flow stores its producer ids on its positions topic before it writes with them. So a batch on the source
+that another flow copied is known by its header. It is left out (an echo) if it comes from this flow's own
+target topic, or from a cluster from which another flow copies it to this target directly.
+
+Invariant: a batch is judged by what the positions topics on the source say after it was fetched. While one of
+them cannot be read, nobody's batches are judged.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from twinlog.batches.header import HIGHEST_OFFSET
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.ports import KafkaCluster, LogReader, OffsetSpec
+from twinlog.kafka.reasons import KafkaReason
+from twinlog.model import TopicPartition
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
+from twinlog.service.feeds.topics import TopicsWatch
+from twinlog_source.config import Partner, SourceFlow
+from twinlog_source.log.control import ControlState
+from twinlog_source.log.facts import FOUND, OriginFact, TopicFact
+from twinlog_source.log.journal import Journal
+from twinlog_source.log.positions import PositionsLog
+from twinlog_source.partitions.rows import PartitionRow
+from twinlog_source.reasons import PartitionReason
+from twinlog_source.topics.known import Topics
+
+POSITIONS_TOPIC: Final = re.compile(r"mm2-offsets\.(.+)\.internal")
+Range = tuple[int, int]
+_NOWHERE: Final = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What the positions topic of a flow into the source says."""
+
+    log: PositionsLog
+    topic_id: str
+
+    def topic_of(self, copy: ReplicatedTopic) -> TopicFact | None:
+        """The topic of which the flow's source topic is a copy."""
+        topics = self.log.control.topics.values()
+        return next((each for each in topics if each.target_topic_id == copy.source_topic_id), None)
+
+
+@dataclass(slots=True, kw_only=True)
+class Origins:
+    flow: SourceFlow
+    source: KafkaCluster
+    target: KafkaCluster
+    reader: LogReader
+    """Reads the source with read_uncommitted: facts are written without transactions, and a transaction of
+    another slot must not hide them."""
+    journal: Journal
+    positions: PositionsLog
+    """Of the flow itself."""
+    cluster_id: Callable[[str], str | None]
+    watch: TopicsWatch
+    clock: Clock
+    _tables: dict[str, _Table] = field(default_factory=dict)
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def control(self) -> ControlState:
+        """The facts of the flow itself."""
+        return self.positions.control
+
+    @property
+    def keeps_names(self) -> bool:
+        return not self.flow.policy.tracks_topic_sources
+
+    def is_both_ways(self, topic: ReplicatedTopic) -> bool:
+        """Whether another flow of the file copies the target topic back to the source topic."""
+        return any(
+            each.flow.source == self.flow.flow.target and self._copies(each, topic.target_topic, topic)
+            for each in self._into_source
+        )
+
+    @property
+    def _into_source(self) -> list[Partner]:
+        return [each for each in self.flow.partners if each.flow.target == self.flow.flow.source]
+
+    def _copies(self, partner: Partner, name: str, topic: ReplicatedTopic) -> bool:
+        """Whether a partner copies a topic of this name to the source topic: by the rules in force, or by the
+        file."""
+        known = self.watch.topics(partner.flow).get(name)
+        return topic.source_topic in (partner.copy_of(name), None if known is None else known.target_topic)
+
+    # ------------------------------------------------------------------------------------------ own copies
+
+    async def note(
+        self, rows: Iterable[PartitionRow], topics: Topics, *, confirm: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Record where copies begin, before their partitions are assigned: what else is in the target topic,
+        and from which offset on it is of the present source topic. Raises KafkaError."""
+        if not self.keeps_names:
+            return
+        new: dict[TopicPartition, OriginFact] = {}
+        at_end: dict[TopicPartition, TopicPartition] = {}
+        for row in rows:
+            partition, topic = row.partition, topics.get(row.partition.topic)
+            if row.position is None or topic is None:
+                continue
+            known = self.control.origins.get(partition)
+            if known is not None and known.target_topic_id == topic.target_topic_id:
+                if topic.source_topic_id in ("", known.topic_id):
+                    continue
+                is_known_to_differ = bool(known.topic_id)
+                new[partition] = replace(known, topic_id=topic.source_topic_id)
+            else:
+                is_known_to_differ = known is None and self._was_unnamed(partition)
+                new[partition] = OriginFact(
+                    partition=partition,
+                    target_topic_id=topic.target_topic_id,
+                    topic_id=topic.source_topic_id,
+                )
+            if is_known_to_differ:
+                at_end[partition] = TopicPartition(topic.target_topic, partition.partition)
+        if not new:
+            return
+        await confirm()
+        ends = await self.target.list_offsets(OffsetSpec.LATEST, at_end.values()) if at_end else {}
+        for partition, target in at_end.items():
+            end = ends[target]
+            if isinstance(end, KafkaError):
+                raise end
+            if partition in self.control.origins:
+                new[partition] = replace(new[partition], since=end)
+            else:
+                new[partition] = replace(new[partition], unnamed_until=end)
+        await self.journal.record_all(new.values())
+        for fact in new.values():
+            self.control.record(fact)
+
+    def _was_unnamed(self, partition: TopicPartition) -> bool:
+        """Whether its position on the log was stored by somebody who did not name all producers before they
+        wrote."""
+        if partition not in self.positions.written_by:
+            return False
+        writer = self.control.producers.get(self.positions.written_by[partition])
+        return writer is None or writer.name == FOUND
+
+    # ------------------------------------------------------------------------------------------ judging
+
+    async def judge(
+        self, asked: Mapping[TopicPartition, Collection[int]], topics: Topics
+    ) -> dict[tuple[TopicPartition, int], Range]:
+        """Where batches of these producers of the source are echoes, as in `CopyPolicy.echoes`. Call it after
+        the batches were fetched. Raises KafkaError and WireFormatError while that is not known."""
+        async with self._reading:
+            await self._read({topics[each.topic] for each in asked if each.topic in topics})
+        return {
+            (partition, producer_id): self._range(partition, producer_id, topics)
+            for partition, ids in asked.items()
+            for producer_id in ids
+        }
+
+    async def _read(self, topics: Collection[ReplicatedTopic]) -> None:
+        """Read what has come since: of each flow into the source that has a positions topic there."""
+        expected = {
+            each.positions_topic: each.flow.source
+            for each in self._into_source
+            if any(
+                self._copies(each, upstream, topic)
+                for topic in topics
+                if (upstream := each.selector.policy.upstream_topic(topic.source_topic)) is not None
+            )
+        }
+        listed = {
+            name: found[1]
+            for name in await self.source.list_topics()
+            if (found := POSITIONS_TOPIC.fullmatch(name)) is not None
+        }
+        aliases = listed | expected | {name: each.log.source_alias for name, each in self._tables.items()}
+        if not aliases:
+            return
+        for name, described in (await self.source.describe_topics(sorted(aliases))).items():
+            if isinstance(described, KafkaError):
+                if described.reason != KafkaReason.TOPIC_UNKNOWN:
+                    raise described
+                raise self._unknown(f"{name} does not exist on {self.flow.flow.source}")
+            table = self._tables.get(name)
+            if table is None:
+                table = self._tables[name] = _Table(self._log(name, aliases[name]), described.topic_id)
+            elif table.topic_id != described.topic_id:
+                raise self._unknown(f"{name} was deleted and created again")
+            table.log.partition_count = described.partition_count
+            await table.log.refresh()
+
+    def _log(self, name: str, alias: str) -> PositionsLog:
+        return PositionsLog(
+            list_offsets=self.source.list_offsets,
+            reader=self.reader,
+            topic=name,
+            partition_count=0,
+            source_alias=alias,
+            clock=self.clock,
+        )
+
+    def _range(self, partition: TopicPartition, producer_id: int, topics: Topics) -> Range:
+        topic = topics.get(partition.topic)
+        if topic is None:
+            raise self._unknown(f"{partition.topic} is no topic of the flow any more")
+        begin, end = _NOWHERE
+        for table in self._tables.values():
+            found = self._range_of(table, topic, partition, producer_id)
+            if found[1] > end:
+                begin, end = found
+        return begin, end
+
+    def _range_of(
+        self, table: _Table, topic: ReplicatedTopic, partition: TopicPartition, producer_id: int
+    ) -> Range:
+        control = table.log.control
+        mark = table.topic_of(topic)
+        there = None if mark is None else TopicPartition(mark.topic, partition.partition)
+        origin = None if there is None else control.origins.get(there)
+        if origin is not None and origin.target_topic_id != topic.source_topic_id:
+            origin = None
+        producer = control.producers.get(producer_id)
+        if producer is None or producer.cluster_id != self.cluster_id(self.flow.flow.source):
+            return self._unnamed(table, topic, partition, origin)
+        if producer.source_cluster_id != self.cluster_id(self.flow.flow.target):
+            is_direct = self._comes_directly(producer.source_cluster_id, mark, topic)
+            return (0, HIGHEST_OFFSET) if is_direct else _NOWHERE
+        if mark is None:
+            # The copy has no id (brokers before 2.8), or is newer than what that flow has seen.
+            return 0, HIGHEST_OFFSET
+        if topic.target_topic_id in mark.former_ids:
+            raise self._unknown(f"{topic.target_topic} on {self.flow.flow.target} was created again")
+        if mark.topic_id and topic.target_topic_id and mark.topic_id != topic.target_topic_id:
+            # It came from an earlier topic, and the present one gets everything.
+            return _NOWHERE
+        if origin is None or origin.topic_id != mark.topic_id:
+            raise self._unknown(f"{table.log.topic} does not say yet where the copy of {mark.topic} begins")
+        return origin.since, HIGHEST_OFFSET
+
+    def _unnamed(
+        self, table: _Table, topic: ReplicatedTopic, partition: TopicPartition, origin: OriginFact | None
+    ) -> Range:
+        """Of producers that no flow has named."""
+        partner = next((each for each in self._into_source if each.positions_topic == table.log.topic), None)
+        if partner is None or partner.flow.source != self.flow.flow.target or not self.is_both_ways(topic):
+            return _NOWHERE
+        if origin is not None:
+            return 0, origin.unnamed_until
+        there = TopicPartition(topic.target_topic, partition.partition)
+        if there in table.log.known():
+            raise self._unknown(
+                f"{partner.flow} has copied {there.topic} before it named its producers, and has not begun"
+                " with it since"
+            )
+        return _NOWHERE
+
+    def _comes_directly(self, cluster_id: str, mark: TopicFact | None, topic: ReplicatedTopic) -> bool:
+        """Whether another flow copies the topic from this cluster to the flow's target topic."""
+        for each in self.flow.partners:
+            name = topic.source_topic if mark is None else mark.topic
+            if each.flow.target == self.flow.flow.target and self.cluster_id(each.flow.source) == cluster_id:
+                known = self.watch.topics(each.flow)
+                if self.watch.settled(each.flow):
+                    found = known.get(name)
+                    return found is not None and found.target_topic == topic.target_topic
+                return each.copy_of(name) == topic.target_topic
+        return False
+
+    def _unknown(self, words: str) -> TransientKafkaError:
+        return TransientKafkaError(f"{self.flow.flow} waits: {words}", reason=PartitionReason.ORIGIN_UNKNOWN)

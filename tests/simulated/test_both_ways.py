@@ -1,0 +1,159 @@
+"""The same topic names on both clusters, copied both ways."""
+
+from collections import Counter
+from pathlib import Path
+
+from simulated.world import ONE_BROKER, SERVICES, World, live
+
+FILE = (
+    ONE_BROKER
+    + """
+A->B.enabled = true
+B->A.enabled = true
+topics = orders.*
+sync.group.offsets.enabled = true
+sync.group.offsets.interval.seconds = 5
+emit.checkpoints.interval.seconds = 5
+refresh.groups.interval.seconds = 10
+refresh.topics.interval.seconds = 10
+replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy
+"""
+)
+
+
+def values(world: World, alias: str, topic: str = "orders") -> list[tuple[int, bytes | None]]:
+    return [(seen.partition, seen.value) for seen in world.on[alias].read(topic)]
+
+
+def both_have_all(world: World, *topics: str) -> bool:
+    """Whether both clusters have the same records, each once."""
+    for topic in topics or ("orders",):
+        a, b = Counter(values(world, "A", topic)), Counter(values(world, "B", topic))
+        if a != b or any(count > 1 for count in a.values()):
+            return False
+    return True
+
+
+def in_order(world: World, alias: str, prefix: bytes, topic: str = "orders") -> bool:
+    """Whether what one cluster's applications wrote is in its order, in each partition."""
+    found: dict[int, list[int]] = {}
+    for partition, value in values(world, alias, topic):
+        if value is not None and value.startswith(prefix):
+            found.setdefault(partition, []).append(int(value[len(prefix) :]))
+    return all(numbers == sorted(numbers) for numbers in found.values())
+
+
+async def stands_still(world: World, *topics: str, seconds: float = 40) -> None:
+    """Assert that nothing is copied round."""
+    names = topics or ("orders",)
+    ends = [world.on[alias].ends(topic) for alias in world.on for topic in names]
+    await world.pause(seconds)
+    assert [world.on[alias].ends(topic) for alias in world.on for topic in names] == ends
+
+
+async def write(world: World, numbers: range, *, partitions: int = 2, seconds: float = 0.4) -> None:
+    """Each cluster's applications write one record for each number."""
+    for number in numbers:
+        for alias, application in world.on.items():
+            application.produce("orders", number % partitions, f"{alias}{number}".encode())
+        await world.pause(seconds)
+
+
+async def all_once(world: World, count: int) -> None:
+    """Both clusters get to have these many records, each once and in the order of its cluster, and then
+    nothing is copied round."""
+    await world.until(lambda: min(len(values(world, alias)) for alias in world.on) >= count)
+    await stands_still(world)
+    assert both_have_all(world)
+    for alias in world.on:
+        assert len(values(world, alias)) == count
+        for origin in world.on:
+            assert in_order(world, alias, origin.encode())
+
+
+def test_both_sides_write_and_have_every_record_once(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=3) as world:
+            for application in world.on.values():
+                application.cluster.create_topic("orders", partition_count=2)
+            await write(world, range(4), seconds=0)
+            world.start(*SERVICES)
+            await all_once(world, 8)
+            await write(world, range(4, 12))
+            await all_once(world, 24)
+            assert not [each for each in world.logged if each["level"] in ("warning", "error", "critical")]
+
+    live(life())
+
+
+def test_kills_and_restarts_repeat_and_lose_nothing(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=5) as world:
+            world.on["A"].cluster.create_topic("orders", partition_count=2)
+            world.start("configsync", "source")
+            await world.until(lambda: world.on["B"].cluster.topics.get("orders"))
+            done = 0
+            for kill in (world.kill_tasks, lambda: world.kill("source"), lambda: world.stop("source")) * 2:
+                await write(world, range(done, done + 6), seconds=0.1)
+                await kill()
+                await write(world, range(done + 6, done + 8), seconds=0.1)
+                done += 8
+                if "source" not in world.services:
+                    world.start("source")
+                await write(world, range(done, done + 2), seconds=0.5)
+                done += 2
+            await all_once(world, 2 * done)
+
+    live(life())
+
+
+def test_a_topic_that_was_created_again_gets_everything(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=6) as world:
+            for application in world.on.values():
+                application.cluster.create_topic("orders", partition_count=2)
+            await write(world, range(4), seconds=0)
+            world.start("configsync", "source")
+            await all_once(world, 8)
+            world.on["A"].cluster.delete_topic("orders")
+            await world.pause(1)
+            world.on["A"].cluster.create_topic("orders", partition_count=2)
+            await world.until(lambda: len(values(world, "A")) == 8)
+            await write(world, range(4, 8))
+            await all_once(world, 16)
+
+    live(life())
+
+
+def test_groups_continue_on_the_other_side_and_skip_nothing(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=7) as world:
+            for application in world.on.values():
+                application.cluster.create_topic("orders")
+            await write(world, range(6), partitions=1, seconds=0)
+            world.start(*SERVICES)
+            await world.until(lambda: both_have_all(world) and len(values(world, "A")) == 12)
+            a, b = world.on["A"], world.on["B"]
+            a.commit("everything", "orders", {0: a.ends("orders")[0]})
+            b.commit("nearly everything", "orders", {0: b.ends("orders")[0] - 2})
+            await world.until(lambda: b.committed("everything"))
+            await world.until(lambda: a.committed("nearly everything"))
+            assert b.committed("everything")["orders", 0] == b.ends("orders")[0]
+            await write(world, range(6, 20), partitions=1)
+            a.commit("everything", "orders", {0: a.ends("orders")[0] - 3})
+            for number in range(20, 40):
+                await write(world, range(number, number + 1), partitions=1, seconds=0)
+                await world.pause(2)
+                for group in ("everything", "nearly everything"):
+                    assert not skipped(world, group)
+
+    live(life())
+
+
+def skipped(world: World, group: str) -> set[bytes | None]:
+    """What a group has not read where it is, and would leave out on the other cluster."""
+    read: dict[str, set[bytes | None]] = {}
+    for alias in world.on:
+        end = world.on[alias].committed(group).get(("orders", 0), 0)
+        read[alias] = {seen.value for seen in world.on[alias].read("orders") if seen.offset < end}
+    return read["B"] - read["A"] if group == "everything" else read["A"] - read["B"]

@@ -1,0 +1,314 @@
+"""Which batches of the source are copies that the flow leaves out."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from twinlog.batches.header import HIGHEST_OFFSET
+from twinlog.config import load
+from twinlog.errors import KafkaError, TwinlogError, WireFormatError
+from twinlog.kafka.errors import UNAVAILABLE, from_reason
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
+from twinlog.service.feeds.topics import TopicsWatch
+from twinlog.service.peers import open_channel
+from twinlog.service.runtime import Backoff
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import Call, FakeCluster
+from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+from twinlog_source.config import source_flows
+from twinlog_source.log.fact_records import fact_record
+from twinlog_source.log.facts import Fact, OriginFact, ProducerFact, TopicFact
+from twinlog_source.log.journal import Journal
+from twinlog_source.log.positions import PositionsLog
+from twinlog_source.log.retractions import Retractions
+from twinlog_source.partitions.rows import PartitionRow
+from twinlog_source.topics.origins import Origins
+from unit.source.flow_rig import OneFile
+
+FILE = """\
+clusters = A, B, C
+A.bootstrap.servers = a:1
+B.bootstrap.servers = b:1
+C.bootstrap.servers = c:1
+replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy
+topics = orders
+A->B.enabled = true
+B->A.enabled = true
+"""
+MESH = "C->B.enabled = true\nC->A.enabled = true\n"
+OF_A, OF_B = "mm2-offsets.A.internal", "mm2-offsets.B.internal"
+P = TopicPartition("orders", 0)
+EVERYWHERE, NOWHERE = (0, HIGHEST_OFFSET), (0, 0)
+WRITER, STRANGER = 7, 8
+
+
+@dataclass(slots=True, kw_only=True)
+class Sides:
+    """Flow B->A, and what A->B has stored on B."""
+
+    stack: AsyncExitStack
+    more: str = ""
+    clock: FakeClock = field(default_factory=FakeClock)
+    a: FakeCluster = field(init=False)
+    b: FakeCluster = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.a, self.b = FakeCluster("A", clock=self.clock), FakeCluster("B", clock=self.clock)
+        for cluster in (self.a, self.b):
+            cluster.add_topic("orders")
+        self.a.add_topic(OF_B)
+        self.b.add_topic(OF_A)
+
+    def topic(self) -> ReplicatedTopic:
+        return ReplicatedTopic(
+            flow=Flow("B", "A"),
+            source_topic="orders",
+            target_topic="orders",
+            partition_count=1,
+            target_partition_count=1,
+            source_topic_id=self.b.topics["orders"].topic_id,
+            target_topic_id=self.a.topics["orders"].topic_id,
+            generation=1,
+            created_after_start=False,
+            state=TopicState.READY,
+            reason="",
+            message="",
+            target_max_message_bytes=1000,
+            target_compression_type="",
+            target_timestamp_type="",
+            source_cleanup_policy="delete",
+        )
+
+    async def origins(self) -> Origins:
+        (flow,) = [
+            each
+            for each in source_flows(
+                load(Path("mm2.properties"), environ={}, files=OneFile(FILE + self.more))
+            )
+            if each.flow == Flow("B", "A")
+        ]
+        channel = await self.stack.enter_async_context(open_channel("127.0.0.1:1"))
+        writer = await self.stack.enter_async_context(self.a.writer())
+        positions = PositionsLog(
+            list_offsets=self.a.list_offsets,
+            reader=await self.stack.enter_async_context(self.a.reader()),
+            topic=OF_B,
+            partition_count=1,
+            source_alias="B",
+            clock=self.clock,
+        )
+        await positions.refresh()
+        return Origins(
+            flow=flow,
+            source=self.b,
+            target=self.a,
+            reader=await self.stack.enter_async_context(self.b.reader(read_committed=False)),
+            journal=Journal(
+                flow=flow.flow,
+                connector_name="MirrorSourceConnector",
+                topic=OF_B,
+                writer=writer,
+                clock=self.clock,
+                retractions=Retractions(),
+                partition_count=1,
+            ),
+            positions=positions,
+            cluster_id=lambda alias: f"cluster {alias}",
+            watch=TopicsWatch(
+                channel,
+                clock=self.clock,
+                backoff=Backoff(initial_seconds=1, max_seconds=1, random=lambda: 1.0),
+            ),
+            clock=self.clock,
+        )
+
+    async def stored(self, *facts: Fact) -> None:
+        """By A->B, on B."""
+        for fact in facts:
+            await self.write(self.b, OF_A, *fact_record("A", fact))
+
+    async def write(self, cluster: FakeCluster, topic: str, key: bytes, value: bytes | None) -> None:
+        async with cluster.writer() as writer:
+            await writer.append(TopicPartition(topic, 0), key=key, value=value)
+
+    async def begun(self, *, since: int = 0, unnamed_until: int = 0) -> None:
+        """A->B has named a producer and where its copy begins."""
+        here, there = self.a.topics["orders"].topic_id, self.b.topics["orders"].topic_id
+        await self.stored(
+            TopicFact(topic="orders", topic_id=here, known_partitions=1, target_topic_id=there),
+            OriginFact(
+                partition=P,
+                target_topic_id=there,
+                topic_id=here,
+                since=since,
+                unnamed_until=unnamed_until,
+            ),
+            ProducerFact(
+                producer_id=WRITER, name="", cluster_id="cluster B", source_cluster_id="cluster A", at_ms=1
+            ),
+        )
+
+
+async def asked(origins: Origins, sides: Sides, producer_id: int) -> tuple[int, int]:
+    found = await origins.judge({P: [producer_id]}, {"orders": sides.topic()})
+    return found[P, producer_id]
+
+
+async def why_unknown(origins: Origins, sides: Sides) -> TwinlogError:
+    with pytest.raises((KafkaError, WireFormatError)) as refused:
+        await asked(origins, sides, STRANGER)
+    return refused.value
+
+
+@pytest.fixture
+async def sides() -> AsyncIterator[Sides]:
+    async with AsyncExitStack() as stack:
+        yield Sides(stack=stack)
+
+
+async def test_only_batches_of_the_flow_back_are_echoes(sides: Sides) -> None:
+    await sides.begun()
+    origins = await sides.origins()
+    assert await asked(origins, sides, WRITER) == EVERYWHERE
+    assert await asked(origins, sides, STRANGER) == NOWHERE
+    assert await asked(origins, sides, -1) == NOWHERE
+    assert origins.is_both_ways(sides.topic())
+
+
+async def test_an_id_that_was_stored_since_the_last_question_is_known(sides: Sides) -> None:
+    await sides.begun()
+    origins = await sides.origins()
+    await asked(origins, sides, WRITER)
+    await sides.stored(
+        ProducerFact(producer_id=9, name="", cluster_id="cluster B", source_cluster_id="cluster A", at_ms=2)
+    )
+    assert await asked(origins, sides, 9) == EVERYWHERE
+
+
+async def test_ids_of_another_cluster_and_of_another_source_are_no_echoes(sides: Sides) -> None:
+    await sides.begun()
+    await sides.stored(
+        ProducerFact(producer_id=1, name="", cluster_id="cluster X", source_cluster_id="cluster A", at_ms=1),
+        ProducerFact(producer_id=2, name="", cluster_id="cluster B", source_cluster_id="cluster C", at_ms=1),
+    )
+    origins = await sides.origins()
+    assert [await asked(origins, sides, each) for each in (1, 2)] == [NOWHERE, NOWHERE]
+
+
+async def test_what_a_third_cluster_also_copies_to_the_target_is_left_out() -> None:
+    async with AsyncExitStack() as stack:
+        sides = Sides(stack=stack, more=MESH)
+        sides.b.add_topic("mm2-offsets.C.internal")
+        await sides.begun()
+        of_c = ProducerFact(
+            producer_id=3, name="", cluster_id="cluster B", source_cluster_id="cluster C", at_ms=1
+        )
+        await sides.write(sides.b, "mm2-offsets.C.internal", *fact_record("C", of_c))
+        assert await asked(await sides.origins(), sides, 3) == EVERYWHERE
+
+
+async def test_a_target_that_was_created_again_gets_what_came_from_the_earlier_one(sides: Sides) -> None:
+    await sides.begun()
+    del sides.a.topics["orders"]
+    sides.a.add_topic("orders")
+    origins = await sides.origins()
+    assert await asked(origins, sides, WRITER) == NOWHERE
+    await sides.begun(since=5)
+    assert await asked(origins, sides, WRITER) == (5, HIGHEST_OFFSET)
+
+
+async def test_a_target_of_which_the_flow_back_knows_more_is_waited_for(sides: Sides) -> None:
+    await sides.begun()
+    await sides.stored(
+        TopicFact(
+            topic="orders",
+            topic_id="newer",
+            known_partitions=1,
+            target_topic_id=sides.b.topics["orders"].topic_id,
+            former_ids=(sides.a.topics["orders"].topic_id,),
+        )
+    )
+    with pytest.raises(KafkaError, match="created again"):
+        await asked(await sides.origins(), sides, WRITER)
+
+
+async def test_nothing_is_copied_back_from_below_the_boundary_of_unnamed_copies(sides: Sides) -> None:
+    await sides.begun(unnamed_until=40)
+    origins = await sides.origins()
+    assert [await asked(origins, sides, each) for each in (STRANGER, -1)] == [(0, 40), (0, 40)]
+    assert await asked(origins, sides, WRITER) == EVERYWHERE
+
+
+async def test_copies_of_others_are_not_judged_before_their_boundary_is_known(sides: Sides) -> None:
+    await sides.write(sides.b, OF_A, source_offset_key("A", P), encode_source_offset(5))
+    refused = await why_unknown(await sides.origins(), sides)
+    assert refused.reason == "ORIGIN_UNKNOWN"
+    assert "A->B has copied orders before it named its producers" in str(refused)
+
+
+async def test_without_the_table_of_ids_nothing_is_judged(sides: Sides) -> None:
+    await sides.begun()
+    origins = await sides.origins()
+    await asked(origins, sides, STRANGER)
+    del sides.b.topics[OF_A]
+    assert "does not exist on B" in str(await why_unknown(origins, sides))
+    assert "does not exist on B" in str(await why_unknown(await sides.origins(), sides))
+    sides.b.add_topic(OF_A)
+    assert "was deleted and created again" in str(await why_unknown(origins, sides))
+
+
+async def test_a_table_that_cannot_be_read_is_no_empty_one(sides: Sides) -> None:
+    await sides.begun()
+    origins = await sides.origins()
+
+    def refuse(call: Call) -> None:
+        raise from_reason(UNAVAILABLE, "fetch", alias="B")
+
+    remove = sides.b.intercept("fetch", refuse)
+    assert (await why_unknown(origins, sides)).reason == UNAVAILABLE.name
+    remove()
+    assert await asked(origins, sides, WRITER) == EVERYWHERE
+
+
+async def test_facts_of_a_later_format_are_not_guessed(sides: Sides) -> None:
+    key, _ = fact_record(
+        "A",
+        ProducerFact(producer_id=4, name="", cluster_id="cluster B", source_cluster_id="cluster A", at_ms=1),
+    )
+    await sides.write(sides.b, OF_A, key, b'{"format":99}')
+    assert (await why_unknown(await sides.origins(), sides)).reason == "WIRE_VERSION"
+
+
+async def confirm() -> None:
+    return
+
+
+def row(position: int) -> PartitionRow:
+    return PartitionRow(partition=P, target_topic="orders", position=position)
+
+
+async def test_the_end_of_the_log_is_the_boundary_where_others_have_copied(sides: Sides) -> None:
+    await sides.write(sides.a, OF_B, source_offset_key("B", P), encode_source_offset(5))
+    for _ in range(3):
+        await sides.write(sides.a, "orders", b"k", b"v")
+    origins = await sides.origins()
+    await origins.note([row(6)], {"orders": sides.topic()}, confirm=confirm)
+    assert origins.control.origins[P].unnamed_until == 3
+    await sides.write(sides.a, "orders", b"k", b"v")
+    await origins.note([row(6)], {"orders": sides.topic()}, confirm=confirm)
+    assert origins.control.origins[P].unnamed_until == 3
+
+
+async def test_a_copy_that_begins_has_no_boundary(sides: Sides) -> None:
+    await sides.write(sides.a, "orders", b"k", b"of an application")
+    origins = await sides.origins()
+    await origins.note([row(0)], {"orders": sides.topic()}, confirm=confirm)
+    assert (origins.control.origins[P].unnamed_until, origins.control.origins[P].since) == (0, 0)
+    del sides.b.topics["orders"]
+    sides.b.add_topic("orders")
+    await origins.note([row(0)], {"orders": sides.topic()}, confirm=confirm)
+    assert (origins.control.origins[P].unnamed_until, origins.control.origins[P].since) == (0, 1)
