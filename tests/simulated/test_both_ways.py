@@ -157,3 +157,54 @@ def skipped(world: World, group: str) -> set[bytes | None]:
         end = world.on[alias].committed(group).get(("orders", 0), 0)
         read[alias] = {seen.value for seen in world.on[alias].read("orders") if seen.offset < end}
     return read["B"] - read["A"] if group == "everything" else read["A"] - read["B"]
+
+
+def test_three_clusters_with_a_flow_to_each_other(tmp_path: Path) -> None:
+    flows = ["A->B", "A->C", "B->A", "B->C", "C->A", "C->B"]
+    file = FILE.replace("clusters = A, B", "clusters = A, B, C\nC.bootstrap.servers = {C}")
+    file += "".join(f"{flow}.enabled = true\n" for flow in flows)
+
+    async def life() -> None:
+        async with World(tmp_path, file, seed=8, aliases="ABC") as world:
+            for application in world.on.values():
+                application.cluster.create_topic("orders")
+            await write(world, range(3), partitions=1, seconds=0)
+            world.start("configsync", "source")
+            await all_once(world, 9)
+            await write(world, range(3, 8), partitions=1)
+            await all_once(world, 24)
+
+    live(life())
+
+
+def test_flows_in_processes_of_their_own_wait_for_each_others_ids(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=9) as world:
+            for application in world.on.values():
+                application.cluster.create_topic("orders")
+            await write(world, range(3), partitions=1, seconds=0)
+            world.start("configsync")
+            world.start("source", arguments=("--flows", "B->A"))
+            await world.pause(20)
+            assert len(values(world, "A")) == 3, "who has written to B is not known yet"
+            world.start("source 2", arguments=("--flows", "A->B", "--listen", "127.0.0.1:17501"))
+            await all_once(world, 6)
+
+    live(life())
+
+
+def test_without_the_table_of_ids_nothing_is_copied_back(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=10) as world:
+            for application in world.on.values():
+                application.cluster.create_topic("orders")
+            await write(world, range(3), partitions=1, seconds=0)
+            world.start("configsync", "source")
+            await all_once(world, 6)
+            world.on["B"].cluster.delete_topic("mm2-offsets.A.internal")
+            world.on["B"].produce("orders", 0, b"B3")
+            await world.pause(30)
+            found = values(world, "A")
+            assert max(Counter(found).values()) == 1
+
+    live(life())
