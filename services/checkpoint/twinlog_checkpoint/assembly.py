@@ -129,8 +129,10 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
         otherwise=forward,
     )
     back = UnsharedTranslator(shared=shared, copy_of=lambda partition: partition.topic, otherwise=back)
+    is_both_ways: Callable[[TopicPartition], bool] = lambda _source: False  # noqa: E731
     if not entry.policy.tracks_topic_sources:
-        forward, back = _both_ways(entry, clusters, around, tail, forward, back)
+        forward, back = both = _both_ways(entry, clusters, around, tail, forward, back)
+        is_both_ways = both[0].is_both_ways
     checkpointer = Checkpointer(
         entry=entry,
         source=clusters.source,
@@ -159,6 +161,7 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
         clock=around.clock,
         refusal=around.refusal,
         away=partial(_away, entry.flow, around),
+        is_both_ways=is_both_ways,
     )
     return FlowParts(
         checkpointer=checkpointer,
@@ -177,7 +180,7 @@ def _both_ways(
     tail: SyncTail,
     forward: Translator,
     back: Translator,
-) -> tuple[Translator, Translator]:
+) -> tuple[BothWaysTranslator, BothWaysTranslator]:
     """Translators that answer for topics that are copied both ways, too."""
     flow, reverse = entry.flow, Flow(entry.flow.target, entry.flow.source)
     copy_of = partial(target_partition, entry.policy, flow)

@@ -67,6 +67,9 @@ class Checkpointer:
     refusal: Callable[[Flow], TwinlogError | None]
     away: Callable[[], TwinlogError | None]
     """Returns the cluster that did not answer the last probe; None when both did."""
+    is_both_ways: Callable[[TopicPartition], bool] = lambda _source: False
+    """Whether a source topic is copied both ways: its offsets and those of the copy have another order then,
+    and syncs contradict no checkpoint."""
     learn_rules: Callable[[], Awaitable[None]] | None = None
     """Applies the stored changed rules; called before the first write. None: only the rules of the file
     apply."""
@@ -282,7 +285,7 @@ class Checkpointer:
         An answer that was compared with the records is not void. It lies behind the copy of a later record
         where compaction or retention has removed that copy.
         """
-        pairs = self.tail.history.of(source)
+        pairs = None if self.is_both_ways(source) else self.tail.history.of(source)
         upstream, downstream = checkpoint.upstream_offset, checkpoint.downstream_offset
         if pairs is None or not pairs.contradicts(upstream, downstream):
             return False
