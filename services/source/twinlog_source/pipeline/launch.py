@@ -12,11 +12,11 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -24,8 +24,6 @@ from pyspark.java_gateway import launch_gateway
 from twinlog.errors import TwinlogError
 from twinlog.machine.work_directory import WorkDirectory
 from twinlog.properties_text import render_properties
-from twinlog_source.pipeline.class_path import spark_home
-from twinlog_source.pipeline.java_command import java_command
 from twinlog_source.pipeline.jvm_log import JvmOutput
 
 SPARK_FAILURES = (Py4JError, PySparkException, OSError)
@@ -43,8 +41,6 @@ _ANSWER_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _ADDRESS = struct.Struct(">ii")
 """The beginning of that file: the port, and the length of the secret that follows."""
 _LOOK_SECONDS = 0.01
-_SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
-_SUBMIT_DEFAULT = "pyspark-shell"
 _OWN_DIRECTORY = "_twinlog_directory"
 
 
@@ -60,77 +56,43 @@ def launch_jvm(
     directory: WorkDirectory,
     *,
     master: str,
-    jars: str,
     given_up: threading.Event | None = None,
     answer_within_seconds: float | None = None,
 ) -> tuple[Any, JvmOutput]:
-    """Start a JVM with the class path `jars`; return the bridge to it, and its output. `end_jvm` removes
-    `directory`; so does this function if the JVM does not start, and raises SparkUnavailableError with the
-    JVM's last output. A JVM that has not answered in time, or when `given_up` is set, is killed; the time is
-    `ANSWER_SECONDS`, or `DOWNLOAD_SECONDS` with packages, unless it is given."""
+    """Let Spark start its JVM; return the bridge to it, and its output. `end_jvm` removes `directory`.
+
+    Raises SparkUnavailableError with the JVM's last output if it does not start, and removes `directory`. A
+    JVM that has not answered in time, or when `given_up` is set, is killed; the time is `ANSWER_SECONDS`, or
+    `DOWNLOAD_SECONDS` with packages, unless it is given."""
     usual_seconds = DOWNLOAD_SECONDS if settings.get(PACKAGES) else ANSWER_SECONDS
     within_seconds = usual_seconds if answer_within_seconds is None else answer_within_seconds
-
-    def start(settings_file: Path, how: dict[str, Any]) -> Any:
-        java = Path(os.environ["JAVA_HOME"], "bin", "java")
-        answer = directory.path / "gateway"
-        process = subprocess.Popen(
-            java_command(java, jars, settings, settings_file),
-            env={**os.environ, "SPARK_HOME": str(spark_home()), _ANSWER_FILE: str(answer)},
-            stdin=subprocess.PIPE,
-            **how,
-        )
+    home, answer = _spark_home(), directory.path / "gateway"
+    file = directory.path / "spark.properties"
+    _write_private(file, render_properties(settings))
+    # Its output outlives it: it says why a JVM ended before it answered.
+    our_end, jvm_end = os.pipe()
+    output = JvmOutput(os.fdopen(our_end, "rb"))
+    try:
+        with os.fdopen(jvm_end, "wb") as stdout:
+            process = subprocess.Popen(
+                [
+                    *(home / "bin" / "spark-submit", "--load-spark-defaults", "--properties-file", file),
+                    *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS") or "pyspark-shell"),
+                ],
+                env={**os.environ, "SPARK_HOME": str(home), _ANSWER_FILE: str(answer)},
+                # The JVM ends by itself when this pipe breaks, however this process ends.
+                stdin=subprocess.PIPE,
+                stdout=stdout,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                umask=PRIVATE,
+            )
         try:
             _await_answer(process, answer, given_up or threading.Event(), within_seconds=within_seconds)
             gateway = _gateway(answer.read_bytes())
         except BaseException:
             _kill(process)
             raise
-        answer.unlink()
-        gateway.proc = process
-        return gateway
-
-    return _launched(start, settings, directory, master=master)
-
-
-def launch_by_scripts(
-    settings: Mapping[str, str], directory: WorkDirectory, *, master: str
-) -> tuple[Any, JvmOutput]:
-    """As `launch_jvm`, but let Spark's scripts start the JVM: they find its jars, and more settings."""
-
-    def start(settings_file: Path, how: dict[str, Any]) -> Any:
-        given = os.environ.get(_SUBMIT_ARGS) or _SUBMIT_DEFAULT
-        arguments = f"--load-spark-defaults --properties-file {shlex.quote(str(settings_file))} {given}"
-        with _environment({_SUBMIT_ARGS: arguments}):
-            return launch_gateway(popen_kwargs=how)
-
-    return _launched(start, settings, directory, master=master)
-
-
-def _launched(
-    start: Callable[[Path, dict[str, Any]], Any],
-    settings: Mapping[str, str],
-    directory: WorkDirectory,
-    *,
-    master: str,
-) -> tuple[Any, JvmOutput]:
-    """Call `start` with the file of the settings and arguments for Popen; it returns the bridge. Raises
-    SparkUnavailableError."""
-    file = directory.path / "spark.properties"
-    _write_private(file, render_properties(settings))
-    # A pipe of our own: pyspark drops the pipe of a JVM that ended before it answered.
-    our_end, jvm_end = os.pipe()
-    output = JvmOutput(os.fdopen(our_end, "rb"))
-    try:
-        with os.fdopen(jvm_end, "wb") as stdout:
-            # The JVM ends by itself when the pipe to its stdin breaks, however this process ends.
-            how = {
-                "stdout": stdout,
-                "stderr": subprocess.STDOUT,
-                "start_new_session": True,
-                "umask": PRIVATE,
-            }
-            gateway = start(file, how)
     except (*SPARK_FAILURES, SparkUnavailableError) as error:
         words, cause = output.last_words(), (str(error).strip() or type(error).__name__).splitlines()[0]
         # A JVM that ended says why; the words of one that hangs may be about something else.
@@ -139,8 +101,15 @@ def _launched(
         raise SparkUnavailableError(f"Spark ({master}) did not start: {why}") from error
     finally:
         file.unlink(missing_ok=True)
+    answer.unlink()
+    gateway.proc = process
     setattr(gateway, _OWN_DIRECTORY, directory)
     return gateway, output
+
+
+def _spark_home() -> Path:
+    """The user's Spark, or the one that is installed with pyspark."""
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
 
 
 def _await_answer(
@@ -161,23 +130,14 @@ def _gateway(answer: bytes) -> Any:
     """The bridge to the JVM that gave this answer. Raises SPARK_FAILURES."""
     port, length = _ADDRESS.unpack_from(answer)
     secret = answer[_ADDRESS.size : _ADDRESS.size + length].decode()
-    with _environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
-        return launch_gateway()
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables which pyspark reads from the environment only."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
+    # pyspark reads them from the environment only.
+    given = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(given)
     try:
-        yield
+        return launch_gateway()
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in given:
+            del os.environ[name]
 
 
 def end_jvm(gateway: Any, *, within_seconds: float = 5.0) -> None:

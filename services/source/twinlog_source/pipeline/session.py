@@ -15,9 +15,6 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 
 from twinlog.machine.work_directory import WorkDirectory
-from twinlog_source.pipeline.class_archive import use_archive
-from twinlog_source.pipeline.class_path import class_path, spark_home
-from twinlog_source.pipeline.java_command import needs_scripts
 from twinlog_source.pipeline.jvm_log import JvmOutput, silence_py4j, words_of
 from twinlog_source.pipeline.launch import (
     DIRECTORY_PREFIX,
@@ -26,7 +23,6 @@ from twinlog_source.pipeline.launch import (
     SparkUnavailableError,
     end_jvm,
     kill_jvm,
-    launch_by_scripts,
     launch_jvm,
 )
 from twinlog_source.pipeline.settings import is_local, local_cores, resolve_master, spark_settings
@@ -54,18 +50,14 @@ def open_context(
     threads: int,
     extra: Mapping[str, str],
     environment: Mapping[str, str],
-    jvm_options: str | None = None,
-    with_sql: bool = False,
     given_up: threading.Event | None = None,
 ) -> tuple[SparkContext, JvmOutput]:
     """Start the JVM; return its context, and its output. Blocks for seconds: call it in a thread. Sets the
     process's umask to 077 for part of the time.
 
     `extra` are the user's `twinlog.spark.conf.*`, which take precedence. `environment` (JAVA_HOME and the
-    like) is set for this process before the JVM is launched. `jvm_options` replace those that use the class
-    archive. Raises SparkUnavailableError when Java or the master is missing, when the JVM does not answer in
-    time, and when `given_up` is set before it answers. Spark's scripts have no such time limit: they may
-    download packages first.
+    like) is set for this process before the JVM is launched. Raises SparkUnavailableError when Java or the
+    master is missing, when the JVM does not answer in time, and when `given_up` is set before it answers.
     """
     os.environ.update(environment)
     # By default Spark uses `python3` from PATH, which need not be this environment's.
@@ -79,17 +71,10 @@ def open_context(
         master=master,
         threads=threads,
         directory=directory.path,
-        jvm_options=use_archive() if jvm_options is None else jvm_options,
         extra=extra,
     )
     silence_py4j()
-    if is_local(master) and not needs_scripts(extra, os.environ, spark_home()):
-        # A class that the user names may be in any jar.
-        jars = class_path(every_jar=with_sql or bool(extra))
-        gateway, output = launch_jvm(settings, directory, master=master, jars=jars, given_up=given_up)
-    else:
-        settings.setdefault("spark.driver.extraClassPath", class_path(every_jar=True))
-        gateway, output = launch_by_scripts(settings, directory, master=master)
+    gateway, output = launch_jvm(settings, directory, master=master, given_up=given_up)
     umask = os.umask(PRIVATE)  # pyspark opens a socket of its own, which accepts pickled objects.
     try:
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))

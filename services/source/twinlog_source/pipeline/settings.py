@@ -1,7 +1,4 @@
-"""The settings of Spark for the copy, each with its reason. Their values were measured.
-
-pyspark is not loaded here: the JVM can start before that.
-"""
+"""The settings of Spark for the copy, each with its reason. Their values were measured."""
 
 import os
 import re
@@ -114,12 +111,10 @@ def spark_settings(
     master: str,
     threads: int,
     directory: Path,
-    jvm_options: str,
     extra: Mapping[str, str],
 ) -> dict[str, str]:
-    """All settings of a Spark that keeps its files in `directory`. `jvm_options` are added to our own;
-    `extra` are the user's and take precedence."""
-    options = (DRIVER_JVM_OPTIONS, f'"-Djava.io.tmpdir={directory}"', jvm_options)
+    """All settings of a Spark that keeps its files in `directory`. `extra` are the user's and take
+    precedence."""
     if is_local(master):
         of_place = {**LOCAL_SETTINGS, **directory_settings(directory)}
     elif extra.get("spark.authenticate") == "false":
@@ -129,7 +124,7 @@ def spark_settings(
     return {
         "spark.master": resolve_master(master, threads),
         "spark.app.name": app_name,
-        "spark.driver.extraJavaOptions": " ".join(options).rstrip(),
+        "spark.driver.extraJavaOptions": f'{DRIVER_JVM_OPTIONS} "-Djava.io.tmpdir={directory}"',
         **SETTINGS,
         # Loopback TCP costs a delayed acknowledgement of 40 ms per exchange with the worker.
         **socket_settings(directory),
