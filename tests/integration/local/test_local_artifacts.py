@@ -2,7 +2,6 @@
 
 import shutil
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -113,14 +112,6 @@ def test_what_is_not_what_was_recorded_is_not_taken(repository: Path) -> None:
             ensure_jars(replace(_SET, sha256=sha256))
     with pytest.raises(ArtifactsDamagedError, match="no manifest"):
         verify_jars(_SET)
-
-
-def test_two_at_once_fetch_once(repository: Path) -> None:
-    said: list[str] = []
-    with ThreadPoolExecutor(max_workers=2) as threads:
-        first, second = threads.map(_ensure, [said, said])
-    assert first == second
-    assert said.count("fetched tried") == 1
 
 
 def test_what_cannot_be_fetched_is_named_with_a_remedy(repository: Path) -> None:
