@@ -216,6 +216,29 @@ async def test_after_a_failed_put_it_is_known_what_is_stored() -> None:
     assert await table_on(cluster).load() == rows
 
 
+async def test_a_topic_that_was_created_again_is_read_from_its_start_however_long_it_is() -> None:
+    cluster = FakeCluster("B")
+    table = table_on(cluster)
+    await table.put({"a": 1})
+    await table.load()
+    await cluster.delete_topics([P.topic])
+    await table_on(cluster).put({"b": 2, "c": 3})
+    assert await table.load() == {"b": 2, "c": 3}
+
+
+async def test_a_tombstone_that_was_gone_before_it_was_read_is_not_missed() -> None:
+    cluster = FakeCluster("B")
+    table = table_on(cluster)
+    await table.put({"a": 1, "b": 2})
+    await table.load()
+    other = table_on(cluster)
+    await other.load()
+    await other.put({"a": None})
+    cluster.punch_holes(P, {0, 2})
+    await wait_or_stop(asyncio.Event(), STALE_SECONDS)
+    assert await table.load() == {"b": 2}
+
+
 async def test_a_topic_that_was_deleted_is_created_again_with_every_row() -> None:
     cluster = FakeCluster("B")
     table = table_on(cluster)
