@@ -8,15 +8,33 @@ from pathlib import Path
 import pytest
 
 _TESTS = Path(__file__).parent.parent
-_SEEDS_EACH = 20
+_SEEDS_EACH = 25
 _LONGEST_SECONDS = 300
 
 
-@pytest.mark.parametrize("first", [1 + part * _SEEDS_EACH for part in range(3)])
+@pytest.mark.parametrize("first", [1 + part * _SEEDS_EACH for part in range(4)])
 def test_after_the_last_fault_everything_is_copied(first: int) -> None:
-    seeds = ["--seeds", str(_SEEDS_EACH), "--from", str(first)]
+    _lives(first, _SEEDS_EACH)
+
+
+def test_a_seed_repeats_itself_exactly() -> None:
+    """Every request, in its order, and every byte of every log: alone, and among other lives."""
+    among_others = _lives(1, 4)
+    assert _lives(4, 1)[0] in among_others
+
+
+def _lives(first: int, count: int) -> list[str]:
     lived = subprocess.run(
-        [sys.executable, "-m", "simulated.simulate", *seeds],
+        [
+            sys.executable,
+            "-m",
+            "simulated.simulate",
+            "--seeds",
+            f"{count}",
+            "--from",
+            f"{first}",
+            "--digests",
+        ],
         cwd=_TESTS,
         env={**os.environ, "PYTHONHASHSEED": "0"},
         capture_output=True,
@@ -25,3 +43,4 @@ def test_after_the_last_fault_everything_is_copied(first: int) -> None:
         timeout=_LONGEST_SECONDS,
     )
     assert lived.returncode == 0, lived.stdout + lived.stderr
+    return lived.stdout.splitlines()

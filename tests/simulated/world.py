@@ -8,13 +8,17 @@ async with World(tmp_path, PROPERTIES, seed=1) as world:
 """
 
 import asyncio
+import hashlib
+import os
 import random
+import time
 from collections.abc import Callable, Coroutine, MutableMapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
+from unittest.mock import patch
 
 import structlog
 from opentelemetry.metrics import NoOpMeterProvider
@@ -54,6 +58,9 @@ _LOOK_SECONDS = 0.5
 TICK_SECONDS = 1e-6
 """Without it, a wait that is shorter than a float can tell would be over at once, again and again."""
 _PATIENCE_SECONDS = 300.0
+_PID = 4711
+_MOST_AT_ONCE = 10_000
+"""Requests in a second: who asks without a pause would not let virtual time go on."""
 
 
 class World:
@@ -170,6 +177,10 @@ class World:
             for partition in topic.partitions
         }
 
+    def digest(self) -> str:
+        """Of every request in its order, and every byte of every log."""
+        return hashlib.sha256(repr((self.requests, self.logs())).encode()).hexdigest()[:16]
+
     async def move(self, kind: str, *, flow: str = "A->B", **options: Any) -> list[Any]:
         """Run a failover or a failback; returns what the checkpoint service told."""
         source, target = flow.split("->")
@@ -213,6 +224,8 @@ class World:
 
     def _take_request(self, alias: str, node: Node, request: Request) -> None:
         now = asyncio.get_running_loop().time()
+        if len(self.requests) > _MOST_AT_ONCE and now - self.requests[-_MOST_AT_ONCE][0] < 1:
+            raise AssertionError(f"{_MOST_AT_ONCE} requests in a second")
         self.requests.append((now, alias, node.node_id, request.client_id or "", request.api_key))
 
     def _take_log(self, _logger: object, level: str, event: MutableMapping[str, Any]) -> NoReturn:
@@ -221,5 +234,17 @@ class World:
 
 
 def live(life: Coroutine[Any, Any, None]) -> None:
-    """Run a history in virtual time."""
-    run_in_virtual_time(life, tick_seconds=TICK_SECONDS)
+    """Run a history in virtual time; also libraries have its clock, and ids that the seed decides."""
+    clock = LoopClock()
+    edges: dict[Any, dict[str, Any]] = {
+        time: {
+            "time": lambda: clock.now_ms() / 1000,
+            "time_ns": lambda: clock.now_ms() * 1_000_000,
+            "monotonic": clock.monotonic,
+        },
+        os: {"getpid": lambda: _PID, "urandom": random.randbytes},
+    }
+    with ExitStack() as stack:
+        for module, functions in edges.items():
+            stack.enter_context(patch.multiple(module, **functions))
+        run_in_virtual_time(life, tick_seconds=TICK_SECONDS)

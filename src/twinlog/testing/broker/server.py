@@ -26,6 +26,7 @@ from twinlog.testing.virtual_time import LoopClock, VirtualTimeLoop
 
 _API_VERSIONS = API_KEYS["api_versions"]
 _BEFORE_LOGIN = {API_KEYS[name] for name in ("api_versions", "sasl_handshake", "sasl_authenticate")}
+_OFTEN_THE_SAME = (_API_VERSIONS, API_KEYS["metadata"])
 _QUOTAS = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
 
 
@@ -60,8 +61,8 @@ class FakeKafka:
         self.release = release
         self._name = name
         self._handlers = handlers
-        self._told_versions: dict[tuple[int, ErrorCode, int], bytes] = {}
-        """Answers to ApiVersions, by version, error and throttle time: every connection begins with one."""
+        self._told: dict[tuple[int, int, str], bytes] = {}
+        """Answers of `_OFTEN_THE_SAME`, by API key, version and fields: writing one takes a millisecond."""
         self._offered = {key: offer for key in handlers if (offer := release.offered(key))}
         self._listeners: dict[int, Listener] = {}
         self._connections: dict[ClientConnection, asyncio.Task[None]] = {}
@@ -198,12 +199,14 @@ class FakeKafka:
         connection.send(data)
 
     def _written(self, request: Request, answer: Fields) -> bytes:
-        if request.api_key != _API_VERSIONS:
+        if request.api_key not in _OFTEN_THE_SAME:
             return write_answer(request.api_key, request.version, request.correlation_id, answer)
-        key = request.version, answer["error_code"], answer.get("throttle_time", 0)
-        if key not in self._told_versions:
-            self._told_versions[key] = write_answer(request.api_key, request.version, 0, answer)
-        told = self._told_versions[key]
+        # What a broker offers does not change.
+        fields = {**answer, "api_keys": ()} if request.api_key == _API_VERSIONS else answer
+        key = request.api_key, request.version, repr(fields)
+        if key not in self._told:
+            self._told[key] = write_answer(request.api_key, request.version, 0, answer)
+        told = self._told[key]
         return told[:4] + request.correlation_id.to_bytes(4, signed=True) + told[8:]
 
     async def stop_node(self, node_id: int) -> None:

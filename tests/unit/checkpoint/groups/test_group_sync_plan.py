@@ -62,7 +62,7 @@ def test_what_was_written_wrongly_for_a_group_goes_back_and_its_own_offsets_stay
 
 def test_nothing_is_committed_past_the_end_of_a_copy_that_lost_its_tail() -> None:
     plan = plan_group_sync(
-        desired={T0: checkpoint(T0, 25)},
+        desired={T0: checkpoint(T0, 21)},
         state_on_target="EMPTY",
         current={T0: CommittedOffset(next_offset=24)},
         ranges={T0: LogBounds(start=8, end=20)},

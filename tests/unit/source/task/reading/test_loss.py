@@ -34,13 +34,14 @@ def test_retention_lost_the_exact_range_before_the_log_start() -> None:
     )
 
 
-def test_a_truncation_is_told_and_loses_nothing_on_the_target() -> None:
-    loss = find_loss(position=25, log_start_offset=10, log_end_offset=20)
+@pytest.mark.parametrize("position", [21, 25])
+def test_a_truncation_is_told_and_loses_nothing_on_the_target(position: int) -> None:
+    loss = find_loss(position=position, log_start_offset=10, log_end_offset=20)
     assert loss is not None
     assert (loss.reason, loss.from_offset, loss.to_offset, loss.resume_at) == (
         LossReason.TRUNCATION,
         20,
-        25,
+        position,
         20,
     )
 
