@@ -23,7 +23,7 @@ from twinlog.comparison.align import (
 from twinlog.comparison.model import Bounds, Side
 from twinlog.comparison.records import are_equal, equal_run
 from twinlog.comparison.results import Results
-from twinlog.comparison.sides import Cursor, Extend, Extended, Steps, Window
+from twinlog.comparison.sides import STAMPED, Cursor, Extend, Extended, Steps, Window
 
 FIRST_WINDOW = 64
 
@@ -38,9 +38,7 @@ class Comparison:
     max_open_bytes: int = MAX_OPEN_BYTES
     most_window: int = MOST_WINDOW
     """Records of each side held to find where both match again."""
-    stamped: frozenset[Side] = frozenset((Side.TARGET,))
-    """The sides on which timestamps that a broker has set (LogAppendTime) do not count. A copy has the times
-    of its source, also those that the source's broker has set."""
+    stamped: frozenset[Side] = STAMPED
     source: Cursor = field(init=False)
     target: Cursor = field(init=False)
     position: int | None = field(init=False)
@@ -53,7 +51,7 @@ class Comparison:
             offset=bounds.source_start,
             limit=bounds.source_limit,
             max_open_bytes=self.max_open_bytes,
-            is_stamped=Side.SOURCE in self.stamped,
+            stamped=self.stamped,
             lost=[*bounds.source_lost],
         )
         self.target = Cursor(
@@ -61,7 +59,7 @@ class Comparison:
             offset=bounds.target_start,
             limit=bounds.target_limit,
             max_open_bytes=self.max_open_bytes,
-            is_stamped=Side.TARGET in self.stamped,
+            stamped=self.stamped,
             lost=[*bounds.target_lost],
         )
         self.position = bounds.position
@@ -271,7 +269,7 @@ class Comparison:
             next_offset=offset,
             limit=limit,
             max_open_bytes=self.max_open_bytes,
-            is_stamped=cursor.is_stamped,
+            stamped=self.stamped,
             hash=cursor.hash,
         )
 

@@ -13,6 +13,10 @@ from twinlog.batches.records import open_records
 from twinlog.comparison.model import Range, Side
 from twinlog.comparison.records import Entry, entry_of
 
+STAMPED = frozenset((Side.TARGET,))
+"""The sides on which timestamps that a broker has set (LogAppendTime) do not count. A copy has the times of
+its source, also those that the source's broker has set."""
+
 
 @dataclass(frozen=True, slots=True)
 class Read:
@@ -139,10 +143,9 @@ class Cursor:
     """Offsets of the records in the opened batch; parallel to `bodies` and `timestamps`."""
     bodies: list[bytes] = field(default_factory=list)
     timestamps: list[int] = field(default_factory=list)
-    is_stamped: bool = False
-    """Timestamps that its broker has set do not count."""
+    stamped: frozenset[Side] = STAMPED
     own_timestamps: bool = False
-    """Whether the opened batch has such timestamps."""
+    """Whether the timestamps of the opened batch do not count."""
     index: int = 0
     """Index of the next record in the opened batch."""
     read_offset: int = -1
@@ -193,7 +196,7 @@ class Cursor:
         self.offsets = [offset for offset, _, _ in records]
         self.timestamps = [timestamp_ms for _, timestamp_ms, _ in records]
         self.bodies = [body for _, _, body in records]
-        self.own_timestamps = self.is_stamped and batch.header.is_log_append_time
+        self.own_timestamps = self.side in self.stamped and batch.header.is_log_append_time
         self.index = 0
         if not records:
             self.offset = max(self.offset, min(batch.header.next_offset, self.limit))
@@ -243,8 +246,7 @@ class Window:
     side: Side
     next_offset: int
     limit: int
-    is_stamped: bool | None = None
-    """As of a `Cursor`; None: on the target."""
+    stamped: frozenset[Side] = STAMPED
     max_open_bytes: int = MAX_OPEN_BYTES
     entries: list[Entry] = field(default_factory=list)
     own_timestamps: bool = False
@@ -286,8 +288,7 @@ class Window:
                 self.next_offset = max(begin, min(chunk.next_offset, self.limit))
 
     def _add(self, batch: Batch, begin: int) -> None:
-        is_stamped = self.side is Side.TARGET if self.is_stamped is None else self.is_stamped
-        is_own = is_stamped and batch.header.is_log_append_time
+        is_own = self.side in self.stamped and batch.header.is_log_append_time
         self.own_timestamps = self.own_timestamps or is_own
         self.entries += [
             entry_of(record, with_timestamp=not is_own)

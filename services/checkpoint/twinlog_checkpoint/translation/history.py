@@ -212,26 +212,26 @@ class ReversedPairs:
         return self._history.generation
 
     def at_or_below(self, upstream: int) -> OffsetPair | None:
-        pair = self._history.downstream_at_or_below(upstream)
-        return None if pair is None else pair.reversed()
+        return _reversed(self._history.downstream_at_or_below(upstream))
 
     def above(self, upstream: int) -> OffsetPair | None:
-        pair = self._history.downstream_above(upstream)
-        return None if pair is None else pair.reversed()
+        return _reversed(self._history.downstream_above(upstream))
 
     def downstream_at_or_below(self, downstream: int) -> OffsetPair | None:
-        pair = self._history.at_or_below(downstream)
-        return None if pair is None else pair.reversed()
+        return _reversed(self._history.at_or_below(downstream))
 
     def newest(self) -> OffsetPair | None:
-        pair = self._history.newest()
-        return None if pair is None else pair.reversed()
+        return _reversed(self._history.newest())
 
     def on_verified(self, pair: OffsetPair) -> None:
         self._history.on_verified(pair.reversed())
 
     def vouched(self, pair: OffsetPair) -> bool:
         return self._history.vouched(pair.reversed())
+
+
+def _reversed(pair: OffsetPair | None) -> OffsetPair | None:
+    return None if pair is None else pair.reversed()
 
 
 class SyncHistory:
