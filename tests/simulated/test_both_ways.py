@@ -4,6 +4,11 @@ from collections import Counter
 from pathlib import Path
 
 from simulated.world import ONE_BROKER, SERVICES, World, live
+from twinlog.config import load
+from twinlog.model import Flow
+from twinlog.testing.virtual_time import LoopClock
+from twinlog_source.verify.engine import Verification
+from twinlog_source.verify.request import VerifyRequest
 
 FILE = (
     ONE_BROKER
@@ -206,5 +211,35 @@ def test_without_the_table_of_ids_nothing_is_copied_back(tmp_path: Path) -> None
             await world.pause(30)
             found = values(world, "A")
             assert max(Counter(found).values()) == 1
+
+    live(life())
+
+
+def test_verify_compares_the_records_of_one_cluster_with_their_copies(tmp_path: Path) -> None:
+    async def verified(world: World, flow: Flow) -> tuple[str, int]:
+        """The verdict on a replicator that has stopped for good, and how many records differ."""
+        request = VerifyRequest(flow=flow, topics=frozenset({"orders"}), complete=True)
+        report = await Verification(
+            configuration=load(world.file, environ={}), request=request, clock=LoopClock()
+        ).run()
+        assert not report.failures
+        assert not [each.reason for proof in report.proofs for each in proof.not_compared]
+        differing = sum(each.count for proof in report.proofs for each in proof.differences)
+        return str(report.verdict), differing
+
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=11) as world:
+            for application in world.on.values():
+                application.cluster.create_topic("orders", partition_count=2)
+            await write(world, range(6), seconds=0)
+            world.start("configsync", "source")
+            await all_once(world, 12)
+            await world.kill("source")
+            a_to_b, b_to_a = Flow("A", "B"), Flow("B", "A")
+            assert await verified(world, a_to_b) == ("EQUAL", 0)
+            assert await verified(world, b_to_a) == ("EQUAL", 0)
+            world.on["B"].produce("orders", 0, b"B6", b"B8")
+            assert await verified(world, a_to_b) == ("EQUAL", 0)
+            assert await verified(world, b_to_a) == ("DIFFERENT", 2)
 
     live(life())

@@ -251,12 +251,10 @@ async def _driver(
         origins=Origins(
             flow=flow,
             source=source,
-            target=target,
             reader=await stack.enter_async_context(sources.reader(read_committed=False)),
-            journal=journal,
             positions=positions,
             cluster_id=context.clusters.cluster_id,
-            watch=watch,
+            topics_of=lambda other: watch.topics(other) if watch.settled(other) else None,
             clock=context.clock,
         ),
         clock=context.clock,

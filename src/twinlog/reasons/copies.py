@@ -345,9 +345,9 @@ VERIFY: Final = ReasonGroup(
         ),
         OwnReason(
             "BOTH_WAYS",
-            "the topic is copied both ways under the same name: both logs have records of both clusters, in"
-            " different orders",
-            "compare with a consumer of your own: docs/both-ways.md",
+            "the topic is copied both ways under the same name, and the records of one cluster cannot be told"
+            " from those of the others: the detail says why",
+            "docs/both-ways.md",
         ),
         OwnReason(
             "TOO_DIFFERENT",

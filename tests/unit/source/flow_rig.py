@@ -194,12 +194,9 @@ class FlowRig:
             origins=Origins(
                 flow=flow,
                 source=self.source,
-                target=self.target,
                 reader=await self.stack.enter_async_context(self.source.reader()),
-                journal=journal,
                 positions=positions,
                 cluster_id=lambda alias: f"cluster {alias}",
-                watch=watch,
                 clock=self.clock,
             ),
             probe=FakeTargetProbe(self.target, last=self.last_producers),

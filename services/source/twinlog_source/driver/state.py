@@ -249,7 +249,13 @@ class FlowState:
         return False
 
     async def _decide(self) -> None:
-        await self.origins.note(self.table.rows.values(), self.topics, confirm=self.confirm)
+        await self.origins.note(
+            self.table.rows.values(),
+            self.topics,
+            target=self.known.target,
+            journal=self.journal,
+            confirm=self.confirm,
+        )
         await self._parts.modes.decide(self.topics)
 
     async def _restart_recreated(self) -> None:

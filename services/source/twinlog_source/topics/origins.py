@@ -18,11 +18,10 @@ from typing import Final
 from twinlog.batches.header import HIGHEST_OFFSET
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog.kafka.ports import KafkaCluster, LogReader, OffsetSpec
+from twinlog.kafka.ports import KafkaCluster, LogAdmin, LogReader, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
-from twinlog.service.feeds.topics import TopicsWatch
 from twinlog_source.config import Partner, SourceFlow
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.facts import FOUND, OriginFact, TopicFact
@@ -54,15 +53,14 @@ class _Table:
 class Origins:
     flow: SourceFlow
     source: KafkaCluster
-    target: KafkaCluster
     reader: LogReader
     """Reads the source with read_uncommitted: facts are written without transactions, and a transaction of
     another slot must not hide them."""
-    journal: Journal
     positions: PositionsLog
     """Of the flow itself."""
     cluster_id: Callable[[str], str | None]
-    watch: TopicsWatch
+    topics_of: Callable[[Flow], Topics | None] = lambda _flow: None
+    """The topics that another flow copies now, if that is known; else the file decides."""
     clock: Clock
     _tables: dict[str, _Table] = field(default_factory=dict)
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -83,6 +81,16 @@ class Origins:
             for each in self._into_source
         )
 
+    def is_shared(self, topic: ReplicatedTopic) -> bool:
+        """Whether flows of a third cluster write the topic, by the file."""
+        ends = {self.flow.flow.source: topic.source_topic, self.flow.flow.target: topic.target_topic}
+        return any(
+            each.flow.source not in ends
+            and (upstream := each.selector.policy.upstream_topic(ends[each.flow.target])) is not None
+            and each.copy_of(upstream) == ends[each.flow.target]
+            for each in self.flow.partners
+        )
+
     @property
     def _into_source(self) -> list[Partner]:
         return [each for each in self.flow.partners if each.flow.target == self.flow.flow.source]
@@ -90,13 +98,19 @@ class Origins:
     def _copies(self, partner: Partner, name: str, topic: ReplicatedTopic) -> bool:
         """Whether a partner copies a topic of this name to the source topic: by the rules in force, or by the
         file."""
-        known = self.watch.topics(partner.flow).get(name)
+        known = (self.topics_of(partner.flow) or {}).get(name)
         return topic.source_topic in (partner.copy_of(name), None if known is None else known.target_topic)
 
     # ------------------------------------------------------------------------------------------ own copies
 
     async def note(
-        self, rows: Iterable[PartitionRow], topics: Topics, *, confirm: Callable[[], Awaitable[None]]
+        self,
+        rows: Iterable[PartitionRow],
+        topics: Topics,
+        *,
+        target: LogAdmin,
+        journal: Journal,
+        confirm: Callable[[], Awaitable[None]],
     ) -> None:
         """Record where copies begin, before their partitions are assigned: what else is in the target topic,
         and from which offset on it is of the present source topic. Raises KafkaError."""
@@ -126,16 +140,16 @@ class Origins:
         if not new:
             return
         await confirm()
-        ends = await self.target.list_offsets(OffsetSpec.LATEST, at_end.values()) if at_end else {}
-        for partition, target in at_end.items():
-            end = ends[target]
+        ends = await target.list_offsets(OffsetSpec.LATEST, at_end.values()) if at_end else {}
+        for partition, copy in at_end.items():
+            end = ends[copy]
             if isinstance(end, KafkaError):
                 raise end
             if partition in self.control.origins:
                 new[partition] = replace(new[partition], since=end)
             else:
                 new[partition] = replace(new[partition], unnamed_until=end)
-        await self.journal.record_all(new.values())
+        await journal.record_all(new.values())
         for fact in new.values():
             self.control.record(fact)
 
@@ -154,16 +168,20 @@ class Origins:
     ) -> dict[tuple[TopicPartition, int], Range]:
         """Where batches of these producers of the source are echoes, as in `CopyPolicy.echoes`. Call it after
         the batches were fetched. Raises KafkaError and WireFormatError while that is not known."""
-        async with self._reading:
-            await self._read({topics[each.topic] for each in asked if each.topic in topics})
+        await self.read({topics[each.topic] for each in asked if each.topic in topics})
         return {
-            (partition, producer_id): self._range(partition, producer_id, topics)
+            (partition, producer_id): self.range_of(partition, producer_id, topics)
             for partition, ids in asked.items()
             for producer_id in ids
         }
 
+    async def read(self, topics: Collection[ReplicatedTopic]) -> None:
+        """Read what has come since: of each flow into the source that has a positions topic there. Raises
+        KafkaError and WireFormatError."""
+        async with self._reading:
+            await self._read(topics)
+
     async def _read(self, topics: Collection[ReplicatedTopic]) -> None:
-        """Read what has come since: of each flow into the source that has a positions topic there."""
         expected = {
             each.positions_topic: each.flow.source
             for each in self._into_source
@@ -204,7 +222,8 @@ class Origins:
             clock=self.clock,
         )
 
-    def _range(self, partition: TopicPartition, producer_id: int, topics: Topics) -> Range:
+    def range_of(self, partition: TopicPartition, producer_id: int, topics: Topics) -> Range:
+        """By what was read last. Raises TransientKafkaError (ORIGIN_UNKNOWN)."""
         topic = topics.get(partition.topic)
         if topic is None:
             raise self._unknown(f"{partition.topic} is no topic of the flow any more")
@@ -264,11 +283,10 @@ class Origins:
         for each in self.flow.partners:
             name = topic.source_topic if mark is None else mark.topic
             if each.flow.target == self.flow.flow.target and self.cluster_id(each.flow.source) == cluster_id:
-                known = self.watch.topics(each.flow)
-                if self.watch.settled(each.flow):
-                    found = known.get(name)
-                    return found is not None and found.target_topic == topic.target_topic
-                return each.copy_of(name) == topic.target_topic
+                known = self.topics_of(each.flow)
+                if known is None:
+                    return each.copy_of(name) == topic.target_topic
+                return name in known and known[name].target_topic == topic.target_topic
         return False
 
     def _unknown(self, words: str) -> TransientKafkaError:

@@ -127,8 +127,10 @@ class Verification:
                 each = bounds[number]
                 begun = state.narrowed(each)
                 patience = self.request.patience_seconds
-                source = sides.log(Side.SOURCE, each.source, patience, group)
-                target = sides.log(Side.TARGET, each.target, patience, group)
+                source, target = (
+                    sides.log(side, at, patience, group, gathered.counts(side, each.source))
+                    for side, at in ((Side.SOURCE, each.source), (Side.TARGET, each.target))
+                )
 
                 async def extend(comparison: Comparison) -> Extended:
                     return await waiting.extend(

@@ -13,9 +13,6 @@ from twinlog.errors import KafkaError, TwinlogError, WireFormatError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
-from twinlog.service.feeds.topics import TopicsWatch
-from twinlog.service.peers import open_channel
-from twinlog.service.runtime import Backoff
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
@@ -91,8 +88,6 @@ class Sides:
             )
             if each.flow == Flow("B", "A")
         ]
-        channel = await self.stack.enter_async_context(open_channel("127.0.0.1:1"))
-        writer = await self.stack.enter_async_context(self.a.writer())
         positions = PositionsLog(
             list_offsets=self.a.list_offsets,
             reader=await self.stack.enter_async_context(self.a.reader()),
@@ -105,26 +100,31 @@ class Sides:
         return Origins(
             flow=flow,
             source=self.b,
-            target=self.a,
             reader=await self.stack.enter_async_context(self.b.reader(read_committed=False)),
-            journal=Journal(
-                flow=flow.flow,
+            positions=positions,
+            cluster_id=lambda alias: f"cluster {alias}",
+            clock=self.clock,
+        )
+
+    async def note(self, origins: Origins, position: int) -> None:
+        """As the driver does before it assigns the partition."""
+
+        async def confirm() -> None:
+            return
+
+        row = PartitionRow(partition=P, target_topic="orders", position=position)
+        async with self.a.writer() as writer:
+            journal = Journal(
+                flow=Flow("B", "A"),
                 connector_name="MirrorSourceConnector",
                 topic=OF_B,
                 writer=writer,
                 clock=self.clock,
                 retractions=Retractions(),
                 partition_count=1,
-            ),
-            positions=positions,
-            cluster_id=lambda alias: f"cluster {alias}",
-            watch=TopicsWatch(
-                channel,
-                clock=self.clock,
-                backoff=Backoff(initial_seconds=1, max_seconds=1, random=lambda: 1.0),
-            ),
-            clock=self.clock,
-        )
+            )
+            topics = {"orders": self.topic()}
+            await origins.note([row], topics, target=self.a, journal=journal, confirm=confirm)
 
     async def stored(self, *facts: Fact) -> None:
         """By A->B, on B."""
@@ -283,32 +283,24 @@ async def test_facts_of_a_later_format_are_not_guessed(sides: Sides) -> None:
     assert (await why_unknown(await sides.origins(), sides)).reason == "WIRE_VERSION"
 
 
-async def confirm() -> None:
-    return
-
-
-def row(position: int) -> PartitionRow:
-    return PartitionRow(partition=P, target_topic="orders", position=position)
-
-
 async def test_the_end_of_the_log_is_the_boundary_where_others_have_copied(sides: Sides) -> None:
     await sides.write(sides.a, OF_B, source_offset_key("B", P), encode_source_offset(5))
     for _ in range(3):
         await sides.write(sides.a, "orders", b"k", b"v")
     origins = await sides.origins()
-    await origins.note([row(6)], {"orders": sides.topic()}, confirm=confirm)
+    await sides.note(origins, 6)
     assert origins.control.origins[P].unnamed_until == 3
     await sides.write(sides.a, "orders", b"k", b"v")
-    await origins.note([row(6)], {"orders": sides.topic()}, confirm=confirm)
+    await sides.note(origins, 6)
     assert origins.control.origins[P].unnamed_until == 3
 
 
 async def test_a_copy_that_begins_has_no_boundary(sides: Sides) -> None:
     await sides.write(sides.a, "orders", b"k", b"of an application")
     origins = await sides.origins()
-    await origins.note([row(0)], {"orders": sides.topic()}, confirm=confirm)
+    await sides.note(origins, 0)
     assert (origins.control.origins[P].unnamed_until, origins.control.origins[P].since) == (0, 0)
     del sides.b.topics["orders"]
     sides.b.add_topic("orders")
-    await origins.note([row(0)], {"orders": sides.topic()}, confirm=confirm)
+    await sides.note(origins, 0)
     assert (origins.control.origins[P].unnamed_until, origins.control.origins[P].since) == (0, 1)

@@ -65,7 +65,8 @@ class Reporter:
         self._gaps.setdefault(gap.partition, []).append(gap)
 
     def add_foreign_write(self, partition: TopicPartition, write: ForeignWrite) -> None:
-        self._foreign_writes.setdefault(partition, []).append(write)
+        if not self.copies[partition].shared:
+            self._foreign_writes.setdefault(partition, []).append(write)
 
     def report(self, *, everything: bool = False) -> pb.PartitionReports:
         """What changed since the last call; each gap is in one report only."""

@@ -11,33 +11,38 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 
+from twinlog.batches.header import BatchHeader
 from twinlog.comparison.model import Bounds, NotCompared, PartitionProof, Range, Reason, Side
 from twinlog.comparison.sides import EndsNow
+from twinlog.comparison.view import of_anybody
 from twinlog.config import Configuration, FlowConfig
 from twinlog.config.client_settings import ClientConfig
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, TwinlogError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog.service.feeds.rules_in_force import flow_in_force
 from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.report import RulesUsed
-from twinlog_source.config import partners
+from twinlog_source.config import source_flows
 from twinlog_source.log.positions import PositionsLog
+from twinlog_source.topics.origins import Origins
 from twinlog_source.verify.gathering.bounds import bounds_of_nothing, narrowed, with_truncations
 from twinlog_source.verify.gathering.recorded import AFTER_ALL, RecordedCopies
-from twinlog_source.verify.gathering.topics import VerifiedTopics
+from twinlog_source.verify.gathering.topics import VerifiedTopics, replicated_topic
 from twinlog_source.verify.request import Instant, VerifyRequest
 
 OpenClient = Callable[[ClientConfig], KafkaCluster]
 
 _TIMEOUT_SECONDS = 30.0
 _POLL_SECONDS = 0.5
+_NOBODY = -2
+"""The id of no producer."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,9 +55,10 @@ class GatheredFlow:
     target: KafkaCluster
     positions: PositionsLog
     selector: TopicSelector
-    copied_back: Callable[[str], str | None] = lambda _copy: None
-    """The name under which another flow copies a topic of the target back to the source; None = none
-    does."""
+    origins: Origins | None = None
+    """Tells which records of the source are copies, where names are kept."""
+    projected: dict[str, ReplicatedTopic] = field(default_factory=dict)
+    """The topics of whose logs only the records of the flow's source are compared."""
     rules: RulesUsed | None = None
     topics: VerifiedTopics = field(init=False)
     recorded: RecordedCopies = field(init=False)
@@ -113,8 +119,9 @@ class GatheredFlow:
                 self.topics.refuse(partition, copy, refusal.reason, str(refusal))
                 continue
             goal, limit, start, target_end, target_start = (int(answer) for answer in answers)  # type: ignore[arg-type]
-            if self.recorded.is_both_ways(partition) or self.copied_back(copy.topic) == partition.topic:
-                self.topics.refuse(partition, copy, Reason.BOTH_WAYS, "the topic is copied both ways")
+            why = await self._one_origin(partition, copy)
+            if why:
+                self.topics.refuse(partition, copy, Reason.BOTH_WAYS, f"the topic is copied both ways; {why}")
                 continue
             is_another = self.recorded.was_recreated(partition)
             kept_from, kept_until = self.recorded.offsets_kept(partition)
@@ -143,6 +150,49 @@ class GatheredFlow:
                 narrowed(with_truncations(bounds), begins, ends, is_whole_copy=self.request.ends is not None)
             )
         return [*gathered, *await self._only_on_target()]
+
+    async def _one_origin(self, partition: TopicPartition, copy: TopicPartition) -> str:
+        """For a topic that is copied both ways, see to it that only the records that the source's own
+        applications wrote are compared, and their copies. Why that is not possible; empty if it is, and for
+        all other topics."""
+        if self.origins is None:
+            return ""
+        pair = self.topics.pairs[partition.topic]
+        topic = replicated_topic(self.flow.flow, pair)
+        if not (self.recorded.is_both_ways(partition) or self.origins.is_both_ways(topic)):
+            return ""
+        if pair.source_compacted or pair.target_compacted:
+            return "where it is compacted, a record of one side removes one of the other"
+        if self.origins.is_shared(topic):
+            return "a third cluster writes it, too"
+        begun = self.positions.control.origins.get(partition)
+        if begun is None or begun.unnamed_until or begun.since:
+            return "not all of its copies are known by their producers"
+        try:
+            await self.origins.read([topic])
+            unnamed = self.origins.range_of(partition, _NOBODY, {partition.topic: topic})
+        except TwinlogError as error:
+            return str(error)
+        if unnamed[1]:
+            return "not all of the copies on the source are known by their producers"
+        self.projected[partition.topic] = topic
+        return ""
+
+    def counts(self, side: Side, partition: TopicPartition) -> Callable[[BatchHeader], bool]:
+        """Which batches of a partition, named as on the source, are compared."""
+        topic, origins = self.projected.get(partition.topic), self.origins
+        if topic is None or origins is None:
+            return of_anybody
+        if side is Side.TARGET:
+            target_id = origins.cluster_id(self.flow.flow.target) or ""
+            return lambda header: self.positions.control.is_own(header.producer_id, target_id)
+        topics = {partition.topic: topic}
+
+        def is_of_the_source(header: BatchHeader) -> bool:
+            begin, end = origins.range_of(partition, header.producer_id, topics)
+            return not begin <= header.base_offset < end
+
+        return is_of_the_source
 
     async def _only_on_target(self) -> list[Bounds]:
         """Partitions that only the copy has: the source has none of their records."""
@@ -296,17 +346,34 @@ async def open_gathering(
         target=target,
         positions=positions,
         selector=topic_selector(flow),
-        copied_back=partial(_copied_back, configuration, request.flow),
+        origins=await _origins(configuration, request.flow, source, target, positions, stack, connect),
         rules=RulesUsed(version=in_force.record.revision, told=in_force.told),
     )
 
 
-def _copied_back(configuration: Configuration, flow: Flow, copy: str) -> str | None:
-    """The name under which the flow back copies a topic of the target, by the file; None = it does not."""
-    for each in partners(configuration):
-        if (each.flow.source, each.flow.target) == (flow.target, flow.source):
-            return each.copy_of(copy)
-    return None
+async def _origins(
+    configuration: Configuration,
+    flow: Flow,
+    source: KafkaCluster,
+    target: KafkaCluster,
+    positions: PositionsLog,
+    stack: AsyncExitStack,
+    connect: OpenClient,
+) -> Origins | None:
+    """None where names tell where a record comes from. Raises KafkaError."""
+    found = next((each for each in source_flows(configuration) if each.flow == flow), None)
+    if found is None or found.policy.tracks_topic_sources:
+        return None
+    reading = await stack.enter_async_context(connect(found.clients.source_consumer))
+    ids = {flow.source: await source.cluster_id(), flow.target: await target.cluster_id()}
+    return Origins(
+        flow=found,
+        source=source,
+        reader=await stack.enter_async_context(reading.reader(read_committed=False)),
+        positions=positions,
+        cluster_id=ids.get,
+        clock=positions.clock,
+    )
 
 
 def _open(client: ClientConfig) -> KafkaCluster:

@@ -8,8 +8,9 @@ from twinlog.config import FlowConfig
 from twinlog.errors import ConfigError, KafkaError
 from twinlog.kafka.ports import KafkaCluster, TopicDescription
 from twinlog.kafka.reasons import KafkaReason
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
 from twinlog.selection import TopicSelector
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog.verify.report import FlowFailure
 from twinlog_source.verify.request import VerifyRequest
 
@@ -166,3 +167,25 @@ async def _compacted(cluster: KafkaCluster, topics: Sequence[str]) -> dict[str, 
         else any(entry.name == "cleanup.policy" and _COMPACT in (entry.value or "") for entry in entries)
         for topic, entries in found.items()
     }
+
+
+def replicated_topic(flow: Flow, pair: TopicPair) -> ReplicatedTopic:
+    """As configsync tells it of a topic that is in step."""
+    return ReplicatedTopic(
+        flow=flow,
+        source_topic=pair.source.name,
+        target_topic=pair.target.name,
+        partition_count=pair.source.partition_count,
+        target_partition_count=pair.target.partition_count,
+        source_topic_id=pair.source.topic_id,
+        target_topic_id=pair.target.topic_id,
+        generation=0,
+        created_after_start=False,
+        state=TopicState.READY,
+        reason="",
+        message="",
+        target_max_message_bytes=0,
+        target_compression_type="",
+        target_timestamp_type="",
+        source_cleanup_policy="",
+    )

@@ -1,12 +1,13 @@
 """The connections for reading the records of both sides."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from twinlog.batches.header import BatchHeader
 from twinlog.comparison.model import Side
-from twinlog.comparison.view import View
+from twinlog.comparison.view import View, of_anybody
 from twinlog.config.client_settings import ClientConfig
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.raw import BatchReader, DataClientPool
@@ -31,7 +32,12 @@ class Sides:
     transforms: TopicTransforms | None
 
     def log(
-        self, side: Side, partition: TopicPartition, patience: float, group: asyncio.TaskGroup
+        self,
+        side: Side,
+        partition: TopicPartition,
+        patience: float,
+        group: asyncio.TaskGroup,
+        counts: Callable[[BatchHeader], bool] = of_anybody,
     ) -> PartitionLog:
         is_source = side is Side.SOURCE
         reader = self.source_reader if is_source else self.target_reader
@@ -41,7 +47,7 @@ class Sides:
             session=self.source if is_source else self.target,
             reader=reader,
             pace=self.source_pace if is_source else self.target_pace,
-            view=View(read_committed=reader.read_committed, change=change),
+            view=View(read_committed=reader.read_committed, counts=counts, change=change),
             patience_seconds=patience,
             group=group,
         )
