@@ -19,7 +19,7 @@ from twinlog.supervisor.children import Children, Program, load, read_signals, s
 from twinlog.supervisor.plan import RunPlan, RunRequest, plan_run
 from twinlog.supervisor.runs import announced, beginning
 from twinlog.supervisor.streams import complete_standard_streams, write_line
-from twinlog.supervisor.supervisor import ChildEnd, Supervision
+from twinlog.supervisor.supervisor import PROBE, ChildEnd, Supervision
 from twinlog.telemetry.logging import configure_logging
 
 _KILL_MARGIN_SECONDS = 5.0
@@ -119,7 +119,8 @@ def supervise(
                     _log.error("service_not_started", name=name, message=str(error))
                     _tell(supervision.ended(name, _NOT_STARTED, now))
                 else:
-                    _log.info("service_started", name=name, pid=pid)
+                    if name != PROBE:
+                        _log.info("service_started", name=name, pid=pid)
             served = supervision.has_served
             for name, exit_code in children.wait(supervision.wait_seconds(clock.monotonic()), received):
                 _tell(supervision.ended(name, exit_code, clock.monotonic()))
