@@ -15,9 +15,11 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import structlog
+
 from twinlog.batches.header import HIGHEST_OFFSET
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.ports import KafkaCluster, LogAdmin, LogReader, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
@@ -30,6 +32,8 @@ from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.topics.known import Topics
+
+log = structlog.get_logger(__name__)
 
 POSITIONS_TOPIC: Final = re.compile(r"mm2-offsets\.(.+)\.internal")
 Range = tuple[int, int]
@@ -200,17 +204,34 @@ class Origins:
         if not aliases:
             return
         for name, described in (await self.source.describe_topics(sorted(aliases))).items():
+            table = self._tables.get(name)
+            matters = name in expected or (table is not None and self._matters(table))
             if isinstance(described, KafkaError):
                 if described.reason != KafkaReason.TOPIC_UNKNOWN:
                     raise described
-                raise self._unknown(f"{name} does not exist on {self.flow.flow.source}")
-            table = self._tables.get(name)
+                if matters:
+                    raise self._unknown(f"{name} does not exist on {self.flow.flow.source}")
+                self._tables.pop(name, None)
+                continue
+            if table is not None and table.topic_id != described.topic_id:
+                if matters:
+                    raise self._unknown(f"{name} was deleted and created again")
+                table = None
             if table is None:
                 table = self._tables[name] = _Table(self._log(name, aliases[name]), described.topic_id)
-            elif table.topic_id != described.topic_id:
-                raise self._unknown(f"{name} was deleted and created again")
             table.log.partition_count = described.partition_count
-            await table.log.refresh()
+            try:
+                await table.log.refresh()
+            except FatalKafkaError as error:
+                if matters:
+                    raise
+                # Of a flow that the file does not have: it must not hold up one that nobody copies back.
+                log.warning("ids_not_read", flow=str(self.flow.flow), topic=name, reason=error.reason)
+
+    def _matters(self, table: _Table) -> bool:
+        """Whether the flow of these ids copies from the target of this one."""
+        target_id = self.cluster_id(self.flow.flow.target)
+        return any(each.source_cluster_id == target_id for each in table.log.control.producers.values())
 
     def _log(self, name: str, alias: str) -> PositionsLog:
         return PositionsLog(

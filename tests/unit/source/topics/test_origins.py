@@ -274,6 +274,17 @@ async def test_a_table_that_cannot_be_read_is_no_empty_one(sides: Sides) -> None
     assert await asked(origins, sides, WRITER) == EVERYWHERE
 
 
+async def test_the_ids_of_a_flow_that_does_not_come_back_hold_up_nothing(sides: Sides) -> None:
+    await sides.begun()
+    sides.b.add_topic("mm2-offsets.X.internal")
+    origins = await sides.origins()
+    assert await asked(origins, sides, STRANGER) == NOWHERE
+    sides.b.add_topic("mm2-offsets.X.internal")
+    assert await asked(origins, sides, STRANGER) == NOWHERE
+    del sides.b.topics["mm2-offsets.X.internal"]
+    assert await asked(origins, sides, WRITER) == EVERYWHERE
+
+
 async def test_facts_of_a_later_format_are_not_guessed(sides: Sides) -> None:
     key, _ = fact_record(
         "A",
