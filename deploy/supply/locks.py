@@ -36,7 +36,8 @@ def wanted() -> Mapping[str, tuple[str, ...]]:
     known = projects()
     build = {requirement for project in known.values() for requirement in project.build}
     service = {"twinlog-service": ("oidc", "otlp")}
-    everything = dict.fromkeys(known, ()) | service | {"twinlog": ("dev", "local", "ui")}
+    extras = {"twinlog": ("dev", "local", "ui"), "twinlog-source": ("records",)}
+    everything = dict.fromkeys(known, ()) | service | extras
     return {
         "build.txt": tuple(sorted({*build, *OTHER_BUILDS})),
         "library.txt": required_of_others(service),

@@ -7,8 +7,11 @@ from typing import Any
 from simulated.process import Process
 from twinlog.clock import Clock
 from twinlog.errors import TransientKafkaError
+from twinlog_source.config import SourceFlow
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.reasons import EndReason
+from twinlog_source.records.changing import MakePipe
+from twinlog_source.records.pipe import PipeJob, record_pipe
 from twinlog_source.task.run import TaskSpec, connection
 
 _CONNECT_TIMEOUT_SECONDS = 20.0
@@ -25,6 +28,7 @@ class SimulatedTasks:
         endpoint: Callable[[], str],
         certificate: str,
         clock: Clock,
+        make_pipe: MakePipe = record_pipe,
     ) -> None:
         self.running: dict[tuple[str, int, int], Process] = {}
         """By flow, epoch and slot."""
@@ -33,6 +37,8 @@ class SimulatedTasks:
         self._endpoint = endpoint
         self._certificate = certificate
         self._clock = clock
+        self._make_pipe = make_pipe
+        """What changes records, instead of Spark."""
         self._cancelled: set[tuple[str, int]] = set()
 
     def warm_up(self) -> None:
@@ -47,6 +53,9 @@ class SimulatedTasks:
                 group.create_task(self._keep_running(epoch, slot.index), name=f"slot {slot.index}")
         if (str(epoch.flow), epoch.number) in self._cancelled:
             raise TransientKafkaError("the job was cancelled", reason="EPOCH_FAILED")
+
+    async def run_pipe(self, flow: SourceFlow, job: PipeJob) -> None:
+        raise NotImplementedError(f"{flow.flow} {job}: there is no Spark")
 
     async def cancel(self, epoch: Epoch) -> None:
         self._cancelled.add((str(epoch.flow), epoch.number))
@@ -71,7 +80,7 @@ class SimulatedTasks:
         while key[:2] not in self._cancelled:
             process = self.running[key] = self._new_process(f"task {key}")
             running: asyncio.Task[Any] = process.start(
-                connection(spec, rpc=process.rpc, clock=self._clock).run()
+                connection(spec, rpc=process.rpc, clock=self._clock, make_pipe=self._make_pipe).run()
             )
             try:
                 await asyncio.wait([running])

@@ -41,6 +41,8 @@ from twinlog.testing.broker.releases import KAFKA_4_3, Release
 from twinlog.testing.rpc import MemoryRpc, RpcNetwork
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
 from twinlog_source.driver.stream.worker_port import WorkerPort, endpoint_of
+from twinlog_source.records.changing import MakePipe
+from twinlog_source.records.pipe import record_pipe
 
 ONE_BROKER = """
 clusters = A, B
@@ -76,6 +78,7 @@ class World:
         node_count: int = 1,
         release: Release = KAFKA_4_3,
         slots: int = 2,
+        make_pipe: MakePipe = record_pipe,
     ) -> None:
         self.file = directory / "mm2.properties"
         self.logged: list[dict[str, Any]] = []
@@ -86,6 +89,7 @@ class World:
         """Those of the source service that started last."""
         self.properties = properties
         self._slots = slots
+        self._make_pipe = make_pipe
         self._asked: dict[str, asyncio.Event] = {}
         self._stack = AsyncExitStack()
         random.seed(seed)
@@ -218,6 +222,7 @@ class World:
             endpoint=lambda: endpoint_of(context.configuration, port.number),
             certificate=port.certificate,
             clock=context.clock,
+            make_pipe=self._make_pipe,
         )
         stack.push_async_callback(self.tasks.close)
         return self.tasks

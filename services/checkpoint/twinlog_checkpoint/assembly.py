@@ -379,6 +379,7 @@ def _forward(
         counterpart=partial(target_partition, entry.policy, entry.flow),
         pairs=lambda partition: tail.history.of(partition),
         floor=floor,
+        is_comparable=lambda partition: entry.transforms.expressions(partition.topic) is None,
         max_bytes=entry.settings.translation_max_bytes,
         on_read_bytes=instruments.on_read_bytes,
     )
@@ -395,6 +396,9 @@ def _back(
         counterpart=partial(original_of, entry.policy),
         pairs=pairs,
         floor=ReverseFloor(lambda: tail.store.read_to_end, pairs),
+        is_comparable=lambda partition: (
+            entry.transforms.expressions(original_of(entry.policy, partition).topic) is None
+        ),
         max_bytes=max(entry.settings.translation_max_bytes, 1),
         on_read_bytes=instruments.on_read_bytes,
     )

@@ -50,6 +50,7 @@ from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.pipeline.runner import SparkRunner
 from twinlog_source.pipeline.settings import local_cores
 from twinlog_source.preserved.target_probe import KafkaTargetProbe
+from twinlog_source.records.trial import TransformTrial
 from twinlog_source.task.writing.producer_settings import producer_settings
 from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.open_transactions import OpenTransactions
@@ -112,6 +113,15 @@ async def build_on(make_runner: MakeRunner, context: ServiceContext, stack: Asyn
         flow: PositionMoves(driver=driver, source=driver.state.known.source, clock=context.clock)
         for flow, driver in drivers.items()
     }
+    trials = {
+        flow.flow: TransformTrial(
+            flow=flow,
+            source=await context.clusters.get(flow.clients.source_consumer),
+            run_pipe=runner.run_pipe,
+        )
+        for flow in flows
+        if flow.expressions is not None
+    }
     observe_flows(context.meter, list(drivers.values()))
     loops: dict[str, Loop] = {f"owner of {flow}": lease.run for flow, lease in leases.items()}
     for flow, driver in drivers.items():
@@ -138,6 +148,7 @@ async def build_on(make_runner: MakeRunner, context: ServiceContext, stack: Asyn
                 servicer=SourceServicer(
                     operations,
                     moves=moves,
+                    trials=trials,
                     board=board,
                     clusters=context.clusters,
                     stop=context.stop,
@@ -154,15 +165,18 @@ def _spark_runner(
     spark = configuration.spark
     cores = local_cores(spark.master) or 1
     slots = sum(flow.settings.max_slots or cores for flow in flows)
+    changing = 2 * sum(flow.settings.max_slots or cores for flow in flows if flow.expressions is not None)
     runner = SparkRunner(
         master=spark.master,
-        threads=2 * slots,
+        # The job through which a slot's records flow, and the one that explains a failure.
+        threads=2 * (slots + changing),
         conf=spark.conf,
         environment=spark_environment,
         driver_endpoint=lambda: endpoint_of(configuration, port.number),
         driver_certificate=port.certificate,
         log_level=configuration.runtime.log_level,
         clock=context.clock,
+        with_sql=changing > 0,
     )
     stack.push_async_callback(runner.close)
     return runner

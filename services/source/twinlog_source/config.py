@@ -9,9 +9,11 @@ from twinlog.model import Flow
 from twinlog.policy import HostedTopic, ReplicationPolicy, offset_syncs_topic, policy_from_config
 from twinlog.policy import OffsetSyncsLocation as SyncsHost
 from twinlog.policy.offsets_rule import OffsetsRule, offsets_rule
+from twinlog.policy.transformed import changes_records
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 from twinlog.service.owner.deployments import selection_fingerprint
+from twinlog.transforms.expressions import Expressions, expressions_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,8 @@ class SourceFlow:
     unchanged."""
     partners: tuple[Partner, ...] = ()
     """The other flows of the file into this source or this target, where all of them keep names."""
+    expressions: Expressions | None = None
+    """What Spark does to records; None = nothing."""
     rules: str = ""
     """A fingerprint of the file's selection. It tells two deployments apart that would both own the flow."""
 
@@ -86,7 +90,8 @@ def source_flows(configuration: Configuration) -> tuple[SourceFlow, ...]:
                 selector=topic_selector(entry),
                 offset_syncs=offset_syncs_topic(policy, entry.flow, location) if syncs.enabled else None,
                 rules=selection_fingerprint(entry),
-                transforms=entry.policy_config if "transforms" in entry.policy_config else {},
+                transforms=entry.policy_config if changes_records(entry.policy_config) else {},
+                expressions=expressions_of(entry.policy_config),
                 offsets=offsets_rule(entry),
                 partners=tuple(
                     each

@@ -31,6 +31,8 @@ class PartitionReason(StrEnum):
     TARGET_SLOW = "TARGET_SLOW"
     """Also of a RUNNING partition: records that were read are not acknowledged."""
     THROTTLED = "THROTTLED"
+    TRANSFORM_FAILED = "TRANSFORM_FAILED"
+    TRANSFORM_REFUSED = "TRANSFORM_REFUSED"
     TRUNCATION_SUSPECTED = "TRUNCATION_SUSPECTED"
     """The log may belong to a recreated topic; the driver compares the topic's id."""
     UNTIL_REACHED = "UNTIL_REACHED"

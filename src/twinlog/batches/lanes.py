@@ -62,6 +62,10 @@ class LaneReason(StrEnum):
     """DROP: compaction kept only the header."""
     ECHO = "ECHO"
     """DROP: a copy of what the target has already, by its producer id."""
+    FILTERED = "FILTERED"
+    """Of single records: Spark has dropped them."""
+    SKIPPED = "SKIPPED"
+    """Of single records: Spark could not change them."""
 
 
 BATCH_LIMITS = "max.message.bytes", "segment.bytes"

@@ -191,6 +191,11 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
         ),
     },
     "Prove": {
+        "transform": LazyCommand(
+            "source.transform:app",
+            "Try what Spark makes of the records of a flow, and write nothing.",
+            examples=("twinlog transform try 'A->B' --topic orders --last 20",),
+        ),
         "verify": LazyCommand(
             "verify.command:verify_command",
             "Compare the copies of a flow with their source, and list the differences.",

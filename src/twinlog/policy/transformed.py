@@ -7,6 +7,12 @@ from twinlog.model import ClusterAlias
 from twinlog.policy.configured import policy_from_config
 from twinlog.policy.renaming import RenamingPolicy
 from twinlog.transforms import BoundChain, chain_from_config
+from twinlog.transforms.expressions import TOPICS, Expressions, expressions_of
+
+
+def changes_records(config: Mapping[str, str]) -> bool:
+    """Whether the flow of this configuration changes, drops or renames records of some topic."""
+    return "transforms" in config or TOPICS in config
 
 
 class TopicTransforms:
@@ -15,6 +21,7 @@ class TopicTransforms:
     def __init__(self, config: Mapping[str, str], source: ClusterAlias) -> None:
         """`config`: as for `policy_from_config`, and raises as it does."""
         self._chain = chain_from_config(config)
+        self._expressions = expressions_of(config)
         self._policy = policy_from_config({**config, "source.cluster.alias": source})
         self._source = source
         self._bound: dict[str, BoundChain] = {}
@@ -39,10 +46,21 @@ class TopicTransforms:
         return chain.apply if chain.changes else None
 
     def drops_records(self, topic: str) -> bool:
-        return self.of(topic).drops_records
+        """True also where only Spark knows."""
+        return self.of(topic).drops_records or self.expressions(topic) is not None
+
+    def expressions(self, topic: str) -> Expressions | None:
+        """What Spark does to the records of a topic of the source, after everything else."""
+        found = self._expressions
+        if found is None or self._is_own(topic) or not found.matches(topic):
+            return None
+        return found
+
+    def _is_own(self, topic: str) -> bool:
+        return self._policy.is_heartbeats_topic(topic) or self._policy.is_internal_topic(topic)
 
     def _bind(self, topic: str) -> BoundChain:
         name = self._name_of_copy(topic)
-        if self._policy.is_heartbeats_topic(topic) or self._policy.is_internal_topic(topic):
+        if self._is_own(topic):
             return BoundChain(name)
         return self._chain.bind(name)

@@ -65,6 +65,20 @@ PARTITIONS: Final = ReasonGroup(
             " position past the batch, whose offset the message names",
         ),
         OwnReason(
+            "TRANSFORM_FAILED",
+            "Spark cannot compute one of the flow's `twinlog.transform.*` for a record, and"
+            " `twinlog.transform.on.error=stop`",
+            "correct the expression for the record whose offset the message names, or choose another"
+            " `twinlog.transform.on.error`, and restart the source service; or set the position past"
+            " the record",
+        ),
+        OwnReason(
+            "TRANSFORM_REFUSED",
+            "Spark does not understand one of the flow's `twinlog.transform.*`, or it may not be done to"
+            " records: the message names the key",
+            "correct the key (docs/transforms.md) and restart the source service",
+        ),
+        OwnReason(
             "DATA_LOSS",
             "the source no longer holds the next offset, and `twinlog.on.data.loss=fail`",
             "see the range in the message, then set the position to where the copy should continue"
@@ -337,6 +351,12 @@ VERIFY: Final = ReasonGroup(
             "a transaction is open on the copy: `read_committed` consumers cannot read records after its"
             " beginning",
             "run the command again; if it stays, see docs/states.md",
+        ),
+        OwnReason(
+            "TRANSFORMED",
+            "Spark changes the records of this topic (`twinlog.transform.*`), so the copy cannot be compared"
+            " with its source",
+            "nothing",
         ),
         OwnReason(
             "TARGET_MISSING",

@@ -59,6 +59,7 @@ OPERATORS = {
     "SetThrottle",
     "AcknowledgeGaps",
     "AcknowledgeForeignWrites",
+    "TryTransform",
     "ApplySync",
     "CancelMove",
 }

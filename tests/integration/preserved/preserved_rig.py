@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.partitions.assignments import PriorFailure
 from twinlog_source.partitions.reports import HoleCostAgo
 from twinlog_source.preserved.filler import Filler
+from twinlog_source.records.pipe import PipeJob, record_pipe
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
 from twinlog_source.task.orders import PreservedTerms, TaskAssignment, TaskStart
@@ -178,6 +180,7 @@ class PreservedRig:
             ask_driver=go_on,
             admit=admit_all,
             may_write=lambda: self.has_lease,
+            make_pipe=partial(record_pipe, _no_job),
         ) as copier:
             copier.assign(self.start())
             running = Running(copier=copier, stop=asyncio.Event())
@@ -389,3 +392,7 @@ async def write_plain(
             value = (b"%d " % number).ljust(size_bytes, b".")
             await producer.send(topic, value, b"%d" % (number % 7), number % partitions)
         await producer.flush()
+
+
+async def _no_job(job: PipeJob) -> None:
+    raise AssertionError(f"no flow of these tests changes records: {job.port}")

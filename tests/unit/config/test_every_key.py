@@ -61,6 +61,13 @@ OF_FLOWS = {
             twinlog.sync.mode
         """,
     },
+    "e2e/test_changed_records.py": {
+        "test_records_arrive_changed_and_once_also_when_the_jvm_is_killed": """
+            twinlog.transform.topics twinlog.transform.where twinlog.transform.key twinlog.transform.value
+            twinlog.transform.headers twinlog.transform.timestamp twinlog.transform.python
+            twinlog.transform.on.error twinlog.transform.timeout.seconds
+        """,
+    },
     "integration/cli/test_rename.py": {
         "test_data_settings_and_groups_go_by_the_new_names_and_none_meets_another": """
             twinlog.topic.rename

@@ -71,6 +71,7 @@ async def listed() -> AsyncIterator[Stub]:
         flows = {A_TO_B: FlowOperations(driver=driver, clock=rig.clock)}
         servicer = SourceServicer(
             flows,
+            trials={},
             moves={A_TO_B: PositionMoves(driver=driver, source=rig.source, clock=rig.clock)},
             board=PartitionBoard({A_TO_B: driver}, history_id="h", meter=METER, clock=rig.clock),
             clusters=Clusters(

@@ -26,6 +26,7 @@ PARTITIONS_AT_ONCE = 8
 _NOT_VISIBLE = "the topic is not visible on both clusters"
 _BUDGET_SPENT = "the limit of bytes to read in one interval is reached; translation continues in the next"
 _REWOUND = "the copy was truncated while its log was read; it is read again in the next interval"
+_OTHER_RECORDS = "Spark changes the records of this topic: by the nearest offset sync"
 _NOT_FOUND = "the logs no longer have the records to compare"
 AT_END = "everything that has been copied lies before it"
 _BEFORE_START = "it lies before the log's start: the copy of the first record that can still be read"
@@ -123,6 +124,8 @@ class ExactTranslator:
     pairs: Callable[[TopicPartition], Pairs | None]
     """What is known of a partition here; asked again each time, for syncs may be read again."""
     floor: FloorRule
+    is_comparable: Callable[[TopicPartition], bool] = lambda _partition: True
+    """False for a partition here whose records are others in its counterpart."""
     max_bytes: int
     """Read at most for one call of `translate`, both sides together."""
     on_read_bytes: Callable[[int], None]
@@ -192,6 +195,8 @@ class ExactTranslator:
                 told[position] = known.translation
         if len(told) == len(floors):
             return told
+        if not self.is_comparable(partition):
+            return await self._floors(partition, floors, bounds[1], _OTHER_RECORDS)
         generation = pairs.generation
         wanted = [position.next_offset for position in floors if position not in told]
         found = await self._align(partition, wanted, pairs, bounds, budget)

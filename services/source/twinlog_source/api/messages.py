@@ -1,10 +1,11 @@
 """Converts the driver's state into messages of SourceService. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeGuard
 
 from twinlog.api.source.v1 import source_service_pb2 as pb
+from twinlog.batches.bodies import OpenRecord, decode_record
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow
 from twinlog.service.api_values import (
@@ -29,6 +30,7 @@ from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import FlowFacts, PartitionStanding, standing_of
 from twinlog_source.partitions.states import PartitionState
 from twinlog_source.reasons import HELD, PartitionReason
+from twinlog_source.records.trial import Tried
 from twinlog_source.task.stream.foreign_write_messages import foreign_write_message
 
 _MOST_FOREIGN = 5
@@ -258,3 +260,25 @@ def _is_both_ways(copy: CopyFact | None) -> bool:
 
 def _scope(flow: Flow, topic: str | None, partition: int | None = None) -> pb.Scope:
     return pb.Scope(flow=flow_message(flow), source_topic=topic or "", partition=partition)
+
+
+def tried_records(tried: Tried) -> Iterator[pb.TriedRecord]:
+    for record in tried.records:
+        passed = tried.changed.passed.get(record[0])
+        yield pb.TriedRecord(
+            partition=partition_message(tried.partition),
+            offset=record[0],
+            before=_content(record),
+            after=None if passed is None else _content(passed),
+            error=tried.changed.failed.get(record[0], ""),
+        )
+
+
+def _content(record: OpenRecord) -> pb.RecordContent:
+    _, timestamp_ms, key, value, headers = decode_record(record)
+    return pb.RecordContent(
+        timestamp_ms=timestamp_ms,
+        key=key,
+        value=value,
+        headers=[pb.RecordHeader(key=name, value=content) for name, content in headers],
+    )

@@ -25,6 +25,7 @@ from twinlog_source.api.messages import (
     partition_status,
     pauses,
     throttles,
+    tried_records,
 )
 from twinlog_source.api.partition_feed import PartitionBoard
 from twinlog_source.driver.commands import FlowOperations
@@ -33,9 +34,11 @@ from twinlog_source.driver.moves import Destination, PositionMoves
 from twinlog_source.driver.subjects import Subject, refuse_on_standby
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.standing import standing_of
+from twinlog_source.records.trial import TransformTrial
 
 DEFAULT_PAGE = 1000
 LARGEST_PAGE = 10_000
+MOST_TRIED = 1_000
 MOST_SHOWN = 10
 """Most gaps in one line of the audit log; the line also has their total number."""
 
@@ -46,6 +49,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         flows: Mapping[Flow, FlowOperations],
         *,
         moves: Mapping[Flow, PositionMoves],
+        trials: Mapping[Flow, TransformTrial],
         board: PartitionBoard,
         clusters: Clusters,
         stop: asyncio.Event,
@@ -53,6 +57,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         """`stop` ends watch streams."""
         self._operations, self._moves = flows, moves
         self._drivers = {flow: operations.driver for flow, operations in flows.items()}
+        self._trials = trials
         self._board = board
         self._clusters = clusters
         self._stop = stop
@@ -222,6 +227,21 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
             before={"gaps": len(gaps), "first": [gap_message(flow, gap) for gap in unknown_before]},
             after={"gaps": len(gaps), "first": list(answer.gaps[:MOST_SHOWN])},
         )
+        return answer
+
+    async def TryTransform(  # noqa: N802
+        self, request: pb.TryTransformRequest, context: Context
+    ) -> pb.TryTransformResponse:
+        flow = self._named(request.flow).flow
+        trial = self._trials.get(flow)
+        if trial is None:
+            raise ConfigError(f"{flow} has no twinlog.transform.topics: its records are copied as they are")
+        last = min(max(request.last, 1), MOST_TRIED)
+        partition = request.partition if request.HasField("partition") else None
+        tried = await trial.try_last(request.source_topic, partition, last)
+        answer = pb.TryTransformResponse(records=[each for one in tried for each in tried_records(one)])
+        # It changes nothing; who has read records is written all the same.
+        changed(before={"shown": 0}, after={"shown": len(answer.records)})
         return answer
 
     async def AcknowledgeForeignWrites(  # noqa: N802

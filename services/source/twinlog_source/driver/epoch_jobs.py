@@ -12,10 +12,12 @@ from twinlog.clock import Clock
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.model import Flow
 from twinlog.service.waiting import wait_for_any, wait_or_stop
+from twinlog_source.config import SourceFlow
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.partitions.planner import Plan
 from twinlog_source.reasons import EndReason
+from twinlog_source.records.pipe import PipeJob
 
 PREPARE_TIMEOUT_SECONDS = 60.0
 MEANWHILE_SECONDS = 5.0
@@ -42,6 +44,11 @@ class EpochRunner(Protocol):
 
     async def cancel(self, epoch: Epoch) -> None:
         """End the tasks of an epoch that is no longer needed; `run` then raises. Raises TwinlogError."""
+        ...
+
+    async def run_pipe(self, flow: SourceFlow, job: PipeJob) -> None:
+        """Run the job through which records of a task flow, to its end; cancelling ends the job. Raises
+        TwinlogError when it failed, or could not run."""
         ...
 
     async def slots(self) -> int:

@@ -6,7 +6,6 @@ Nothing here may start a thread or open a socket before the fork.
 
 import gc
 import importlib
-import importlib.util
 import os
 import socket
 import sys
@@ -20,9 +19,6 @@ import pyspark.daemon as spark_daemon  # noqa: E402 (from where it is to be load
 
 import twinlog_source.pipeline.job  # noqa: E402
 from twinlog_source.task.memory import keep_freed_memory  # noqa: E402
-
-STARTS_THREADS = ("pandas", "pyarrow")
-"""Modules that pyspark's worker imports if they are installed, and that may start threads."""
 
 _work = spark_daemon.worker
 
@@ -38,8 +34,8 @@ def worker(sock: socket.socket, authenticated: bool) -> int:
 
 if __name__ == "__main__":
     assert twinlog_source.pipeline.job is not None
-    if not any(importlib.util.find_spec(name) for name in STARTS_THREADS):
-        importlib.import_module("pyspark.worker")  # Otherwise each worker would load it.
+    # Otherwise each worker would load it. It does not load pyarrow, whose threads would be lost in a fork.
+    importlib.import_module("pyspark.worker")
     # Also on an executor of a cluster: a worker runs the code that its socket receives.
     os.umask(0o077)
     keep_freed_memory()

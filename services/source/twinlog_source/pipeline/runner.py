@@ -7,11 +7,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import structlog
 
 from twinlog.clock import Clock
+from twinlog.errors import ConfigError, StateError
+from twinlog_source.config import SourceFlow
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.pipeline.job import job_group, load_workers, run_epoch, run_together
 from twinlog_source.pipeline.jvm_log import JvmOutput
@@ -26,6 +29,8 @@ from twinlog_source.pipeline.session import (
     open_context,
 )
 from twinlog_source.pipeline.shared_jobs import SharedJobs
+from twinlog_source.reasons import PartitionReason
+from twinlog_source.records.pipe import PipeJob, TransformFailedError
 from twinlog_source.task.run import TaskSpec
 
 CONNECT_TIMEOUT_SECONDS = 20.0
@@ -59,6 +64,8 @@ class SparkRunner:
     """PEM; tasks recognise the driver by it."""
     log_level: str
     clock: Clock
+    with_sql: bool = False
+    """Some flow changes records: Spark SQL is needed."""
     context: Any = None
     """The SparkContext; None while there is none."""
     output: JvmOutput | None = None
@@ -121,6 +128,50 @@ class SparkRunner:
         context = await self._open()
         specs = self._specs(epoch)
         await self._on(context, lambda: run_epoch(context, specs), f"the job of epoch {epoch.number}")
+
+    async def run_pipe(self, flow: SourceFlow, job: PipeJob) -> None:
+        """Raises TransformFailedError when Spark failed with the records, and TwinlogError
+        (TRANSFORM_REFUSED, SPARK_UNAVAILABLE)."""
+        # Here, because it loads Spark SQL, which most flows do not need.
+        from twinlog_source.pipeline.record_pipe import PipeSpec, run_pipe, words_of_failure
+
+        assert flow.expressions is not None
+        if not is_local(self.master):
+            raise StateError(
+                "twinlog.transform.topics: records are changed by a Spark in the source service only:"
+                " twinlog.spark.master=local[*]",
+                reason=PartitionReason.TRANSFORM_REFUSED,
+            )
+        if find_spec("pyarrow") is None:
+            raise StateError(
+                "twinlog.transform.topics: needs pyarrow: pip install 'twinlog-source[records]'",
+                reason=PartitionReason.TRANSFORM_REFUSED,
+            )
+        context = await self._open()
+        spec = PipeSpec(
+            flow_name=str(flow.flow),
+            expressions=flow.expressions,
+            port=job.port,
+            token=job.token,
+            strict=job.strict,
+        )
+        running = asyncio.ensure_future(self._in_thread(lambda: run_pipe(context, spec)))
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            running.add_done_callback(_retrieve)
+            with contextlib.suppress(*SPARK_FAILURES, *CLOSED_CONTEXT):
+                await asyncio.to_thread(cancel_group, context, spec.group)
+            raise
+        except ConfigError as error:
+            raise StateError(str(error), reason=PartitionReason.TRANSFORM_REFUSED) from error
+        except SPARK_FAILURES as error:
+            why = await self._check(context)
+            if why:
+                raise SparkUnavailableError(f"the job for changing records failed: {why}") from error
+            raise TransformFailedError(words_of_failure(str(error))) from error
+        except CLOSED_CONTEXT as error:
+            raise SparkUnavailableError(f"the job for changing records failed: {JVM_GONE}") from error
 
     async def _run_together(self, epochs: Sequence[Epoch]) -> None:
         context = await self._open()
@@ -194,6 +245,7 @@ class SparkRunner:
                     threads=self.threads,
                     extra=self.conf,
                     environment=environment,
+                    with_sql=self.with_sql,
                     given_up=self._closing,
                 )
             )

@@ -25,7 +25,12 @@ from twinlog_source.pipeline.launch import (
     kill_jvm,
     launch_jvm,
 )
-from twinlog_source.pipeline.settings import is_local, local_cores, resolve_master, spark_settings
+from twinlog_source.pipeline.settings import (
+    is_local,
+    local_cores,
+    resolve_master,
+    spark_settings,
+)
 
 __all__ = [
     "SPARK_FAILURES",
@@ -50,6 +55,7 @@ def open_context(
     threads: int,
     extra: Mapping[str, str],
     environment: Mapping[str, str],
+    with_sql: bool = False,
     given_up: threading.Event | None = None,
 ) -> tuple[SparkContext, JvmOutput]:
     """Start the JVM; return its context, and its output. Blocks for seconds: call it in a thread. Sets the
@@ -71,6 +77,7 @@ def open_context(
         master=master,
         threads=threads,
         directory=directory.path,
+        with_sql=with_sql,
         extra=extra,
     )
     silence_py4j()

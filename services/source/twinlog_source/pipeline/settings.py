@@ -21,6 +21,8 @@ DRIVER_JVM_OPTIONS = " ".join(
         f"-Dlog4j2.configurationFile={LOG4J_PROPERTIES.as_uri()}",
     )
 )
+SQL_JVM_OPTIONS = "-XX:TieredStopAtLevel=4 -XX:CICompilerCount=2 -Xms128m -Xmn64m -Xss4m"
+"""With Spark SQL the JVM runs code that it has generated on each record, and reads long expressions."""
 _SOCKET_NAME_BYTES = 43
 """`/.<uuid>.sock`"""
 _SOCKET_PATH_BYTES = 103
@@ -112,9 +114,11 @@ def spark_settings(
     threads: int,
     directory: Path,
     extra: Mapping[str, str],
+    with_sql: bool = False,
 ) -> dict[str, str]:
     """All settings of a Spark that keeps its files in `directory`. `extra` are the user's and take
-    precedence."""
+    precedence. `with_sql`: records pass through it."""
+    options = f"{DRIVER_JVM_OPTIONS} {SQL_JVM_OPTIONS}" if with_sql else DRIVER_JVM_OPTIONS
     if is_local(master):
         of_place = {**LOCAL_SETTINGS, **directory_settings(directory)}
     elif extra.get("spark.authenticate") == "false":
@@ -124,7 +128,7 @@ def spark_settings(
     return {
         "spark.master": resolve_master(master, threads),
         "spark.app.name": app_name,
-        "spark.driver.extraJavaOptions": f'{DRIVER_JVM_OPTIONS} "-Djava.io.tmpdir={directory}"',
+        "spark.driver.extraJavaOptions": f'{options} "-Djava.io.tmpdir={directory}"',
         **SETTINGS,
         # Loopback TCP costs a delayed acknowledgement of 40 ms per exchange with the worker.
         **socket_settings(directory),

@@ -23,6 +23,7 @@ from twinlog.kafka.raw import (
 from twinlog.kafka.raw.delete_records import delete_records
 from twinlog.kafka.raw.settings import Admit
 from twinlog.model import Flow, TopicPartition
+from twinlog.transforms.expressions import Expressions, expressions_of
 from twinlog_source.log.hanging import TakeOver
 from twinlog_source.partitions.reports import ForeignWrite
 from twinlog_source.preserved.filler import Filler
@@ -31,6 +32,7 @@ from twinlog_source.preserved.leader_filler import LeaderFiller
 from twinlog_source.preserved.partition import Changed, Failed
 from twinlog_source.preserved.tails import KafkaCopyTails
 from twinlog_source.preserved.writer import PreservedWriter
+from twinlog_source.records.changing import Changing, Pipe
 from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.getting_ready import make_ready
@@ -65,10 +67,12 @@ async def open_copier(
     ask_driver: Callable[[], Awaitable[Mapping[TopicPartition, int]]],
     admit: Admit,
     may_write: Callable[[], bool],
+    make_pipe: Callable[[Expressions, bool], Pipe],
     who_wrote: WhoWrote = nobody_knows,
 ) -> AsyncIterator[Copier]:
     """Open a task's clients; its transactional ids are initialised (and so fenced) before this yields. Each
-    producer id with which the task writes is admitted before.
+    producer id with which the task writes is admitted before. `make_pipe`: for a flow whose records Spark
+    changes, strict or not.
 
     Raises KafkaError when the target cannot be reached or refuses. Everything is closed on exit.
     """
@@ -107,6 +111,7 @@ async def open_copier(
             connector_name=setup.connector_name,
         )
         fetching = fetch_options(properties["source_consumer"], alias=flow.source)
+        dials = copy_settings(setup, flow.source, check_crcs=fetching.check_crcs)
         copies: dict[TopicPartition, PartitionCopy] = {}
         policies: dict[TopicPartition, CopyPolicy] = {}
         source_topic_ids: dict[str, str] = {}
@@ -157,6 +162,12 @@ async def open_copier(
             max_buffered_bytes=MAX_BUFFERED_BYTES,
             horizon=horizon_of(setup.settings),
         )
+        records = _changing(setup, make_pipe)
+        if records is not None:
+            transforms = dials.transforms
+            assert transforms is not None
+            source_reader.change = records.change
+            source_reader.changed_topics = lambda topic: transforms.expressions(topic) is not None
         spans = TaskSpans.of(flow, slot, traceparent=setup.traceparent, clock=clock)
         target_writer = TargetWriter(
             positions_topic=positions_topic,
@@ -214,7 +225,7 @@ async def open_copier(
         )
         copier = Copier(
             flow=flow,
-            dials=copy_settings(setup, flow.source, check_crcs=fetching.check_crcs),
+            dials=dials,
             source=source,
             clock=clock,
             source_reader=source_reader,
@@ -234,8 +245,19 @@ async def open_copier(
             by_target=by_target,
             throttle=throttle,
             preserved=preserved,
+            changing=records,
         )
         yield copier
+
+
+def _changing(setup: TaskSetup, make_pipe: Callable[[Expressions, bool], Pipe]) -> Changing | None:
+    """None if the flow has nothing for Spark to do."""
+    expressions = expressions_of(setup.settings)
+    if expressions is None:
+        return None
+    return Changing(
+        expressions=expressions, pipe=make_pipe(expressions, False), strict=make_pipe(expressions, True)
+    )
 
 
 def _preserved_copies(

@@ -14,6 +14,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog_source.partitions.assignments import PriorFailure
 from twinlog_source.partitions.shares import SlotLimits
 from twinlog_source.partitions.states import PartitionState
+from twinlog_source.records.changing import Changing
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.loss_judge import LossJudge
 from twinlog_source.task.moves import PositionMoves
@@ -54,6 +55,8 @@ class Copier:
     resting: RestingCopies
     preserved: PreservedCopies | None = None
     """None if the flow has no preserved copies."""
+    changing: Changing | None = None
+    """None if Spark changes no records of the flow."""
     moves: PositionMoves = field(init=False)
     """The operators' moves of positions."""
     losses: LossJudge = field(init=False)
@@ -144,6 +147,10 @@ class Copier:
             moving = group.create_task(self.moves.run(stop), name="positions")
             looking = group.create_task(self.foreign_writes.run(copied), name="foreign writes")
             resting = group.create_task(self.resting.run(stop), name="copies at rest")
+            changing = [
+                group.create_task(pipe.run(), name="records through Spark")
+                for pipe in (() if self.changing is None else self.changing.pipes)
+            ]
             if self.preserved is not None:
                 group.create_task(write_preserved(self.preserved), name="preserved copies")
             try:
@@ -161,7 +168,7 @@ class Copier:
                 copied.set()
                 # Cancel all of them: a fenced task ends without `stop`, and the driver waits for its last
                 # message.
-                for part in (reading, waking, moving, looking, resting):
+                for part in (reading, waking, moving, looking, resting, *changing):
                     part.cancel()
         self.moves.settle()
         await self.syncs.close()

@@ -53,7 +53,7 @@ class Counters:
     bytes: int = 0
     raw_records: int = 0
     recoded_records: dict[str, int] = field(default_factory=dict)
-    """By the reason why a batch was not copied raw."""
+    """By the reason why a batch was not copied raw, or a record of it not at all."""
     echoes: int = 0
     """Records that were left out because they are copies of what the target has already."""
     failures_by_reason: dict[str, int] = field(default_factory=dict)

@@ -14,6 +14,8 @@ from twinlog.model import Flow
 from twinlog.service.rpc import GRPC, Rpc
 from twinlog.telemetry.logging import configure_logging
 from twinlog_source.reasons import EndReason
+from twinlog_source.records.changing import MakePipe
+from twinlog_source.records.pipe import record_pipe
 from twinlog_source.task.memory import give_back_memory
 from twinlog_source.task.stream.session import TaskConnection
 from twinlog_source.task.writing.spans import export_spans
@@ -79,7 +81,9 @@ def configure_task_logging(spec: TaskSpec) -> None:
     )
 
 
-def connection(spec: TaskSpec, *, rpc: Rpc = GRPC, clock: Clock | None = None) -> TaskConnection:
+def connection(
+    spec: TaskSpec, *, rpc: Rpc = GRPC, clock: Clock | None = None, make_pipe: MakePipe = record_pipe
+) -> TaskConnection:
     return TaskConnection(
         flow=Flow.parse(spec.flow_name),
         epoch=spec.epoch,
@@ -89,5 +93,6 @@ def connection(spec: TaskSpec, *, rpc: Rpc = GRPC, clock: Clock | None = None) -
         token=spec.token,
         connect_timeout_seconds=spec.connect_timeout_seconds,
         rpc=rpc,
+        make_pipe=make_pipe,
         clock=clock or SystemClock(),
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from twinlog.batches import Codec, CopyPolicy, TargetTopicLimits
 from twinlog.config.flow.copy_until import parse_until
 from twinlog.model import ClusterAlias
-from twinlog.policy.transformed import TopicTransforms
+from twinlog.policy.transformed import TopicTransforms, changes_records
 from twinlog_source.task.orders import TaskAssignment, TaskSetup
 from twinlog_source.task.reading.horizon import Horizon
 
@@ -75,5 +75,5 @@ def copy_settings(setup: TaskSetup, source: ClusterAlias, *, check_crcs: bool) -
         forced_codec=Codec[codec.upper()] if codec else None,
         fail_on_data_loss=settings["twinlog.on.data.loss"] == "fail",
         exactly_once=bool(setup.transactional_ids),
-        transforms=TopicTransforms(settings, source) if "transforms" in settings else None,
+        transforms=TopicTransforms(settings, source) if changes_records(settings) else None,
     )

@@ -20,6 +20,8 @@ from twinlog.config.values.reader import SettingsReader
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from twinlog.transforms import problems_of_config
+from twinlog.transforms.expressions import ON_ERROR, TIMEOUT, problems_of_expressions
+from twinlog.transforms.expressions import PREFIX as EXPRESSIONS_PREFIX
 
 SHORTEST_INTERVAL_SECONDS = 0.1
 """The meaning of an interval of 0 where MM2 allows it; in MM2 it is a busy loop."""
@@ -98,7 +100,7 @@ def _policy(sources: FlowSources) -> dict[str, str]:
         config["clusters"] = sources.raw["clusters"].value
     if renames := (sources.read.optional_text("twinlog.topic.rename") or "").strip():
         config["twinlog.topic.rename"] = renames
-    config |= _transforms(sources)
+    config |= _transforms(sources) | _expressions(sources)
     sources.read.boolean(f"{prefix}internal.topic.separator.enabled")
     return config
 
@@ -117,6 +119,22 @@ def _transforms(sources: FlowSources) -> dict[str, str]:
         key, _, text = problem.partition(": ")
         prop = found.get(key) or found["transforms"]
         sources.findings.problem(prop.key if key in found else f"{sources.flow}.{key}", text, line=prop.line)
+    return config
+
+
+def _expressions(sources: FlowSources) -> dict[str, str]:
+    """The keys `twinlog.transform.*` that are set."""
+    found = {
+        key: sources.resolver.resolve(prop)
+        for key, prop in precedence.with_prefix(sources.connector, EXPRESSIONS_PREFIX).items()
+    }
+    config = {key: text for key, prop in found.items() if (text := prop.value.strip())}
+    typed = {ON_ERROR: sources.read.text(ON_ERROR), TIMEOUT: f"{sources.read.number(TIMEOUT):g}"}
+    config |= {key: value for key, value in typed.items() if key in config}
+    for problem in problems_of_expressions(config):
+        key, _, text = problem.partition(": ")
+        prop = found[key]
+        sources.findings.problem(prop.key, text, line=prop.line)
     return config
 
 

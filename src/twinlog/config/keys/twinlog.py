@@ -163,6 +163,32 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
     _key("twinlog.topic.rename", ValueType.TEXT, "", ALL_SERVICES,
          "Other names for the copies of some topics: rules `TOPIC -> NEW NAME`, separated by semicolons;"
          " `(pattern)` on the left is `$1` on the right (docs/policies.md).", scope=Scope.FLOW),
+    _key("twinlog.transform.topics", ValueType.LIST, "", ALL_SERVICES,
+         "The source topics whose records Spark filters or changes (docs/transforms.md): names and regular"
+         " expressions that match the whole name. Their copies are translated.", scope=Scope.FLOW),
+    _key("twinlog.transform.where", ValueType.TEXT, "", ALL_SERVICES,
+         "A predicate in Spark SQL over the columns `topic`, `partition`, `offset`, `timestamp`, `key`,"
+         " `value` and `headers`; records for which it is not true are not copied. Empty = all are.",
+         scope=Scope.FLOW),
+    _key("twinlog.transform.key", ValueType.TEXT, "", ALL_SERVICES,
+         "An expression in Spark SQL over the same columns: the key of the copy, as binary or string. Empty ="
+         " the record's; so, too, for the following three.", scope=Scope.FLOW),
+    _key("twinlog.transform.value", ValueType.TEXT, "", ALL_SERVICES,
+         "The value of the copy, as binary or string; null makes a tombstone.", scope=Scope.FLOW),
+    _key("twinlog.transform.headers", ValueType.TEXT, "", ALL_SERVICES,
+         "The headers of the copy, as array<struct<key:string,value:binary>> or map<string,binary>.",
+         scope=Scope.FLOW),
+    _key("twinlog.transform.timestamp", ValueType.TEXT, "", ALL_SERVICES,
+         "The timestamp of the copy, as timestamp or as milliseconds (bigint).", scope=Scope.FLOW),
+    _key("twinlog.transform.python", ValueType.TEXT, "", ALL_SERVICES,
+         "`package.module:function`: a Python function that takes a DataFrame with these columns, and returns"
+         " it changed. The expressions are applied to its result.", scope=Scope.FLOW),
+    _key("twinlog.transform.on.error", ValueType.TEXT, "stop", ALL_SERVICES,
+         "What happens to a record that cannot be changed: `stop` = its partition is FAULTED, and tries it"
+         " again; `skip` = it is not copied, and is counted.", scope=Scope.FLOW, choices=("stop", "skip")),
+    _key("twinlog.transform.timeout.seconds", ValueType.NUMBER, "60", ALL_SERVICES,
+         "How long Spark may take for the records of one fetch; after that they count as not changeable.",
+         scope=Scope.FLOW, unit="s", minimum=1),
     _key("twinlog.sync.mode", ValueType.TEXT, "automatic", _CONFIGSYNC,
          "`automatic` plans and applies each interval; `manual` plans, and changes wait for `twinlog apply`.",
          scope=Scope.FLOW, choices=("automatic", "manual")),

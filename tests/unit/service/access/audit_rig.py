@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 from google.protobuf.message import Message
@@ -16,7 +16,8 @@ from opentelemetry.metrics import NoOpMeterProvider
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as source
-from twinlog.model import Flow
+from twinlog.batches.bodies import encode_body
+from twinlog.model import Flow, TopicPartition
 from twinlog.service.clusters import Clusters
 from twinlog.service.interceptors import RpcBoundary
 from twinlog.testing.fakes.cluster import FakeCluster
@@ -25,6 +26,8 @@ from twinlog_source.api.partition_feed import PartitionBoard
 from twinlog_source.api.servicer import SourceServicer
 from twinlog_source.driver.commands import FlowOperations
 from twinlog_source.driver.moves import PositionMoves
+from twinlog_source.records.changing import Changed
+from twinlog_source.records.trial import TransformTrial, Tried
 from unit.checkpoint.mirrored_logs import ORIGIN
 from unit.checkpoint.moves.move_rig import MoveRig, move_rig
 from unit.checkpoint.service_rig import CheckpointServiceRig
@@ -122,6 +125,16 @@ class SourceRig:
     operations: FlowOperations
 
 
+class FakeTrial:
+    """Spark upper-cases the one record that there is."""
+
+    async def try_last(self, topic: str, partition: int | None, last: int) -> list[Tried]:
+        assert (topic, partition, last) == ("orders", None, 1)
+        before, after = ((7, 0, encode_body(b"k", value)) for value in (b"v", b"V"))
+        tried = Changed(passed={7: after})
+        return [Tried(partition=TopicPartition(topic, 0), records=[before], changed=tried)]
+
+
 async def source_service(stack: AsyncExitStack) -> SourceRig:
     rig = FlowRig(stack=stack)
     moves, task = await moves_of(rig)
@@ -131,6 +144,7 @@ async def source_service(stack: AsyncExitStack) -> SourceRig:
     servicer = SourceServicer(
         {flow: operations},
         moves={flow: PositionMoves(driver=driver, source=rig.source, clock=rig.clock)},
+        trials={flow: cast("TransformTrial", FakeTrial())},
         board=PartitionBoard({flow: driver}, history_id="h", meter=METER, clock=rig.clock),
         clusters=Clusters(
             {}, open_cluster=lambda _config, _timeout: FakeCluster(), stack=stack, clock=rig.clock

@@ -124,6 +124,15 @@ async def acknowledge_foreign_writes(port: AuditRig) -> None:
     assert (line["before"]["copies"], line["after"]) == (1, {"copies": 0})
 
 
+async def try_transform(port: AuditRig) -> None:
+    async with AsyncExitStack() as stack:
+        service = await source_service(stack)
+        request = source.TryTransformRequest(flow=FLOW, source_topic="orders", last=1)
+        answer = await port.call(service.servicer.TryTransform, request)
+        (tried,) = answer.records
+        assert (tried.before.value, tried.after.value, tried.error) == (b"v", b"V", "")
+
+
 # -- configsync --------------------------------------------------------------------------------------
 
 
@@ -216,6 +225,7 @@ CALLS: dict[str, Callable[[AuditRig], Awaitable[None]]] = {
     "SetPositions": positions,
     "AcknowledgeGaps": acknowledge,
     "AcknowledgeForeignWrites": acknowledge_foreign_writes,
+    "TryTransform": try_transform,
     "ApplySync": apply,
     "UpdateRules": rules,
     "RunFailover": failover,

@@ -12,7 +12,7 @@ from twinlog.config import load
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
-from twinlog_source.config import source_flows
+from twinlog_source.config import SourceFlow, source_flows
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_jobs import EpochJobs, number_after
 from twinlog_source.driver.instruments import FlowInstruments
@@ -20,6 +20,7 @@ from twinlog_source.log.control import ControlState
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.pipeline.session import SparkUnavailableError
 from twinlog_source.pipeline.shared_jobs import SharedJobs
+from twinlog_source.records.pipe import PipeJob
 
 P = TopicPartition("t", 0)
 
@@ -43,6 +44,9 @@ class StuckSpark:
 
     def warm_up(self) -> None:
         """It is warm."""
+
+    async def run_pipe(self, flow: SourceFlow, job: PipeJob) -> None:
+        raise AssertionError
 
     async def slots(self) -> int:
         return 1

@@ -15,6 +15,7 @@ from twinlog.errors import FatalKafkaError
 from twinlog.kafka.deadline import pause
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
+from twinlog_source.config import SourceFlow
 from twinlog_source.driver.epoch import Epoch, LastWords, SlotState
 from twinlog_source.driver.epoch_jobs import PREPARE_TIMEOUT_SECONDS, EpochJobs
 from twinlog_source.driver.flow_driver import FlowDriver
@@ -26,6 +27,7 @@ from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import OwnerFact
 from twinlog_source.partitions.shares import NO_DEBT, LimitDebt
 from twinlog_source.reasons import EndReason
+from twinlog_source.records.pipe import PipeJob
 from unit.source.flow_rig import POSITIONS, FlowRig
 
 EPOCH_SECONDS = 30.0
@@ -47,6 +49,9 @@ class Tasks:
 
     def warm_up(self) -> None:
         """It is warm."""
+
+    async def run_pipe(self, flow: SourceFlow, job: PipeJob) -> None:
+        raise AssertionError
 
     async def slots(self) -> int:
         return 1

@@ -56,6 +56,17 @@ class Origins:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PipeEnded:
+    """The job through which the task's records flow has ended."""
+
+    port: int
+    """The task's, which names the job."""
+    reason: str = ""
+    """Why it failed; empty = it ended in order."""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """Copy no faster than this."""
 
@@ -68,5 +79,14 @@ class End:
 
 
 TaskCommand = (
-    Start | Resume | ProducerStored | Origins | SetPaused | Limit | Reposition | WithdrawReposition | End
+    Start
+    | Resume
+    | ProducerStored
+    | Origins
+    | PipeEnded
+    | SetPaused
+    | Limit
+    | Reposition
+    | WithdrawReposition
+    | End
 )

@@ -20,6 +20,7 @@ from twinlog_source.partitions.reports import ForeignWrite, TaskReport
 from twinlog_source.partitions.shares import share_debt
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.reasons import EndReason
+from twinlog_source.records.pipe import PipeJob
 
 log = structlog.get_logger(__name__)
 
@@ -78,6 +79,9 @@ class TaskHost:
 
     async def who_wrote(self, slot: Slot, asked: Mapping[TopicPartition, Collection[int]]) -> Echoes:
         return await self.state.origins.judge(asked, self.state.topics)
+
+    async def run_pipe(self, job: PipeJob) -> None:
+        await self.jobs.runner.run_pipe(self.tasks.flow, job)
 
     def _require_right(self, epoch: Epoch) -> None:
         self.state.ownership.require_claim()

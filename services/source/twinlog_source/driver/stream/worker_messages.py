@@ -16,6 +16,7 @@ from twinlog_source.driver.stream.task_commands import (
     End,
     Limit,
     Origins,
+    PipeEnded,
     ProducerStored,
     Resume,
     Start,
@@ -162,6 +163,9 @@ def command_message(command: TaskCommand) -> pb.WorkerCommand:
             return pb.WorkerCommand(producer_stored=stored)
         case Origins():
             return pb.WorkerCommand(origins=_origins(command))
+        case PipeEnded():
+            ended = pb.PipeEnded(port=command.port, reason=command.reason, message=command.message)
+            return pb.WorkerCommand(pipe_ended=ended)
         case SetPaused():
             named = map(partition_message, command.partitions)
             return pb.WorkerCommand(set_paused=pb.SetPaused(partitions=named, paused=command.paused))

@@ -17,10 +17,18 @@ from twinlog.service.grpc_server import Context
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.driver.epoch import Epoch, LastWords, Slot, SlotState, rejoin_wait
 from twinlog_source.driver.stream.stream_pace import LONGEST_ALIVE_SECONDS, alive_seconds
-from twinlog_source.driver.stream.task_commands import Echoes, Origins, ProducerStored, Resume, Start
+from twinlog_source.driver.stream.task_commands import (
+    Echoes,
+    Origins,
+    PipeEnded,
+    ProducerStored,
+    Resume,
+    Start,
+)
 from twinlog_source.driver.stream.worker_messages import command_message, debt_of, task_report, writers_of
 from twinlog_source.partitions.reports import TaskReport
 from twinlog_source.reasons import EndReason
+from twinlog_source.records.pipe import PipeJob
 
 HELLO_SECONDS = 10.0
 MOST_SILENT_STREAMS = 500
@@ -56,6 +64,10 @@ class WorkerHost(Protocol):
     async def who_wrote(self, slot: Slot, asked: Mapping[TopicPartition, Collection[int]]) -> Echoes:
         """Which batches of these producers of the source are copies that the flow leaves out. Raises
         TwinlogError while that is not known."""
+        ...
+
+    async def run_pipe(self, job: PipeJob) -> None:
+        """Run the job through which records of a task flow, to its end. Raises TwinlogError."""
         ...
 
     def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None: ...
@@ -117,6 +129,8 @@ class _Conversation:
         self._epoch = epoch
         self._slot = slot
         self._context = context
+        self._pipes: dict[bool, asyncio.Task[None]] = {}
+        """The last jobs that were run for the task, strict and not; they end with it."""
         slot.joined += 1
         slot.waits_for_driver = False
         self._serial = slot.joined
@@ -143,7 +157,7 @@ class _Conversation:
                 commanding = group.create_task(self._command(), name="task commands")
                 self._questions = group
                 await asyncio.wait([reading, commanding], return_when=asyncio.FIRST_COMPLETED)
-                for each in (reading, commanding, *self._asked):
+                for each in (reading, commanding, *self._asked, *self._pipes.values()):
                     each.cancel()
         finally:
             self._left()
@@ -199,6 +213,14 @@ class _Conversation:
                     asked = self._questions.create_task(self._who_wrote(report.who_wrote), name="who wrote")
                     self._asked.add(asked)
                     asked.add_done_callback(self._asked.discard)
+                case "run_pipe":
+                    assert self._questions is not None
+                    job = report.run_pipe
+                    if job.strict in self._pipes:
+                        # The task has given it up; it may hang in a function.
+                        self._pipes[job.strict].cancel()
+                    running = self._questions.create_task(self._run_pipe(job), name="job of a pipe")
+                    self._pipes[job.strict] = running
                 case "partitions":
                     self._host.observe(epoch, slot, task_report(report.partitions))
                     reports += 1
@@ -214,6 +236,15 @@ class _Conversation:
                     return
                 case _:
                     pass
+
+    async def _run_pipe(self, asked: pb.RunPipe) -> None:
+        ended = PipeEnded(port=asked.port)
+        try:
+            await self._host.run_pipe(PipeJob(port=asked.port, token=asked.token, strict=asked.strict))
+        except TwinlogError as error:
+            ended = PipeEnded(port=asked.port, reason=error.reason, message=str(error))
+        if self._is_served:
+            self._slot.tell(ended)
 
     async def _answered(self, answer: Callable[[], Awaitable[None]]) -> None:
         """The task's reports are read after the answer, which takes as long as a transaction stays open."""

@@ -10,18 +10,21 @@ one ended, and none survives a rewind (its generation is old).
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from twinlog.batches import CopyPolicy, Prepared
+from twinlog.batches import CopyPolicy, LaneReason, Prepared
+from twinlog.batches.bodies import OpenRecord
 from twinlog.batches.header import CURRENT_MAGIC, producer_ids, whole_batches_bytes
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError, WireFormatError
+from twinlog.errors import KafkaError, TwinlogError, WireFormatError
 from twinlog.kafka.raw import FetchedPartition, FetchFailure, FetchSizes, RawFetcher
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
+from twinlog_source.reasons import PartitionReason
+from twinlog_source.records.changing import Changed
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.fetch_schedule import BACKLOG_BYTES, FetchSchedule
 from twinlog_source.task.reading.horizon import FOR_EVER, Cut, Horizon
@@ -46,6 +49,8 @@ class PreparedChunk:
     prepared: Prepared
     held_bytes: int
     """What was fetched, or what was made of it if that is more."""
+    left_out: Mapping[LaneReason, int] = field(default_factory=dict)
+    """How many records Spark has left out."""
 
     @property
     def is_current(self) -> bool:
@@ -73,6 +78,12 @@ Offer = Callable[[PreparedChunk], None]
 """Takes what was fetched of a preserved copy, and sets `is_full` when that is enough."""
 
 
+Ask = Callable[[Coroutine[None, None, None], str], None]
+"""Runs something in the background."""
+Change = Callable[[TopicPartition, Sequence[OpenRecord]], Awaitable[Changed]]
+"""Raises TwinlogError while records cannot be changed."""
+
+
 @dataclass(slots=True, kw_only=True)
 class SourceReader:
     fetcher: RawFetcher
@@ -92,6 +103,9 @@ class SourceReader:
     """What preserved copies hold."""
     horizon: Horizon = field(default_factory=Horizon)
     """How far partitions may be copied for now."""
+    change: Change | None = None
+    """What Spark does to records; None = nothing."""
+    changed_topics: Callable[[str], bool] = lambda _topic: False
     chunks: deque[PreparedChunk] = field(default_factory=deque)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     """Set whenever a chunk was queued, and by everything else that is work for the writing half, which clears
@@ -101,14 +115,15 @@ class SourceReader:
     failures: dict[str, int] = field(default_factory=dict)
     """Fetches that failed as a whole, by reason."""
     in_question: set[TopicPartition] = field(default_factory=set)
-    """Partitions whose leaders are being asked about their logs: they are neither fetched nor taken
-    meanwhile."""
+    """Partitions whose leaders are being asked about their logs, or whose records are being changed: they are
+    neither fetched nor taken meanwhile."""
     buffered_bytes: int = 0
     _most_buffered_bytes: int = field(init=False)
     _left_out: dict[TopicPartition, None] = field(default_factory=dict)
     """Partitions whose last answer was not taken because the buffer was overfull, in the order in which they
     are the next."""
     _room: asyncio.Event = field(default_factory=asyncio.Event)
+    _ask: Ask | None = None
     _turns: FetchSchedule = field(init=False)
 
     def __post_init__(self) -> None:
@@ -130,15 +145,14 @@ class SourceReader:
                 questions.add(asked)
                 asked.add_done_callback(questions.discard)
 
+            self._ask = ask
             try:
                 await self._read(stop, ask)
             finally:
                 for asked in questions:
                     asked.cancel()
 
-    async def _read(
-        self, stop: asyncio.Event, ask: Callable[[Coroutine[None, None, None], str], None]
-    ) -> None:
+    async def _read(self, stop: asyncio.Event, ask: Ask) -> None:
         while not stop.is_set():
             if self._is_full and self.offer is None:
                 await self._wait_for_room(stop)
@@ -374,17 +388,68 @@ class SourceReader:
             # The bytes up to the limit end in the middle of a batch; that batch is fetched again.
             spent_bytes = whole_batches_bytes(records) or size_bytes
             self.throttle.spend(answer.partition.topic, spent_bytes, self.clock.monotonic())
-        prepared = prepare_partition(
+        if self.changed_topics(answer.partition.topic):
+            assert self._ask is not None
+            self.in_question.add(answer.partition)
+            self._ask(self._change(copy, answer, cut), "change records")
+        else:
+            self._queue(copy, answer, cut, self._policy(copy, records))
+
+    async def _change(self, copy: PartitionCopy, answer: FetchedPartition, cut: Cut) -> None:
+        """Take an answer after Spark has changed its records."""
+        assert self.change is not None
+        policy, generation, opened = self._policy(copy, cut.records), copy.generation, list[OpenRecord]()
+        before = policy.transform
+
+        def open_only(records: Sequence[OpenRecord]) -> list[OpenRecord]:
+            opened.extend(records if before is None else before(records))
+            return []
+
+        self._prepared(answer, cut, replace(policy, transform=open_only))
+        try:
+            changed = await self.change(answer.partition, opened)
+        except TwinlogError as error:
+            if copy.generation == generation:
+                copy.fail(
+                    reason=error.reason,
+                    message=str(error),
+                    retriable=error.reason != PartitionReason.TRANSFORM_REFUSED,
+                    now=self.clock.monotonic(),
+                    keep_in_flight=True,
+                )
+            return
+        finally:
+            self.in_question.discard(answer.partition)
+        # A partition that was moved meanwhile may have the same position again, in another log.
+        if copy.generation == generation and copy.takes_answers:
+            self._queue(copy, answer, cut, replace(policy, transform=changed.take), changed.left_out)
+        self.wake()
+
+    def _prepared(
+        self, answer: FetchedPartition, cut: Cut, policy: CopyPolicy, room_bytes: int | None = None
+    ) -> Prepared:
+        return prepare_partition(
             answer.partition,
-            records,
+            cut.records,
             wanted_offset=answer.fetch_offset,
-            policy=self._policy(copy, records),
+            policy=policy,
             aborted=answer.aborted,
-            backlog=size_bytes >= BACKLOG_BYTES,
+            backlog=len(cut.records) >= BACKLOG_BYTES,
             log_end_offset=answer.high_watermark,
             ends_at=cut.ends_at,
-            room_bytes=self._room_bytes(copy),
+            room_bytes=room_bytes,
         )
+
+    def _queue(
+        self,
+        copy: PartitionCopy,
+        answer: FetchedPartition,
+        cut: Cut,
+        policy: CopyPolicy,
+        left_out: Sequence[tuple[int, LaneReason]] = (),
+    ) -> None:
+        size_bytes = len(cut.records)
+        prepared = self._prepared(answer, cut, policy, self._room_bytes(copy))
         is_reached = self.horizon.is_reached(copy.partition, prepared.next_offset)
         if not prepared.is_cut and (is_reached or cut.wait_seconds != FOR_EVER):
             # Otherwise not all of it was prepared: the rest is fetched again.
@@ -401,6 +466,7 @@ class SourceReader:
             generation=copy.generation,
             prepared=prepared,
             held_bytes=max(size_bytes, prepared.size_bytes),
+            left_out=Counter(reason for offset, reason in left_out if offset < prepared.next_offset),
         )
         if prepared.fault is not None:
             copy.hold()

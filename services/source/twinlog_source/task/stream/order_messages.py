@@ -7,12 +7,14 @@ from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import TargetTopicLimits
 from twinlog.batches.header import HIGHEST_OFFSET
+from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart, WriterFact
 from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.assignments import PriorFailure
 from twinlog_source.partitions.shares import LimitDebt, SlotLimits
 from twinlog_source.partitions.states import PartitionState
+from twinlog_source.records.pipe import TransformFailedError
 from twinlog_source.task.orders import (
     PreservedTerms,
     Reposition,
@@ -46,6 +48,15 @@ def setup_of(told: pb.Prepare) -> TaskSetup:
         marker_transactional_id=told.marker_transactional_id,
         traceparent=told.traceparent,
     )
+
+
+def job_failure(told: pb.PipeEnded) -> TwinlogError | None:
+    """Why the job of a pipe failed; None if it ended in order."""
+    if not told.reason:
+        return None
+    if told.reason == TransformFailedError.default_reason:
+        return TransformFailedError(told.message)
+    return TransientKafkaError(told.message, reason=told.reason)
 
 
 def start_of(told: pb.Start) -> TaskStart:

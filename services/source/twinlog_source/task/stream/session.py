@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import grpc
@@ -29,6 +30,8 @@ from twinlog.service.rpc import GRPC, Rpc
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.reasons import EndReason
+from twinlog_source.records.changing import MakePipe
+from twinlog_source.records.pipe import PipeJob, record_pipe
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
 from twinlog_source.task.orders import TaskSetup
@@ -36,6 +39,7 @@ from twinlog_source.task.reading.source_reader import Echoes
 from twinlog_source.task.stream.driver_lease import DriverLease
 from twinlog_source.task.stream.order_messages import (
     echoes_of,
+    job_failure,
     limits_of,
     pause_of,
     positions_of,
@@ -86,6 +90,7 @@ class TaskConnection:
     connect_timeout_seconds: float
     clock: Clock = field(default_factory=SystemClock)
     rpc: Rpc = GRPC
+    make_pipe: MakePipe = record_pipe
     _lease_seconds: float = 0.0
     _lease: DriverLease | None = None
     """None before the driver has sent its length."""
@@ -98,6 +103,8 @@ class TaskConnection:
     _unknown: dict[int, "asyncio.Future[pb.Origins]"] = field(default_factory=dict)
     """The questions about producers of the source, by number."""
     _questions: int = 0
+    _jobs: dict[int, "asyncio.Future[pb.PipeEnded]"] = field(default_factory=dict)
+    """The jobs that the driver runs for this task, by port."""
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """gRPC takes one message at a time."""
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -187,11 +194,8 @@ class TaskConnection:
                 self._answer(pb.Resume(reason=EndReason.EPOCH_OVER, message="the epoch was told to end"))
             case "resume":
                 self._answer(command.resume)
-            case "producer_stored":
-                stored = command.producer_stored
-                _settle(self._unstored.pop(stored.producer_id, None), stored)
-            case "origins":
-                _settle(self._unknown.pop(command.origins.number, None), command.origins)
+            case "producer_stored" | "origins" | "pipe_ended":
+                self._answered(command)
             case "set_paused" if self._copier is not None:
                 self._copier.set_paused(pause_of(command.set_paused))
             case "set_throttle" if self._copier is not None:
@@ -202,6 +206,16 @@ class TaskConnection:
                 self._copier.moves.withdraw(withdrawal_of(command.withdraw_reposition))
             case _:
                 pass  # A sign of life: its arrival is all that counts.
+
+    def _answered(self, command: pb.WorkerCommand) -> None:
+        match command.WhichOneof("command"):
+            case "producer_stored":
+                stored = command.producer_stored
+                _settle(self._unstored.pop(stored.producer_id, None), stored)
+            case "origins":
+                _settle(self._unknown.pop(command.origins.number, None), command.origins)
+            case _:
+                _settle(self._jobs.pop(command.pipe_ended.port, None), command.pipe_ended)
 
     def _answer(self, resume: pb.Resume) -> None:
         _settle(self._resume, resume)
@@ -222,6 +236,7 @@ class TaskConnection:
                 admit=lambda producer_id, name: self._admit(stream, producer_id, name),
                 who_wrote=lambda writers: self._who_wrote(stream, writers),
                 may_write=self._may_write,
+                make_pipe=partial(self.make_pipe, lambda job: self._run_pipe(stream, job)),
             ) as copier:
                 self._copier = copier
                 await self._write(stream, pb.WorkerReport(prepared=pb.Prepared()))
@@ -280,6 +295,18 @@ class TaskConnection:
         if answer.reason:
             raise TransientKafkaError(answer.message, reason=answer.reason)
         return echoes_of(answer)
+
+    async def _run_pipe(self, stream: Any, job: PipeJob) -> TwinlogError | None:
+        """Have the driver run a job; return when it has ended, with the reason if it failed."""
+        running = self._jobs[job.port] = asyncio.get_running_loop().create_future()
+        try:
+            asked = pb.RunPipe(port=job.port, token=job.token, strict=job.strict)
+            await self._ask(stream, pb.WorkerReport(run_pipe=asked))
+            return job_failure(await running)
+        except TwinlogError as error:
+            return error
+        finally:
+            self._jobs.pop(job.port, None)
 
     async def _ask(self, stream: Any, question: pb.WorkerReport) -> None:
         try:

@@ -327,6 +327,9 @@ class TargetWriter:
         for partition in {copy.partition for copy, _, _ in current.sent}:
             self.copies[partition].end_round()
         for chunk in current.chunks:
+            for reason, records in chunk.left_out.items():
+                counted = chunk.copy.counters.recoded_records
+                counted[reason] = counted.get(reason, 0) + records
             chunk.copy.commit(chunk.prepared.next_offset)
             chunk.copy.rounds -= 1
             fault = chunk.prepared.fault

@@ -80,6 +80,11 @@ class SourceServiceStub(object):
                 request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeForeignWritesRequest.SerializeToString,
                 response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeForeignWritesResponse.FromString,
                 _registered_method=True)
+        self.TryTransform = channel.unary_unary(
+                '/twinlog.api.source.v1.SourceService/TryTransform',
+                request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.TryTransformRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.TryTransformResponse.FromString,
+                _registered_method=True)
         self.AcknowledgeGaps = channel.unary_unary(
                 '/twinlog.api.source.v1.SourceService/AcknowledgeGaps',
                 request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeGapsRequest.SerializeToString,
@@ -161,6 +166,14 @@ class SourceServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TryTransform(self, request, context):
+        """TryTransform shows what Spark makes of the last records of a topic (twinlog.transform.*). It writes nothing.
+        Fails with TRANSFORM_REFUSED when Spark refuses the flow's expressions.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AcknowledgeGaps(self, request, context):
         """AcknowledgeGaps notes that somebody knows of gaps and has dealt with them; they stay in the ledger.
         Fails with OWNED_ELSEWHERE while another process copies the flow, FLOW_NOT_READY while none does.
@@ -216,6 +229,11 @@ def add_SourceServiceServicer_to_server(servicer, server):
                     servicer.AcknowledgeForeignWrites,
                     request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeForeignWritesRequest.FromString,
                     response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeForeignWritesResponse.SerializeToString,
+            ),
+            'TryTransform': grpc.unary_unary_rpc_method_handler(
+                    servicer.TryTransform,
+                    request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.TryTransformRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.TryTransformResponse.SerializeToString,
             ),
             'AcknowledgeGaps': grpc.unary_unary_rpc_method_handler(
                     servicer.AcknowledgeGaps,
@@ -467,6 +485,33 @@ class SourceService(object):
             '/twinlog.api.source.v1.SourceService/AcknowledgeForeignWrites',
             twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeForeignWritesRequest.SerializeToString,
             twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeForeignWritesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TryTransform(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.source.v1.SourceService/TryTransform',
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.TryTransformRequest.SerializeToString,
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.TryTransformResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -46,6 +46,10 @@ class SourceServiceStub:
     """AcknowledgeForeignWrites notes that somebody knows of the records that others wrote into copies: they are counted from
     0 again. With dry_run it only says of which. The copies are not changed.
     """
+    TryTransform: _aio.UnaryUnaryMultiCallable[_source_service_pb2.TryTransformRequest, _source_service_pb2.TryTransformResponse]
+    """TryTransform shows what Spark makes of the last records of a topic (twinlog.transform.*). It writes nothing.
+    Fails with TRANSFORM_REFUSED when Spark refuses the flow's expressions.
+    """
     AcknowledgeGaps: _aio.UnaryUnaryMultiCallable[_source_service_pb2.AcknowledgeGapsRequest, _source_service_pb2.AcknowledgeGapsResponse]
     """AcknowledgeGaps notes that somebody knows of gaps and has dealt with them; they stay in the ledger.
     Fails with OWNED_ELSEWHERE while another process copies the flow, FLOW_NOT_READY while none does.
@@ -136,6 +140,16 @@ class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_source_service_pb2.AcknowledgeForeignWritesResponse]:
         """AcknowledgeForeignWrites notes that somebody knows of the records that others wrote into copies: they are counted from
         0 again. With dry_run it only says of which. The copies are not changed.
+        """
+
+    @_abc_1.abstractmethod
+    def TryTransform(
+        self,
+        request: _source_service_pb2.TryTransformRequest,
+        context: _aio.ServicerContext[_source_service_pb2.TryTransformRequest, _abc.Awaitable[_source_service_pb2.TryTransformResponse]],
+    ) -> _abc.Awaitable[_source_service_pb2.TryTransformResponse]:
+        """TryTransform shows what Spark makes of the last records of a topic (twinlog.transform.*). It writes nothing.
+        Fails with TRANSFORM_REFUSED when Spark refuses the flow's expressions.
         """
 
     @_abc_1.abstractmethod

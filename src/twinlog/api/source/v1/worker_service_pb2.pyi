@@ -35,6 +35,7 @@ class WorkerReport(_message.Message):
     REOPENED_FIELD_NUMBER: _builtins.int
     NEW_PRODUCER_FIELD_NUMBER: _builtins.int
     WHO_WROTE_FIELD_NUMBER: _builtins.int
+    RUN_PIPE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello:
         """First message of the stream."""
@@ -63,6 +64,10 @@ class WorkerReport(_message.Message):
     def who_wrote(self) -> Global___WhoWrote:
         """Whose are these batches of the source? The partitions wait for Origins."""
 
+    @_builtins.property
+    def run_pipe(self) -> Global___RunPipe:
+        """Records have to be changed: run a Spark job whose workers connect to the task."""
+
     def __init__(
         self,
         *,
@@ -73,12 +78,13 @@ class WorkerReport(_message.Message):
         reopened: Global___Reopened | None = ...,
         new_producer: Global___NewProducer | None = ...,
         who_wrote: Global___WhoWrote | None = ...,
+        run_pipe: Global___RunPipe | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "new_producer", b"new_producer", "partitions", b"partitions", "prepared", b"prepared", "reopened", b"reopened", "report", b"report", "who_wrote", b"who_wrote"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "new_producer", b"new_producer", "partitions", b"partitions", "prepared", b"prepared", "reopened", b"reopened", "report", b"report", "run_pipe", b"run_pipe", "who_wrote", b"who_wrote"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "new_producer", b"new_producer", "partitions", b"partitions", "prepared", b"prepared", "reopened", b"reopened", "report", b"report", "who_wrote", b"who_wrote"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "new_producer", b"new_producer", "partitions", b"partitions", "prepared", b"prepared", "reopened", b"reopened", "report", b"report", "run_pipe", b"run_pipe", "who_wrote", b"who_wrote"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal["hello", "prepared", "partitions", "finished", "reopened", "new_producer", "who_wrote"]  # noqa: Y015
+    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal["hello", "prepared", "partitions", "finished", "reopened", "new_producer", "who_wrote", "run_pipe"]  # noqa: Y015
     _WhichOneofArgType_report: _TypeAlias = _typing.Literal["report", b"report"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_report) -> _WhichOneofReturnType_report | None: ...
 
@@ -247,6 +253,36 @@ class Writers(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Writers: _TypeAlias = Writers  # noqa: Y015
+
+@_typing.final
+class RunPipe(_message.Message):
+    """RunPipe asks for the Spark job through which records flow that are changed on the way."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PORT_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    STRICT_FIELD_NUMBER: _builtins.int
+    port: _builtins.int
+    """Port of the task on loopback: names the job, too."""
+    token: _builtins.bytes
+    """Secret with which the job's workers show the task that they are its own."""
+    strict: _builtins.bool
+    """A record whose expression fails ends the job, which says why."""
+    def __init__(
+        self,
+        *,
+        port: _builtins.int = ...,
+        token: _builtins.bytes = ...,
+        strict: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["port", b"port", "strict", b"strict", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunPipe: _TypeAlias = RunPipe  # noqa: Y015
 
 @_typing.final
 class PartitionReports(_message.Message):
@@ -897,6 +933,7 @@ class WorkerCommand(_message.Message):
     WITHDRAW_REPOSITION_FIELD_NUMBER: _builtins.int
     PRODUCER_STORED_FIELD_NUMBER: _builtins.int
     ORIGINS_FIELD_NUMBER: _builtins.int
+    PIPE_ENDED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def prepare(self) -> Global___Prepare:
         """Answer to Hello: open clients and initialise transactional ids."""
@@ -941,6 +978,10 @@ class WorkerCommand(_message.Message):
     def origins(self) -> Global___Origins:
         """Answer to WhoWrote."""
 
+    @_builtins.property
+    def pipe_ended(self) -> Global___PipeEnded:
+        """The job of a RunPipe has ended."""
+
     def __init__(
         self,
         *,
@@ -955,16 +996,47 @@ class WorkerCommand(_message.Message):
         withdraw_reposition: Global___WithdrawReposition | None = ...,
         producer_stored: Global___ProducerStored | None = ...,
         origins: Global___Origins | None = ...,
+        pipe_ended: Global___PipeEnded | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "origins", b"origins", "prepare", b"prepare", "producer_stored", b"producer_stored", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "origins", b"origins", "pipe_ended", b"pipe_ended", "prepare", b"prepare", "producer_stored", b"producer_stored", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "origins", b"origins", "prepare", b"prepare", "producer_stored", b"producer_stored", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "origins", b"origins", "pipe_ended", b"pipe_ended", "prepare", b"prepare", "producer_stored", b"producer_stored", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["prepare", "start", "end", "set_paused", "set_throttle", "alive", "reposition", "resume", "withdraw_reposition", "producer_stored", "origins"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["prepare", "start", "end", "set_paused", "set_throttle", "alive", "reposition", "resume", "withdraw_reposition", "producer_stored", "origins", "pipe_ended"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
 Global___WorkerCommand: _TypeAlias = WorkerCommand  # noqa: Y015
+
+@_typing.final
+class PipeEnded(_message.Message):
+    """PipeEnded says how the job of a RunPipe ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PORT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    port: _builtins.int
+    """Port of the RunPipe."""
+    reason: _builtins.str
+    """Stable reason of its failure (TRANSFORM_FAILED, TRANSFORM_REFUSED, SPARK_UNAVAILABLE); empty = in order."""
+    message: _builtins.str
+    """In words."""
+    def __init__(
+        self,
+        *,
+        port: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "port", b"port", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PipeEnded: _TypeAlias = PipeEnded  # noqa: Y015
 
 @_typing.final
 class Resume(_message.Message):

@@ -24,6 +24,7 @@ from twinlog_source.driver.stream.task_commands import Echoes, Start
 from twinlog_source.driver.stream.worker_servicer import MOST_SILENT_STREAMS, WorkerServicer
 from twinlog_source.partitions.reports import TaskReport
 from twinlog_source.partitions.standing import SILENT_SECONDS
+from twinlog_source.records.pipe import PipeJob
 
 NO_CONTEXT = cast("Context", None)
 
@@ -89,6 +90,8 @@ class Host:
     lease_seconds: int
     epoch: Epoch = field(default_factory=lambda: EPOCH)
     stored: dict[int, str] = field(default_factory=dict)
+    jobs: list[int] = field(default_factory=list)
+    """The ports of the pipes whose jobs run."""
     away: KafkaError | None = None
     """Why the target takes nothing."""
 
@@ -106,6 +109,13 @@ class Host:
 
     async def reopened(self, epoch: Epoch, slot: Slot) -> Mapping[TopicPartition, int]:
         return {}
+
+    async def run_pipe(self, job: PipeJob) -> None:
+        self.jobs.append(job.port)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.jobs.remove(job.port)
 
     async def store_producer(self, slot: Slot, producer_id: int, transactional_id: str) -> None:
         assert slot.waits_for_driver
@@ -225,5 +235,26 @@ def test_a_task_hears_whether_its_producer_id_is_stored(away: KafkaError | None)
         (answer,) = heard.stored
         assert (answer.producer_id, answer.reason) == (7, "" if away is None else away.reason)
         assert host.stored == ({7: "id"} if away is None else {})
+
+    run_in_virtual_time(scenario())
+
+
+def test_the_job_of_a_pipe_ends_with_the_next_one_and_with_its_task() -> None:
+    epoch = Epoch(flow=FLOW, number=1, plan=((TopicPartition("t", 0),),))
+    host = Host(10, epoch)
+    seen: list[list[int]] = []
+
+    async def task_with_pipes() -> AsyncIterator[pb.WorkerReport]:
+        flow = types_pb2.Flow(source=FLOW.source, target=FLOW.target)
+        hello = pb.Hello(flow=flow, epoch=1, slot=0, token=epoch.token, version=__version__)
+        yield pb.WorkerReport(hello=hello)
+        for port, strict in ((1, False), (2, True), (3, False)):
+            yield pb.WorkerReport(run_pipe=pb.RunPipe(port=port, token=b"t", strict=strict))
+            await wait_or_stop(asyncio.Event(), 0.1)
+            seen.append(sorted(host.jobs))
+
+    async def scenario() -> None:
+        await WorkerServicer({FLOW: host}).Run(task_with_pipes(), cast("Context", Heard()))
+        assert (seen, host.jobs) == ([[1], [1, 2], [2, 3]], [])
 
     run_in_virtual_time(scenario())

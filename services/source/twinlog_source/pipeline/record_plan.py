@@ -1,0 +1,232 @@
+"""The plan of a pipe: what the expressions of a flow become in Spark.
+
+Every row that goes in comes out, in order, with its place (`_chunk`, `_row`): a record that is dropped only
+loses its content. Rows without a record are marks of ours. An expression that fails gives no error (that
+would end the job with all records that are in it), but is named in `_failed`.
+
+Kept here and nowhere else: which plans are refused. What becomes of a record must not depend on other
+records, nor on when and where it is computed: its copy is compared with its source later.
+"""
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.classic.column import Column as ClassicColumn
+from pyspark.sql.types import ArrayType, BinaryType, DataType, LongType, MapType, StringType, TimestampType
+
+from twinlog.errors import ConfigError
+from twinlog.transforms.expressions import PREFIX, PYTHON, WHERE, Expressions
+
+ROWS = (
+    "_chunk int, _row int, _ms long, _headers binary, topic string, partition int, offset long,"
+    " timestamp timestamp, key binary, value binary, headers array<struct<key:string,value:binary>>"
+)
+"""What goes in. `_ms` and `_headers` are timestamp and headers as the log has them."""
+_CHANGEABLE = ("key", "value", "headers", "timestamp")
+_HEADERS = "array<struct<key:string,value:binary>>"
+_NARROW = (
+    "ArrowEvalPython",
+    "BatchEvalPython",
+    "BroadcastHashJoin",
+    "BroadcastNestedLoopJoin",
+    "ColumnarToRow",
+    "Filter",
+    "InputAdapter",
+    "MapInArrow",
+    "Project",
+    "Range",
+    "WholeStageCodegen",
+)
+"""Parts of a plan through which rows pass one by one and in order."""
+_DIFFER_BY_TIME_OR_PLACE = frozenset(
+    {
+        "CurrentDate",
+        "CurrentTime",
+        "CurrentTimestamp",
+        "CurrentUser",
+        "LocalTimestamp",
+        "Now",
+    }
+)
+"""Spark counts these as deterministic, because they have one value in a job."""
+
+
+def changed_rows(given: DataFrame, expressions: Expressions, *, strict: bool = False) -> DataFrame:
+    """The rows (`ROWS`) after the transform: `_chunk, _row, _ms, _failed, _kept, _headers, key, value,
+    headers`; `headers` counts where `_headers` is null. With `strict` an expression that fails ends the job,
+    and its error says why.
+
+    Raises ConfigError, beginning with the key, for what cannot be done to the records of a flow.
+    """
+    rows = _after_function(given, expressions.python)
+    attempt = _unchanged if strict else _attempt
+    where = _checked(rows, WHERE, expressions.where or "true")
+    if where.schema[0].dataType.simpleString() != "boolean":
+        raise ConfigError(f"{WHERE}: gives {where.schema[0].dataType.simpleString()}, and must give boolean")
+    kept = attempt(f.coalesce(f.expr(expressions.where or "true"), f.lit(False)))
+    rows = rows.withColumn("_kept", f.when(f.col("_row") >= 0, kept))
+    computed = {name: _computed(rows, PREFIX + name, text) for name, text in expressions.columns}
+    rows = rows.select(
+        "*",
+        *(
+            f.when(f.col("_kept"), attempt(f.struct(column.alias("new")))).alias(f"_new_{name}")
+            for name, column in computed.items()
+        ),
+    )
+    failed = f.when((f.col("_row") >= 0) & f.col("_kept").isNull(), 0)
+    for step, name in enumerate(computed, 1):
+        failed = failed.when(f.col("_kept") & f.col(f"_new_{name}").isNull(), step)
+    by_function = _ids(rows).items() - _ids(given).items()
+    new = {name: f.col(f"_new_{name}.new") for name in computed}
+    for name in _CHANGEABLE:
+        if name not in new and name in dict(by_function):
+            new[name] = _as_stored(PYTHON, name, rows.schema[name].dataType, f.col(name))
+
+    def content(column: Column) -> Column:
+        return f.when(f.col("_kept"), column)
+
+    return rows.select(
+        "_chunk",
+        "_row",
+        new.get("timestamp", f.col("_ms")).alias("_ms"),
+        failed.otherwise(-1).alias("_failed"),
+        f.coalesce(f.col("_kept"), f.lit(False)).alias("_kept"),
+        content(f.lit(None).cast("binary") if "headers" in new else f.col("_headers")).alias("_headers"),
+        content(new.get("key", f.col("key"))).alias("key"),
+        content(new.get("value", f.col("value"))).alias("value"),
+        content(new.get("headers", f.lit(None).cast(_HEADERS))).alias("headers"),
+    )
+
+
+def _after_function(given: DataFrame, python: str) -> DataFrame:
+    if not python:
+        return given
+    module, _, name = python.partition(":")
+    try:
+        function: Callable[[DataFrame], DataFrame] = getattr(importlib.import_module(module), name)
+        rows = function(given)
+    except Exception as error:
+        # The function is the user's: whatever it raises is an answer to this key.
+        raise ConfigError(
+            f"{PYTHON}: {python} failed: {type(error).__name__}: {_first_line(error)}"
+        ) from error
+    if not isinstance(rows, DataFrame):
+        raise ConfigError(f"{PYTHON}: {python} returned {type(rows).__name__}, and must return a DataFrame")
+    ids, before = _ids(rows), _ids(given)
+    for column in before:
+        if column not in ids:
+            raise ConfigError(f"{PYTHON}: {python} returns no column {column}")
+        if column not in _CHANGEABLE and ids[column] != before[column]:
+            raise ConfigError(f"{PYTHON}: {python} changes the column {column}, which it must leave alone")
+    _require_pure(rows, PYTHON)
+    return rows.select(*before)
+
+
+def _computed(rows: DataFrame, key: str, text: str) -> Column:
+    kind = _checked(rows, key, text).schema[0].dataType
+    return _as_stored(key, key.removeprefix(PREFIX), kind, f.expr(text))
+
+
+def _as_stored(key: str, name: str, kind: DataType, column: Column) -> Column:
+    """As the log stores it. Raises ConfigError for another type."""
+    match name:
+        case "key" | "value" if isinstance(kind, BinaryType | StringType):
+            return column.cast("binary")
+        case "timestamp" if isinstance(kind, TimestampType):
+            return f.unix_millis(column)
+        case "timestamp" if isinstance(kind, LongType):
+            return column
+        case "headers" if isinstance(kind, MapType) and _are_headers(kind.keyType, kind.valueType):
+            return f.map_entries(column).cast(_HEADERS)
+        case "headers" if isinstance(kind, ArrayType) and _are_headers(
+            *(field.dataType for field in getattr(kind.elementType, "fields", ()))
+        ):
+            return column.cast(_HEADERS)
+    wanted = {"headers": f"{_HEADERS} or map<string,binary>", "timestamp": "timestamp or bigint (ms)"}
+    raise ConfigError(
+        f"{key}: gives {kind.simpleString()} for the column {name}, and must give"
+        f" {wanted.get(name, 'binary or string')}"
+    )
+
+
+def _are_headers(*kinds: DataType) -> bool:
+    return (
+        len(kinds) == 2 and isinstance(kinds[0], StringType) and isinstance(kinds[1], BinaryType | StringType)
+    )
+
+
+def _checked(rows: DataFrame, key: str, text: str) -> DataFrame:
+    """One expression alone, so that an error names its key."""
+    try:
+        alone = rows.select(f.expr(text).alias("x"))
+        _require_pure(alone, key)
+    except PySparkException as error:
+        raise ConfigError(f"{key}: {_first_line(error)}") from error
+    return alone
+
+
+def _require_pure(rows: DataFrame, key: str) -> None:
+    query = rows._jdf.queryExecution()  # noqa: SLF001 (pyspark has no other way to a plan)
+    analyzed = query.analyzed()
+    found = {name for plan in _walk(analyzed) for each in _each(plan.expressions()) for name in _names(each)}
+    varying = sorted(found & _DIFFER_BY_TIME_OR_PLACE)
+    if varying or not analyzed.deterministic():
+        what = f"uses {varying[0]}" if varying else "is not deterministic"
+        raise ConfigError(f"{key}: {what}: a record must become the same whenever it is computed")
+    for node in _walk(query.executedPlan(), skip="BroadcastExchange"):
+        name = node.nodeName()
+        if not name.startswith(_NARROW):
+            raise ConfigError(
+                f"{key}: needs {name} in Spark's plan: what becomes of a record must not depend on other"
+                " records, and each gives at most one; a lookup table needs broadcast()"
+            )
+
+
+def _walk(plan: Any, skip: str = "") -> Iterator[Any]:
+    yield plan
+    for child in _each(plan.children()):
+        if child.nodeName() != skip or not skip:
+            yield from _walk(child, skip)
+
+
+def _names(expression: Any) -> Iterator[str]:
+    yield expression.getClass().getSimpleName()
+    for child in _each(expression.children()):
+        yield from _names(child)
+
+
+def _each(sequence: Any) -> Iterator[Any]:
+    for index in range(sequence.size()):
+        yield sequence.apply(index)
+
+
+def _ids(rows: DataFrame) -> Mapping[str, int]:
+    """The columns with what makes each the same column: an expression has another id."""
+    output = rows._jdf.queryExecution().analyzed().output()  # noqa: SLF001
+    return {each.name(): each.exprId().id() for each in _each(output)}
+
+
+def _attempt(column: Column) -> Column:
+    """Null where the column cannot be computed. Spark uses this for its `try_` functions."""
+    jvm: Any = _jvm()
+    utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    expression = utils.expression(column._jc)  # noqa: SLF001
+    return ClassicColumn(utils.column(jvm.org.apache.spark.sql.catalyst.expressions.TryEval(expression)))
+
+
+def _unchanged(column: Column) -> Column:
+    return column
+
+
+def _jvm() -> Any:
+    from pyspark import SparkContext
+
+    return SparkContext._jvm  # noqa: SLF001
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,95 @@
+"""`twinlog transform try`: what Spark makes of the last records of a topic."""
+
+from typing import Annotated
+
+import typer
+
+from twinlog.api.source.v1 import source_service_pb2 as pb2
+from twinlog.cli.common.call import Call, command
+from twinlog.cli.common.fields import Field, Fields
+from twinlog.cli.common.names import parse_flow, partition_name
+from twinlog.cli.source.client import FlowArgument, PartitionOption
+
+app = typer.Typer(help="Try what the flow's twinlog.transform.* do to records.", no_args_is_help=True)
+_MOST_SHOWN = 60
+"""Characters of a key, value or header in a table; JSON has all of them."""
+
+TRIED: Fields[pb2.TriedRecord] = (
+    Field("topic", "partition.topic"),
+    Field("partition", "partition.partition"),
+    Field("", column="partition", text=lambda tried: partition_name(tried.partition)),
+    Field("offset", "offset", "offset", right=True),
+    Field("outcome", lambda tried: _outcome(tried), "outcome"),
+    Field("before", lambda tried: _content(tried.before), "before", text=lambda tried: _line(tried.before)),
+    Field(
+        "after",
+        lambda tried: _content(tried.after) if tried.HasField("after") else None,
+        "after",
+        text=lambda tried: _line(tried.after) if tried.HasField("after") else tried.error or "not copied",
+    ),
+    Field("error", "error?"),
+)
+
+
+@app.callback()
+def _group() -> None:
+    """Keeps `try` a command of its own."""
+
+
+@app.command("try")
+@command
+def try_command(
+    call: Call,
+    flow: FlowArgument,
+    topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="The source topic.")],
+    partition: PartitionOption = None,
+    last: Annotated[
+        int,
+        typer.Option("--last", min=1, max=1000, metavar="N", help="The last N records of each partition."),
+    ] = 10,
+) -> None:
+    """Show records of the source before and after the flow's twinlog.transform.*; nothing is written.
+
+    The source service computes them with its Spark, by the file with which it was started.
+    """
+    request = pb2.TryTransformRequest(
+        flow=parse_flow(flow), source_topic=topic, partition=partition, last=last
+    )
+    records = call.ask(lambda at: at.source.TryTransform(request)).records
+    call.tell_rows(TRIED, records, empty=f"{topic} has no records")
+
+
+def _outcome(tried: pb2.TriedRecord) -> str:
+    if tried.error:
+        return "FAILED"
+    if not tried.HasField("after"):
+        return "DROPPED"
+    return "UNCHANGED" if tried.after == tried.before else "CHANGED"
+
+
+def _content(content: pb2.RecordContent) -> dict[str, object]:
+    return {
+        "timestamp_ms": content.timestamp_ms,
+        "key": _text(content.key) if content.HasField("key") else None,
+        "value": _text(content.value) if content.HasField("value") else None,
+        "headers": [
+            {"key": _text(each.key), "value": _text(each.value) if each.HasField("value") else None}
+            for each in content.headers
+        ],
+    }
+
+
+def _line(content: pb2.RecordContent) -> str:
+    shown = _content(content)
+    headers = "".join(f" {each.key.decode(errors='replace')}" for each in content.headers)
+    parts = (f"{name}={_short(shown[name])}" for name in ("key", "value"))
+    return " ".join(parts) + (f" headers:{headers}" if headers else "")
+
+
+def _text(content: bytes) -> str:
+    return content.decode(errors="backslashreplace")
+
+
+def _short(text: object) -> str:
+    told = "null" if text is None else str(text)
+    return told if len(told) <= _MOST_SHOWN else f"{told[: _MOST_SHOWN - 1]}…"

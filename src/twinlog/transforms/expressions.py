@@ -1,0 +1,101 @@
+"""What a flow does to records by Spark: the keys `twinlog.transform.*`, as values. Pure; whether Spark
+understands an expression is seen where Spark is."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from twinlog.errors import ConfigError
+from twinlog.filters import PatternList
+
+PREFIX = "twinlog.transform."
+TOPICS = f"{PREFIX}topics"
+WHERE = f"{PREFIX}where"
+PYTHON = f"{PREFIX}python"
+ON_ERROR = f"{PREFIX}on.error"
+TIMEOUT = f"{PREFIX}timeout.seconds"
+COLUMNS = ("key", "value", "headers", "timestamp")
+"""What an expression may change, in this order."""
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
+_LIST = re.compile(r"\s*,\s*")
+
+
+class OnError(StrEnum):
+    """What happens to a record for which a transform fails."""
+
+    STOP = "stop"
+    """Its partition is FAULTED there."""
+    SKIP = "skip"
+    """It is not copied, and is counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expressions:
+    """What Spark does to the records of some topics. Picklable: Spark's workers get it."""
+
+    topics: tuple[str, ...]
+    """Patterns of source topics."""
+    where: str = ""
+    """A predicate of Spark SQL; empty = all records pass."""
+    columns: tuple[tuple[str, str], ...] = ()
+    """Of `COLUMNS`, with an expression of Spark SQL for each."""
+    python: str = ""
+    """`package.module:function`; empty = none."""
+    on_error: OnError = OnError.STOP
+    timeout_seconds: float = 60.0
+    """How long Spark may take for the records of one fetch."""
+
+    def matches(self, topic: str) -> bool:
+        return PatternList(TOPICS, self.topics).matches(topic)
+
+
+def expressions_of(values: Mapping[str, str]) -> Expressions | None:
+    """The expressions of a flow, by the keys without the flow; None if it has none. Raises ConfigError with
+    all problems, one per line, each beginning with its key."""
+    found, problems = _read(values)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return found
+
+
+def steps_of(expressions: Expressions) -> Sequence[str]:
+    """The keys of what Spark computes of a record, in this order."""
+    return (WHERE, *(PREFIX + name for name, _ in expressions.columns))
+
+
+def problems_of_expressions(values: Mapping[str, str]) -> list[str]:
+    """The problems for which `expressions_of` raises."""
+    return _read(values)[1]
+
+
+def _read(values: Mapping[str, str]) -> tuple[Expressions | None, list[str]]:
+    given = {key: text for key, value in values.items() if key.startswith(PREFIX) and (text := value.strip())}
+    columns = tuple((name, given[PREFIX + name]) for name in COLUMNS if PREFIX + name in given)
+    changing = [key for key in given if key in (WHERE, PYTHON) or key.removeprefix(PREFIX) in COLUMNS]
+    unknown = given.keys() - {*changing, TOPICS, ON_ERROR, TIMEOUT}
+    problems = [f"{key}: there is no such key" for key in sorted(unknown)]
+    if not changing and TOPICS not in given:
+        return None, problems
+    if TOPICS not in given:
+        problems.append(f"{changing[0]}: needs {TOPICS}, the topics whose records it is for")
+    if not changing and not unknown:
+        problems.append(f"{TOPICS}: nothing is done to their records; set {WHERE}, {PREFIX}value or {PYTHON}")
+    python = given.get(PYTHON, "")
+    if python and not _FUNCTION.fullmatch(python):
+        problems.append(f"{PYTHON}: must be package.module:function, not {python!r}")
+    patterns = tuple(each for each in _LIST.split(given.get(TOPICS, "")) if each)
+    try:
+        PatternList(TOPICS, patterns)
+    except ConfigError as error:
+        problems.append(f"{TOPICS}: {error}")
+    if problems:
+        return None, problems
+    return Expressions(
+        topics=patterns,
+        where=given.get(WHERE, ""),
+        columns=columns,
+        python=python,
+        on_error=OnError(given.get(ON_ERROR, OnError.STOP)),
+        timeout_seconds=float(given.get(TIMEOUT, 60.0)),
+    ), []

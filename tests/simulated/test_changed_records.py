@@ -1,0 +1,130 @@
+"""A flow whose records are changed on the way: each arrives as it has to and once, whatever is killed."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from simulated.world import ONE_BROKER, World, live
+from twinlog.batches.bodies import OpenRecord, decode_record, encode_body
+from twinlog.errors import TransientKafkaError
+from twinlog.model import TopicPartition
+from twinlog.transforms.expressions import Expressions
+from twinlog_source.records.frames import Row
+from twinlog_source.records.pipe import RunJob, TransformFailedError
+
+FILE = (
+    ONE_BROKER
+    + """
+A->B.enabled = true
+A->B.topics = orders, plain
+A->B.twinlog.transform.topics = orders
+A->B.twinlog.transform.where = in the pipe below
+A->B.twinlog.transform.value = in the pipe below
+replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy
+"""
+)
+
+
+def change(value: bytes) -> bytes | None:
+    """None: the record is dropped."""
+    return None if value.startswith(b"drop") else value.upper()
+
+
+class Pipe:
+    """Spark, row by row in Python; it is lost now and then."""
+
+    def __init__(self, _run_job: RunJob, _expressions: Expressions, strict: bool) -> None:
+        self.strict = strict
+
+    async def run(self) -> None: ...
+
+    async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Sequence[Row]:
+        assert partition.topic == "orders"
+        await asyncio.wait(
+            [asyncio.get_running_loop().create_future()], timeout=random.choice((0.01, 0.2, 2))
+        )
+        if random.random() < 0.2:
+            raise TransientKafkaError("the JVM was killed", reason="SPARK_UNAVAILABLE")
+        rows = []
+        for place, record in enumerate(records):
+            _, timestamp_ms, key, value, headers = decode_record(record)
+            assert value is not None
+            if value == b"breaks":
+                raise TransformFailedError("the function raised")
+            if value == b"fails":
+                if self.strict:
+                    raise TransformFailedError("a bad cast")
+                rows.append(Row(place, 0, b"", 1))
+            elif (changed := change(value)) is not None:
+                rows.append(Row(place, timestamp_ms, encode_body(key, changed, headers)))
+        return rows
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_records_arrive_changed_and_once_whatever_is_killed(tmp_path: Path, seed: int) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=seed, make_pipe=Pipe) as world:
+            source = world.on["A"]
+            source.cluster.create_topic("orders", partition_count=2)
+            source.cluster.create_topic("plain")
+            source.produce("plain", 0, b"unchanged")
+            world.start("configsync", "source")
+            for number in range(12):
+                dropped = [b"drop %d" % number] * (number % 3)
+                source.produce("orders", number % 2, b"a %d" % number, *dropped, b"b %d" % number)
+                source.transaction("orders", b"paid %d" % number, partitions=2)
+                source.transaction("orders", b"not paid", partitions=2, commits=False)
+                await world.pause(random.random() * 4)
+                if number % 4 == 1:
+                    await world.kill_tasks()
+                elif number % 4 == 3:
+                    await world.kill("source")
+                    world.start("source")
+            source.produce("orders", 0, *[b"drop at the end"] * 5)
+            await world.until(lambda: values(world, "B") == wanted(world))
+            await world.until(lambda: world.on["B"].read("plain") == source.read("plain"))
+            await world.pause(60)
+            assert values(world, "B") == wanted(world)
+            for service in ("source", "configsync"):
+                await world.stop(service)
+
+    live(life())
+
+
+@pytest.mark.parametrize(("bad", "on_error"), [(b"fails", "skip"), (b"breaks", "skip"), (b"fails", "stop")])
+def test_a_record_that_cannot_be_changed_stops_its_partition_or_is_left_out(
+    tmp_path: Path, bad: bytes, on_error: str
+) -> None:
+    file = f"{FILE}A->B.twinlog.transform.on.error = {on_error}\n"
+
+    async def life() -> None:
+        async with World(tmp_path, file, make_pipe=Pipe) as world:
+            source = world.on["A"]
+            source.cluster.create_topic("orders", partition_count=2)
+            source.produce("orders", 0, b"before")
+            source.produce("orders", 0, b"one", bad, b"two")
+            source.produce("orders", 1, b"other")
+            world.start("configsync", "source")
+            copied = [(0, b"BEFORE"), (1, b"OTHER")]
+            if on_error == "skip":
+                copied[1:1] = [(0, b"ONE"), (0, b"TWO")]
+            await world.until(lambda: values(world, "B") == copied)
+            source.produce("orders", 1, b"later")
+            copied.append((1, b"LATER"))
+            await world.until(lambda: values(world, "B") == copied)
+            for service in ("source", "configsync"):
+                await world.stop(service)
+
+    live(life())
+
+
+def values(world: World, alias: str) -> list[tuple[int, bytes | None]]:
+    return [(seen.partition, seen.value) for seen in world.on[alias].read("orders")]
+
+
+def wanted(world: World) -> list[tuple[int, bytes | None]]:
+    found = values(world, "A")
+    return [(partition, change(value)) for partition, value in found if value and change(value) is not None]

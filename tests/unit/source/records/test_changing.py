@@ -1,0 +1,109 @@
+"""What becomes of the records of a fetch, against row by row in Python: also where the pipe breaks."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from twinlog.batches.bodies import OpenRecord
+from twinlog.errors import WireFormatError
+from twinlog.kafka.deadline import pause
+from twinlog.model import TopicPartition
+from twinlog.transforms.expressions import Expressions, OnError
+from twinlog_source.records.changing import Changing
+from twinlog_source.records.frames import ChunkOut, Row, decode_back, decode_chunk, encode_back, encode_chunk
+from twinlog_source.records.pipe import TransformFailedError
+
+DROP, FAIL, BREAK = b"drop", b"fail", b"break"
+
+
+@dataclass
+class FakePipe:
+    """Loses every chunk that is in it when a record breaks it."""
+
+    inside: list[asyncio.Event] = field(default_factory=list)
+    calls: int = 0
+
+    async def run(self) -> None: ...
+
+    async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Sequence[Row]:
+        del partition
+        self.calls += 1
+        lost = asyncio.Event()
+        self.inside.append(lost)
+        await pause(0.01 * (1 + len(records) % 3))
+        self.inside.remove(lost)
+        if any(BREAK in body for _, _, body in records):
+            for other in self.inside:
+                other.set()
+            lost.set()
+        if lost.is_set():
+            raise TransformFailedError("it broke")
+        return [
+            Row(place, ms + 1, body + b"!", 1 if FAIL in body else -1)
+            for place, (_, ms, body) in enumerate(records)
+            if DROP not in body
+        ]
+
+
+def _expected(records: Sequence[OpenRecord], on_error: OnError) -> tuple[list[OpenRecord], int, int | None]:
+    """What is copied, how many are dropped, and at which offset the partition stops."""
+    passed: list[OpenRecord] = []
+    dropped = 0
+    for offset, ms, body in records:
+        if FAIL in body or BREAK in body:
+            if on_error is OnError.STOP:
+                return passed, dropped, offset
+        elif DROP in body:
+            dropped += 1
+        else:
+            passed.append((offset, ms + 1, body + b"!"))
+    return passed, dropped, None
+
+
+_BODIES = st.lists(st.sampled_from([b"a", b"b", b"c", DROP, FAIL, BREAK]), max_size=9)
+
+
+@given(st.lists(_BODIES, min_size=1, max_size=4), st.sampled_from(OnError))
+@settings(max_examples=60, deadline=None)
+def test_each_record_becomes_what_it_becomes_alone(chunks: list[list[bytes]], on_error: OnError) -> None:
+    async def run() -> None:
+        pipe = FakePipe()
+        changing = Changing(
+            expressions=Expressions(topics=("t",), columns=(("value", "…"),), on_error=on_error),
+            pipe=pipe,
+            strict=pipe,
+        )
+        fetched = [[(7 * n, n, body) for n, body in enumerate(bodies)] for bodies in chunks]
+        async with asyncio.TaskGroup() as group:
+            asked = [
+                group.create_task(changing.change(TopicPartition("t", n), records), name=str(n))
+                for n, records in enumerate(fetched)
+            ]
+        for records, answer in zip(fetched, asked, strict=True):
+            changed, (passed, dropped, stops_at) = answer.result(), _expected(records, on_error)
+            if stops_at is None:
+                assert (changed.take(records), len(changed.dropped)) == (passed, dropped)
+                assert len(records) == len(passed) + dropped + len(changed.failed)
+            else:
+                with pytest.raises(WireFormatError, match=f"offset {stops_at}: ") as stopped:
+                    changed.take(records)
+                assert stopped.value.reason == "TRANSFORM_FAILED"
+
+    asyncio.run(run())
+
+
+@given(
+    st.lists(st.tuples(st.integers(-1, 2**62), st.integers(-1, 2**62), st.binary(max_size=40)), max_size=5)
+)
+def test_chunks_are_the_same_on_the_other_side(records: list[OpenRecord]) -> None:
+    chunk = ChunkOut(2**31 - 1, TopicPartition("ä.b", 7), records)
+    written = encode_chunk(chunk)
+    assert int.from_bytes(written[:4]) == len(written) - 4
+    assert decode_chunk(written[4:]) == chunk
+    rows = [Row(n, ms, body, n - 1) for n, (_, ms, body) in enumerate(records)]
+    back = decode_back(encode_back(5, rows)[4:])
+    assert (back.number, back.rows) == (5, rows)

@@ -1,0 +1,75 @@
+"""The keys `twinlog.transform.*` as values."""
+
+import pytest
+
+from twinlog.errors import ConfigError
+from twinlog.policy.transformed import TopicTransforms
+from twinlog.transforms.expressions import (
+    Expressions,
+    OnError,
+    expressions_of,
+    problems_of_expressions,
+    steps_of,
+)
+
+
+def test_a_flow_without_these_keys_has_none() -> None:
+    assert expressions_of({"transforms": "a", "twinlog.transform.on.error": "skip"}) is None
+
+
+def test_all_keys_are_read() -> None:
+    found = expressions_of(
+        {
+            "twinlog.transform.topics": "orders, pay.*",
+            "twinlog.transform.where": " key IS NOT NULL ",
+            "twinlog.transform.timestamp": "timestamp",
+            "twinlog.transform.value": "value",
+            "twinlog.transform.python": "a.b:c",
+            "twinlog.transform.on.error": "skip",
+            "twinlog.transform.timeout.seconds": "5",
+        }
+    )
+    assert found == Expressions(
+        topics=("orders", "pay.*"),
+        where="key IS NOT NULL",
+        columns=(("value", "value"), ("timestamp", "timestamp")),
+        python="a.b:c",
+        on_error=OnError.SKIP,
+        timeout_seconds=5,
+    )
+    assert steps_of(found) == (
+        "twinlog.transform.where",
+        "twinlog.transform.value",
+        "twinlog.transform.timestamp",
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"where": "true"}, "twinlog.transform.where: needs twinlog.transform.topics"),
+        ({"topics": "a"}, "twinlog.transform.topics: nothing is done"),
+        ({"topics": "a(", "where": "true"}, "twinlog.transform.topics: "),
+        ({"topics": "a", "python": "a.b"}, "twinlog.transform.python: must be package.module:function"),
+        ({"topics": "a", "topic": "'b'"}, "twinlog.transform.topic: there is no such key"),
+    ],
+)
+def test_a_problem_names_its_key(values: dict[str, str], problem: str) -> None:
+    config = {f"twinlog.transform.{key}": value for key, value in values.items()}
+    assert [each[: len(problem)] for each in problems_of_expressions(config)] == [problem]
+    with pytest.raises(ConfigError):
+        expressions_of(config)
+
+
+def test_topics_are_the_sources_without_internal_ones() -> None:
+    config = {
+        "clusters": "A, B",
+        "twinlog.transform.topics": ".*",
+        "twinlog.transform.where": "key IS NOT NULL",
+    }
+    transforms = TopicTransforms(config, "A")
+    assert transforms.expressions("orders") is not None
+    assert transforms.drops_records("orders")
+    assert transforms.changes("orders") is None
+    assert transforms.expressions("heartbeats") is None
+    assert transforms.expressions("mm2-offsets.A.internal") is None
