@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from twinlog.batches import Codec, NewRecord
+from twinlog.clock import SystemClock
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.kafka.whole_logs import committed_records
@@ -42,14 +43,15 @@ def with_origin(records):
     return records.withColumn("headers", f.concat("headers", f.array(f.struct(
         f.lit("origin").alias("key"), f.col("topic").cast("binary").alias("value")))))
 """
-_NOW_MS = 1_790_000_000_000
+_FIRST_MS = SystemClock().now_ms() - 10_800_000
+"""Kafka deletes what is old, and refuses what is an hour ahead."""
 
 
 def _record(number: int) -> NewRecord:
     country = ("CH", "DE")[number % 3 == 0]
     value = f'{{"n":"{"x" if number % 10 == 7 else number}","country":"{country}","card":"41{number}"}}'
     headers = ((b"trace", b"1"), (b"keep", b"\x00\xff"))
-    return NewRecord(b"%d" % number, value.encode(), _NOW_MS + number, headers)
+    return NewRecord(b"%d" % number, value.encode(), _FIRST_MS + number, headers)
 
 
 def _wanted(numbers: int, topic: str) -> list[tuple[object, ...]]:
@@ -59,7 +61,7 @@ def _wanted(numbers: int, topic: str) -> list[tuple[object, ...]]:
             key = hashlib.sha256(b"%d" % number).hexdigest().encode()
             value = f'{{"n":"{number}","country":"CH","card":"xxxx"}}'.encode()
             headers = (("keep", b"\x00\xff"), ("origin", topic.encode()))
-            wanted.append((key, value, _NOW_MS + 1001 * number, headers))
+            wanted.append((key, value, _FIRST_MS + 1001 * number, headers))
     return wanted
 
 
