@@ -1,7 +1,7 @@
 """Finds flows of a file that would copy records in an endless loop. Pure.
 
 Under a policy that keeps names, a copy looks like an original. A flow knows the copies on its source by their
-producer ids (docs/adr/0016), and leaves out those that come from its own target topic, and those that another
+producer ids (docs/adr/0017), and leaves out those that come from its own target topic, and those that another
 flow copies to that topic directly. So A->B and B->A end where a record came from, and so does a mesh. A ring
 over a third cluster without such direct flows (A->B, B->C and C->A) copies a record round without end. Two
 aliases can stand for one cluster and are then one place in a ring. Equal addresses show this when the file is

@@ -33,7 +33,7 @@ class CopyPolicy:
     (docs/adr/0008)."""
     echoes: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """By producer id, the first source offset and the first one after those where its batches are copies of
-    what the target has already (docs/adr/0016): they are left out."""
+    what the target has already (docs/adr/0017): they are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

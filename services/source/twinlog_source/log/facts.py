@@ -213,7 +213,7 @@ class ProducerFact:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginFact:
     """Which records in a partition of a copy came from its source topic, beside the producer ids of the flow
-    (docs/adr/0016). Written before the partition is first copied, under policies that keep names."""
+    (docs/adr/0017). Written before the partition is first copied, under policies that keep names."""
 
     partition: TopicPartition
     target_topic_id: str

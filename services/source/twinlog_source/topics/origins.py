@@ -1,5 +1,5 @@
 """Which batches of the source are copies of what the target has already, under policies that keep names
-(docs/adr/0016).
+(docs/adr/0017).
 
 A flow stores its producer ids on its positions topic before it writes with them. So a batch on the source
 that another flow copied is known by its header. It is left out (an echo) if it comes from this flow's own
