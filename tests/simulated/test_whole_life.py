@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+from grpc import RpcError
+
 from simulated.world import ONE_BROKER, SERVICES, World, live
 
 FILE = (
@@ -72,3 +75,26 @@ def test_everything_arrives_once_and_groups_move_with_it(tmp_path: Path) -> None
 def copied(world: World, *topics: str) -> bool:
     """Whether B has the records of A at the same offsets."""
     return all(world.on["A"].read(topic) == world.on["B"].read(topic) for topic in topics)
+
+
+def test_a_failback_counts_what_others_wrote_between_copied_records(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE) as world:
+            source, target = world.on["A"], world.on["B"]
+            source.cluster.create_topic("orders")
+            source.produce("orders", 0, *(b"%d" % number for number in range(100)))
+            world.start(*SERVICES)
+            await world.until(lambda: copied(world, "orders"))
+            source.commit("readers", "orders", {0: 10})
+            await world.until(lambda: target.committed("readers"))
+            await world.move("failover")
+            target.commit("readers", "orders", {0: 30})
+            target.produce("orders", 0, *(b"foreign" for _ in range(7)))
+            source.produce("orders", 0, *(b"more" for _ in range(20)))
+            await world.until(lambda: len(target.read("orders")) == 127)
+            target.produce("orders", 0, b"foreign", b"foreign")
+            await world.pause(20)
+            with pytest.raises(RpcError, match="9 that other producers wrote into the copy"):
+                await world.move("failback")
+
+    live(life())
