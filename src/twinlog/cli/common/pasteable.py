@@ -24,7 +24,10 @@ GIVEN_ENDPOINTS: ContextVar[tuple[str, ...]] = ContextVar("GIVEN_ENDPOINTS", def
 
 _QUOTED: Final = re.compile(r"`(twinlog [^`]+)`")
 _READ_NO_CONFIG: Final = frozenset(
-    {"adopt", "completion", "demo", "import", "local", "mirror-maker", "preflight", "run", "start"}
+    {
+        *("adopt", "completion", "demo", "explain reason", "import", "init", "local", "mirror-maker"),
+        *("preflight", "run", "start"),
+    }
 )
 _CALL_NO_SERVICE: Final = frozenset({"copy", "decode", "safe-to-delete", "state", "verify"})
 """They read the clusters themselves."""
@@ -37,7 +40,8 @@ def pasteable(command: str) -> str:
     name = rest.partition(" ")[0]
     has_places = "--config" in rest or "--endpoint" in rest
     is_complete = has_places or rest.endswith("--help") or name.startswith("-")
-    if program != "twinlog" or not name or is_complete or name in _READ_NO_CONFIG:
+    reads_none = not _READ_NO_CONFIG.isdisjoint((name, " ".join(rest.split()[:2])))
+    if program != "twinlog" or not name or is_complete or reads_none:
         return command
     endpoints = () if name in _CALL_NO_SERVICE else GIVEN_ENDPOINTS.get()
     file = "" if FILE_IS_IN_ENVIRONMENT.get() else GIVEN_FILE.get()
