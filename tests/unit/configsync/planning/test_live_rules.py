@@ -353,7 +353,8 @@ async def test_an_update_wakes_the_loop_and_changes_its_intervals(flow: ConfigSy
 def test_a_changed_rule_that_would_make_a_loop_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "mm2.properties"
     file.write_text(
-        "clusters = A, B, C\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nC.bootstrap.servers = c:1\n"
+        "clusters = A, B, C\nA.bootstrap.servers = a:1\n"
+        "B.bootstrap.servers = b:1\nC.bootstrap.servers = c:1\n"
         "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy\n"
         "A->B.enabled = true\nA->B.topics = orders\n"
         "B->C.enabled = true\nB->C.topics = users\nC->A.enabled = true\nC->A.topics = users\n"
