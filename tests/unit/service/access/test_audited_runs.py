@@ -49,7 +49,7 @@ async def test_a_run_that_fails_says_how_far_it_came(port: AuditRig) -> None:
     assert (started["outcome"], ended["outcome"]) == ("STARTED", "MOVE_CANCELLED")
     assert ended["before"] == {"steps": {}}
     assert ended["after"]["steps"]["FENCE"].startswith("DONE: ")
-    assert ended["after"]["steps"]["DRAIN"].startswith("PROGRESS: ")
+    assert ended["after"]["steps"]["DRAIN"].startswith("STARTED: ")
 
 
 async def test_a_run_that_is_refused_has_one_line(port: AuditRig) -> None:
