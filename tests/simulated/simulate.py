@@ -75,6 +75,8 @@ class Life:
         """Copies that lost their tail."""
         self.is_moved: bool | None = False
         """Whether the group works on the target; None = a move has not said how it ended."""
+        self.has_group = False
+        """Whether the group had committed anything before it was moved last."""
 
     async def live(self) -> None:
         writing = [
@@ -189,8 +191,9 @@ class Life:
         self.world.on["A"].transaction(topic, *self.values(), partitions=_TOPICS[topic], commits=commits)
 
     async def commit(self) -> None:
-        """Where the group works; nowhere while that is not certain."""
-        if self.is_moved is None:
+        """Where the group works; nowhere while that is not certain. A group that had committed nothing was not
+        moved, and what it would commit on B afterwards would be B's own."""
+        if self.is_moved is None or (self.is_moved and not self.has_group):
             return
         (topic, index), alias = self.place(), "B" if self.is_moved else "A"
         name = self.prefix + topic if self.is_moved else topic
@@ -202,6 +205,7 @@ class Life:
         """A failover, or its failback. One that fails is run again before anything else."""
         kind = "failback" if self.is_moved else "failover"
         unread = self.unread("B" if self.is_moved else "A")
+        self.has_group = bool(unread)
         was_moved, self.is_moved = self.is_moved, self.is_moved or None
         try:
             async with asyncio.timeout(_MOVE_SECONDS):
