@@ -191,8 +191,8 @@ class Life:
         self.world.on["A"].transaction(topic, *self.values(), partitions=_TOPICS[topic], commits=commits)
 
     async def commit(self) -> None:
-        """Where the group works; nowhere while that is not certain. A group that had committed nothing was not
-        moved, and what it would commit on B afterwards would be B's own."""
+        """Where the group works; nowhere while that is not certain. A group that had committed nothing was
+        not moved, and what it would commit on B afterwards would be B's own."""
         if self.is_moved is None or (self.is_moved and not self.has_group):
             return
         (topic, index), alias = self.place(), "B" if self.is_moved else "A"
