@@ -76,6 +76,8 @@ class Table(Generic[K, V]):
     replication_factor: int = -1
     """Used to create the topic; -1 = the cluster's default."""
     rows: Mapping[K, V] = field(default_factory=dict)
+    _unsure: set[K] = field(default_factory=set)
+    """Keys of which it is not known whether the log has what was sent last: they are written again."""
     _place: LogPlace | None = None
     _exists: bool = False
     _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -108,12 +110,14 @@ class Table(Generic[K, V]):
                 newest = await self._newest(reader, partition, offset, end)
             await self._take(newest, rows)
         self.rows, self._exists = rows, True
+        self._unsure.clear()
         self._place = LogPlace(topic_id=found.topic_id, next_offset=end, seen_end=end, at_seconds=now)
         return rows
 
     def forget(self) -> None:
         """The next `load` reads everything."""
         self.rows, self._place, self._exists = {}, None, False
+        self._unsure.clear()
 
     async def create(self) -> None:
         """Create the topic if it does not exist. Costs nothing once it was seen. Raises KafkaError."""
@@ -136,11 +140,18 @@ class Table(Generic[K, V]):
     async def replace(self, rows: Mapping[K, V]) -> int:
         """As `put`, and drop every other row."""
         async with self._busy:
-            gone: dict[K, V | None] = dict.fromkeys(self.rows.keys() - rows.keys())
+            gone: dict[K, V | None] = dict.fromkeys((self.rows.keys() | self._unsure) - rows.keys())
             return await self._put([gone | {**rows}])
 
     async def _put(self, steps: Iterable[Mapping[K, V | None]]) -> int:
-        due = [[(key, value) for key, value in step.items() if self.rows.get(key) != value] for step in steps]
+        due = [
+            [
+                (key, value)
+                for key, value in step.items()
+                if key in self._unsure or self.rows.get(key) != value
+            ]
+            for step in steps
+        ]
         if any(due):
             await self.create()
             async with self.cluster.writer() as writer:
@@ -181,21 +192,25 @@ class Table(Generic[K, V]):
 
         async def append(key: K, value: V | None) -> None:
             raw, stored = self.codec.encode(key, value)
+            self._unsure.add(key)
             try:
                 offset = await writer.append(partition, key=raw, value=stored)
             except KafkaError as error:
                 failures.append(error)
                 return
+            self._unsure.discard(key)
             self._note(offset)
             if value is None:
                 rows.pop(key, None)
             else:
                 rows[key] = value
 
-        async with asyncio.TaskGroup() as group:
-            for number, (key, value) in enumerate(changes):
-                group.create_task(append(key, value), name=f"put {self.topic} {number}")
-        self.rows = rows
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number, (key, value) in enumerate(changes):
+                    group.create_task(append(key, value), name=f"put {self.topic} {number}")
+        finally:
+            self.rows = rows  # Also when it is cancelled.
         for error in failures:
             if error.reason == KafkaReason.TOPIC_UNKNOWN:
                 self.forget()  # It was deleted: the next `put` creates it and writes everything.

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -214,6 +215,29 @@ async def test_after_a_failed_put_it_is_known_what_is_stored() -> None:
     undo()
     assert await table.put(rows) == 1
     assert await table_on(cluster).load() == rows
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_what_a_failed_put_may_have_written_is_written_over_also_by_what_was_there_before(
+    is_cancelled: bool,
+) -> None:
+    cluster = FakeCluster("B")
+    table = table_on(cluster)
+    await table.put({"a": 1})
+
+    def answer_is_lost(call: Call) -> None:
+        if is_cancelled:
+            raise asyncio.CancelledError
+        raise TransientKafkaError("the broker went away")
+
+    undo = cluster.intercept("append", answer_is_lost, after=True)
+    for rows in ({"a": 2}, {"a": 1, "b": 2}):
+        with suppress(TransientKafkaError):
+            await table.replace(rows)
+    undo()
+    await table.replace({"a": 1})
+    assert await table_on(cluster).load() == table.rows == {"a": 1}
+    assert await table.replace({"a": 1}) == 0
 
 
 async def test_a_topic_that_was_created_again_is_read_from_its_start_however_long_it_is() -> None:
