@@ -72,22 +72,31 @@ async def release_fences(
     """Delete the fences that no other flow holds; return the others with these flows. Raises KafkaError."""
     if not fences:
         return {}  # The cluster may be away.
-    before = await _held_by_others(cluster, flow)
+    present = await cluster.describe_acls("TOPIC")
+    if present is None:
+        return {}  # Without an authorizer no ACL is in force.
+    before = _held_by_others(present, flow)
     alone = [fence for fence in fences if fence not in before]
+    holders = [holder_of(fence, flow) for fence in fences]
     # In one request: without a holder, a fence that is still there would be somebody else's.
-    await delete_rules(cluster, [*alone, *(holder_of(fence, flow) for fence in fences)])
+    results = await cluster.delete_acls([*alone, *holders])
+    _raise_first(results[fence] for fence in alone)
     # Meanwhile another flow may have begun to hold one, or released it.
-    after = await _held_by_others(cluster, flow)
+    present = await cluster.describe_acls("TOPIC") or ()
+    after = _held_by_others(present, flow)
     kept = {fence: after[fence] for fence in fences if fence in after}
     await create_rules(cluster, kept)
     await delete_rules(cluster, [fence for fence in fences if fence in before and fence not in kept])
+    # A cluster that refused a holder, because it does not know the user, may also refuse to delete it.
+    errors = ((holder, results[holder]) for holder in holders)
+    _raise_first(error for holder, error in errors if error and (error.retriable or holder in present))
     return kept
 
 
-async def _held_by_others(cluster: AclAdmin, flow: Flow) -> Mapping[AclBinding, Collection[str]]:
-    held = held_fences(await cluster.describe_acls("TOPIC") or ())
+def _held_by_others(present: Collection[AclBinding], flow: Flow) -> Mapping[AclBinding, Collection[str]]:
     # A broker may answer with the ACLs as they were a moment ago.
-    return {fence: others for fence, flows in held.items() if (others := set(flows) - {str(flow)})}
+    held = held_fences(present).items()
+    return {fence: others for fence, flows in held if (others := set(flows) - {str(flow)})}
 
 
 async def create_rules(cluster: AclAdmin, rules: Collection[AclBinding]) -> None:

@@ -33,8 +33,9 @@ class FakeAclAdmin(FakeClusterBase):
 
     @operation
     async def delete_acls(self, bindings: Collection[AclBinding]) -> Mapping[AclBinding, KafkaError | None]:
-        self.acls -= set(bindings)
-        return {binding: self._acl_problem(binding, "delete an ACL") for binding in bindings}
+        outcome = {binding: self._acl_problem(binding, "delete an ACL") for binding in bindings}
+        self.acls -= {binding for binding, problem in outcome.items() if problem is None}
+        return outcome
 
     def _acl_problem(self, binding: AclBinding, doing: str) -> KafkaError | None:
         if not self._authorizer:

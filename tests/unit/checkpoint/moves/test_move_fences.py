@@ -167,7 +167,7 @@ async def test_a_fence_that_another_flow_begins_to_hold_or_releases_meanwhile(be
     assert source.acls == (HELD_BY_OTHER if begins else set())
 
 
-async def test_a_cluster_that_knows_no_such_user_is_fenced_all_the_same() -> None:
+async def test_a_cluster_that_knows_no_such_user_is_fenced_all_the_same_until_the_move_back() -> None:
     class KnownUsersOnly(FakeCluster):
         def _acl_problem(self, binding: AclBinding, doing: str) -> KafkaError | None:
             return None if binding.principal == "User:*" else KafkaError("no such user", reason="REFUSED")
@@ -175,6 +175,21 @@ async def test_a_cluster_that_knows_no_such_user_is_fenced_all_the_same() -> Non
     source = KnownUsersOnly("A")
     await hold_fences(source, [FENCE], A_TO_B)
     assert source.acls == {FENCE}
+    await release_fences(source, [FENCE], A_TO_B)
+    assert source.acls == set()
+
+
+async def test_a_holder_that_cannot_be_deleted_is_not_forgotten() -> None:
+    class KeepsHolders(FakeCluster):
+        def _acl_problem(self, binding: AclBinding, doing: str) -> KafkaError | None:
+            is_kept = is_holder(binding) and doing.startswith("delete")
+            return KafkaError("not now", reason="REFUSED") if is_kept else None
+
+    source = KeepsHolders("A")
+    await hold_fences(source, [FENCE], A_TO_B)
+    with pytest.raises(KafkaError, match="not now"):
+        await release_fences(source, [FENCE], A_TO_B)
+    assert source.acls == {holder_of(FENCE, A_TO_B)}
 
 
 async def test_a_finished_failover_may_be_fenced_later() -> None:
