@@ -75,16 +75,20 @@ def _converted(
     homes = _homes(flow, kind, fields, groups)
     if not on_target:
         homes = {group: home for group, home in homes.items() if home.where == flow.source}
+    # Those of runs before it, which giving it up does not end.
+    before = fields.get("unfinished_before", []) if state is MoveState.RUNNING else unfinished
+    unsure_before = frozenset(texts(before or []))
     for group in unsure if on_target else ():
-        home = homes.get(group, Home(where=flow.source, run=run_id))
+        is_own = is_cut and group not in unsure_before
+        home = homes.get(group, Home(where=flow.source, run=run_id if is_own else "earlier"))
         if home.where == flow.target:
             continue
         homes[group] = Home(
             where=home.where,
-            run=run_id if is_cut else home.run,
+            run=run_id if is_own else home.run,
             stood_at=home.stood_at,
             left_at=home.left_at,
-            certainty=Certainty.GIVEN_UP if aborted and group in requested else Certainty.BEGUN,
+            certainty=Certainty.GIVEN_UP if aborted and is_own else Certainty.BEGUN,
         )
     # Before chains were recorded a record did not tell what a failover had moved.
     named = bool(fields.get("chain_before")) or kind is MoveKind.FAILOVER
@@ -116,6 +120,7 @@ def _converted(
             left_behind=texts(fields.get("left_behind", [])),
             on_target=on_target,
             any_group=any_group,
+            any_given_up=any_group and aborted and is_cut and unfinished is not None,
         ),
         homes=homes,
         fences={cluster: topics for cluster, topics in fences.items() if topics},

@@ -70,6 +70,9 @@ class Run:
     any_group: bool = False
     """A run of an earlier release was interrupted, or left very many groups unfinished, and did not record
     them: any group may be on the target. Until a run for all groups is done."""
+    any_given_up: bool = False
+    """`any_group` is only because of a run that was given up: sync.group.offsets heeds it no more.
+    A failback ends this."""
 
 
 class Certainty(StrEnum):
@@ -144,14 +147,14 @@ class Moves:
     def held(self) -> frozenset[str] | None:
         """As `groups_on_target`, without those of failovers that were given up: sync.group.offsets leaves
         them alone."""
-        groups = self.groups_on_target
-        if groups is None:
+        if self.run is None or not self.run.on_target:
+            return frozenset()
+        if self.run.any_group and not self.run.any_given_up:
             return None
         return frozenset(
             group
-            for group in groups
-            if self.homes[group].where == self.flow.target
-            or self.homes[group].certainty is not Certainty.GIVEN_UP
+            for group, home in self.homes.items()
+            if home.where == self.flow.target or home.certainty is Certainty.BEGUN
         )
 
     def due(self, kind: MoveKind) -> frozenset[str] | None:

@@ -143,6 +143,7 @@ def _decode_run(fields: Mapping[str, Any]) -> Run:
         left_behind=texts(fields["left_behind"]),
         on_target=fields["on_target"] is True,
         any_group=fields["any_group"] is True,
+        any_given_up=fields.get("any_given_up", False) is True,
     )
 
 

@@ -22,6 +22,7 @@ from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.write_blocks import fence_of, is_fence
 from twinlog_checkpoint.journal.moves_log import MoveJournal
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
+from twinlog_checkpoint.moves.running.run_record import given_up
 from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, run
@@ -347,6 +348,10 @@ async def test_groups_whose_places_an_earlier_build_did_not_record_are_looked_at
         ({"state": "RUNNING", "on_target": True}, None),
         ({"state": "RUNNING", "on_target": False}, set()),
         ({"unfinished": ["g"]}, {"g"}),
+        ({"aborted": True, "on_target": True}, set()),
+        ({"aborted": True, "on_target": True, "unfinished": ["g"]}, {"g"}),
+        ({"aborted": True, "on_target": True, "unfinished": None}, None),
+        ({"aborted": True, "on_target": True, "unfinished": ["g"], "groups": ["g", "h"]}, {"g"}),
     ],
 )
 async def test_groups_that_a_failover_may_have_moved_are_held(
@@ -355,6 +360,17 @@ async def test_groups_that_a_failover_may_have_moved_are_held(
     cluster = FakeCluster("B")
     await put_earlier(cluster, **fields)
     assert (await journal_on(cluster).load()).held == held
+
+
+async def test_a_run_of_the_last_release_that_is_given_up_ends_nothing_of_runs_before_it() -> None:
+    cluster = FakeCluster("B")
+    groups = {"groups": ["g", "h"], "unfinished": ["g"], "unfinished_before": ["g"]}
+    await put_earlier(cluster, state="RUNNING", on_target=True, **groups)
+    moves = await journal_on(cluster).load()
+    assert moves.held == frozenset({"g", "h"})
+    over = given_up(moves, now_ms=0)
+    assert over.held == frozenset({"g"})
+    assert over.groups_on_target == frozenset({"g", "h"})
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ def begun(moves: Moves, kind: MoveKind, options: MoveOptions, *, run_id: str, no
         done=(Step.FENCE,) if fenced else (),
         on_target=moves.on_target,
         any_group=last is not None and last.any_group,
+        any_given_up=last is not None and last.any_given_up and kind is MoveKind.FAILOVER,
     )
     return replace(moves, run=run)
 
