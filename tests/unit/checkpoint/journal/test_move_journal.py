@@ -138,6 +138,7 @@ async def test_a_fence_on_a_topic_that_is_not_the_flows_is_refused_while_it_is_i
         with pytest.raises(StateError, match="mm2-configs") as refused:
             await run(rig.served.failback)
         assert refused.value.reason == "FENCE_NOT_OURS"
+        assert "--deny-principal 'User:twinlog-fence A->B'" in str(refused.value)
         assert foreign in rig.logs.source.acls
         rig.logs.source.acls.remove(foreign)
         await run(rig.served.failback)

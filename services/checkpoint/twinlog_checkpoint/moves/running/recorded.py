@@ -11,6 +11,7 @@ from twinlog.errors import KafkaError, StateError, WireFormatError
 from twinlog.kafka.ports import AclBinding, KafkaCluster
 from twinlog.model import ClusterAlias
 from twinlog.moves.record import MoveKind, Moves
+from twinlog.write_blocks import fence_of, holder_of
 from twinlog_checkpoint.journal.moves_log import MoveJournal
 from twinlog_checkpoint.moves.planning.planner import NOTHING_DUE, Due, MovePlanner
 from twinlog_checkpoint.moves.routes.route import Route
@@ -53,7 +54,11 @@ async def _in_force(cluster: KafkaCluster) -> Collection[AclBinding] | None:
 
 
 def _not_ours(journal: MoveJournal, alias: ClusterAlias, topic: str) -> StateError:
-    remedy = f"kafka-acls --remove --deny-principal 'User:*' --operation Write --topic {topic}"
+    holder = holder_of(fence_of(topic), journal.flow).principal
+    remedy = (
+        f"kafka-acls --remove --deny-principal 'User:*' --deny-principal '{holder}' --operation Write"
+        f" --topic {topic}"
+    )
     return StateError(
         f"{journal.topic} on {journal.flow.target} names a fence on topic {topic!r} of {alias}, but the"
         f" rules of flow {journal.flow} do not select this topic, so Twinlog does not touch the fence. If the"
