@@ -78,6 +78,8 @@ class RecordPipe:
     strict: bool = False
     _asked: dict[int, _Asked] = field(default_factory=dict)
     _number: int = 0
+    _sent: int = 0
+    """How many chunks were sent so far."""
     _wanted: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Sequence[Row]:
@@ -97,11 +99,20 @@ class RecordPipe:
         """Loop until cancelled: one job after another, as long as something is asked."""
         while True:
             await self._wanted.wait()
+            before = self._sent
             failure = await self._one_job()
-            for asked in list(self._asked.values()):
-                if not asked.answer.done():
-                    asked.answer.set_exception(failure)
+            if isinstance(failure, TransformFailedError) and self._sent == before:
+                # It had no records, so none of them is the reason.
+                failure = TransientKafkaError(str(failure), reason="SPARK_UNAVAILABLE")
+            is_of_records = isinstance(failure, TransformFailedError)
             self._wanted.clear()
+            for asked in list(self._asked.values()):
+                if asked.answer.done():
+                    continue
+                if is_of_records and asked.sent_at is None:
+                    self._wanted.set()  # For the next job.
+                else:
+                    asked.answer.set_exception(failure)
             if not isinstance(failure, TransformFailedError):
                 # What could not be started is not started again at once.
                 await pause(REOPEN_SECONDS)
@@ -179,6 +190,7 @@ class RecordPipe:
                 for asked in list(self._asked.values()):
                     if asked.sent_at is None and not asked.answer.done():
                         asked.sent_at = asyncio.get_running_loop().time()
+                        self._sent += 1
                         feed.write(encode_chunk(asked.chunk))
                         await feed.drain()
                 await self._wanted.wait()

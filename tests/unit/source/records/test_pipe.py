@@ -1,0 +1,105 @@
+"""A task's end of the pipe, against a job that fails."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from twinlog.errors import KafkaError, TwinlogError
+from twinlog.kafka.deadline import pause
+from twinlog.model import TopicPartition
+from twinlog_source.records.frames import (
+    DRAIN,
+    FEED,
+    LENGTH,
+    LOOPBACK,
+    ChunkOut,
+    Row,
+    decode_chunk,
+    encode_back,
+)
+from twinlog_source.records.pipe import PipeJob, RecordPipe, TransformFailedError
+
+P = TopicPartition("t", 0)
+RECORD = (0, 0, b"v")
+
+
+@asynccontextmanager
+async def running(pipe: RecordPipe) -> AsyncIterator[None]:
+    run = asyncio.ensure_future(pipe.run())
+    try:
+        async with asyncio.timeout(20):
+            yield
+    finally:
+        run.cancel()
+        with suppress(asyncio.CancelledError):
+            await run
+
+
+async def in_job(
+    job: PipeJob, work: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+) -> None:
+    """As the two workers of a job."""
+    feed, to_task = await asyncio.open_connection(LOOPBACK, job.port)
+    to_task.write(FEED + job.token)
+    _, drain = await asyncio.open_connection(LOOPBACK, job.port)
+    drain.write(DRAIN + job.token)
+    try:
+        await work(feed, drain)
+    finally:
+        to_task.close()
+        drain.close()
+
+
+async def next_chunk(feed: asyncio.StreamReader) -> ChunkOut:
+    length = LENGTH.unpack(await feed.readexactly(LENGTH.size))[0]
+    return decode_chunk(await feed.readexactly(length))
+
+
+async def test_a_job_that_fails_before_it_has_records_says_nothing_of_them() -> None:
+    async def run_job(_: PipeJob) -> TwinlogError | None:
+        return TransformFailedError("no worker could be started")
+
+    pipe = RecordPipe(run_job=run_job, timeout_seconds=10)
+    async with running(pipe):
+        with pytest.raises(KafkaError, match="no worker") as refused:
+            await pipe.change(P, [RECORD])
+        assert refused.value.reason == "SPARK_UNAVAILABLE"
+
+
+async def test_records_that_a_failed_job_never_had_go_to_the_next_one() -> None:
+    jobs = 0
+    broken, asked_more = asyncio.Event(), asyncio.Event()
+
+    async def run_job(job: PipeJob) -> TwinlogError | None:
+        nonlocal jobs
+        jobs += 1
+
+        async def break_at_once(feed: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+            await next_chunk(feed)
+
+        async def give_back(feed: asyncio.StreamReader, drain: asyncio.StreamWriter) -> None:
+            chunk = await next_chunk(feed)
+            drain.write(encode_back(chunk.number, [Row(0, 0, b"changed")]))
+            await asyncio.get_running_loop().create_future()
+
+        if jobs > 1:
+            await in_job(job, give_back)
+        await in_job(job, break_at_once)
+        await pause(0.2)
+        broken.set()
+        await asked_more.wait()
+        return TransformFailedError("it broke")
+
+    pipe = RecordPipe(run_job=run_job, timeout_seconds=10)
+    async with running(pipe):
+        first = asyncio.ensure_future(pipe.change(P, [RECORD]))
+        await broken.wait()
+        second = asyncio.ensure_future(pipe.change(P, [RECORD]))
+        await pause(0)
+        asked_more.set()
+        with pytest.raises(TransformFailedError):
+            await first
+        assert [row.body for row in await second] == [b"changed"]
+        assert jobs == 2
