@@ -5,9 +5,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from twinlog.batches.codec import MAX_OPEN_BYTES
+from twinlog.batches.header import HIGHEST_OFFSET
 from twinlog.batches.lanes import TargetTopicLimits
 from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.batches.transformed import ChangeRecords
+
+NOT_YET = HIGHEST_OFFSET, HIGHEST_OFFSET
+"""In `CopyPolicy.echoes`: no batch that was fetched so far is an echo, but later ones may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from typing import Final
 import structlog
 
 from twinlog.batches.header import HIGHEST_OFFSET
+from twinlog.batches.prepared import NOT_YET
 from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.ports import KafkaCluster, LogAdmin, LogReader, OffsetSpec
@@ -67,6 +68,8 @@ class Origins:
     """The topics that another flow copies now, if that is known; else the file decides."""
     clock: Clock
     _tables: dict[str, _Table] = field(default_factory=dict)
+    _missing: set[str] = field(default_factory=set)
+    """Positions topics that do not exist, of flows that copy a topic of the last question to the source."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -170,14 +173,22 @@ class Origins:
     async def judge(
         self, asked: Mapping[TopicPartition, Collection[int]], topics: Topics
     ) -> dict[tuple[TopicPartition, int], Range]:
-        """Where batches of these producers of the source are echoes, as in `CopyPolicy.echoes`. Call it after
-        the batches were fetched. Raises KafkaError and WireFormatError while that is not known."""
+        """Where batches of these producers of the source are echoes, as in `CopyPolicy.echoes`; `NOT_YET`:
+        ask again about later batches. Call it after the batches were fetched.
+
+        Partitions of which it is not known are left out: one of them holds up no other. Raises KafkaError and
+        WireFormatError while it is known of none."""
         await self.read({topics[each.topic] for each in asked if each.topic in topics})
-        return {
-            (partition, producer_id): self.range_of(partition, producer_id, topics)
-            for partition, ids in asked.items()
-            for producer_id in ids
-        }
+        found: dict[tuple[TopicPartition, int], Range] = {}
+        unknown: list[KafkaError] = []
+        for partition, ids in asked.items():
+            try:
+                found |= {(partition, each): self.range_of(partition, each, topics) for each in ids}
+            except KafkaError as error:
+                unknown.append(error)
+        if unknown and not found:
+            raise unknown[0]
+        return found
 
     async def read(self, topics: Collection[ReplicatedTopic]) -> None:
         """Read what has come since: of each flow into the source that has a positions topic there. Raises
@@ -187,14 +198,9 @@ class Origins:
 
     async def _read(self, topics: Collection[ReplicatedTopic]) -> None:
         expected = {
-            each.positions_topic: each.flow.source
-            for each in self._into_source
-            if any(
-                self._copies(each, upstream, topic)
-                for topic in topics
-                if (upstream := each.selector.policy.upstream_topic(topic.source_topic)) is not None
-            )
+            each.positions_topic: each.flow.source for topic in topics for each in self._writers_of(topic)
         }
+        self._missing.clear()
         listed = {
             name: found[1]
             for name in await self.source.list_topics()
@@ -209,8 +215,11 @@ class Origins:
             if isinstance(described, KafkaError):
                 if described.reason != KafkaReason.TOPIC_UNKNOWN:
                     raise described
+                if matters and table is None:
+                    self._missing.add(name)
+                    continue
                 if matters:
-                    raise self._unknown(f"{name} does not exist on {self.flow.flow.source}")
+                    raise self._does_not_exist(name)
                 self._tables.pop(name, None)
                 continue
             if table is not None and table.topic_id != described.topic_id:
@@ -227,6 +236,15 @@ class Origins:
                     raise
                 # Of a flow that the file does not have: it must not hold up one that nobody copies back.
                 log.warning("ids_not_read", flow=str(self.flow.flow), topic=name, reason=error.reason)
+
+    def _writers_of(self, topic: ReplicatedTopic) -> list[Partner]:
+        """The flows of the file that copy something to the source topic."""
+        return [
+            each
+            for each in self._into_source
+            if (upstream := each.selector.policy.upstream_topic(topic.source_topic)) is not None
+            and self._copies(each, upstream, topic)
+        ]
 
     def _matters(self, table: _Table) -> bool:
         """Whether the flow of these ids copies from the target of this one."""
@@ -248,12 +266,15 @@ class Origins:
         topic = topics.get(partition.topic)
         if topic is None:
             raise self._unknown(f"{partition.topic} is no topic of the flow any more")
-        begin, end = _NOWHERE
+        for each in self._writers_of(topic):
+            if each.positions_topic in self._missing:
+                raise self._does_not_exist(each.positions_topic)
+        best = _NOWHERE
         for table in self._tables.values():
-            found = self._range_of(table, topic, partition, producer_id)
-            if found[1] > end:
-                begin, end = found
-        return begin, end
+            begin, end = found = self._range_of(table, topic, partition, producer_id)
+            if end - begin > best[1] - best[0] or (found == NOT_YET and best == _NOWHERE):
+                best = found
+        return best
 
     def _range_of(
         self, table: _Table, topic: ReplicatedTopic, partition: TopicPartition, producer_id: int
@@ -268,7 +289,7 @@ class Origins:
         if producer is None or producer.cluster_id != self.cluster_id(self.flow.flow.source):
             return self._unnamed(table, topic, partition, origin)
         if producer.source_cluster_id != self.cluster_id(self.flow.flow.target):
-            is_direct = self._comes_directly(producer.source_cluster_id, mark, topic)
+            is_direct = self._comes_directly(table, producer.source_cluster_id, mark, topic)
             return (0, HIGHEST_OFFSET) if is_direct else _NOWHERE
         if mark is None:
             # The copy has no id (brokers before 2.8), or is newer than what that flow has seen.
@@ -276,8 +297,9 @@ class Origins:
         if topic.target_topic_id in mark.former_ids:
             raise self._unknown(f"{topic.target_topic} on {self.flow.flow.target} was created again")
         if mark.topic_id and topic.target_topic_id and mark.topic_id != topic.target_topic_id:
-            # It came from an earlier topic, and the present one gets everything.
-            return _NOWHERE
+            # It came from an earlier topic, and the present one gets everything. The flow back may go on
+            # with the same id once it has seen the present one.
+            return NOT_YET
         if origin is None or origin.topic_id != mark.topic_id:
             raise self._unknown(f"{table.log.topic} does not say yet where the copy of {mark.topic} begins")
         return origin.since, HIGHEST_OFFSET
@@ -299,16 +321,25 @@ class Origins:
             )
         return _NOWHERE
 
-    def _comes_directly(self, cluster_id: str, mark: TopicFact | None, topic: ReplicatedTopic) -> bool:
+    def _comes_directly(
+        self, table: _Table, cluster_id: str, mark: TopicFact | None, topic: ReplicatedTopic
+    ) -> bool:
         """Whether another flow copies the topic from this cluster to the flow's target topic."""
+        # By its name in the file where it was not reached yet, so that its id is not known.
+        names = {each.flow.source for each in self._into_source if each.positions_topic == table.log.topic}
         for each in self.flow.partners:
             name = topic.source_topic if mark is None else mark.topic
-            if each.flow.target == self.flow.flow.target and self.cluster_id(each.flow.source) == cluster_id:
+            known_id = self.cluster_id(each.flow.source)
+            is_it = each.flow.source in names if known_id is None else known_id == cluster_id
+            if each.flow.target == self.flow.flow.target and is_it:
                 known = self.topics_of(each.flow)
                 if known is None:
                     return each.copy_of(name) == topic.target_topic
                 return name in known and known[name].target_topic == topic.target_topic
         return False
+
+    def _does_not_exist(self, positions_topic: str) -> TransientKafkaError:
+        return self._unknown(f"{positions_topic} does not exist on {self.flow.flow.source}")
 
     def _unknown(self, words: str) -> TransientKafkaError:
         return TransientKafkaError(f"{self.flow.flow} waits: {words}", reason=PartitionReason.ORIGIN_UNKNOWN)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from twinlog.batches import CopyPolicy, LaneReason, Prepared
 from twinlog.batches.bodies import OpenRecord
 from twinlog.batches.header import CURRENT_MAGIC, producer_ids, whole_batches_bytes
+from twinlog.batches.prepared import NOT_YET
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TwinlogError, WireFormatError
 from twinlog.kafka.raw import FetchedPartition, FetchFailure, FetchSizes, RawFetcher
@@ -65,8 +66,8 @@ the copy stands."""
 Echoes = Mapping[TopicPartition, Mapping[int, tuple[int, int]]]
 """By source partition and producer id, as in `CopyPolicy.echoes`."""
 WhoWrote = Callable[[Mapping[TopicPartition, Collection[int]]], Awaitable[Echoes]]
-"""Which batches of these producers of the source are copies of what the target has already. Raises KafkaError
-while that is not known."""
+"""Which batches of these producers of the source are copies of what the target has already. Leaves out
+partitions of which that is not known; raises KafkaError while it is known of none."""
 
 
 async def nobody_knows(_: Mapping[TopicPartition, Collection[int]]) -> Echoes:
@@ -315,10 +316,15 @@ class SourceReader:
         if not asked:
             return
         try:
-            for partition, echoes in (await self.who_wrote(asked)).items():
-                origins = self.copies[partition].origins
-                if origins is not None:
-                    origins.update(echoes)
+            # What is not known holds up no other partition: the answer leaves it out, and asking about it
+            # alone says why.
+            while asked:
+                told = await self.who_wrote(asked)
+                for partition, echoes in told.items():
+                    origins = self.copies[partition].origins
+                    if origins is not None:
+                        origins.update(echoes)
+                asked = {each: ids for each, ids in asked.items() if told and each not in told}
         except KafkaError as error:
             for partition in asked:
                 self.copies[partition].fail(
@@ -330,11 +336,12 @@ class SourceReader:
                 )
 
     def _unknown_writers(self, answer: FetchedPartition) -> set[int]:
-        """The producers of its batches that are not known yet."""
+        """The producers of its batches that are not known yet, or not for good."""
         copy = self.copies.get(answer.partition)
         if copy is None or copy.origins is None or copy.fetched != answer.fetch_offset:
             return set()
-        return producer_ids(answer.records) - copy.origins.keys()
+        origins = copy.origins
+        return {each for each in producer_ids(answer.records) if origins.get(each, NOT_YET) == NOT_YET}
 
     def _policy(self, copy: PartitionCopy, records: bytes | memoryview) -> CopyPolicy:
         policy = self.policies[copy.partition]

@@ -1,10 +1,13 @@
 """What the leaders are asked about logs: together, in the background, and at nobody else's cost."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from twinlog.batches import CopyPolicy, DecodedRecord
+from twinlog.batches.header import HIGHEST_OFFSET
+from twinlog.batches.prepared import NOT_YET
+from twinlog.errors import TransientKafkaError
 from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.raw import RawFetcher
@@ -14,7 +17,7 @@ from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.source_reader import SourceReader
+from twinlog_source.task.reading.source_reader import Echoes, SourceReader
 from twinlog_source.task.reading.throttle import Throttle
 
 ONE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -168,3 +171,49 @@ def test_partitions_that_retention_overtook_are_looked_at_together_while_others_
         await until(lambda: copies[min(overtaken)].fetched == 1)
 
     reading(brokers, copies, story, on_out_of_range=out_of_range)
+
+
+def test_writers_that_are_not_known_hold_up_no_other_partition() -> None:
+    brokers, copies = SimulatedBrokers({ONE: 1, OTHER: 1}), copies_of((ONE, OTHER))
+    for copy in copies.values():
+        copy.origins = {}
+    is_known = False
+
+    async def who_wrote(asked: Mapping[TopicPartition, Collection[int]]) -> Echoes:
+        found = {each: dict.fromkeys(ids, (0, 0)) for each, ids in asked.items() if is_known or each != ONE}
+        if not found:
+            raise TransientKafkaError("nothing is known of ONE", reason="ORIGIN_UNKNOWN")
+        return found
+
+    async def story(_: SourceReader) -> None:
+        nonlocal is_known
+        await brokers.append(ONE, [BATCH])
+        await brokers.append(OTHER, [BATCH])
+        await until(lambda: copies[OTHER].fetched == 1)
+        await until(lambda: copies[ONE].reason == "ORIGIN_UNKNOWN")
+        assert copies[OTHER].failures == 0
+        assert copies[ONE].fetched == 0
+        is_known = True
+        await until(lambda: copies[ONE].fetched == 1)
+
+    reading(brokers, copies, story, who_wrote=who_wrote)
+
+
+def test_who_may_write_copies_later_is_asked_about_again() -> None:
+    """The flow back has not seen yet that its source was created again, and keeps its producer."""
+    brokers, copies = SimulatedBrokers({ONE: 1}), copies_of((ONE,))
+    copies[ONE].origins = {}
+    answers = [NOT_YET, NOT_YET, (2, HIGHEST_OFFSET)]
+
+    async def who_wrote(asked: Mapping[TopicPartition, Collection[int]]) -> Echoes:
+        (ids,) = asked.values()
+        return {ONE: dict.fromkeys(ids, answers.pop(0))}
+
+    async def story(_: SourceReader) -> None:
+        for number in range(5):
+            await brokers.append(ONE, [BATCH])
+            await until(lambda number=number: copies[ONE].fetched == number + 1)  # type: ignore[misc]
+        assert not answers
+        assert copies[ONE].counters.echoes == 3
+
+    reading(brokers, copies, story, who_wrote=who_wrote)
