@@ -29,7 +29,7 @@ from twinlog_source.records.changing import Changed
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.fetch_schedule import BACKLOG_BYTES, FetchSchedule
 from twinlog_source.task.reading.horizon import FOR_EVER, Cut, Horizon
-from twinlog_source.task.reading.preparing import prepare_partition
+from twinlog_source.task.reading.preparing import CORRUPT_BATCH, prepare_partition
 from twinlog_source.task.reading.read_shares import WHOLE_FETCH_BYTES, ReadShares
 from twinlog_source.task.reading.throttle import Throttle
 
@@ -406,13 +406,24 @@ class SourceReader:
         """Take an answer after Spark has changed its records."""
         assert self.change is not None
         policy, generation, opened = self._policy(copy, cut.records), copy.generation, list[OpenRecord]()
-        before = policy.transform
+        before, seen = policy.transform, set[int]()
 
         def open_only(records: Sequence[OpenRecord]) -> list[OpenRecord]:
             opened.extend(records if before is None else before(records))
+            seen.update(record[0] for record in records)
             return []
 
-        self._prepared(answer, cut, replace(policy, transform=open_only))
+        fault = self._prepared(answer, cut, replace(policy, transform=open_only)).fault
+
+        def take(records: Sequence[OpenRecord]) -> list[OpenRecord]:
+            if not seen.issuperset(record[0] for record in records):
+                # Spark did not have them, so nothing may be concluded from their absence.
+                raise WireFormatError(
+                    "the batch could not be opened for Spark" if fault is None else fault.message,
+                    reason=CORRUPT_BATCH if fault is None else fault.reason,
+                )
+            return changed.take(records)
+
         try:
             changed = await self.change(answer.partition, opened)
         except TwinlogError as error:
@@ -429,7 +440,7 @@ class SourceReader:
             self.in_question.discard(answer.partition)
         # A partition that was moved meanwhile may have the same position again, in another log.
         if copy.generation == generation and copy.takes_answers:
-            self._queue(copy, answer, cut, replace(policy, transform=changed.take), changed.left_out)
+            self._queue(copy, answer, cut, replace(policy, transform=take), changed.left_out)
         self.wake()
 
     def _prepared(

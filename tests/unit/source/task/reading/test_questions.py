@@ -4,10 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import pytest
+
 from twinlog.batches import CopyPolicy, DecodedRecord
+from twinlog.batches.bodies import OpenRecord
 from twinlog.batches.header import HIGHEST_OFFSET
 from twinlog.batches.prepared import NOT_YET
-from twinlog.errors import TransientKafkaError
+from twinlog.errors import TransientKafkaError, WireFormatError
 from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.raw import RawFetcher
@@ -16,6 +19,7 @@ from twinlog.testing.simulated_source import SimulatedBrokers, requests_for
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
 from twinlog_source.log.facts import EpochStart
+from twinlog_source.records.changing import Changed
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.source_reader import Echoes, SourceReader
 from twinlog_source.task.reading.throttle import Throttle
@@ -217,3 +221,30 @@ def test_who_may_write_copies_later_is_asked_about_again() -> None:
         assert copies[ONE].counters.echoes == 3
 
     reading(brokers, copies, story, who_wrote=who_wrote)
+
+
+@pytest.mark.parametrize("error", [WireFormatError("not readable", reason="CORRUPT_BATCH"), MemoryError()])
+def test_a_record_that_could_not_be_opened_for_spark_is_not_taken_for_a_filtered_one(
+    error: Exception,
+) -> None:
+    brokers, copies = SimulatedBrokers({ONE: 1}), copies_of((ONE,))
+    failing = True
+
+    def before(records: Sequence[OpenRecord]) -> list[OpenRecord]:
+        if failing and records[0][0] == 1:
+            raise error
+        return list(records)
+
+    async def change(_: TopicPartition, records: Sequence[OpenRecord]) -> Changed:
+        return Changed(passed={record[0]: record for record in records})
+
+    async def story(source_reader: SourceReader) -> None:
+        nonlocal failing
+        source_reader.policies[ONE] = CopyPolicy(transform=before)  # type: ignore[index]
+        source_reader.changed_topics = lambda _: True
+        await brokers.append(ONE, [BATCH, BATCH, BATCH])
+        await until(lambda: copies[ONE].fetched >= 1)
+        assert copies[ONE].fetched == 1
+        failing = False
+
+    reading(brokers, copies, story, change=change)
