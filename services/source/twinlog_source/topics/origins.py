@@ -309,6 +309,10 @@ class Origins:
     ) -> Range:
         """Of producers that no flow has named."""
         partner = next((each for each in self._into_source if each.positions_topic == table.log.topic), None)
+        mark = table.topic_of(topic)
+        if partner is None and origin is not None and mark is not None and self._matters(table):
+            # A flow of another file.
+            return (0, origin.unnamed_until) if mark.topic_id == topic.target_topic_id else _NOWHERE
         if partner is None or partner.flow.source != self.flow.flow.target or not self.is_both_ways(topic):
             return _NOWHERE
         if origin is not None:

@@ -267,6 +267,15 @@ async def test_nothing_is_copied_back_from_below_the_boundary_of_unnamed_copies(
     assert await asked(origins, sides, WRITER) == EVERYWHERE
 
 
+async def test_the_boundary_holds_also_where_the_flow_back_is_in_another_file(sides: Sides) -> None:
+    sides.more = "A->B.enabled = false\n"
+    await sides.begun(unnamed_until=40)
+    origins = await sides.origins()
+    assert not origins.is_both_ways(sides.topic())
+    assert [await asked(origins, sides, each) for each in (STRANGER, -1)] == [(0, 40), (0, 40)]
+    assert await asked(origins, sides, WRITER) == EVERYWHERE
+
+
 async def test_copies_of_others_are_not_judged_before_their_boundary_is_known(sides: Sides) -> None:
     await sides.write(sides.b, OF_A, source_offset_key("A", P), encode_source_offset(5))
     refused = await why_unknown(await sides.origins(), sides)
