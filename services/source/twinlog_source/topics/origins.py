@@ -51,6 +51,10 @@ class _Table:
     def topic_of(self, copy: ReplicatedTopic) -> TopicFact | None:
         """The topic of which the flow's source topic is a copy."""
         topics = self.log.control.topics.values()
+        if not copy.source_topic_id:
+            # Brokers before 2.8: no copy there has an id.
+            marks = (each for each in topics if not each.target_topic_id)
+            return next((each for each in marks if each.topic == copy.target_topic), None)
         return next((each for each in topics if each.target_topic_id == copy.source_topic_id), None)
 
 

@@ -348,3 +348,23 @@ async def test_a_copy_that_begins_has_no_boundary(sides: Sides) -> None:
     sides.b.add_topic("orders")
     await sides.note(origins, 0)
     assert (origins.control.origins[P].unnamed_until, origins.control.origins[P].since) == (0, 1)
+
+
+async def test_where_topics_have_no_ids_a_copy_is_known_by_its_name(sides: Sides) -> None:
+    here = sides.a.topics["orders"].topic_id
+    for name, topic_id, boundary in (("other", "of another", 9), ("orders", here, 0)):
+        await sides.stored(
+            TopicFact(topic=name, topic_id=topic_id, known_partitions=1),
+            OriginFact(
+                partition=TopicPartition(name, 0),
+                target_topic_id="",
+                topic_id=topic_id,
+                unnamed_until=boundary,
+            ),
+            ProducerFact(
+                producer_id=WRITER, name="", cluster_id="cluster B", source_cluster_id="cluster A", at_ms=1
+            ),
+        )
+    topics = {"orders": replace(sides.topic(), source_topic_id="")}
+    found = await (await sides.origins()).judge({P: [WRITER, STRANGER]}, topics)
+    assert found == {(P, WRITER): EVERYWHERE, (P, STRANGER): NOWHERE}
