@@ -108,8 +108,12 @@ def launch_jvm(
 
 
 def _spark_home() -> Path:
-    """The user's Spark, or the one that is installed with pyspark."""
-    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    """The user's Spark if it is of pyspark's version, which understands no other; else the one that is
+    installed with pyspark."""
+    users = os.environ.get("SPARK_HOME")
+    if users and any(Path(users, "jars").glob(f"spark-core_*-{pyspark.__version__}*.jar")):
+        return Path(users)
+    return Path(pyspark.__file__).parent
 
 
 def _await_answer(

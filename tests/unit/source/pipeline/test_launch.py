@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from twinlog.clock import SystemClock
@@ -78,6 +79,23 @@ def test_a_jvm_that_does_not_answer_is_killed_after_a_time(java: SilentJava) -> 
     assert "did not start: the JVM gave no answer within 5 s" in str(raised.value)
     assert not java.runs
     assert not java.directories()
+
+
+@pytest.mark.parametrize(("version", "is_used"), [(pyspark.__version__, True), ("3.5.6", False)])
+def test_the_users_spark_is_started_if_it_is_of_the_same_version(
+    java: SilentJava, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, is_used: bool
+) -> None:
+    home = tmp_path / "its spark"
+    (home / "jars").mkdir(parents=True)
+    (home / "jars" / f"spark-core_2.13-{version}.jar").touch()
+    submit = home / "bin" / "spark-submit"
+    submit.parent.mkdir()
+    submit.write_text("#!/bin/sh\necho the users\n")
+    submit.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    with pytest.raises(SparkUnavailableError) as raised:
+        launch_jvm({}, WorkDirectory(DIRECTORY_PREFIX), master="local[1]", answer_within_seconds=2)
+    assert ("did not start: the users" in str(raised.value)) is is_used
 
 
 async def test_a_runner_that_is_closed_kills_the_jvm_that_is_being_started(
