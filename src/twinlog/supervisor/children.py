@@ -56,7 +56,9 @@ def load(modules: Collection[str]) -> None:
         libc.mallopt(_M_ARENA_MAX, 2)
     if ON_LINUX:
         for module in modules:
-            import_module(module)
+            # What a signal raises in the middle of an import can be lost there.
+            with _signals_held_back():
+                import_module(module)
     # Collections in a child then skip these objects and leave shared memory shared.
     gc.collect()
     gc.freeze()
@@ -106,8 +108,9 @@ def signals(numbers: Collection[signal.Signals]) -> Iterator[int]:
     reader, writer = os.pipe()
     for end in (reader, writer):
         os.set_blocking(end, False)
-    former = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    # First, so that no signal is lost between the two.
     former_fd = signal.set_wakeup_fd(writer)
+    former = {number: signal.signal(number, lambda *_: None) for number in numbers}
     try:
         yield reader
     finally:
@@ -128,7 +131,7 @@ def read_signals(descriptor: int) -> bytes:
 
 @contextmanager
 def _signals_held_back() -> Iterator[None]:
-    """A fork would write a signal of its own to the descriptor of this process."""
+    """Deliver them afterwards. A fork would write a signal of its own to the descriptor of this process."""
     former = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
     try:
         yield

@@ -138,6 +138,26 @@ print(os.listdir("/proc/self/task") == [str(os.getpid())])
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "True\n"
 
 
+def test_a_signal_while_modules_are_loaded_is_not_lost_in_an_import(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text("""
+import os, signal
+try:
+    os.kill(os.getpid(), signal.SIGTERM)
+except BaseException:
+    pass
+""")
+    script = """
+import sys
+from twinlog.service.signals import exit_on_signals
+from twinlog.supervisor.children import load
+sys.path.insert(0, sys.argv[1])
+with exit_on_signals():
+    load(["module"])
+sys.exit("lost")
+"""
+    assert subprocess.run([sys.executable, "-c", script, str(tmp_path)]).returncode == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 async def test_a_signal_before_anything_serves_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     async with _twinlog_run(tmp_path, _PROPERTIES + _FREE_PORTS, *_LIGHT) as command:
