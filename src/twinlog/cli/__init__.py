@@ -270,7 +270,8 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     help="Twinlog copies topics, their configuration and the progress of consumer groups between Kafka"
     " clusters: the drop-in successor of MirrorMaker 2, with the same properties file and internal topics.",
-    epilog="New here? `twinlog demo`. Two clusters? `twinlog start kafka-a:9092 kafka-b:9092`. A file of"
+    epilog=("New here? `twinlog demo`. " if "demo" in COMMANDS else "")
+    + "Two clusters? `twinlog start kafka-a:9092 kafka-b:9092`. A file of"
     " MirrorMaker 2? `twinlog preflight mm2.properties`. Each command has its own --help.",
 )
 

@@ -79,8 +79,7 @@ _REASONS_OF: Final[Mapping[str, Sequence[str]]] = {
     "twinlog state import {flow} {state_file} --dry-run": ("COPY_UNSTABLE", "IMPORT_UNFINISHED"),
     "twinlog state import {flow} {state_file} --allow-repeats --dry-run": ("POSITION_NOT_DERIVABLE",),
     "twinlog state import {flow} {state_file} --without-moves --dry-run": ("MOVE_UNFINISHED",),
-    _HELP: ("INSECURE_LISTEN",),
-    "twinlog local --help": ("CACHE_UNWRITABLE", "FETCH_FAILED", "ARTIFACTS_DAMAGED", "JAVA_NOT_FOUND"),
+    _HELP: (*("INSECURE_LISTEN", "CACHE_UNWRITABLE", "FETCH_FAILED", "ARTIFACTS_DAMAGED", "JAVA_NOT_FOUND"),),
     _LOCAL: ("PROCESS_FAILED", "CLUSTER_RUNS", "STILL_RUNS", "OWNER_SILENT"),
     "twinlog demo --help": ("DEMO_STUCK",),
 }
