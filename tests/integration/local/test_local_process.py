@@ -19,9 +19,15 @@ import os, sys, time
 from pathlib import Path
 from twinlog.local.processes.process import GuardedProcess
 process = GuardedProcess(["sh", "-c", "sleep 300 & echo $! > " + sys.argv[1] + "; wait"])
-if sys.argv[2] == "forks" and os.fork() == 0:
-    time.sleep(60)
-    os._exit(0)
+if sys.argv[2] == "forks":
+    looks = os.fork()
+    if looks == 0:
+        process.poll()  # That must end nothing.
+        os._exit(0)
+    os.waitpid(looks, 0)
+    if os.fork() == 0:
+        time.sleep(60)
+        os._exit(0)
 grandchild = Path(sys.argv[1])
 while not (grandchild.exists() and grandchild.read_text()):
     time.sleep(0.01)

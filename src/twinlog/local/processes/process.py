@@ -41,11 +41,14 @@ class _Reaper:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._owner = os.getpid()
 
     def tell(self, group: int) -> None:
         """A group has begun, or ended (negative)."""
         with self._lock:
-            if self._process is None:
+            # A fork has groups of its own.
+            if self._process is None or self._owner != os.getpid():
+                self._owner = os.getpid()
                 self._process = subprocess.Popen(
                     [sys.executable, "-I", "-S", str(_REAPER)],
                     stdin=subprocess.PIPE,
@@ -81,6 +84,7 @@ class GuardedProcess:
         self.command = tuple(str(part) for part in command)
         self._lock = threading.Lock()
         self._is_over = False
+        self._owner = os.getpid()
         try:
             with ExitStack() as files:
                 stdout: int | IO[bytes] = subprocess.DEVNULL
@@ -196,7 +200,8 @@ class GuardedProcess:
 
     def _ended(self, code: int) -> int:
         with self._lock:
-            if not self._is_over:
+            # To a fork of the owner, which cannot wait for it, it seems to have ended.
+            if not self._is_over and self._owner == os.getpid():
                 self._is_over = True
                 # Its own children may live on for a moment.
                 with suppress(ProcessLookupError, PermissionError):
