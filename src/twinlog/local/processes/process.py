@@ -50,7 +50,7 @@ class _Reaper:
             if self._process is None or self._owner != os.getpid():
                 self._owner = os.getpid()
                 self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", str(_REAPER)],
+                    [sys.executable, "-I", "-S", str(_REAPER), str(self._owner)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
