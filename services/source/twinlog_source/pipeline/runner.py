@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import structlog
 
 from twinlog.clock import Clock
-from twinlog.errors import ConfigError, StateError
+from twinlog.errors import ConfigError, StateError, TwinlogError
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.pipeline.job import job_group, load_workers, run_epoch, run_together
@@ -95,7 +95,7 @@ class SparkRunner:
     async def load_workers(self) -> None:
         """When Spark is up, let it load what the first epoch's tasks need. On a cluster, executors do that
         with their first task. A failure is ignored here, because the first epoch reports it."""
-        with contextlib.suppress(*SPARK_FAILURES, *CLOSED_CONTEXT, SparkUnavailableError, RuntimeError):
+        with contextlib.suppress(*SPARK_FAILURES, *CLOSED_CONTEXT, TwinlogError, RuntimeError):
             context = await self._open()
             if is_local(self.master):
                 await self._in_thread(lambda: load_workers(context))

@@ -13,6 +13,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
 from twinlog.clock import SystemClock
+from twinlog.machine.java import JavaNotFoundError
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.pipeline.jvm_log import JvmOutput
@@ -156,8 +157,12 @@ async def test_workers_that_could_not_be_loaded_are_no_failure_of_any_flow() -> 
         def stop(self) -> None:
             """Nothing runs."""
 
-    for context in (FailingContext(is_stopped=False), Closed()):
+    def no_java() -> dict[str, str]:
+        raise JavaNotFoundError("no Java")
+
+    for context in (FailingContext(is_stopped=False), Closed(), None):
         runner = runner_on(context)
+        runner.environment = no_java
         await runner.load_workers()
         await runner.close()
 
