@@ -7,8 +7,10 @@ each variable is a key with the same name as the metric attribute.
 
 import json
 import logging
+import select
 import sys
 from collections.abc import MutableMapping
+from contextlib import suppress
 from typing import Any, TextIO
 
 import structlog
@@ -72,7 +74,7 @@ def configure_logging(
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(target)
+    handler = _NeverWaiting(target)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *shared],
@@ -110,6 +112,29 @@ def toggle_debug(level: str) -> str:
     chosen = level if is_debug else "debug"
     set_level(chosen)
     return chosen
+
+
+class _NeverWaiting(logging.StreamHandler[TextIO]):
+    """Leaves lines out while nobody reads them (a paused `less`, a pipe that is full): the process goes on.
+    The first line after them has their number as `lines_left_out`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._left_out = 0
+        self._room: select.poll | None = None
+        with suppress(OSError, ValueError):  # A stream in memory has always room.
+            room = select.poll()
+            room.register(stream.fileno(), select.POLLOUT)
+            self._room = room
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._room is not None and not self._room.poll(0):
+            self._left_out += 1
+            return
+        if self._left_out and isinstance(record.msg, dict):
+            record.msg = {**record.msg, "lines_left_out": self._left_out}
+            self._left_out = 0
+        super().emit(record)
 
 
 class _Seldom(logging.Filter):

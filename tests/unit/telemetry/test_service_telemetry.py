@@ -3,8 +3,10 @@
 import io
 import json
 import logging
+import os
 import re
 from base64 import b64encode
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -237,6 +239,27 @@ def test_our_lines_and_those_of_libraries_look_alike(log_stream: io.StringIO) ->
         assert (line["service"], line["version"]) == ("source", "1.2")
         assert line["time"].endswith("Z")
         assert line["level"] in ("info", "warning")
+
+
+def test_lines_that_nobody_reads_are_left_out_and_counted() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x" * 4096)
+    os.set_blocking(writing, True)
+    with os.fdopen(writing, "w") as stream, os.fdopen(reading, "rb") as reader:
+        configure_logging(service="source", version="1", format="json", stream=stream)
+        log = structlog.stdlib.get_logger("twinlog.test")
+        log.info("nobody_reads")
+        log.info("nobody_reads")
+        os.set_blocking(reading, False)
+        while reader.read(65536):
+            pass
+        log.info("somebody_reads")
+        [line] = reader.read().splitlines()
+    assert json.loads(line)["event"] == "somebody_reads"
+    assert json.loads(line)["lines_left_out"] == 2
 
 
 def test_details_are_logged_for_as_long_as_somebody_wants_them(log_stream: io.StringIO) -> None:
