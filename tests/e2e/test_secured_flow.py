@@ -19,6 +19,7 @@ import psutil
 from e2e.conftest import FAST_AND_SMALL
 from integration.in_process import twinlog
 from twinlog.batches import Codec, NewRecord
+from twinlog.cli.common.location import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
 from twinlog.clock import SystemClock
 from twinlog.config import Service
 from twinlog.config.security import TlsFiles
@@ -29,7 +30,6 @@ from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.port_lease import PortLease
 from twinlog.local.spec import SaslMechanism
 from twinlog.local.twinlog_run import TwinlogRun
-from twinlog.service.access.environment import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
 from twinlog.testing.brokers import eventually, retry_admin, unique_name
 from twinlog.testing.certificates import Authority
 from twinlog.testing.records import write_batches

@@ -1,27 +1,40 @@
 """The composition root of the configsync service: one loop per flow, one board, the gRPC service."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import asdict
+from typing import Any, Final, TypeVar, cast
+
+from opentelemetry.metrics import Meter, Observation
 
 from twinlog.api.configsync.v1.configsync_service_pb2 import DESCRIPTOR
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import add_ConfigSyncServiceServicer_to_server
+from twinlog.clock import Clock
+from twinlog.config.values.other_classes import POLICIES, other_class
+from twinlog.errors import ConfigError, KafkaError, TransientKafkaError
+from twinlog.kafka.ports import AclBinding, ConfigChange, KafkaCluster, NewTopic
 from twinlog.loops import circle_of
 from twinlog.model import Flow
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.grpc_server import GrpcService
 from twinlog.service.owner.lease import FlowLease
+from twinlog.service.owner.name import STANDS_BY
 from twinlog.service.owner.opening import open_lease
 from twinlog.service.runtime import Loop
 from twinlog.telemetry import instruments
-from twinlog.telemetry.metrics.configsync import CONFIGSYNC_CHANGES
+from twinlog.telemetry.metrics.configsync import (
+    CONFIGSYNC_AGE,
+    CONFIGSYNC_CHANGES,
+    CONFIGSYNC_DRIFT,
+    CONFIGSYNC_TOPICS,
+)
+from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog_configsync.api.servicer import ConfigSyncServicer, ServedFlow
-from twinlog_configsync.clusters.forwarding import forwarded
 from twinlog_configsync.config import ConfigSyncFlow, configsync_flows, flows_of_others
 from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.commands import FlowCommands
 from twinlog_configsync.flow.feeds import Boards
-from twinlog_configsync.flow.instruments import observe
 from twinlog_configsync.flow.known_flow import OtherFlow
 from twinlog_configsync.flow.loop_guard import Partner
 from twinlog_configsync.flow.passes import FlowPasses
@@ -30,6 +43,167 @@ from twinlog_configsync.flow.sync import FlowSync
 from twinlog_configsync.flow.topic_feed import TopicBoard
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
+
+# The gauges of configsync. Scrapes run in another thread, so the callbacks only read.
+
+
+def observe(meter: Meter, topics: TopicBoard, syncs: Sequence[FlowSync], *, clock: Clock) -> None:
+    """Publish topics by state, and missing changes by part."""
+
+    def topics_by_state() -> Iterable[Observation]:
+        counts: dict[tuple[str, str, str], int] = {}
+        for flow, entry in topics.topics():
+            key = (flow.source, flow.target, entry.state.value)
+            counts[key] = counts.get(key, 0) + 1
+        return [
+            Observation(count, {**flow_attributes(source, target), "twinlog.state": state})
+            for (source, target, state), count in counts.items()
+        ]
+
+    def pending_by_scope() -> Iterable[Observation]:
+        return [
+            Observation(
+                status.pending_changes,
+                {
+                    **flow_attributes(sync.flow.source, sync.flow.target),
+                    "twinlog.resource.type": scope,
+                },
+            )
+            for sync in syncs
+            for scope, status in sync.status.scopes.items()
+        ]
+
+    def ages() -> Iterable[Observation]:
+        now_ms = clock.now_ms()
+        return [
+            Observation(max(0, now_ms - at) / 1000, flow_attributes(sync.flow.source, sync.flow.target))
+            for sync in syncs
+            if (at := sync.status.last_refresh_ms) is not None and sync.status.reason not in STANDS_BY
+        ]
+
+    instruments.gauge(meter, CONFIGSYNC_AGE, ages)
+    instruments.gauge(meter, CONFIGSYNC_TOPICS, topics_by_state)
+    instruments.gauge(meter, CONFIGSYNC_DRIFT, pending_by_scope)
+
+
+# Lets a class of another package make changes on the target instead of Kafka: `forwarding.admin.class`.
+#
+# For each method that the class has, it is called instead of sending Kafka's request. Everything else, and
+# every read, goes to Kafka. The class gets one call at a time, in a thread.
+
+KEY: Final = "forwarding.admin.class"
+METHODS: Final = ("create_topic", "grow_topic", "alter_topic", "delete_topic", "create_acl", "delete_acl")
+MOST_SECONDS: Final = 60.0
+"""The time-out of one call. After it the change counts as refused, and is planned again."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+def forwarded(target: KafkaCluster, class_name: str, properties: Mapping[str, str]) -> KafkaCluster:
+    """The target as configsync changes it: unchanged if the class is Kafka's own. `properties` are those of
+    the target's admin client; the class is created with them. Raises ConfigError."""
+    make = other_class(POLICIES, class_name)
+    if make is None:
+        return target
+    try:
+        admin = make(dict(properties))
+    except Exception as error:  # Code of another package.
+        raise ConfigError(
+            f"{KEY}: {class_name}: {type(error).__name__}: {error}",
+            metadata={"key": KEY, "value": class_name},
+        ) from error
+    if not any(callable(getattr(admin, name, None)) for name in METHODS):
+        raise ConfigError(
+            f"{KEY}: {class_name} has none of {', '.join(METHODS)} (docs/policies.md)",
+            metadata={"key": KEY, "value": class_name},
+        )
+    return cast("KafkaCluster", ForwardedCluster(target, admin, class_name))
+
+
+class ForwardedCluster:
+    """The cluster, except for the changes that the class makes."""
+
+    def __init__(self, cluster: KafkaCluster, admin: Any, class_name: str) -> None:
+        self._cluster = cluster
+        self._admin = admin
+        self._class_name = class_name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    async def create_topics(self, topics: Collection[NewTopic]) -> Mapping[str, KafkaError | None]:
+        return await self._each(
+            "create_topic",
+            {topic.name: asdict(topic) for topic in topics},
+            lambda: self._cluster.create_topics(topics),
+        )
+
+    async def create_partitions(self, counts: Mapping[str, int]) -> Mapping[str, KafkaError | None]:
+        return await self._each(
+            "grow_topic",
+            {name: {"name": name, "partition_count": count} for name, count in counts.items()},
+            lambda: self._cluster.create_partitions(counts),
+        )
+
+    async def alter_topic_configs(
+        self, changes: Mapping[str, Collection[ConfigChange]]
+    ) -> Mapping[str, KafkaError | None]:
+        return await self._each(
+            "alter_topic",
+            {
+                name: {"name": name, "configs": {each.name: each.value for each in of_topic}}
+                for name, of_topic in changes.items()
+            },
+            lambda: self._cluster.alter_topic_configs({name: list(each) for name, each in changes.items()}),
+        )
+
+    async def delete_topics(self, names: Collection[str]) -> Mapping[str, KafkaError | None]:
+        return await self._each(
+            "delete_topic",
+            {name: {"name": name} for name in names},
+            lambda: self._cluster.delete_topics(names),
+        )
+
+    async def create_acls(self, bindings: Collection[AclBinding]) -> Mapping[AclBinding, KafkaError | None]:
+        return await self._each(
+            "create_acl",
+            {binding: asdict(binding) for binding in bindings},
+            lambda: self._cluster.create_acls(bindings),
+        )
+
+    async def delete_acls(self, bindings: Collection[AclBinding]) -> Mapping[AclBinding, KafkaError | None]:
+        return await self._each(
+            "delete_acl",
+            {binding: asdict(binding) for binding in bindings},
+            lambda: self._cluster.delete_acls(bindings),
+        )
+
+    async def _each(
+        self,
+        method: str,
+        wanted: Mapping[K, dict[str, Any]],
+        by_kafka: Callable[[], Awaitable[Mapping[K, KafkaError | None]]],
+    ) -> Mapping[K, KafkaError | None]:
+        change = getattr(self._admin, method, None)
+        if change is None:
+            return await by_kafka()
+        return {key: await self._changed(method, change, fields) for key, fields in wanted.items()}
+
+    async def _changed(
+        self, method: str, change: Callable[..., object], fields: dict[str, Any]
+    ) -> KafkaError | None:
+        """None when it is done; what it raises otherwise, as an error that the next plan tries again."""
+        try:
+            async with asyncio.timeout(MOST_SECONDS):
+                await asyncio.to_thread(change, **fields)
+        except TimeoutError:
+            why = f"no answer within {MOST_SECONDS:g} s"
+        except Exception as error:  # noqa: BLE001 (the boundary of others' code)
+            why = f"{type(error).__name__}: {error}"
+        else:
+            return None
+        return TransientKafkaError(f"{self._class_name}.{method}: {why}", reason="FORWARDING_FAILED")
+
 
 _RETRY_INITIAL_SECONDS = 0.5
 _RETRY_MAX_SECONDS = 15.0

@@ -19,7 +19,7 @@ from twinlog.supervisor.streams import complete_standard_streams
 _PANELS: dict[str, dict[str, LazyCommand]] = {
     "Start": {
         "run": LazyCommand(
-            "run:run_command",
+            "start:run_command",
             "Run all four services for the flows of a properties file.",
             examples=("twinlog run mm2.properties",),
         ),

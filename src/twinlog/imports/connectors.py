@@ -5,7 +5,7 @@ share one. A key counts for the connector that reads it. If two connectors of a 
 connector's value is used, and the difference is reported.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from twinlog.config.keys.client import CLUSTER_CLIENT_KEYS, KEYS_BY_CLIENT
@@ -22,10 +22,37 @@ from twinlog.config.keys.table import BY_ANY_NAME
 from twinlog.errors import ConfigError
 from twinlog.imports.connector import ConnectorKind, ImportedConnector
 from twinlog.imports.draft import Draft
-from twinlog.imports.old_defaults import write_old_defaults
 from twinlog.imports.references import References
 from twinlog.imports.report import Setting
 from twinlog.policy import policy_from_config
+
+# Defaults of earlier releases of Kafka that decide what is copied.
+
+
+def write_old_defaults(draft: Draft, flow: str, source: ImportedConnector) -> None:
+    """Write those defaults of the connector's release that have changed since."""
+    version = source.mm2_version
+    if version is None:
+        return
+    old: Iterable[tuple[str, tuple[int, int], str]] = (
+        ("topics.exclude", (4, 0), r".*[\-\.]internal, .*\.replica, __.*"),
+        (
+            "config.properties.exclude",
+            (4, 3),
+            (
+                r"follower\.replication\.throttled\.replicas, leader\.replication\.throttled\.replicas,"
+                r" message\.timestamp\.difference\.max\.ms, message\.timestamp\.type,"
+                r" unclean\.leader\.election\.enable, min\.insync\.replicas"
+            ),
+        ),
+    )
+    for key, changed, value in old:
+        spec = BY_ANY_NAME[key]
+        written = any(draft.flow_has(flow, name) for name in (key, *spec.aliases))
+        if version < changed and not written:
+            shown = ".".join(map(str, version))
+            draft.set_flow(flow, key, source.setting.at(value), f"the default of Kafka {shown}")
+
 
 _READERS: Mapping[ConnectorKind, frozenset[Service]] = {
     ConnectorKind.SOURCE: frozenset((Service.SOURCE, Service.CONFIGSYNC)),

@@ -4,36 +4,250 @@ Opening checks the properties and does not connect; each client connects when fi
 failure. Closing takes at most a few seconds, whatever the brokers do.
 """
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final
 
+from twinlog.errors import KafkaError
 from twinlog.kafka.admin.acls import AclAdminMixin
+from twinlog.kafka.admin.batches import in_batches
+from twinlog.kafka.admin.changes import change, error_of
 from twinlog.kafka.admin.configs import ConfigAdminMixin
-from twinlog.kafka.admin.groups import GroupAdminMixin
-from twinlog.kafka.admin.outages import BrokerAdminMixin
-from twinlog.kafka.admin.quotas import QuotaAdminMixin
+from twinlog.kafka.admin.topics import TopicAdminMixin
 from twinlog.kafka.clients import (
     aiokafka_client_options,
     aiokafka_producer_options,
     call_timeout_seconds,
     fetch_options,
 )
+from twinlog.kafka.deadline import deadline
+from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.kafka.groups.coordinators import GroupCoordinators
-from twinlog.kafka.groups.descriptions import GroupDescriptionsClient
+from twinlog.kafka.groups.descriptions import DescribedGroup, GroupDescriptionsClient
 from twinlog.kafka.groups.election import KafkaCandidate
+from twinlog.kafka.groups.listing import ListedGroup, list_groups
 from twinlog.kafka.groups.offsets import GroupOffsetsClient
 from twinlog.kafka.log import LogAdminMixin
 from twinlog.kafka.ports import (
     Candidate,
+    CommittedOffset,
+    GroupDescription,
     Introduce,
     KafkaCluster,
     ManagedReader,
     ManagedWriter,
+    Outage,
+    QuotaEntity,
     never_gone,
 )
 from twinlog.kafka.protocol.client_pool import DataClientPool
+from twinlog.kafka.protocol.metadata import METADATA, metadata_request
+from twinlog.kafka.protocol.schemas import SchemaRequest
 from twinlog.kafka.reader import KafkaLogReader
 from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.writer import KafkaLogWriter, system_ms
+from twinlog.model import TopicPartition
+
+# Which brokers of a cluster do not answer while others do.
+#
+# The metadata names no broker that has died, but partitions name it for as long as they have replicas on
+# it: one that was removed for good is not missed. One whose packets vanish only on the way to this client
+# is in the metadata, and has to be asked.
+
+_DOING: Final = "ask each broker"
+_AT_ONCE: Final = 16
+
+
+class BrokerAdminMixin(TopicAdminMixin):
+    """Implements `TopicAdmin`, `outage` included."""
+
+    async def outage(self, whole: Collection[int] = ()) -> tuple[frozenset[int], Outage]:
+        told = await self._topics((), _DOING)
+        named = frozenset(told.brokers)
+        silent = await self._silent(await self._silent(named))
+        if silent >= named:
+            raise from_reason(UNAVAILABLE, _DOING, alias=self._wire.alias, detail="no broker answers")
+        if not silent and named == frozenset(whole):
+            return named, Outage()
+        told = await self._topics(None, _DOING)
+        missing = told.replicas.offline.difference(told.brokers)
+        if not silent and not missing:
+            return named, Outage()
+        return named, Outage(
+            brokers=silent | missing,
+            without_leader=told.replicas.without_leader,
+            under_replicated=told.replicas.under_replicated,
+        )
+
+    async def _silent(self, node_ids: frozenset[int]) -> frozenset[int]:
+        """Those that do not answer within half of a call's time."""
+        if not node_ids:
+            return node_ids
+        await self._wire.make_known(node_ids, _DOING)
+        turns = asyncio.Semaphore(_AT_ONCE)
+
+        async def is_silent(node_id: int) -> bool:
+            async with turns:
+                if self._wire.throttled_seconds(node_id, METADATA):
+                    return False
+                try:
+                    async with deadline(self._wire.timeout_seconds / 2, _DOING, alias=self._wire.alias):
+                        await self._wire.send(node_id, metadata_request(()), _DOING)
+                except KafkaError:
+                    return True  # Also while a new connection is refused: this is told of all brokers then.
+                return False
+
+        async with asyncio.TaskGroup() as group:
+            asked = {
+                node_id: group.create_task(is_silent(node_id), name=f"ask broker {node_id}")
+                for node_id in node_ids
+            }
+        return frozenset(node_id for node_id, task in asked.items() if task.result())
+
+
+# Client quotas and SCRAM users of a cluster.
+
+_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+
+
+class QuotaAdminMixin:
+    """Implements `QuotaAdmin`."""
+
+    _wire: DataClientPool
+
+    async def describe_client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
+        asked = {"components": (), "strict": False}
+        answer = await self._answer(
+            SchemaRequest("describe_client_quotas", range(1), asked), "describe client quotas"
+        )
+        return {
+            _entity(entry.entity): {str(each.key): float(each.value) for each in entry.values}
+            for entry in answer.entries
+        }
+
+    async def alter_client_quotas(
+        self, changes: Mapping[QuotaEntity, Mapping[str, float | None]]
+    ) -> Mapping[QuotaEntity, KafkaError | None]:
+        return await in_batches(
+            changes.items(), self._alter_quotas, key=lambda each: each[0], records=lambda each: len(each[1])
+        )
+
+    async def _alter_quotas(
+        self, changes: Collection[tuple[QuotaEntity, Mapping[str, float | None]]]
+    ) -> Mapping[QuotaEntity, KafkaError | None]:
+        entries = [
+            {
+                "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity.parts],
+                "ops": [
+                    {"key": key, "value": value or 0.0, "remove": value is None}
+                    for key, value in values.items()
+                ],
+            }
+            for entity, values in changes
+        ]
+        asked = {"entries": entries, "validate_only": False}
+        return await change(
+            self._wire,
+            SchemaRequest("alter_client_quotas", range(1), asked),
+            "alter client quotas",
+            [entity for entity, _ in changes],
+            lambda answer: (
+                (_entity(entry.entity), entry.error_code, entry.error_message) for entry in answer.entries
+            ),
+        )
+
+    async def scram_users(self) -> Mapping[str, frozenset[str]]:
+        answer = await self._answer(
+            SchemaRequest("describe_user_scram_credentials", range(1), {"users": None}), "list SCRAM users"
+        )
+        return {
+            str(result.user): frozenset(
+                _MECHANISMS.get(each.mechanism, "UNKNOWN") for each in result.credential_infos
+            )
+            for result in answer.results
+        }
+
+    async def _answer(self, request: SchemaRequest, doing: str) -> Any:
+        """An answer with one error code. Raises KafkaError."""
+        async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
+            answer = await self._wire.send_any(request, doing)
+        error = error_of(self._wire, answer.error_code, answer.error_message, doing)
+        if error is not None:
+            raise error
+        return answer
+
+
+def _entity(parts: Iterable[Any]) -> QuotaEntity:
+    return QuotaEntity(tuple(sorted((str(each.entity_type), each.entity_name) for each in parts)))
+
+
+# The consumer groups of a cluster and their committed offsets.
+
+_CLASSIC = "classic"
+_DEAD = "DEAD"
+_WITHOUT_MEMBERS = frozenset({"EMPTY", _DEAD})
+
+
+class GroupAdminMixin:
+    """Implements `GroupAdmin`."""
+
+    _descriptions: GroupDescriptionsClient
+    _offsets: GroupOffsetsClient
+    _wire: DataClientPool
+
+    async def list_groups(self) -> Mapping[str, str]:
+        listed = await list_groups(self._wire, "list groups")
+        return {group_id: group.group_type for group_id, group in listed.items()}
+
+    async def describe_groups(
+        self, group_ids: Collection[str]
+    ) -> Mapping[str, GroupDescription | KafkaError]:
+        if not group_ids:
+            return {}
+        described = await self._descriptions.describe(group_ids)
+        descriptions = {group_id: _description(group_id, answer) for group_id, answer in described.items()}
+        if any(_is_dead(answer) for answer in descriptions.values()):
+            # To the request of classic groups all others do not exist.
+            listed = await list_groups(self._wire, "describe groups")
+            for group_id, answer in descriptions.items():
+                if _is_dead(answer) and group_id in listed and listed[group_id].group_type != _CLASSIC:
+                    descriptions[group_id] = _listed_description(group_id, listed[group_id])
+        return descriptions
+
+    async def group_offsets(
+        self, group_ids: Collection[str]
+    ) -> Mapping[str, Mapping[TopicPartition, CommittedOffset] | KafkaError]:
+        return await self._offsets.read(group_ids)
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> Mapping[TopicPartition, KafkaError | None]:
+        return await self._offsets.commit(group_id, offsets) if offsets else {}
+
+    async def delete_groups(self, group_ids: Collection[str]) -> Mapping[str, KafkaError | None]:
+        return await self._offsets.delete(group_ids) if group_ids else {}
+
+
+def _is_dead(answer: GroupDescription | KafkaError) -> bool:
+    return not isinstance(answer, KafkaError) and answer.state == _DEAD
+
+
+def _listed_description(group_id: str, group: ListedGroup) -> GroupDescription:
+    return GroupDescription(
+        group_id=group_id,
+        state=group.state,
+        group_type=group.group_type,
+        member_count=0 if group.state in _WITHOUT_MEMBERS else 1,
+    )
+
+
+def _description(group_id: str, answer: DescribedGroup | KafkaError) -> GroupDescription | KafkaError:
+    if isinstance(answer, KafkaError):
+        return answer
+    return GroupDescription(
+        group_id=group_id, state=answer.state, group_type=_CLASSIC, member_count=answer.member_count
+    )
+
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
 

@@ -2,12 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final
 
-from twinlog.config import ClientConfig, Configuration, FlowConfig
+from twinlog.config import ClientConfig, Configuration, FlowConfig, Service
+from twinlog.config.flow.filters import group_filter
 from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.admin.compacted_topic import COMPACTED_SOON, missing_settings
 from twinlog.kafka.admin.inspector import ClusterInspector
@@ -15,12 +16,77 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec, TopicDescription
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import ClusterAlias, TopicPartition
-from twinlog.preflight.facts import ClusterFacts, Facts, FlowFacts, InternalTopic, TopicFacts
-from twinlog.preflight.gather_groups import group_rights, transaction_rights
+from twinlog.policy.names import lease_group, transactional_id_prefix
+from twinlog.preflight.facts import (
+    ClusterFacts,
+    Facts,
+    FlowFacts,
+    GroupRights,
+    InternalTopic,
+    Operations,
+    TopicFacts,
+)
 from twinlog.preflight.own_topics import own_topics
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 from twinlog.service.feeds.rules_in_force import flow_in_force
+
+# Reads a principal's rights on groups and transactional ids, on both ends of a flow. Changes nothing.
+
+_PROBE: Final = "preflight.of.twinlog"
+"""A name that no group has and, behind the flow's prefix, no transactional id."""
+_MOST: Final = 500
+"""Most groups asked about: each costs a request of its own."""
+
+
+async def group_rights(
+    config: FlowConfig,
+    source: KafkaCluster,
+    source_rights: ClusterInspector,
+    target_rights: ClusterInspector,
+    on_source_cluster: Operations,
+) -> GroupRights:
+    """The principal's rights on the flow's groups. Never raises KafkaError: the answer holds it."""
+    leases = [lease_group(str(service), config.flow) for service in Service]
+    if not config.checkpoint.enabled:
+        return GroupRights(elections=await _asked(target_rights, leases))
+    taken = group_filter(config)
+    try:
+        listed = sorted(group for group in await source.list_groups() if taken.should_replicate_group(group))
+    except KafkaError as error:
+        return GroupRights(elections=await _asked(target_rights, leases), unlisted=error)
+    names = listed[:_MOST]
+    async with asyncio.TaskGroup() as tasks:
+        here = tasks.create_task(_asked(source_rights, [*names, _PROBE]), name="rights on groups, source")
+        there = tasks.create_task(_asked(target_rights, [*names, *leases]), name="rights on groups, target")
+    on_source, on_target = here.result(), there.result()
+    every = on_source.pop(_PROBE)
+    lists_all = not isinstance(on_source_cluster, KafkaError) and "DESCRIBE" in on_source_cluster
+    return GroupRights(
+        elections={name: on_target.pop(name) for name in leases},
+        on_source=on_source,
+        on_target=on_target,
+        sees_all=lists_all or not isinstance(every, KafkaError),
+        not_asked=len(listed) - len(names),
+    )
+
+
+async def transaction_rights(config: FlowConfig, target_rights: ClusterInspector) -> bool | KafkaError:
+    """Whether the flow may write with its transactional ids; True for a flow without any."""
+    if not config.source.exactly_once:
+        return True
+    try:
+        return await target_rights.may_write_transactions(f"{transactional_id_prefix(config.flow)}{_PROBE}")
+    except KafkaError as error:
+        return error
+
+
+async def _asked(rights: ClusterInspector, names: Collection[str]) -> dict[str, Operations]:
+    try:
+        return dict(await rights.group_operations(names))
+    except KafkaError as error:
+        return dict.fromkeys(names, error)
+
 
 _USER: Final = re.compile(r'username\s*=\s*"?([^"\s;]+)')
 

@@ -10,7 +10,7 @@ from contract.cluster.cluster_rig import Ending, success
 from contract.cluster.modern_members import modern_member
 from twinlog.kafka.clients import aiokafka_producer_options
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
-from twinlog.kafka.producers import close_producer, new_producer
+from twinlog.kafka.writer import close_producer, new_producer
 from twinlog.model import TopicPartition
 from twinlog.testing.broker.releases import Release
 from twinlog.testing.brokers import eventually, unique_name

@@ -17,9 +17,8 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, ManagedReader, ManagedWriter, NewTopic
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.schemas import SchemaRequest
-from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.blocking_cluster import BlockingCluster, CertificateAuthority
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
-from twinlog.local.tls import CertificateAuthority
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import eventually, retry_admin, start_clusters, stop_clusters, unique_name

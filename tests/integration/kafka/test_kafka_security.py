@@ -36,9 +36,8 @@ from twinlog.kafka.ports import (
     NewTopic,
     OffsetSpec,
 )
-from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.blocking_cluster import BlockingCluster, CertificateAuthority
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
-from twinlog.local.tls import CertificateAuthority
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, retry_admin, start_clusters, stop_clusters, unique_name
 from twinlog.testing.jks_files import jks_truststore

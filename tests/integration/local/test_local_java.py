@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
-from twinlog.local.tls import CertificateAuthority
-from twinlog.local.trust_store import as_trust_store, trust_options
+from twinlog.local.blocking_cluster import CertificateAuthority
+from twinlog.local.download.ivy import as_trust_store, trust_options
 from twinlog.machine.java import JavaNotFoundError, find_java, spark_environment
 
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.cli.common.output import print_table
+from twinlog.cli.common.output import print_table, toned
 from twinlog.cli.common.table import Column, table_lines
-from twinlog.cli.common.tones import toned
 
 KEYS = (Column(title="key"), Column(title="value"), Column(title="lag", right=True))
 LONG = "__consumer_offsets, .*[\\-\\.]internal, .*\\.replica, __.*, " * 3

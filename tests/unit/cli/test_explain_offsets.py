@@ -3,7 +3,7 @@
 from twinlog.api.common.v1.types_pb2 import TopicPartition
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1.source_service_pb2 import PartitionStatus
-from twinlog.cli.configsync.explain_offsets import (
+from twinlog.cli.configsync.explain import (
     offsets_document,
     offsets_words,
     standing_words,

@@ -1,6 +1,6 @@
 """Which topics together are one logical topic."""
 
-from twinlog.client.logical_topics import Member, members
+from twinlog.client.logical_consumer import Member, members
 from twinlog.policy import DefaultReplicationPolicy, IdentityReplicationPolicy
 
 TOPICS = [

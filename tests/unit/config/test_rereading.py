@@ -10,7 +10,7 @@ from twinlog.config import load
 from twinlog.config.client_settings import ClientConfig
 from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.security.client_security import SaslLogin
-from twinlog.local.tls import CertificateAuthority
+from twinlog.local.blocking_cluster import CertificateAuthority
 from twinlog.model import ClusterAlias, Flow
 
 PACKAGE = "org.apache.kafka.common.config.provider"

@@ -10,8 +10,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from deploy.kubernetes.render import CHART, KUBERNETES, MANIFESTS, OTHERS_KINDS, VALUES, head
-from deploy.kubernetes.schemas import write_schemas
+from deploy.kubernetes.render import CHART, KUBERNETES, MANIFESTS, OTHERS_KINDS, VALUES, head, write_schemas
 from jsonschema import Draft7Validator
 
 from twinlog.config import Configuration, Service, load

@@ -3,8 +3,7 @@
 import random
 
 from twinlog.model import Flow
-from twinlog_heartbeat.model.delays import DelayTracker
-from twinlog_heartbeat.model.skew import WINDOW_MS, SkewEstimate
+from twinlog_heartbeat.model.delays import WINDOW_MS, DelayTracker, SkewEstimate
 
 
 def test_the_skew_is_found_within_the_unevenness_of_the_path() -> None:

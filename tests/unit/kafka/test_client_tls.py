@@ -18,7 +18,7 @@ from twinlog.kafka.clients import (
 )
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.security.client_security import client_security
-from twinlog.local.tls import CertificateAuthority
+from twinlog.local.blocking_cluster import CertificateAuthority
 from unit.kafka.test_clients import LOGIN, SERVERS
 
 

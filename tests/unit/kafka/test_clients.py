@@ -14,11 +14,11 @@ from twinlog.kafka.clients import (
     FetchOptions,
     aiokafka_client_options,
     aiokafka_producer_options,
+    apply_aiokafka_fixes,
     bootstrap_servers,
     delivery_timeout_seconds,
     fetch_options,
 )
-from twinlog.kafka.protocol.aiokafka_fixes import apply_aiokafka_fixes
 from unit.cases import about
 
 SERVERS = {"bootstrap.servers": "one:9092"}

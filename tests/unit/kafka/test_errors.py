@@ -6,8 +6,8 @@ import aiokafka.errors
 import pytest
 
 from twinlog.errors import FatalKafkaError, TransientKafkaError
+from twinlog.kafka.clients import apply_aiokafka_fixes
 from twinlog.kafka.errors import CLIENT_REASONS, KAFKA_REASONS, TIMEOUT, from_code, from_reason, translate
-from twinlog.kafka.protocol.aiokafka_fixes import apply_aiokafka_fixes
 from unit.cases import about
 
 

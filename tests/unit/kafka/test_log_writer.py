@@ -7,7 +7,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.model import TopicPartition
 from twinlog.testing.broker import FakeKafka
-from twinlog.testing.broker.cluster_outages import NO_LEADER
+from twinlog.testing.broker.cluster import NO_LEADER
 from twinlog.testing.broker.codec import Request
 
 ORDERS = TopicPartition("orders", 0)

@@ -6,8 +6,7 @@ from typing import cast
 import pytest
 
 from twinlog.errors import FatalKafkaError, TransientKafkaError
-from twinlog.kafka.admin.outages import BrokerAdminMixin
-from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.cluster import BrokerAdminMixin, open_cluster
 from twinlog.kafka.ports import Outage
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.metadata import Metadata, Replicas

@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinlog.local.download.proxy import proxy_options
+from twinlog.local.download.ivy import proxy_options
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,9 @@ from twinlog_checkpoint.groups.candidates import Candidate, candidates_of
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.groups.directory import GroupDirectory
 from twinlog_checkpoint.groups.instruments import CheckpointInstruments
-from twinlog_checkpoint.groups.progress import ProgressTable
+from twinlog_checkpoint.groups.progress import ProgressTable, unreadable_verdict
 from twinlog_checkpoint.groups.progress_rows import ProgressRows
 from twinlog_checkpoint.groups.topic_choice import TopicChoice
-from twinlog_checkpoint.groups.verdicts import Verdicts
 from twinlog_checkpoint.side_by_side import each_at_once, in_turns
 from twinlog_checkpoint.translation.log_bounds import log_ends
 from twinlog_checkpoint.translation.sync_tail import SyncTail
@@ -33,7 +32,54 @@ from twinlog_checkpoint.translation.translation import (
     SourcePosition,
     Translation,
     Translator,
+    Verdict,
 )
+
+# Translates each committed offset, or tells why it has no translation.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdicts:
+    flow: Flow
+    topics: TopicChoice
+    tail: SyncTail
+    translator: Translator
+
+    async def of(self, candidates: Iterable[Candidate]) -> Mapping[SourcePosition, Translation]:
+        """Return a verdict for each position. Topics that are not copied are never translated."""
+        positions = {candidate.position for candidate in candidates}
+        verdicts: dict[SourcePosition, Translation] = {}
+        for position in positions:
+            known = self._without_translation(position)
+            if known is not None:
+                verdicts[position] = known
+        answers = await self.translator.translate(positions - verdicts.keys())
+        for position, answer in answers.items():
+            verdicts[position] = self._explained(position, answer)
+        return verdicts
+
+    def _without_translation(self, position: SourcePosition) -> Translation | None:
+        rule = self.topics.refusal(position.partition.topic)
+        if rule is not None:
+            return Translation(verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message=rule)
+        if self.tail.store.read_to_end or self.tail.blocker is None:
+            return None
+        missing = self.tail.blocker.reason == KafkaReason.TOPIC_UNKNOWN
+        return Translation(
+            verdict=Verdict.NO_SYNC if missing else unreadable_verdict(self.flow, self.tail.blocker),
+            downstream_offset=None,
+            message=self.tail.problem,
+        )
+
+    def _explained(self, position: SourcePosition, answer: Translation) -> Translation:
+        """Replace NO_SYNC by the rule that excludes the topic, if there is one."""
+        if answer.verdict is not Verdict.NO_SYNC:
+            return answer
+        rule = self.topics.why_never_copied(position.partition.topic)
+        if rule is None:
+            return answer
+        return Translation(verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message=rule)
+
 
 WRITES_AT_ONCE = 256
 """Checkpoints that are being written at the same time. They share batches and do not wait for each other's

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import islice, starmap
-from typing import Literal
+from typing import Final, Literal
 
 import structlog
 
@@ -14,12 +14,13 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceServicer
 from twinlog.clock import Clock
+from twinlog.config.keys.table import BY_NAME
 from twinlog.errors import ConfigError, NotFoundError
 from twinlog.model import Flow
 from twinlog.policy.expected_offsets import ExpectedOffsets
 from twinlog.service.access.audit import changed
 from twinlog.service.access.gate import caller_name
-from twinlog.service.api_values import flow_message, timestamp
+from twinlog.service.api_values import flow_message, message_of, timestamp
 from twinlog.service.clusters import Clusters
 from twinlog.service.feeds.pages import (
     KeptAnswer,
@@ -29,6 +30,7 @@ from twinlog.service.feeds.pages import (
     encode_key,
     page_of,
 )
+from twinlog.service.feeds.rules_record import RulesRecord
 from twinlog.service.feeds.server import Changed, Event, Marked, Progress, Removed, SnapshotEnd, SnapshotItem
 from twinlog.service.grpc_server import Context
 from twinlog.service.interceptors import is_peer
@@ -45,7 +47,6 @@ from twinlog_configsync.api.messages_plan import (
     plan_head_message,
     planned_message,
 )
-from twinlog_configsync.api.messages_rules import rule_change_of, rules_message, watch_rules_message
 from twinlog_configsync.flow.commands import Asked, FlowCommands
 from twinlog_configsync.flow.feeds import Boards
 from twinlog_configsync.flow.sync import FlowSync
@@ -53,6 +54,73 @@ from twinlog_configsync.flow.topic_feed import TopicKey
 from twinlog_configsync.model.actions import Action
 from twinlog_configsync.model.entry import TopicEntry
 from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation, RulesView, is_list
+
+# Converts rules from and to protobuf messages of the API.
+
+_OPERATIONS: Final = {
+    pb2.RULE_OPERATION_SET: RuleOperation.SET,
+    pb2.RULE_OPERATION_ADD: RuleOperation.ADD,
+    pb2.RULE_OPERATION_REMOVE: RuleOperation.REMOVE,
+    pb2.RULE_OPERATION_RESET: RuleOperation.RESET,
+    pb2.RULE_OPERATION_RESTORE: RuleOperation.RESTORE,
+}
+
+
+def rules_message(flow: Flow, view: RulesView) -> pb2.Rules:
+    rules = [
+        message_of(
+            pb2.Rule,
+            rule,
+            meaning=BY_NAME[rule.key].meaning,
+            is_list=is_list(rule.key),
+            changed_by=rule.origin.by,
+            changed_at=timestamp(rule.origin.at_ms or None),
+            replaced=rule.origin.replaced,
+            put_aside=rule.aside,
+        )
+        for rule in view.rules
+    ]
+    return message_of(
+        pb2.Rules,
+        view,
+        flow=flow_message(flow),
+        version=view.revision,
+        updated=timestamp(view.updated_at_ms),
+        rules=rules,
+    )
+
+
+def rule_change_of(message: pb2.RuleChange) -> RuleChange:
+    """Raises ConfigError for an unknown operation."""
+    operation = _OPERATIONS.get(message.operation)
+    if operation is None:
+        raise ConfigError(f"{message.key}: the operation is missing", metadata={"field": "changes.operation"})
+    return RuleChange(key=message.key, operation=operation, value=message.value)
+
+
+def watch_rules_message(event: Event[Flow, RulesRecord], *, now_ms: int) -> pb2.WatchRulesResponse | None:
+    """None for changes that watchers of rules do not need."""
+    match event:
+        case SnapshotItem(key=flow, item=record, token=token):
+            return pb2.WatchRulesResponse(resume_token=token, snapshot_item=_changed(flow, record))
+        case SnapshotEnd(marks=flows, token=token):
+            known = [flow_message(flow) for flow in flows]
+            return pb2.WatchRulesResponse(
+                resume_token=token, snapshot_end=pb2.RulesSnapshotEnd(known_flows=known)
+            )
+        case Changed(key=flow, item=record, token=token):
+            return pb2.WatchRulesResponse(resume_token=token, changed=_changed(flow, record))
+        case Progress(token=token):
+            as_of = timestamp(now_ms)
+            return pb2.WatchRulesResponse(resume_token=token, progress=types_pb2.Progress(as_of=as_of))
+        case Marked() | Removed():
+            return None
+
+
+def _changed(flow: Flow, record: RulesRecord) -> pb2.ChangedRules:
+    return pb2.ChangedRules(flow=flow_message(flow), version=record.revision, values=record.values)
+
 
 _log = structlog.stdlib.get_logger(__name__)
 

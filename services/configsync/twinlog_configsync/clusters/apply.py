@@ -3,15 +3,17 @@
 import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final, TypeVar
 
+from twinlog.acl_rights import DENY, limits
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import KafkaCluster, NewTopic, QuotaEntity
+from twinlog.kafka.ports import AclAdmin, AclBinding, KafkaCluster, NewTopic, QuotaEntity
 from twinlog.service.runtime import wait_or_stop
-from twinlog_configsync.clusters.apply_acls import apply_acls
 from twinlog_configsync.clusters.observe import Observer
 from twinlog_configsync.model.actions import (
+    AclAction,
     Change,
     ConfigAction,
     CreateAcl,
@@ -30,6 +32,48 @@ from twinlog_configsync.model.observation import TOPIC_UNKNOWN, Observation, Wor
 from twinlog_configsync.planning.config_rules import change_of
 from twinlog_configsync.planning.outcome import Outcome, Refusal
 from twinlog_configsync.planning.plan import Plan
+
+# Carries out the ACL part of a plan. A refused DENY holds back every ALLOW that it limits.
+
+
+async def apply_acls(target: AclAdmin, actions: Sequence[AclAction]) -> list[tuple[AclAction, KafkaError]]:
+    """Create and delete in the plan's order; return what was refused or held back.
+
+    Raises KafkaError when the target as a whole does not answer.
+    """
+    refused: list[tuple[AclAction, KafkaError]] = []
+    for (creates, denies), run in groupby(actions, key=_phase):
+        batch: list[AclAction] = []
+        for action in run:
+            blocker = _blocker(action.binding, refused) if creates != denies else None
+            if blocker is None:
+                batch.append(action)
+            else:
+                refused.append((action, blocker))
+        bindings = [action.binding for action in batch]
+        answers = await (target.create_acls(bindings) if creates else target.delete_acls(bindings))
+        for action in batch:
+            error = answers[action.binding]
+            if error is not None:
+                refused.append((action, error))
+    return refused
+
+
+def _phase(action: AclAction) -> tuple[bool, bool]:
+    """Whether the action creates, and whether it is about a DENY: creating ALLOW and deleting DENY widen
+    rights."""
+    return isinstance(action, CreateAcl), action.binding.permission == DENY
+
+
+def _blocker(binding: AclBinding, refused: Sequence[tuple[AclAction, KafkaError]]) -> KafkaError | None:
+    """The refusal because of which this ACL must not widen rights."""
+    for action, error in refused:
+        other = action.binding
+        denial, allowance = (other, binding) if other.permission == DENY else (binding, other)
+        if denial.permission != allowance.permission and limits(denial, allowance):
+            return error
+    return None
+
 
 _AS_WANTED: Final = {CreateTopic: "TOPIC_EXISTS", DeleteTopic: TOPIC_UNKNOWN}
 """Refusals which mean that somebody else has already done it."""

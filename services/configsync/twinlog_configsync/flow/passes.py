@@ -3,19 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from twinlog.clock import Clock
 from twinlog.errors import StateError
 from twinlog.kafka.ports import KafkaCluster
+from twinlog.selection import TopicReason, TopicSelector
 from twinlog_configsync.access.acl_rules import GROUP, Translation, translate_acls
 from twinlog_configsync.clusters.apply import Applier
 from twinlog_configsync.clusters.observe import Ask, Observer
 from twinlog_configsync.config import ConfigSyncFlow
 from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.claims import claimed, wanted_now
-from twinlog_configsync.flow.counterparts import Counterparts
 from twinlog_configsync.flow.failover_watch import FailoverWatch
 from twinlog_configsync.flow.feeds import Boards
 from twinlog_configsync.flow.known_flow import KnownFlow, OtherFlow, identify
@@ -36,6 +36,43 @@ from twinlog_configsync.planning.learn import learn
 from twinlog_configsync.planning.outcome import Outcome
 from twinlog_configsync.planning.plan import Plan, make_plan, replicated_topics
 from twinlog_configsync.planning.source_loss import kept_copies
+
+# Which topics a flow copies, and under which names; decided once for each name.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counterparts:
+    """Decided again when the rules change; a value, because it is computed in a thread that may outlive the
+    pass that asked for it."""
+
+    selector: TopicSelector | None = None
+    decided: Mapping[str, str | None] = field(default_factory=dict)
+    """Source name → target name; None = not selected."""
+    loops: Mapping[str, str] = field(default_factory=dict)
+    """Source name → why it is not copied: other flows would copy it back."""
+
+    @property
+    def selected(self) -> dict[str, str]:
+        """Source name → target name of the topics that the rules select."""
+        return {name: remote for name, remote in self.decided.items() if remote is not None}
+
+    def of(self, names: Collection[str], selector: TopicSelector) -> "Counterparts":
+        """Those of these names. Known decisions by the same rules are kept."""
+        before = self.decided if selector is self.selector else {}
+        decided: dict[str, str | None] = {}
+        loops: dict[str, str] = {}
+        for name in sorted(names):
+            if name in before:
+                decided[name] = before[name]
+                if name in self.loops:
+                    loops[name] = self.loops[name]
+                continue
+            decision = selector.decide(name)
+            decided[name] = decision.remote_topic if decision.selected else None
+            if decision.reason is TopicReason.LOOP:
+                loops[name] = decision.rule
+        return Counterparts(selector=selector, decided=decided, loops=loops)
+
 
 _KEPT_CONFIGS_SECONDS: Final = 120.0
 """The highest age of a target topic's known limits, which others may change there."""

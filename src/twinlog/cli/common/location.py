@@ -1,7 +1,9 @@
 """How the command line finds the configuration and the services."""
 
 import os
+from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +11,36 @@ import typer
 
 from twinlog.cli.common.failures import COMMAND
 from twinlog.cli.common.pasteable import FILE_IS_IN_ENVIRONMENT, GIVEN_ENDPOINTS, GIVEN_FILE
+from twinlog.config.security import ClientSecurity
 from twinlog.errors import ConfigError
+
+# Environment variables for calling services; they override the file.
+
+CA_VARIABLE = "TWINLOG_CA_FILE"
+CERTIFICATE_VARIABLE = "TWINLOG_CERTIFICATE_FILE"
+KEY_VARIABLE = "TWINLOG_KEY_FILE"
+TOKEN_VARIABLE = "TWINLOG_TOKEN_FILE"  # noqa: S105 (a name)
+SERVER_NAME_VARIABLE = "TWINLOG_SERVER_NAME"
+
+
+def of_environment(security: ClientSecurity, environment: Mapping[str, str]) -> ClientSecurity:
+    """`security` with what the environment names.
+
+    >>> of_environment(ClientSecurity(), {"TWINLOG_CA_FILE": "ca.pem"}).tls
+    True
+    """
+    ca = environment.get(CA_VARIABLE, "")
+    certificate, key = environment.get(CERTIFICATE_VARIABLE, ""), environment.get(KEY_VARIABLE, "")
+    return replace(
+        security,
+        tls=security.tls or bool(ca),
+        ca=ca or security.ca,
+        certificate=certificate or security.certificate,
+        key=key or security.key,
+        token_file=environment.get(TOKEN_VARIABLE, "") or security.token_file,
+        server_name=environment.get(SERVER_NAME_VARIABLE, "") or security.server_name,
+    )
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +146,6 @@ def channels(config: Path | None) -> "Callable[[str, str], grpc.aio.Channel]":
         return answering
     from twinlog.config import Service
     from twinlog.config.security import SecuritySettings
-    from twinlog.service.access.environment import of_environment
     from twinlog.service.peers import credentials_for, open_to_owner
 
     security = SecuritySettings() if config is None else load_config(config).security

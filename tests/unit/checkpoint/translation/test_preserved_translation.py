@@ -9,7 +9,7 @@ from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.comparison.sides import Chunk
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog_checkpoint.api.source_copy_states import copy_state
+from twinlog_checkpoint.app import copy_state
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.log_sides import ComparedLog
 from twinlog_checkpoint.translation.preserved import PreservedTranslator

@@ -12,9 +12,9 @@ from twinlog.cli.checkpoint.groups_view import age, group_fields, listings, note
 from twinlog.cli.common.fields import as_json, cells_of
 from twinlog.cli.common.output import Output
 from twinlog.cli.moves.as_json import PLAN, status_as_json
+from twinlog.cli.moves.calls import print_status
 from twinlog.cli.moves.moves import print_plan, print_run
 from twinlog.cli.moves.plan_outcome import actions_by_group, plan_facts, summary
-from twinlog.cli.moves.status import print_status
 from twinlog.cli.status.rows import FlowRow, InForce, ServiceRow, Status
 from twinlog.cli.verdict.moving import Check, checks_of, overall, plan_checks, verdict_words, with_plan
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from twinlog.cli.status.deployment import deployment_lines
 from twinlog.cli.status.rows import ServiceRow
+from twinlog.cli.status.view import deployment_lines
 from twinlog.service.answering_process import AnsweringProcess
 
 OURS, THEIRS = "/etc/ours.properties", "/etc/theirs.properties"

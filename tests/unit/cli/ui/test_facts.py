@@ -4,7 +4,7 @@ import pytest
 
 from twinlog.cli.status.producers import KNOWN_SECONDS, SILENT_SECONDS
 from twinlog.cli.status.rows import FlowRow
-from twinlog.cli.ui.facts import BAD, GOOD, NEUTRAL, UNKNOWN, Fact, facts
+from twinlog.cli.ui.upstream import BAD, GOOD, NEUTRAL, UNKNOWN, Fact, facts
 
 
 def told(**what: object) -> list[tuple[str, str]]:

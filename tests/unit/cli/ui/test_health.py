@@ -3,8 +3,8 @@
 import pytest
 
 from twinlog.cli.status.rows import STANDS_BY, FlowRow, InForce, ServiceRow
-from twinlog.cli.ui.health import Health, flow_health, head
 from twinlog.cli.ui.rows import roles
+from twinlog.cli.ui.upstream import Health, flow_health, head
 from twinlog.cli.verdict.issues import Issue, Level, Verdict
 
 NOTHING = Verdict(issues=[])

@@ -10,7 +10,7 @@ from twinlog.config import load
 from twinlog.errors import ConfigError
 from twinlog.kafka.ports import AclBinding, ConfigChange, KafkaCluster, NewTopic
 from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog_configsync.clusters.forwarding import forwarded
+from twinlog_configsync.app import forwarded
 from twinlog_configsync.config import configsync_flows
 
 MODULE = '''

@@ -6,7 +6,7 @@ from twinlog.filters import DefaultTopicFilter
 from twinlog.model import Flow
 from twinlog.policy import DefaultReplicationPolicy, IdentityReplicationPolicy, ReplicationPolicy
 from twinlog.selection import TopicDecision, TopicSelector
-from twinlog_configsync.flow.counterparts import Counterparts
+from twinlog_configsync.flow.passes import Counterparts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy import DefaultReplicationPolicy
 from twinlog.write_blocks import fence_of, holder_of
+from twinlog_configsync.flow.known_flow import check_records
 from twinlog_configsync.model.entry import TopicEntry, TopicState
 from twinlog_configsync.model.records import (
     AclRecord,
@@ -22,7 +23,6 @@ from twinlog_configsync.model.records import (
     quota_key,
 )
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.planning.record_checks import check_records
 from unit.configsync.configsync_rig import READ_ORDERS, REGISTRY, ConfigSyncRig, make_flow
 
 COPY = replace(READ_ORDERS, resource_name="A.orders")

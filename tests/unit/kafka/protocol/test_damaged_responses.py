@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.kafka.protocol import broker_features, metadata
+from twinlog.kafka.protocol import metadata
 from twinlog.kafka.protocol.schemas import API_KEYS, SchemaRequest
 from twinlog.kafka.raw.fetch import wire as fetch_wire
 from twinlog.kafka.raw.produce import wire as produce_wire
+from twinlog.kafka.raw.transactions import coordinator
 from twinlog.kafka.raw.transactions import wire as transaction_wire
 from twinlog.testing.broker.codec import write_answer
 from unit.wire.damage import damaged
@@ -105,7 +106,7 @@ RESPONSES += [
     ),
     (lambda data: transaction_wire.read_end(data, 0, 5), struct.pack(">ihqh", 0, 0, 7, 1) + b"\0"),
     (
-        lambda data: broker_features.read_broker_features(data, 0, 3),
+        lambda data: coordinator.read_broker_features(data, 0, 3),
         struct.pack(">h", 0) + b"\x02" + struct.pack(">hhh", 0, 0, 9) + b"\0" + struct.pack(">i", 0) + b"\0",
     ),
 ]

@@ -4,6 +4,7 @@ Also those of Strimzi's login for MirrorMaker 2 (`oauth.*` in the JAAS options) 
 Kafka, a key takes precedence over the JAAS option with the same meaning. No function here reads files.
 """
 
+import os
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -12,13 +13,83 @@ from twinlog.kafka.security.jaas import LoginEntry
 from twinlog.kafka.security.oauth.jwt import ALGORITHMS
 from twinlog.kafka.security.oauth.login import (
     Assertion,
+    AwsIdentity,
     Grant,
     OAuthLogin,
     UnsecuredClaims,
 )
-from twinlog.kafka.security.oauth.msk_login import msk_login
+from twinlog.kafka.security.oauth.msk_iam import PACKAGE, has_signer, region_of
 from twinlog.kafka.security.oauth.reading import JAAS, URL, LoginReader, class_name
-from twinlog.kafka.security.oauth.strimzi_login import strimzi_login
+
+# Strimzi's login for MirrorMaker 2: `oauth.*` in the options of `sasl.jaas.config`.
+
+_UNKNOWN = (
+    "oauth.refresh.token", "oauth.refresh.token.location", "oauth.password.grant.username",
+    "oauth.client.assertion", "oauth.token.endpoint.uri.password",
+)  # fmt: skip
+
+
+def strimzi_login(reader: LoginReader) -> OAuthLogin:
+    """Raises ConfigError."""
+    unknown = [name for name in _UNKNOWN if reader.options.get(name)]
+    if unknown:
+        raise reader.refused(
+            JAAS, f"{unknown[0]} is not supported; use oauth.client.id with oauth.client.secret"
+        )
+    location = reader.options.get("oauth.access.token.location", "")
+    if location:
+        return reader.made(grant=Grant.FILE, endpoint=location)
+    token = reader.options.get("oauth.access.token", "")
+    if token:
+        return reader.made(grant=Grant.STATIC, static_token=token)
+    url = reader.options.get("oauth.token.endpoint.uri", "")
+    reader.check_url(url, JAAS)
+    client_id = reader.options.get("oauth.client.id", "")
+    assertion_file = reader.options.get("oauth.client.assertion.location", "")
+    client_secret = reader.options.get("oauth.client.secret", "")
+    if not client_id or not (client_secret or assertion_file):
+        raise reader.refused(JAAS, "oauth.client.id or oauth.client.secret is missing; add both")
+    return reader.made(
+        grant=Grant.CLIENT_SECRET if client_secret else Grant.CLIENT_ASSERTION,
+        endpoint=url,
+        client_id=client_id,
+        client_secret=client_secret,
+        assertion=None if client_secret else Assertion(file=assertion_file),
+        scope=reader.options.get("oauth.scope", ""),
+        audience=reader.options.get("oauth.audience", ""),
+    )
+
+
+# Amazon's login for MSK: the options of aws-msk-iam-auth, and the region in the brokers' names.
+
+
+def msk_login(reader: LoginReader) -> OAuthLogin:
+    """The login with tokens that AWS credentials sign. Raises ConfigError."""
+    if not has_signer():
+        raise reader.refused(
+            "sasl.mechanism", f"it needs the package {PACKAGE}: pip install 'twinlog-core[msk]'"
+        )
+    hosts = [entry.rpartition(":")[0] for entry in reader.properties.get("bootstrap.servers", "").split(",")]
+    region = next(filter(None, map(region_of, hosts)), "")
+    region = region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
+    if not region:
+        raise reader.refused(
+            "bootstrap.servers",
+            "no name of a broker says its AWS region; set AWS_REGION in the environment",
+        )
+    for name in ("awsRoleAccessKeyId", "awsRoleSecretAccessKey", "awsRoleExternalId"):
+        if reader.options.get(name):
+            raise reader.refused(JAAS, f"{name} is not supported; put it into a profile of AWS's own files")
+    return reader.made(
+        grant=Grant.MSK_IAM,
+        aws=AwsIdentity(
+            region=region,
+            profile=reader.options.get("awsProfileName", ""),
+            role_arn=reader.options.get("awsRoleArn", ""),
+            role_session=reader.options.get("awsRoleSessionName", ""),
+        ),
+    )
+
 
 HANDLER = "sasl.login.callback.handler.class"
 _CLIENT_HANDLER = "sasl.client.callback.handler.class"
