@@ -6,8 +6,9 @@ from typing import Any
 
 from simulated.process import Process
 from twinlog.clock import Clock
-from twinlog.errors import TransientKafkaError
-from twinlog_source.config import SourceFlow
+from twinlog.errors import TransientKafkaError, TwinlogError
+from twinlog.model import Flow
+from twinlog.transforms.expressions import Expressions
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.reasons import EndReason
 from twinlog_source.records.changing import MakePipe
@@ -29,6 +30,7 @@ class SimulatedTasks:
         certificate: str,
         clock: Clock,
         make_pipe: MakePipe = record_pipe,
+        refusal: Callable[[], TwinlogError | None] = lambda: None,
     ) -> None:
         self.running: dict[tuple[str, int, int], Process] = {}
         """By flow, epoch and slot."""
@@ -39,6 +41,8 @@ class SimulatedTasks:
         self._clock = clock
         self._make_pipe = make_pipe
         """What changes records, instead of Spark."""
+        self._refusal = refusal
+        """Why expressions are refused."""
         self._cancelled: set[tuple[str, int]] = set()
 
     def warm_up(self) -> None:
@@ -54,8 +58,13 @@ class SimulatedTasks:
         if (str(epoch.flow), epoch.number) in self._cancelled:
             raise TransientKafkaError("the job was cancelled", reason="EPOCH_FAILED")
 
-    async def run_pipe(self, flow: SourceFlow, job: PipeJob) -> None:
-        raise NotImplementedError(f"{flow.flow} {job}: there is no Spark")
+    async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
+        refusal = self._refusal()
+        if refusal is not None:
+            raise refusal
+
+    async def run_pipe(self, flow: Flow, expressions: Expressions, job: PipeJob) -> None:
+        raise NotImplementedError(f"{flow} {expressions} {job}: there is no Spark")
 
     async def cancel(self, epoch: Epoch) -> None:
         self._cancelled.add((str(epoch.flow), epoch.number))

@@ -9,7 +9,7 @@ import pytest
 
 from simulated.world import ONE_BROKER, World, live
 from twinlog.batches.bodies import OpenRecord, decode_record, encode_body
-from twinlog.errors import TransientKafkaError
+from twinlog.errors import StateError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.transforms.expressions import Expressions
 from twinlog_source.records.frames import Row
@@ -115,6 +115,29 @@ def test_a_record_that_cannot_be_changed_stops_its_partition_or_is_left_out(
             source.produce("orders", 1, b"later")
             copied.append((1, b"LATER"))
             await world.until(lambda: values(world, "B") == copied)
+            for service in ("source", "configsync"):
+                await world.stop(service)
+
+    live(life())
+
+
+def test_expressions_are_looked_at_before_a_record_is_fetched(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, make_pipe=Pipe) as world:
+            source = world.on["A"]
+            for topic in ("orders", "plain"):
+                source.cluster.create_topic(topic)
+                source.produce(topic, 0, b"first")
+            world.refusal = TransientKafkaError("no JVM", reason="SPARK_UNAVAILABLE")
+            world.start("configsync", "source")
+            await world.until(lambda: world.on["B"].read("plain") == source.read("plain"))
+            world.refusal = StateError("twinlog.transform.value: no", reason="TRANSFORM_REFUSED")
+            await world.pause(60)
+            assert values(world, "B") == []
+            await world.stop("source")
+            world.refusal = None
+            world.start("source")
+            await world.until(lambda: values(world, "B") == [(0, b"FIRST")])
             for service in ("source", "configsync"):
                 await world.stop(service)
 

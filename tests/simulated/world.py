@@ -32,6 +32,7 @@ from simulated.process import Process, task_factory
 from simulated.tasks import SimulatedTasks
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
+from twinlog.errors import TwinlogError
 from twinlog.service.app import Build, ServiceContext, Surroundings, run_service
 from twinlog.service.options import load_configuration, parse_options
 from twinlog.testing.broker import FakeKafka
@@ -85,6 +86,8 @@ class World:
         """What services and tasks have logged, but for details."""
         self.rpc = RpcNetwork()
         self.services: dict[str, Process] = {}
+        self.refusal: TwinlogError | None = None
+        """Why Spark refuses the flow's expressions."""
         self.tasks: SimulatedTasks | None = None
         """Those of the source service that started last."""
         self.properties = properties
@@ -223,6 +226,7 @@ class World:
             certificate=port.certificate,
             clock=context.clock,
             make_pipe=self._make_pipe,
+            refusal=lambda: self.refusal,
         )
         stack.push_async_callback(self.tasks.close)
         return self.tasks

@@ -6,6 +6,9 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
+STARTING = "STARTING"
+"""What is needed is being started."""
+
 
 class PartitionReason(StrEnum):
     """Why a partition is in its state, as the task reports it or the driver sees it."""

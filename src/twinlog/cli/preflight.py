@@ -1,6 +1,6 @@
 """`twinlog preflight FILE`: checks everything that can be checked before the start."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,17 +12,23 @@ from twinlog.cli.common.location import load_config, note_file
 from twinlog.cli.common.numbers import MOST_SECONDS, counted
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.common.pasteable import say
+from twinlog.cli.common.times import CLOCK
+from twinlog.cli.verify.engine import engine
+from twinlog.errors import TwinlogError
 from twinlog.printable import printable
+from twinlog.transforms.expressions import expressions_of
 
 if TYPE_CHECKING:
+    from twinlog.config import Configuration
+    from twinlog.preflight.facts import Facts, FlowFacts
     from twinlog.preflight.findings import Finding
 
 _HELP = """Check a properties file against its clusters before anything is started; nothing is changed.
 
 It checks keys, reachability and versions, cluster ids, rights on both sides (with the commands that \
 grant missing ones), replication factors and in-sync replicas, message sizes, timestamp limits, name \
-collisions, loops over several flows, and which offsets new copies will have. TWINLOG_CONFIG has no effect: \
-name the file.
+collisions, loops over several flows, expressions of `twinlog.transform` (where Spark is installed), and \
+which offsets new copies will have. TWINLOG_CONFIG has no effect: name the file.
 
 The file is read as `twinlog run` reads it; with --strict an unknown key is an error, as for \
 `twinlog run --strict`. Exit codes: 0 the services can start; 1 there is an error (with --strict also for \
@@ -63,7 +69,13 @@ def preflight_command(
                 for line in needed_acl_commands(configuration):
                     typer.echo(line)
             return
-    findings = judge(run_async(gather_facts(configuration, timeout_seconds=timeout)))
+
+    async def facts() -> "Facts":
+        found = await gather_facts(configuration, timeout_seconds=timeout)
+        flows = [replace(each, transform=await transform_facts(configuration, each)) for each in found.flows]
+        return replace(found, flows=flows)
+
+    findings = judge(run_async(facts()))
     shown = [finding for finding in findings if not (quiet and finding.level is Level.OK)]
     failing = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
     fails = any(finding.level in failing for finding in findings)
@@ -79,6 +91,19 @@ def preflight_command(
             errors = sum(finding.level is Level.ERROR for finding in findings)
             warnings = sum(finding.level is Level.WARNING for finding in findings)
             typer.echo(f"{counted(errors, 'error')}, {counted(warnings, 'warning')}")
+
+
+async def transform_facts(configuration: "Configuration", flow: "FlowFacts") -> "TwinlogError | bool":
+    """What Spark says of the flow's expressions, as in the facts."""
+    expressions = expressions_of(flow.config.policy_config)
+    if expressions is None:
+        return False
+    try:
+        async with engine("pipeline.runner").own_spark(configuration.spark.conf, CLOCK.get()) as spark:
+            await spark.check_expressions(flow.flow, expressions)
+    except TwinlogError as error:
+        return error
+    return True
 
 
 preflight_command.__doc__ = _HELP

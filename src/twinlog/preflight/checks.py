@@ -7,7 +7,7 @@ from twinlog.batches import BATCH_LIMITS, largest_batch_bytes
 from twinlog.config import NoticeLevel, OffsetSyncsLocation, Service
 from twinlog.config.flow.filters import config_property_filter
 from twinlog.config.flow.fixed_configs import fixed_configs
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, TwinlogError
 from twinlog.filters import PatternList
 from twinlog.kafka.ports import ConfigEntry, ConfigSource
 from twinlog.policy.internal_topics import source_offsets_topic
@@ -18,6 +18,7 @@ from twinlog.preflight.loops import check_loops
 from twinlog.preflight.offsets import check_offsets
 from twinlog.preflight.right import servers_of
 from twinlog.preflight.rights import check_rights
+from twinlog.preflight.unchecked import not_checked
 from twinlog.service.access.exposure import lacks
 
 OLDEST_RELEASE: Final = "2.5"
@@ -40,6 +41,7 @@ def judge(facts: Facts) -> list[Finding]:
     findings = list(check_file(facts))
     findings += [finding for cluster in facts.clusters.values() for finding in check_cluster(cluster)]
     for flow in facts.flows:
+        findings += check_transform(flow)
         source, target = facts.clusters[flow.flow.source], facts.clusters[flow.flow.target]
         if source.unreachable is not None or target.unreachable is not None:
             continue
@@ -71,6 +73,18 @@ def check_file(facts: Facts) -> Iterator[Finding]:
             "no flow is enabled: nothing would be copied",
             f"write {one}->{other}.enabled = true",
         )
+
+
+def check_transform(flow: FlowFacts) -> Iterator[Finding]:
+    """What Spark says of the flow's expressions."""
+    match flow.transform:
+        case True:
+            yield fine(str(flow.flow), "transform", "Spark understands twinlog.transform.*")
+        case TwinlogError(reason="TRANSFORM_REFUSED") as refusal:
+            yield error(str(flow.flow), "transform", str(refusal), "correct the key (docs/transforms.md)")
+        case TwinlogError() as problem:
+            remedy = "the source service does it when it starts"
+            yield not_checked(flow, "whether Spark understands twinlog.transform.*", str(problem), remedy)
 
 
 def check_listens(facts: Facts) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from twinlog.config import Address, FlowConfig, Notice
 from twinlog.config.security import SecuritySettings
-from twinlog.errors import KafkaError, StateError
+from twinlog.errors import KafkaError, StateError, TwinlogError
 from twinlog.kafka.ports import ConfigEntry, Outage, TopicDescription
 from twinlog.model import ClusterAlias, Flow
 from twinlog.selection import TopicSelector
@@ -104,6 +104,8 @@ class FlowFacts:
     groups: GroupRights = field(default_factory=GroupRights)
     transactions: bool | KafkaError = True
     """Whether the flow may write with its transactional ids; the error when this could not be asked."""
+    transform: TwinlogError | bool = False
+    """True if Spark understands the flow's expressions, False if it was not asked, or what it says."""
     rules: Sequence[str] = ()
     """Each rule that was changed live, and replaces the file's or is put aside, as a sentence."""
     rules_unknown: StateError | None = None

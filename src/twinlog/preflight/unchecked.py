@@ -1,10 +1,9 @@
 """Reports what preflight could not check. Pure."""
 
-from twinlog.errors import KafkaError
 from twinlog.preflight.facts import FlowFacts
 from twinlog.preflight.findings import Finding, warning
 
 
-def not_checked(flow: FlowFacts, what: str, why: KafkaError | str, remedy: str = "") -> Finding:
+def not_checked(flow: FlowFacts, what: str, why: object, remedy: str = "") -> Finding:
     """A warning that nothing is known of `what`."""
     return warning(str(flow.flow), "not checked", f"{what}: {why}", remedy)

@@ -2,7 +2,7 @@
 understands an expression is seen where Spark is."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -46,6 +46,12 @@ class Expressions:
     timeout_seconds: float = 60.0
     """How long Spark may take for the records of one fetch."""
 
+    @property
+    def written(self) -> Mapping[str, str]:
+        """What Spark computes of a record, by key, in this order."""
+        named = {PREFIX + name: text for name, text in self.columns}
+        return {WHERE: self.where, **named, PYTHON: self.python}
+
     def matches(self, topic: str) -> bool:
         return PatternList(TOPICS, self.topics).matches(topic)
 
@@ -57,11 +63,6 @@ def expressions_of(values: Mapping[str, str]) -> Expressions | None:
     if problems:
         raise ConfigError("\n".join(problems))
     return found
-
-
-def steps_of(expressions: Expressions) -> Sequence[str]:
-    """The keys of what Spark computes of a record, in this order."""
-    return (WHERE, *(PREFIX + name for name, _ in expressions.columns))
 
 
 def problems_of_expressions(values: Mapping[str, str]) -> list[str]:

@@ -2,26 +2,26 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import cast
+from functools import partial
 
 import pytest
 import pytest_asyncio
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from twinlog.batches.bodies import OpenRecord, decode_record, encode_body
 from twinlog.clock import SystemClock
 from twinlog.errors import TwinlogError
-from twinlog.machine.java import spark_environment
 from twinlog.model import Flow, TopicPartition
 from twinlog.transforms.expressions import Expressions, OnError
-from twinlog_source.config import SourceFlow
-from twinlog_source.pipeline.runner import SparkRunner
-from twinlog_source.records.changing import Changed, Changing
-from twinlog_source.records.pipe import PipeJob, record_pipe
+from twinlog_source.pipeline.runner import SparkRunner, own_spark
+from twinlog_source.records.changing import Changed, Changing, changing_with
 
 pytestmark = [pytest.mark.java, pytest.mark.asyncio(loop_scope="module")]
 
+FLOW = Flow("A", "B")
 ORDERS = TopicPartition("orders", 3)
 MASKED = Expressions(
     topics=("orders",),
@@ -30,53 +30,14 @@ MASKED = Expressions(
 )
 
 
-class _Flow:
-    """What the runner needs of a flow."""
-
-    flow = Flow("A", "B")
-
-    def __init__(self, expressions: Expressions) -> None:
-        self.expressions = expressions
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def spark() -> AsyncIterator[SparkRunner]:
-    runner = SparkRunner(
-        master="local[2]",
-        threads=4,
-        conf={},
-        environment=spark_environment,
-        driver_endpoint=lambda: "",
-        driver_certificate="",
-        log_level="warning",
-        clock=SystemClock(),
-        with_sql=True,
-    )
-    yield runner
-    await runner.close()
+    async with own_spark({}, SystemClock()) as runner:
+        yield runner
 
 
-@asynccontextmanager
-async def _changing(spark: SparkRunner, expressions: Expressions) -> AsyncIterator[Changing]:
-    async def run_job(job: PipeJob) -> TwinlogError | None:
-        try:
-            await spark.run_pipe(cast("SourceFlow", _Flow(expressions)), job)
-        except TwinlogError as error:
-            return error
-        return None
-
-    changing = Changing(
-        expressions=expressions,
-        pipe=record_pipe(run_job, expressions, False),
-        strict=record_pipe(run_job, expressions, True),
-    )
-    async with asyncio.TaskGroup() as group:
-        running = [group.create_task(each.run(), name="pipe") for each in changing.pipes]
-        try:
-            yield changing
-        finally:
-            for each in running:
-                each.cancel()
+def _changing(spark: SparkRunner, expressions: Expressions) -> AbstractAsyncContextManager[Changing]:
+    return changing_with(partial(spark.run_pipe, FLOW, expressions), expressions)
 
 
 def _records(*bodies: bytes, first: int = 10) -> list[OpenRecord]:
@@ -138,12 +99,59 @@ async def test_a_record_whose_expression_fails_is_named_with_sparks_words(spark:
         ("value", Expressions(topics=("orders",), columns=(("value", "explode(array(value, key))"),))),
         ("timestamp", Expressions(topics=("orders",), columns=(("timestamp", "now()"),))),
         ("python", Expressions(topics=("orders",), python="no_such_module:function")),
+        ("python", Expressions(topics=("orders",), python=f"{__name__}:without_the_key")),
+        ("python", Expressions(topics=("orders",), python=f"{__name__}:with_other_places")),
+        ("python", Expressions(topics=("orders",), python=f"{__name__}:with_a_lookup_that_is_missing")),
     ],
 )
 async def test_an_expression_that_may_not_be_used_is_refused_by_its_key(
     spark: SparkRunner, key: str, expressions: Expressions
 ) -> None:
-    async with _changing(spark, expressions) as changing:
-        with pytest.raises(TwinlogError, match=rf"^twinlog\.transform\.{key}: ") as refused:
-            await changing.change(ORDERS, _records(encode_body(None, b"1")))
+    with pytest.raises(TwinlogError, match=rf"^twinlog\.transform\.{key}: ") as refused:
+        await spark.check_expressions(FLOW, expressions)
     assert refused.value.reason == "TRANSFORM_REFUSED"
+    assert expressions.written[f"twinlog.transform.{key}"] in str(refused.value)
+
+
+def without_the_key(records: DataFrame) -> DataFrame:
+    return records.drop("key")
+
+
+def with_other_places(records: DataFrame) -> DataFrame:
+    return records.withColumn("_row", f.col("_row") + 1)
+
+
+def with_a_lookup_that_is_missing(records: DataFrame) -> DataFrame:
+    names = records.sparkSession.read.csv("/no/such/file.csv", schema="id string, name string")
+    return records.join(f.broadcast(names), f.col("id") == f.col("topic"), "left")
+
+
+def without_a_timestamp(records: DataFrame) -> DataFrame:
+    return records.withColumn("timestamp", f.expr("nullif(timestamp, timestamp)"))
+
+
+@pytest.mark.parametrize(
+    ("key", "expressions"),
+    [
+        (
+            "timestamp",
+            Expressions(topics=("orders",), columns=(("timestamp", "nullif(timestamp, timestamp)"),)),
+        ),
+        (
+            "headers",
+            Expressions(
+                topics=("orders",),
+                columns=(("headers", "array(named_struct('key', string(null), 'value', key))"),),
+            ),
+        ),
+        ("python", Expressions(topics=("orders",), python=f"{__name__}:without_a_timestamp")),
+    ],
+)
+async def test_what_a_record_must_have_is_null(
+    spark: SparkRunner, key: str, expressions: Expressions
+) -> None:
+    async with _changing(spark, expressions) as changing:
+        changed = await changing.change(ORDERS, _records(encode_body(None, b"1")))
+    assert changed.failed[10].startswith(
+        f"twinlog.transform.{key} fails for it: [USER_RAISED_EXCEPTION] is null"
+    )

@@ -189,3 +189,21 @@ def test_what_cannot_be_checked_is_said(configure: Configure, changes: dict[str,
 )
 def test_a_release_is_told_by_its_requests(versions: dict[int, tuple[int, int]], release: str) -> None:
     assert release_of(versions) == release
+
+
+@pytest.mark.parametrize(
+    ("said", "level"),
+    [
+        (StateError("twinlog.transform.value: no", reason="TRANSFORM_REFUSED"), Level.ERROR),
+        (StateError("there is no Java", reason="SPARK_UNAVAILABLE"), Level.WARNING),
+    ],
+)
+def test_what_spark_says_against_expressions_is_told(
+    configure: Configure, said: StateError, level: Level
+) -> None:
+    facts = facts_of(configure({}))
+    facts = replace(facts, flows=[replace(flow, transform=said) for flow in facts.flows])
+    found = the_trouble(facts)
+    assert found.level is level
+    assert str(said) in found.message
+    assert found.remedy

@@ -9,7 +9,6 @@ from twinlog.transforms.expressions import (
     OnError,
     expressions_of,
     problems_of_expressions,
-    steps_of,
 )
 
 
@@ -37,10 +36,11 @@ def test_all_keys_are_read() -> None:
         on_error=OnError.SKIP,
         timeout_seconds=5,
     )
-    assert steps_of(found) == (
+    assert tuple(found.written) == (
         "twinlog.transform.where",
         "twinlog.transform.value",
         "twinlog.transform.timestamp",
+        "twinlog.transform.python",
     )
 
 

@@ -12,7 +12,7 @@ from twinlog.clock import Clock
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.model import Flow
 from twinlog.service.waiting import wait_for_any, wait_or_stop
-from twinlog_source.config import SourceFlow
+from twinlog.transforms.expressions import Expressions
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.partitions.planner import Plan
@@ -46,7 +46,11 @@ class EpochRunner(Protocol):
         """End the tasks of an epoch that is no longer needed; `run` then raises. Raises TwinlogError."""
         ...
 
-    async def run_pipe(self, flow: SourceFlow, job: PipeJob) -> None:
+    async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
+        """Let Spark look at them, without records. Raises TwinlogError (TRANSFORM_REFUSED: for good)."""
+        ...
+
+    async def run_pipe(self, flow: Flow, expressions: Expressions, job: PipeJob) -> None:
         """Run the job through which records of a task flow, to its end; cancelling ends the job. Raises
         TwinlogError when it failed, or could not run."""
         ...

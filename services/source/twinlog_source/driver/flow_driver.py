@@ -20,6 +20,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -208,6 +209,8 @@ class FlowDriver:
             jitter=Jitter.EQUAL,
         )
         async with asyncio.TaskGroup() as group:
+            check = partial(self.jobs.runner.check_expressions, self.flow)
+            checking = group.create_task(self.state.transform_check.run(check), name="look at expressions")
             while not stop.is_set():
                 try:
                     await finish_or_cancel(self._step(stop, group), stop=stop)
@@ -216,6 +219,7 @@ class FlowDriver:
                 except TwinlogError as error:
                     self._stumble(error)
                     await wait_or_stop(stop, backoff.next())
+            checking.cancel()
             await self._shut_down()
 
     async def _step(self, stop: asyncio.Event, group: asyncio.TaskGroup) -> None:

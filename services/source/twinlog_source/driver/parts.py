@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from twinlog.clock import Clock
+from twinlog.errors import TwinlogError
 from twinlog.service.feeds.topics import TopicsWatch
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.driver_moves import DriverMoves
@@ -61,6 +62,7 @@ def assemble_parts(
     on_gap: Callable[[Gap], None],
     confirm: Callable[[], Awaitable[None]],
     origins: Origins,
+    transform_problem: Callable[[str], TwinlogError | None],
     clock: Clock,
     flows: int,
 ) -> FlowParts:
@@ -107,6 +109,7 @@ def assemble_parts(
         ),
         confirm=confirm,
         id_problem=wanted.id_problem,
+        transform_problem=transform_problem,
         clock=clock,
     )
     return FlowParts(

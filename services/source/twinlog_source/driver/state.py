@@ -18,6 +18,7 @@ from twinlog_source.driver.epoch import Slot
 from twinlog_source.driver.ownership import Ownership
 from twinlog_source.driver.parts import FlowParts, assemble_parts
 from twinlog_source.driver.recheck import Recheck
+from twinlog_source.driver.transform_check import TransformCheck
 from twinlog_source.driver.withdrawals import Withdrawals, gaps_of
 from twinlog_source.log.control import ControlRecord, ControlState
 from twinlog_source.log.facts import PauseFact, ThrottleFact
@@ -72,12 +73,14 @@ class FlowState:
     ledger: Ledger = field(init=False)
     orders: TaskOrders = field(init=False)
     target_logs: TargetLogs = field(init=False)
+    transform_check: TransformCheck = field(init=False)
     _parts: FlowParts = field(init=False)
     _recheck: Recheck = field(init=False)
     _look_at_targets_at: float = 0.0
 
     def __post_init__(self) -> None:
         self._recheck = Recheck(flows=self.flows)
+        self.transform_check = TransformCheck(flow=self.flow, decided=self.topics_changed)
         self._parts = assemble_parts(
             flow=self.flow,
             watch=self.watch,
@@ -92,6 +95,7 @@ class FlowState:
             on_gap=self.on_gap,
             confirm=self.confirm,
             origins=self.origins,
+            transform_problem=self.transform_check.problem_of,
             clock=self.clock,
             flows=self.flows,
         )

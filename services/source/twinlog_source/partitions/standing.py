@@ -13,7 +13,7 @@ from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.states import PartitionState
-from twinlog_source.reasons import HELD, PartitionReason
+from twinlog_source.reasons import HELD, STARTING, PartitionReason
 
 SILENT_SECONDS = 5.0
 """Tasks report every second; a task that was silent for this long has ended or lost its connection."""
@@ -94,13 +94,13 @@ def idle_words(
     if is_copied:
         return "", ""
     if not is_owned:
-        return "STARTING", "this process is taking over the flow"
+        return STARTING, "this process is taking over the flow"
     if not has_partitions:
         return (
             PartitionReason.NO_TOPICS,
             "no topic of this flow can be copied yet: `twinlog topics` shows why",
         )
-    return "STARTING", f"the {'next' if was_copied else 'first'} epoch is getting ready"
+    return STARTING, f"the {'next' if was_copied else 'first'} epoch is getting ready"
 
 
 def lag_of(row: PartitionRow, facts: FlowFacts) -> int | None:
@@ -125,7 +125,7 @@ def standing_of(row: PartitionRow, facts: FlowFacts) -> PartitionStanding:
         reason, message = PartitionReason.OPEN_TRANSACTION, row.open_transaction
     elif reason == PartitionReason.NO_TASK and row.slot is not None and facts.heard_at(row.slot) is None:
         # Its epoch has just begun: a task that never reports becomes STALLED, or its epoch fails.
-        reason, message = "STARTING", "its task has not reported yet"
+        reason, message = STARTING, "its task has not reported yet"
     return PartitionStanding(
         state=state,
         reason=reason,
@@ -152,7 +152,7 @@ def _caught_up_in(
 def _word(row: PartitionRow, facts: FlowFacts) -> tuple[PartitionState, str, str]:
     """State, reason and message, before the check for progress."""
     if row.blocker is not None and facts.is_owned:
-        is_fault = row.blocker.reason != PartitionReason.COMPARING
+        is_fault = row.blocker.reason not in (PartitionReason.COMPARING, STARTING)
         state = PartitionState.FAULTED if is_fault else PartitionState.WAITING
         return state, row.blocker.reason, row.blocker.message
     report = row.report

@@ -21,6 +21,7 @@ from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 from twinlog.batches.bodies import decode_record, encode_body, encode_field, headers_at
+from twinlog.errors import ConfigError
 from twinlog.transforms.expressions import Expressions
 from twinlog_source.pipeline.record_plan import ROWS, changed_rows
 from twinlog_source.records.frames import (
@@ -77,15 +78,27 @@ class PipeSpec:
 def run_pipe(context: SparkContext, spec: PipeSpec) -> None:
     """Blocks until the task closes its side. Raises ConfigError for expressions that are refused, and
     pyspark's errors when the job failed."""
-    session = record_session(context)
-    rows = _map_in_arrow(session.range(0, 1, 1, 1), partial(_feed, spec), ROWS, barrier=True)
-    out = changed_rows(rows, spec.expressions, strict=spec.strict)
+    out = _plan(context, spec)
     name = f"records of {spec.flow_name}: {', '.join(spec.expressions.topics)}"
     context.setJobGroup(spec.group, name, interruptOnCancel=False)
     _map_in_arrow(out, partial(_drain, spec), "rows long").collect()
 
 
-def record_session(context: SparkContext) -> SparkSession:
+def check_plan(context: SparkContext, spec: PipeSpec) -> None:
+    """Raises as `run_pipe`; there is no job, and no record."""
+    _plan(context, spec)
+
+
+def _plan(context: SparkContext, spec: PipeSpec) -> DataFrame:
+    rows = _map_in_arrow(_session(context).range(0, 1, 1, 1), partial(_feed, spec), ROWS, barrier=True)
+    try:
+        return changed_rows(rows, spec.expressions, strict=spec.strict)
+    except ConfigError as error:
+        written = spec.expressions.written.get(str(error).partition(":")[0], "")
+        raise ConfigError(f"{error} ({spec.flow_name}: {written})") from error
+
+
+def _session(context: SparkContext) -> SparkSession:
     """A session with the settings that a pipe needs."""
     session = SparkSession(context).newSession()
     for name, value in SETTINGS.items():

@@ -70,6 +70,12 @@ def changed_rows(given: DataFrame, expressions: Expressions, *, strict: bool = F
     kept = attempt(f.coalesce(f.expr(expressions.where or "true"), f.lit(False)))
     rows = rows.withColumn("_kept", f.when(f.col("_row") >= 0, kept))
     computed = {name: _computed(rows, PREFIX + name, text) for name, text in expressions.columns}
+    steps = {name: step for step, name in enumerate(computed, 1)}
+    before = _ids(given)
+    for name, column_id in _ids(rows).items():
+        if name in _CHANGEABLE and name not in computed and column_id != before[name]:
+            computed[name] = _as_stored(PYTHON, name, rows.schema[name].dataType, f.col(name))
+            steps[name] = 1 + len(expressions.columns)
     rows = rows.select(
         "*",
         *(
@@ -78,13 +84,9 @@ def changed_rows(given: DataFrame, expressions: Expressions, *, strict: bool = F
         ),
     )
     failed = f.when((f.col("_row") >= 0) & f.col("_kept").isNull(), 0)
-    for step, name in enumerate(computed, 1):
+    for name, step in steps.items():
         failed = failed.when(f.col("_kept") & f.col(f"_new_{name}").isNull(), step)
-    by_function = _ids(rows).items() - _ids(given).items()
     new = {name: f.col(f"_new_{name}.new") for name in computed}
-    for name in _CHANGEABLE:
-        if name not in new and name in dict(by_function):
-            new[name] = _as_stored(PYTHON, name, rows.schema[name].dataType, f.col(name))
 
     def content(column: Column) -> Column:
         return f.when(f.col("_kept"), column)
@@ -137,20 +139,26 @@ def _as_stored(key: str, name: str, kind: DataType, column: Column) -> Column:
         case "key" | "value" if isinstance(kind, BinaryType | StringType):
             return column.cast("binary")
         case "timestamp" if isinstance(kind, TimestampType):
-            return f.unix_millis(column)
+            return _not_null(f.unix_millis(column), column.isNull(), "a record has a timestamp")
         case "timestamp" if isinstance(kind, LongType):
-            return column
+            return _not_null(column, column.isNull(), "a record has a timestamp")
         case "headers" if isinstance(kind, MapType) and _are_headers(kind.keyType, kind.valueType):
             return f.map_entries(column).cast(_HEADERS)
         case "headers" if isinstance(kind, ArrayType) and _are_headers(
             *(field.dataType for field in getattr(kind.elementType, "fields", ()))
         ):
-            return column.cast(_HEADERS)
+            written = column.cast(_HEADERS)
+            lacks_key = f.exists(written, lambda header: header["key"].isNull())
+            return _not_null(written, lacks_key, "a header has a key")
     wanted = {"headers": f"{_HEADERS} or map<string,binary>", "timestamp": "timestamp or bigint (ms)"}
     raise ConfigError(
         f"{key}: gives {kind.simpleString()} for the column {name}, and must give"
         f" {wanted.get(name, 'binary or string')}"
     )
+
+
+def _not_null(column: Column, is_null: Column, why: str) -> Column:
+    return f.when(is_null, f.raise_error(f.lit(f"is null, and {why}"))).otherwise(column)
 
 
 def _are_headers(*kinds: DataType) -> bool:

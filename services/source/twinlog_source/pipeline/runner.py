@@ -4,7 +4,7 @@ gone."""
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -14,7 +14,9 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog.errors import ConfigError, StateError, TwinlogError
-from twinlog_source.config import SourceFlow
+from twinlog.machine.java import spark_environment
+from twinlog.model import Flow
+from twinlog.transforms.expressions import TOPICS, Expressions
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.pipeline.job import job_group, load_workers, run_epoch, run_together
 from twinlog_source.pipeline.jvm_log import JvmOutput
@@ -35,6 +37,7 @@ from twinlog_source.task.run import TaskSpec
 
 CONNECT_TIMEOUT_SECONDS = 20.0
 LAUNCH_SECONDS = 15.0
+_OWN_THREADS = 4
 
 JVM_GONE = (
     "Spark's JVM is gone, and another one is being started; if that happens again, check the system's log for"
@@ -129,39 +132,47 @@ class SparkRunner:
         specs = self._specs(epoch)
         await self._on(context, lambda: run_epoch(context, specs), f"the job of epoch {epoch.number}")
 
-    async def run_pipe(self, flow: SourceFlow, job: PipeJob) -> None:
+    async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
+        """Let Spark look at them, without records. Raises TwinlogError (TRANSFORM_REFUSED,
+        SPARK_UNAVAILABLE)."""
+        from twinlog_source.pipeline.record_pipe import PipeSpec, check_plan
+
+        spec = PipeSpec(flow_name=str(flow), expressions=expressions, port=0, token=b"")
+        await self._with_sql(lambda context: check_plan(context, spec))
+
+    async def run_pipe(self, flow: Flow, expressions: Expressions, job: PipeJob) -> None:
         """Raises TransformFailedError when Spark failed with the records, and TwinlogError
         (TRANSFORM_REFUSED, SPARK_UNAVAILABLE)."""
         # Here, because it loads Spark SQL, which most flows do not need.
-        from twinlog_source.pipeline.record_pipe import PipeSpec, run_pipe, words_of_failure
+        from twinlog_source.pipeline.record_pipe import PipeSpec, run_pipe
 
-        assert flow.expressions is not None
-        if not is_local(self.master):
-            raise StateError(
-                "twinlog.transform.topics: records are changed by a Spark in the source service only:"
-                " twinlog.spark.master=local[*]",
-                reason=PartitionReason.TRANSFORM_REFUSED,
-            )
-        if find_spec("pyarrow") is None:
-            raise StateError(
-                "twinlog.transform.topics: needs pyarrow: pip install 'twinlog-source[records]'",
-                reason=PartitionReason.TRANSFORM_REFUSED,
-            )
-        context = await self._open()
         spec = PipeSpec(
-            flow_name=str(flow.flow),
-            expressions=flow.expressions,
-            port=job.port,
-            token=job.token,
-            strict=job.strict,
+            flow_name=str(flow), expressions=expressions, port=job.port, token=job.token, strict=job.strict
         )
-        running = asyncio.ensure_future(self._in_thread(lambda: run_pipe(context, spec)))
+        await self._with_sql(lambda context: run_pipe(context, spec), spec.group)
+
+    async def _with_sql(self, work: Callable[[Any], None], group: str = "") -> None:
+        """Cancelling it ends the jobs of `group`. Raises as `run_pipe`."""
+        from twinlog_source.pipeline.record_pipe import words_of_failure
+
+        missing = (
+            "records are changed by a Spark in the source service only: twinlog.spark.master=local[*]"
+            if not is_local(self.master)
+            else "needs pyarrow: pip install 'twinlog-source[records]'"
+            if find_spec("pyarrow") is None
+            else ""
+        )
+        if missing:
+            raise StateError(f"{TOPICS}: {missing}", reason=PartitionReason.TRANSFORM_REFUSED)
+        context = await self._open()
+        running = asyncio.ensure_future(self._in_thread(lambda: work(context)))
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError:
             running.add_done_callback(_retrieve)
             with contextlib.suppress(*SPARK_FAILURES, *CLOSED_CONTEXT):
-                await asyncio.to_thread(cancel_group, context, spec.group)
+                if group:
+                    await asyncio.to_thread(cancel_group, context, group)
             raise
         except ConfigError as error:
             raise StateError(str(error), reason=PartitionReason.TRANSFORM_REFUSED) from error
@@ -291,6 +302,27 @@ class SparkRunner:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+@contextlib.asynccontextmanager
+async def own_spark(conf: Mapping[str, str], clock: Clock) -> AsyncIterator[SparkRunner]:
+    """The Spark of a process that copies nothing: it looks at expressions, and changes records to show or
+    compare them. Its JVM starts with the first request."""
+    runner = SparkRunner(
+        master="local[2]",
+        threads=_OWN_THREADS,
+        conf=conf,
+        environment=spark_environment,
+        driver_endpoint=lambda: "",
+        driver_certificate="",
+        log_level="warning",
+        clock=clock,
+        with_sql=True,
+    )
+    try:
+        yield runner
+    finally:
+        await runner.close()
 
 
 def _retrieve(future: "asyncio.Future[Any]") -> None:

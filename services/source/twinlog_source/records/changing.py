@@ -7,7 +7,8 @@ to the record.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,12 +16,12 @@ import structlog
 
 from twinlog.batches import LaneReason
 from twinlog.batches.bodies import OpenRecord
-from twinlog.errors import WireFormatError
+from twinlog.errors import TwinlogError, WireFormatError
 from twinlog.model import TopicPartition
-from twinlog.transforms.expressions import PYTHON, WHERE, Expressions, OnError, steps_of
+from twinlog.transforms.expressions import PYTHON, WHERE, Expressions, OnError
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.records.frames import PASSED, Row
-from twinlog_source.records.pipe import RunJob, TransformFailedError
+from twinlog_source.records.pipe import PipeJob, RunJob, TransformFailedError, record_pipe
 
 log = structlog.get_logger(__name__)
 
@@ -100,7 +101,7 @@ class Changing:
         rows: dict[int, Row] = {}
         await self._through(partition, records, rows, failed)
         passed: dict[int, OpenRecord] = {}
-        steps = steps_of(self.expressions)
+        steps = tuple(self.expressions.written)
         for offset, row in rows.items():
             if row.failed == PASSED:
                 passed[offset] = (offset, row.timestamp_ms, row.body)
@@ -167,3 +168,30 @@ class Changing:
     def _note(back: Sequence[Row], records: Sequence[OpenRecord], rows: dict[int, Row]) -> None:
         for row in back:
             rows[records[row.place][0]] = row
+
+
+@asynccontextmanager
+async def changing_with(
+    run_pipe: Callable[[PipeJob], Awaitable[None]], expressions: Expressions
+) -> AsyncIterator[Changing]:
+    """For whoever is no task. `run_pipe` raises TwinlogError when its job failed."""
+
+    async def run_job(job: PipeJob) -> TwinlogError | None:
+        try:
+            await run_pipe(job)
+        except TwinlogError as error:
+            return error
+        return None
+
+    changing = Changing(
+        expressions=expressions,
+        pipe=record_pipe(run_job, expressions, False),
+        strict=record_pipe(run_job, expressions, True),
+    )
+    async with asyncio.TaskGroup() as group:
+        running = [group.create_task(pipe.run(), name="pipe") for pipe in changing.pipes]
+        try:
+            yield changing
+        finally:
+            for each in running:
+                each.cancel()

@@ -34,8 +34,9 @@ from twinlog_source.records.frames import (
 OPEN_SECONDS = 300.0
 """How long the first job may take: Spark loads its SQL, and may wait for a core."""
 HELLO_SECONDS = 5.0
-LAST_WORDS_SECONDS = 5.0
-"""How long after a broken connection the job's failure is waited for."""
+LAST_WORDS_SECONDS = 60.0
+"""How long after a broken connection the failure of the job is waited for: only with it the record is looked
+for."""
 REOPEN_SECONDS = 1.0
 
 log = structlog.get_logger(__name__)

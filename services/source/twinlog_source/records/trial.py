@@ -1,21 +1,20 @@
 """Shows what Spark makes of the last records of a topic, and writes nothing."""
 
-import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
+from functools import partial
 
 from twinlog.batches.bodies import OpenRecord, encode_body
-from twinlog.errors import ConfigError, KafkaError, NotFoundError, TwinlogError
+from twinlog.errors import ConfigError, KafkaError, NotFoundError
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.kafka.whole_logs import log_bounds, records_to
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
 from twinlog.policy.transformed import TopicTransforms
-from twinlog.transforms.expressions import OnError
+from twinlog.transforms.expressions import Expressions, OnError
 from twinlog_source.config import SourceFlow
-from twinlog_source.records.changing import Changed, Changing
-from twinlog_source.records.pipe import PipeJob, record_pipe
+from twinlog_source.records.changing import Changed, changing_with
+from twinlog_source.records.pipe import PipeJob
 
 OFFSETS_PER_RECORD = 10
 """So many offsets are looked at for a record: logs have holes."""
@@ -35,13 +34,14 @@ class TransformTrial:
     flow: SourceFlow
     source: KafkaCluster
     """Reads as the copy does."""
-    run_pipe: Callable[[SourceFlow, PipeJob], Awaitable[None]]
+    run_pipe: Callable[[Flow, Expressions, PipeJob], Awaitable[None]]
 
     async def try_last(self, topic: str, partition: int | None, last: int) -> list[Tried]:
         """Raises KafkaError, ConfigError for a topic of which Spark changes nothing, and TwinlogError
         (TRANSFORM_REFUSED, SPARK_UNAVAILABLE)."""
         transforms = TopicTransforms(self.flow.transforms, self.flow.flow.source)
-        if transforms.expressions(topic) is None:
+        expressions = transforms.expressions(topic)
+        if expressions is None:
             raise ConfigError(
                 f"twinlog.transform.topics of {self.flow.flow} does not match the topic {topic}: its records"
                 " are copied as they are"
@@ -54,7 +54,10 @@ class TransformTrial:
         if partition is not None and partition >= found.partition_count:
             raise NotFoundError(f"{topic} has {found.partition_count} partitions", reason="PARTITION_UNKNOWN")
         tried = []
-        async with self._changing() as changing:
+        expressions = replace(expressions, on_error=OnError.SKIP)
+        async with changing_with(
+            partial(self.run_pipe, self.flow.flow, expressions), expressions
+        ) as changing:
             for at in (TopicPartition(topic, number) for number in numbers):
                 records = await self._last(at, last)
                 opened = records if before is None else before(records)
@@ -77,28 +80,3 @@ class TransformTrial:
                 body = encode_body(each.key, each.value, headers)
                 records.append((each.offset, each.timestamp_ms, body))
         return list(records)
-
-    @asynccontextmanager
-    async def _changing(self) -> AsyncIterator[Changing]:
-        assert self.flow.expressions is not None
-        expressions = replace(self.flow.expressions, on_error=OnError.SKIP)
-
-        async def run_job(job: PipeJob) -> TwinlogError | None:
-            try:
-                await self.run_pipe(self.flow, job)
-            except TwinlogError as error:
-                return error
-            return None
-
-        changing = Changing(
-            expressions=expressions,
-            pipe=record_pipe(run_job, expressions, False),
-            strict=record_pipe(run_job, expressions, True),
-        )
-        async with asyncio.TaskGroup() as group:
-            running = [group.create_task(pipe.run(), name="pipe of a trial") for pipe in changing.pipes]
-            try:
-                yield changing
-            finally:
-                for each in running:
-                    each.cancel()

@@ -12,7 +12,7 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog.config import OffsetsMode
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
@@ -69,6 +69,8 @@ class CopyModes:
     """Raises KafkaError when this process no longer owns the flow; called before facts are written."""
     id_problem: Callable[[str], KafkaError | None]
     """As `WantedTopics.id_problem`."""
+    transform_problem: Callable[[str], TwinlogError | None] = lambda _topic: None
+    """Why records of a topic may not be copied before Spark has looked at what it is to do to them."""
     clock: Clock
     without_writer: set[TopicPartition] = field(default_factory=set)
     """Copies without a write in flight when the flow was taken over, and that no task has had since."""
@@ -137,8 +139,11 @@ class CopyModes:
             waits = row.blocker is not None and row.blocker.retry_at > now
             if row.copy is not None or row.position is None or waits:
                 continue
+            refused = self.transform_problem(row.partition.topic)
             problem = self.id_problem(row.partition.topic)
-            if problem is None:
+            if refused is not None:
+                self._set_aside(row, refused.reason, str(refused), wait_seconds=0.0)
+            elif problem is None:
                 undecided.append(row)
             else:
                 words = f"whether its source topic was created again is not known: {problem}"

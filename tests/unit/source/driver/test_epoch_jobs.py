@@ -12,7 +12,8 @@ from twinlog.config import load
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
-from twinlog_source.config import SourceFlow, source_flows
+from twinlog.transforms.expressions import Expressions
+from twinlog_source.config import source_flows
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_jobs import EpochJobs, number_after
 from twinlog_source.driver.instruments import FlowInstruments
@@ -45,7 +46,10 @@ class StuckSpark:
     def warm_up(self) -> None:
         """It is warm."""
 
-    async def run_pipe(self, flow: SourceFlow, job: PipeJob) -> None:
+    async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
+        raise AssertionError
+
+    async def run_pipe(self, flow: Flow, expressions: Expressions, job: PipeJob) -> None:
         raise AssertionError
 
     async def slots(self) -> int:

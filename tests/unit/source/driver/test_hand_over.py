@@ -13,9 +13,9 @@ from opentelemetry.metrics import NoOpMeterProvider
 
 from twinlog.errors import FatalKafkaError
 from twinlog.kafka.deadline import pause
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import eventually
-from twinlog_source.config import SourceFlow
+from twinlog.transforms.expressions import Expressions
 from twinlog_source.driver.epoch import Epoch, LastWords, SlotState
 from twinlog_source.driver.epoch_jobs import PREPARE_TIMEOUT_SECONDS, EpochJobs
 from twinlog_source.driver.flow_driver import FlowDriver
@@ -50,7 +50,10 @@ class Tasks:
     def warm_up(self) -> None:
         """It is warm."""
 
-    async def run_pipe(self, flow: SourceFlow, job: PipeJob) -> None:
+    async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
+        raise AssertionError
+
+    async def run_pipe(self, flow: Flow, expressions: Expressions, job: PipeJob) -> None:
         raise AssertionError
 
     async def slots(self) -> int:

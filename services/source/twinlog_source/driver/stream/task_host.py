@@ -81,7 +81,9 @@ class TaskHost:
         return await self.state.origins.judge(asked, self.state.topics)
 
     async def run_pipe(self, job: PipeJob) -> None:
-        await self.jobs.runner.run_pipe(self.tasks.flow, job)
+        flow = self.tasks.flow
+        assert flow.expressions is not None, "its tasks have nothing for Spark to do"
+        await self.jobs.runner.run_pipe(flow.flow, flow.expressions, job)
 
     def _require_right(self, epoch: Epoch) -> None:
         self.state.ownership.require_claim()
