@@ -16,7 +16,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2_grpc as checkpoint_grpc
-from twinlog.api.common.v1.types_pb2 import ClusterStatus, Flow, Progress, TopicPartition
+from twinlog.api.common.v1.types_pb2 import ClusterStatus, Flow, TopicPartition
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.configsync.v1 import configsync_service_pb2_grpc as configsync_grpc
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
@@ -28,7 +28,7 @@ SERVICES = ("source", "checkpoint", "heartbeat", "configsync")
 FLOW = Flow(source="A", target="B")
 CLUSTERS = [ClusterStatus(alias=alias, reachable=True) for alias in ("A", "B")]
 PARTITIONS_IN_A_TOPIC = 10
-SNAPSHOT_ITEMS = 500
+PAGE = 1000
 START_SECONDS = 120.0
 
 
@@ -61,7 +61,7 @@ class UiRig:
     plans: int = 0
     """Plans that were asked for."""
     watches: int = 0
-    """Watches of partitions that were opened."""
+    """Lists of partitions that were asked for."""
     began: float = field(default_factory=time.monotonic)
 
     def seconds(self) -> float:
@@ -120,33 +120,19 @@ class _Source(source_grpc.SourceServiceServicer):
         )
         return source.ListFlowsResponse(flows=[status, *map(_quiet, rig.more_flows)])
 
-    async def WatchPartitions(  # noqa: N802
-        self, request: Any, context: Any
-    ) -> AsyncIterator[source.WatchPartitionsResponse]:
-        rig = self._rig
-        rig.watches += 1
-        for start in range(0, rig.partitions, SNAPSHOT_ITEMS):
-            end = min(start + SNAPSHOT_ITEMS, rig.partitions)
-            items = [partition(rig, number) for number in range(start, end)]
-            yield source.WatchPartitionsResponse(snapshot_items=source.PartitionStatuses(partitions=items))
-        yield source.WatchPartitionsResponse(resume_token=b"1", snapshot_end=source.PartitionsSnapshotEnd())
-        turn = 0
-        async for each in _idle(source.WatchPartitionsResponse(resume_token=b"1", progress=Progress()), 1.0):
-            turn += 1
-            changed = [partition(rig, number) for number in range(rig.changes_per_second)]
-            for status in changed:
-                status.position += turn
-            if changed:
-                changes = source.PartitionChanges(changed=changed)
-                yield source.WatchPartitionsResponse(resume_token=b"1", changes=changes)
-            else:
-                yield each
-
     async def ListPartitions(  # noqa: N802
         self, request: Any, context: Any
     ) -> source.ListPartitionsResponse:
-        found = [partition(self._rig, number) for number in range(self._rig.partitions)]
-        return source.ListPartitionsResponse(partitions=found)
+        rig = self._rig
+        rig.watches += not request.page_token
+        first = int(request.page_token or 0)
+        end = min(rig.partitions, first + (request.page_size or PAGE))
+        found = [partition(rig, number) for number in range(first, end)]
+        for status in found[: max(0, rig.changes_per_second - first)]:
+            status.position += round(rig.seconds())
+        return source.ListPartitionsResponse(
+            partitions=found, next_page_token=str(end) if end < rig.partitions else ""
+        )
 
     async def ListGaps(self, request: Any, context: Any) -> source.ListGapsResponse:  # noqa: N802
         lost = source.LedgerGap(
@@ -169,18 +155,9 @@ class _Checkpoint(checkpoint_grpc.CheckpointServiceServicer):
         summary = checkpoint.GroupSummary(
             flow=FLOW, group_count=self._rig.groups, partitions_by_verdict={"EXACT": self._rig.groups}
         )
-        return checkpoint.ListGroupsResponse(
-            ready_flows=[FLOW], clusters=CLUSTERS, summaries=[summary], flows=[self._progress()]
-        )
-
-    def _progress(self) -> checkpoint.FlowProgress:
-        return checkpoint.FlowProgress(flow=FLOW, ready=True)
-
-    async def WatchCheckpoints(  # noqa: N802
-        self, request: Any, context: Any
-    ) -> AsyncIterator[checkpoint.WatchCheckpointsResponse]:
-        for number in range(self._rig.groups):
-            row = checkpoint.GroupPartition(
+        numbers = range(0 if request.summary_only else self._rig.groups)
+        rows = [
+            checkpoint.GroupPartition(
                 flow=FLOW,
                 group=f"group-{number:05}",
                 source=TopicPartition(topic="topic-00000", partition=0),
@@ -188,11 +165,15 @@ class _Checkpoint(checkpoint_grpc.CheckpointServiceServicer):
                 source_lag=number,
                 target_lag=number,
             )
-            item = checkpoint.WatchedItem(group=row)
-            yield checkpoint.WatchCheckpointsResponse(snapshot_item=item)
-        yield checkpoint.WatchCheckpointsResponse(resume_token=b"1", snapshot_end=checkpoint.SnapshotEnd())
-        async for each in _idle(checkpoint.WatchCheckpointsResponse(resume_token=b"1", progress=Progress())):
-            yield each
+            for number in numbers
+        ]
+        return checkpoint.ListGroupsResponse(
+            ready_flows=[FLOW],
+            clusters=CLUSTERS,
+            summaries=[summary],
+            flows=[checkpoint.FlowProgress(flow=FLOW, ready=True)],
+            groups=rows,
+        )
 
     async def PlanMove(  # noqa: N802
         self, request: Any, context: Any
@@ -300,16 +281,6 @@ def _quiet(name: str) -> source.FlowStatus:
         source_ends_as_of=_now(),
         partitions_by_proof={"EQUAL": 12},
     )
-
-
-async def _idle(message: Any, seconds: float = 5.0) -> AsyncIterator[Any]:
-    waits = asyncio.Event()
-    while True:
-        try:
-            async with asyncio.timeout(seconds):
-                await waits.wait()
-        except TimeoutError:
-            yield message
 
 
 @dataclass(slots=True)

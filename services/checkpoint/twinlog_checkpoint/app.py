@@ -30,7 +30,6 @@ from twinlog.service.grpc_server import GrpcService
 from twinlog.service.owner.name import OwnerReason
 from twinlog.service.owner.opening import open_lease
 from twinlog.service.runtime import Loop
-from twinlog_checkpoint.api.board import CheckpointBoard
 from twinlog_checkpoint.api.servicer import CheckpointServicer
 from twinlog_checkpoint.assembly import (
     FlowClusters,
@@ -188,8 +187,6 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         loops[f"offset syncs {back}"] = parts.checkpointer.tail.run
         loops[f"rules {back}"] = follower.run
     around.parts.update({**elsewhere, **flows})
-    board = CheckpointBoard(flows.values(), history_id=context.instance_id, meter=context.meter)
-    loops["watched groups"] = board.run
     moves = assemble_moves(flows, around, elsewhere=elsewhere, unknown=unknown)
     for flow, served in moves.items():
         loops[f"moves of {flow}"] = served.host.run
@@ -198,7 +195,6 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         add=add_CheckpointServiceServicer_to_server,
         servicer=CheckpointServicer(
             moves,
-            board=board,
             statuses=context.clusters.statuses,
             clock=context.clock,
             stop=context.stop,

@@ -21,7 +21,6 @@ from twinlog.service.owner.opening import open_lease
 from twinlog.service.runtime import Loop
 from twinlog.telemetry.process import observe_tasks
 from twinlog.verify.standing import ProofStanding
-from twinlog_source.api.partition_feed import PartitionBoard
 from twinlog_source.api.servicer import SourceServicer
 from twinlog_source.config import SourceFlow, source_flows
 from twinlog_source.driver.commands import FlowOperations
@@ -135,8 +134,6 @@ async def build_on(make_runner: MakeRunner, context: ServiceContext, stack: Asyn
         if each.settings.verify_interval_seconds:
             proof = _standing_proof(context, each, drivers[each.flow])
             loops[f"proof of {each.flow}"] = proof.run
-    board = PartitionBoard(drivers, history_id=context.instance_id, meter=context.meter, clock=context.clock)
-    loops["partition watch"] = board.run
     observe_tasks(context.meter)
     return ServiceParts(
         loops=loops,
@@ -149,9 +146,7 @@ async def build_on(make_runner: MakeRunner, context: ServiceContext, stack: Asyn
                     operations,
                     moves=moves,
                     trials=trials,
-                    board=board,
                     clusters=context.clusters,
-                    stop=context.stop,
                 ),
             ),
         ],

@@ -12,9 +12,8 @@ from integration.in_process import twinlog
 from integration.source.source_rig import Rig, open_rig
 from integration.source.test_source_metrics import Scrape, scrape
 from twinlog.api.source.v1 import source_service_pb2 as pb
-from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.testing.brokers import KafkaPair, eventually
-from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
+from twinlog.testing.service_process import ServiceProcess
 
 STALLED_SECONDS = 2
 SETTINGS = {
@@ -71,19 +70,6 @@ def of_messages(statuses: list[pb.PartitionStatus], flow_lag: int | None) -> Vie
     )
 
 
-async def watched(rig: Rig, service: ServiceProcess) -> list[pb.PartitionStatus]:
-    """The snapshot of a watch."""
-    stub = SourceServiceStub(service.channel)
-    found: list[pb.PartitionStatus] = []
-    call = stub.WatchPartitions(pb.WatchPartitionsRequest(flow=rig.flow), timeout=CALL_SECONDS)
-    async for message in call:
-        found += message.snapshot_items.partitions
-        if message.HasField("snapshot_end"):
-            break
-    call.cancel()
-    return found
-
-
 def scraped_lags(rig: Rig, seen: Scrape, partitions: list[pb.PartitionStatus]) -> Lags:
     """An absent series is a lag that is not known."""
     lags: Lags = {}
@@ -115,7 +101,6 @@ async def all_say(rig: Rig, service: ServiceProcess) -> View:
     for state in view.states.values():
         counted[state] = counted.get(state, 0) + 1
     assert dict(flow.partitions_by_state) == counted
-    assert of_messages(await watched(rig, service), flow_lag) == view
     seen = await scrape(service)
     assert scraped_lags(rig, seen, partitions) == view.lags
     states = {

@@ -5,11 +5,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from opentelemetry.metrics import NoOpMeter
-
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.service.clusters import ClusterStatus
-from twinlog_checkpoint.api.board import CheckpointBoard
 from twinlog_checkpoint.api.servicer import CheckpointServicer
 from twinlog_checkpoint.assembly import assemble_moves
 from twinlog_checkpoint.flow.parts import FlowParts
@@ -28,29 +25,24 @@ CONTEXT: Any = _Context()
 
 
 class CheckpointServiceRig:
-    """`servicer` answers, `board` publishes what the table holds when it is told to."""
+    """`servicer` answers."""
 
     def __init__(
         self,
         fakes: CheckpointFlowRig,
         parts: FlowParts,
         *,
-        history_id: str = "one",
         statuses: Iterable[ClusterStatus] = (),
     ) -> None:
         self.fakes = fakes
         self.parts = parts
         self.stop = asyncio.Event()
-        self.board = CheckpointBoard(
-            [parts], history_id=history_id, meter=NoOpMeter("test"), pause_seconds=0.0
-        )
         moves = assemble_moves({A_TO_B: parts}, fakes.around())
         self.moves = moves[A_TO_B]
         for runner in (self.moves.failover, self.moves.failback):
             runner.drain_look_seconds = runner.planner.rate_seconds = 0
         self.servicer = CheckpointServicer(
             moves,
-            board=self.board,
             statuses=lambda: list(statuses),
             clock=fakes.clock,
             stop=self.stop,
@@ -65,11 +57,6 @@ class CheckpointServiceRig:
                 yield self.moves.host
             finally:
                 self.stop.set()
-
-    async def pass_and_publish(self) -> None:
-        """What the loops of the service do each interval."""
-        await self.fakes.do_pass(self.parts.checkpointer)
-        self.board.publish()
 
     async def list_groups(self, group: str = "") -> pb2.ListGroupsResponse:
         return await self.servicer.ListGroups(pb2.ListGroupsRequest(group=group), CONTEXT)

@@ -1,6 +1,5 @@
 """A ledger of any length is listed, page by page."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +16,6 @@ from twinlog.service.clusters import Clusters
 from twinlog.service.interceptors import Context
 from twinlog.service.limits import MAX_MESSAGE_BYTES
 from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog_source.api.partition_feed import PartitionBoard
 from twinlog_source.api.servicer import SourceServicer
 from twinlog_source.driver.commands import FlowOperations
 from twinlog_source.driver.moves import PositionMoves
@@ -73,11 +71,9 @@ async def listed() -> AsyncIterator[Stub]:
             flows,
             trials={},
             moves={A_TO_B: PositionMoves(driver=driver, source=rig.source, clock=rig.clock)},
-            board=PartitionBoard({A_TO_B: driver}, history_id="h", meter=METER, clock=rig.clock),
             clusters=Clusters(
                 {}, open_cluster=lambda _config, _timeout: FakeCluster(), stack=stack, clock=rig.clock
             ),
-            stop=asyncio.Event(),
         )
         yield Stub(servicer, rig, flows)
 

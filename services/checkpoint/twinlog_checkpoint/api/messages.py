@@ -7,8 +7,7 @@ from twinlog.errors import ConfigError
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.api_values import flow_message, message_of, partition_message
 from twinlog.service.feeds.pages import decode_key, encode_key
-from twinlog.service.feeds.server import Changed, Event, Removed, SnapshotEnd, SnapshotItem
-from twinlog_checkpoint.api.board import FlowProgress, Item, ItemKey
+from twinlog_checkpoint.api.flow_progress import FlowProgress
 from twinlog_checkpoint.api.group_explainer import GroupExplanation
 from twinlog_checkpoint.api.offset_queries import Direction, OffsetQuery, OffsetTranslation
 from twinlog_checkpoint.groups.progress import GroupProgress, ProgressSummary, RowKey
@@ -73,29 +72,6 @@ def flow_progress(progress: FlowProgress) -> pb2.FlowProgress:
         offsets_held_reason=progress.offsets_held[0],
         offsets_held=progress.offsets_held[1],
     )
-
-
-def watch_response(event: Event[ItemKey, Item], *, now_ms: int) -> pb2.WatchCheckpointsResponse:
-    """Convert one step of a watch. This watch has no marks, so none are converted."""
-    response = pb2.WatchCheckpointsResponse(resume_token=event.token)
-    match event:
-        case SnapshotItem(item=item):
-            response.snapshot_item.CopyFrom(_watched(item))
-        case SnapshotEnd():
-            response.snapshot_end.SetInParent()
-        case Changed(item=item):
-            response.changed.CopyFrom(_watched(item))
-        case Removed(item=item):
-            response.removed.CopyFrom(_watched(item))
-        case _:
-            response.progress.as_of.FromMilliseconds(now_ms)
-    return response
-
-
-def _watched(item: Item) -> pb2.WatchedItem:
-    if isinstance(item, GroupProgress):
-        return pb2.WatchedItem(group=group_partition(item))
-    return pb2.WatchedItem(flow=flow_progress(item))
 
 
 def group_explanation(explanation: GroupExplanation) -> pb2.GroupExplanation:

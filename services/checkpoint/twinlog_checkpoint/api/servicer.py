@@ -1,8 +1,7 @@
 """CheckpointService over gRPC: converts requests, asks the flows, converts the answers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2_grpc as pb2_grpc
@@ -17,7 +16,7 @@ from twinlog.service.feeds.pages import checked_page_size, page_of
 from twinlog.service.grpc_server import Context
 from twinlog.service.owner.name import OWNER_ADDRESS, OwnerReason
 from twinlog_checkpoint.api import messages
-from twinlog_checkpoint.api.board import CheckpointBoard, flow_progress
+from twinlog_checkpoint.api.flow_progress import flow_progress
 from twinlog_checkpoint.api.group_explainer import explain_group
 from twinlog_checkpoint.api.moves_servicer import MovesServicer, ServedFlow
 from twinlog_checkpoint.api.offset_queries import answer_queries
@@ -31,14 +30,12 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
         self,
         flows: Mapping[Flow, ServedFlow],
         *,
-        board: CheckpointBoard,
         statuses: Callable[[], Sequence[ClusterStatus]],
         clock: Clock,
         stop: asyncio.Event,
     ) -> None:
-        """Watches end at `stop`."""
+        """Streams end at `stop`."""
         super().__init__(flows, clock=clock, stop=stop)
-        self._board = board
         self._statuses = statuses
 
     async def ListGroups(  # noqa: N802
@@ -55,9 +52,6 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
             flows=[messages.flow_progress(flow_progress(served.parts)) for served in flows],
         )
         if after is None:
-            # Take the token before the rows: a change that happens in between is then sent twice and not
-            # lost.
-            response.resume_token = self._board.token
             response.unsupported_groups.extend(
                 messages.unsupported_group(served.parts.flow, group, kind)
                 for served in flows
@@ -78,16 +72,6 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
         if more:
             response.next_page_token = messages.page_token(page[-1])
         return response
-
-    async def WatchCheckpoints(  # noqa: N802
-        self, request: pb2.WatchCheckpointsRequest, context: Context
-    ) -> AsyncIterator[pb2.WatchCheckpointsResponse]:
-        flow = self._served(request.flow).parts.flow if request.HasField("flow") else None
-        batches = self._board.watch(request.resume_token, stop=self._stop, flow=flow, group=request.group)
-        async with aclosing(batches):
-            async for batch in batches:
-                for event in batch:
-                    yield messages.watch_response(event, now_ms=self._clock.now_ms())
 
     async def ExplainGroup(  # noqa: N802
         self, request: pb2.ExplainGroupRequest, context: Context

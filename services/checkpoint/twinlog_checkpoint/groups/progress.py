@@ -62,10 +62,8 @@ class ProgressTable:
     - C. an event of one group costs no more than that group's rows.
     """
 
-    def __init__(self, flow: Flow, on_change: Callable[[], None] = lambda: None) -> None:
-        """`on_change` is called after every change, from the event loop."""
+    def __init__(self, flow: Flow) -> None:
         self.flow = flow
-        self.on_change = on_change
         self.problem: TwinlogError | None = None
         """Why the last pass failed; None when it succeeded."""
         self.confirmed_ms: int | None = None
@@ -79,8 +77,6 @@ class ProgressTable:
         """The same for users: reason and message; empty when it covers no group."""
         self._rows: dict[str, dict[TopicPartition, GroupProgress]] = {}
         """By group and source partition."""
-        self._changed: set[RowKey] = set()
-        """The keys of the rows that changed since `take_changes`."""
         self._active: set[str] = set()
         self._translated: dict[str, dict[TopicPartition, Translation]] = {}
         """The last translated offset by group and target partition, of the last pass that read the group."""
@@ -109,32 +105,23 @@ class ProgressTable:
             if row.translation.downstream_offset is not None:
                 self._translated.setdefault(row.group, {})[row.target] = row.translation
         self._rows = found
-        for group in before.keys() | found.keys():
-            old, new = before.get(group, {}), found.get(group, {})
-            self._changed.update((group, at) for at in old.keys() | new.keys() if old.get(at) != new.get(at))
         self.problem, self.confirmed_ms = None, now_ms
-        self.on_change()
 
     def on_all_unreadable(self, error: TwinlogError) -> None:
         """A cluster did not answer at all; the verdict tells which."""
         self.problem = error
         for group in self._rows:
             self._change(group, lambda row: self._unread(row, error))
-        self.on_change()
 
     def on_deletions_held(self, reason: str, message: str) -> None:
         """Set why groups are kept; empty texts when nothing keeps them."""
-        if self.deletions_held != (reason, message):
-            self.deletions_held = reason, message
-            self.on_change()
+        self.deletions_held = reason, message
 
     def on_hold(self, hold: SyncHold, groups: Collection[str] = ()) -> None:
         """Set for which groups no offsets are committed; `groups` are the known ones among them."""
         told = (hold.reason, hold.message(groups)) if groups else ("", "")
         self.hold = hold
-        if self.offsets_held != told:
-            self.offsets_held = told
-            self.on_change()
+        self.offsets_held = told
 
     def on_active(self, group: str) -> None:
         """The group has members on the target, which own its offsets there."""
@@ -142,7 +129,6 @@ class ProgressTable:
             return
         self._active.add(group)
         self._change(group, self._as_active)
-        self.on_change()
 
     def on_idle(self, group: str) -> None:
         """The group has no members on the target (any more)."""
@@ -150,7 +136,6 @@ class ProgressTable:
             return
         self._active.discard(group)
         self._change(group, self._as_idle)
-        self.on_change()
 
     def on_committed(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Offsets of the group were committed on the target; by target partition."""
@@ -161,7 +146,6 @@ class ProgressTable:
             return replace(row, offset_on_target=offsets[row.target])
 
         self._change(group, committed)
-        self.on_change()
 
     def rows(self, group: str = "") -> list[GroupProgress]:
         """Rows of one group, or of all when empty, sorted by group, topic and partition."""
@@ -185,11 +169,6 @@ class ProgressTable:
         verdicts = Counter(row.translation.verdict for rows in chosen for row in rows.values())
         return ProgressSummary(group_count=len(chosen), partitions_by_verdict=verdicts)
 
-    def take_changes(self) -> dict[RowKey, GroupProgress | None]:
-        """Return the rows that changed since the last call; None for removed ones."""
-        changed, self._changed = self._changed, set()
-        return {(group, at): self._rows.get(group, {}).get(at) for group, at in sorted(changed)}
-
     def last_translation(self, group: str, target: TopicPartition) -> Translation | None:
         """Return the last translation that had an offset, also while a cluster does not answer; None when
         there is none."""
@@ -198,10 +177,7 @@ class ProgressTable:
     def _change(self, group: str, change: Callable[[GroupProgress], GroupProgress]) -> None:
         rows = self._rows.get(group, {})
         for at, row in rows.items():
-            changed = change(row)
-            if changed != row:
-                rows[at] = changed
-                self._changed.add((group, at))
+            rows[at] = change(row)
 
     def _as_active(self, row: GroupProgress) -> GroupProgress:
         if row.group not in self._active or row.translation.downstream_offset is None:

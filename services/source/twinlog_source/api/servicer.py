@@ -1,8 +1,7 @@
 """SourceService over gRPC: converts requests, asks the drivers, converts the answers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from dataclasses import replace
 
 from twinlog.api.common.v1 import types_pb2
@@ -27,7 +26,6 @@ from twinlog_source.api.messages import (
     throttles,
     tried_records,
 )
-from twinlog_source.api.partition_feed import PartitionBoard
 from twinlog_source.driver.commands import FlowOperations
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import Destination, PositionMoves
@@ -50,17 +48,12 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         *,
         moves: Mapping[Flow, PositionMoves],
         trials: Mapping[Flow, TransformTrial],
-        board: PartitionBoard,
         clusters: Clusters,
-        stop: asyncio.Event,
     ) -> None:
-        """`stop` ends watch streams."""
         self._operations, self._moves = flows, moves
         self._drivers = {flow: operations.driver for flow, operations in flows.items()}
         self._trials = trials
-        self._board = board
         self._clusters = clusters
-        self._stop = stop
 
     async def ListFlows(  # noqa: N802
         self, request: pb.ListFlowsRequest, context: Context
@@ -95,20 +88,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
                 for flow, row in page
             ],
             next_page_token=str(first + size) if more else "",
-            # Clients continue from the token of the first page, so later pages need no token of their own.
-            resume_token=b"" if first else self._board.look(),
         )
-
-    async def WatchPartitions(  # noqa: N802
-        self, request: pb.WatchPartitionsRequest, context: Context
-    ) -> AsyncIterator[pb.WatchPartitionsResponse]:
-        flow = self._named(request.flow).flow if request.HasField("flow") else None
-        messages = self._board.watch(
-            request.resume_token, stop=self._stop, flow=flow, topic=request.source_topic
-        )
-        async with aclosing(messages):
-            async for message in messages:
-                yield message
 
     async def PauseReplication(  # noqa: N802
         self, request: pb.PauseReplicationRequest, context: Context

@@ -1,16 +1,16 @@
 """`twinlog groups`: the offsets of every consumer group on both clusters."""
 
-import asyncio
 import shlex
-from collections.abc import Iterable
-from typing import Annotated
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
 
 import typer
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
-from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.cli.checkpoint.client import every_group
 from twinlog.cli.checkpoint.groups_view import (
+    FLOW,
+    GROUP,
     Order,
     answer_as_json,
     chosen_rows,
@@ -19,18 +19,18 @@ from twinlog.cli.checkpoint.groups_view import (
     listings,
     notes,
 )
-from twinlog.cli.checkpoint.groups_watch import WatchedGroups, event_as_json, follow
-from twinlog.cli.common.call import Call, Services, command
+from twinlog.cli.common.call import Call, Differences, Services, command, looks
 from twinlog.cli.common.failures import EXIT_FAILED
+from twinlog.cli.common.fields import as_json
 from twinlog.cli.common.flow_choice import OptionalFlowOption, chosen_flow, is_flow
-from twinlog.cli.common.names import parse_flow
+from twinlog.cli.common.names import flow_name, parse_flow
 from twinlog.cli.common.numbers import MOST_OFFSET, MOST_SECONDS
 from twinlog.cli.common.output import clear_screen, print_json_line, print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.times import CLOCK
-from twinlog.errors import ConfigError
-from twinlog.service.feeds.client import WatchEvent
-from twinlog.service.runtime import wait_or_stop
+from twinlog.errors import ConfigError, TwinlogError
+
+_Item = pb2.GroupPartition | pb2.FlowProgress
 
 _HELP = """Show the offsets of every consumer group on the source, and where it continues on the target.
 
@@ -89,21 +89,20 @@ def groups_command(
             min=0.2,
             max=MOST_SECONDS,
             metavar="SECONDS",
-            help="With --watch: the time between two tables.",
+            help="With --watch: the time between two looks.",
         ),
     ] = 2.0,
 ) -> None:
     named, group = _named(names or [], flow, group)
     wanted = None if named is None else parse_flow(named)
+    request = pb2.ListGroupsRequest(group=group, flow=wanted, from_owner=True)
     if watch:
         if least_lag or sort is not Order.NAME:
             raise ConfigError(
                 "--min-lag and --sort are for a list, not for --watch", metadata={"key": "--watch"}
             )
-        followed = pb2.WatchCheckpointsRequest(group=group, flow=wanted)
-        call.ask(lambda at: _watch(call, at, followed, every))
+        call.ask(lambda at: _watch(call, at, request, every))
         return
-    request = pb2.ListGroupsRequest(group=group, flow=wanted, from_owner=True)
     answer = call.ask(lambda at: every_group(at.checkpoint, request))
     is_missing = bool(group) and not answer.groups
     rows = chosen_rows(answer.groups, least_lag=least_lag, order=sort)
@@ -137,37 +136,58 @@ def _named(names: list[str], flow: str | None, group: str) -> tuple[str | None, 
     return chosen_flow(flows[0] if flows else None, flow), groups[0] if groups else ""
 
 
-async def _watch(
-    call: Call, at: Services, request: pb2.WatchCheckpointsRequest, every_seconds: float
-) -> None:
-    stub = CheckpointServiceStub(at.channel("checkpoint"))
-    if call.in_json:
-        await follow(stub, request, _print_event)
-    else:
-        await _draw(stub, request, every_seconds)
+async def _watch(call: Call, at: Services, request: pb2.ListGroupsRequest, every_seconds: float) -> None:
+    """Show the present state at an interval, because ages grow although nothing changes; in JSON what
+    changed."""
+    seen, known = Differences(key=_key, shape=_shape), pb2.ListGroupsResponse()
+    async for look in looks(lambda: every_group(at.checkpoint, request), seconds=every_seconds):
+        lost = look if isinstance(look, TwinlogError) else None
+        known = known if isinstance(look, TwinlogError) else look
+        if call.in_json:
+            for event in _events(seen, look):
+                print_json_line(event)
+            continue
+        clear_screen()
+        lines = notes(known.flows, known.clusters, known.unsupported_groups)
+        if lost is not None:
+            lines.append(f"showing the last known state; asking again: {lost}")
+        _print(known.groups, known.flows, lines)
 
 
-async def _draw(
-    stub: CheckpointServiceStub, request: pb2.WatchCheckpointsRequest, every_seconds: float
-) -> None:
-    """Show the present state at an interval, because ages grow although nothing changes."""
-    seen = WatchedGroups()
-    never = asyncio.Event()
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(follow(stub, request, seen.see), name="follow the groups")
-        while not await wait_or_stop(never, every_seconds if seen.complete else 0.1):
-            if seen.complete:
-                clear_screen()
-                lines = notes(seen.flow_rows())
-                if seen.lost is not None:
-                    lines.append(f"showing the last known state; reconnecting: {seen.lost}")
-                _print(seen.rows(), seen.flow_rows(), lines)
+def _events(
+    seen: "Differences[_Item]", look: pb2.ListGroupsResponse | TwinlogError
+) -> Iterator[dict[str, Any]]:
+    if isinstance(look, TwinlogError):
+        yield {"event": "LOST", "reason": look.reason, "message": str(look)}
+        return
+    is_first = seen.rows is None
+    changed, removed = seen.take([*look.groups, *look.flows]) or ([], [])
+    if is_first:
+        yield {"event": "SNAPSHOT"}
+    for event, items in (("CHANGED", changed), ("REMOVED", removed)):
+        for item in items:
+            if isinstance(item, pb2.GroupPartition):
+                yield {"event": event, "kind": "group", **as_json(GROUP, item)}
+            else:
+                yield {"event": event, "kind": "flow", **as_json(FLOW, item)}
+    if is_first:
+        yield {"event": "SNAPSHOT_END"}
 
 
-def _print_event(event: WatchEvent[pb2.WatchCheckpointsResponse]) -> None:
-    document = event_as_json(event)
-    if document is not None:
-        print_json_line(document)
+def _key(item: _Item) -> tuple[str, str, str, int]:
+    if isinstance(item, pb2.GroupPartition):
+        return flow_name(item.flow), item.group, item.source.topic, item.source.partition
+    return flow_name(item.flow), "", "", -1
+
+
+def _shape(item: _Item) -> _Item:
+    """A verdict that was only reached again is no difference."""
+    if isinstance(item, pb2.FlowProgress):
+        return item
+    shape = pb2.GroupPartition()
+    shape.CopyFrom(item)
+    shape.ClearField("as_of")
+    return shape
 
 
 def _print(

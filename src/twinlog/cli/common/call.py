@@ -6,8 +6,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import random
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import grpc
 
@@ -20,9 +19,9 @@ from twinlog.cli.common.location import ConfigOption, EndpointOption, service_ch
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.undo import print_undo
+from twinlog.errors import TwinlogError
 from twinlog.service.errors_wire import error_from_rpc
-from twinlog.service.feeds.client import WatchEvent, watch
-from twinlog.service.waiting import Backoff
+from twinlog.service.waiting import wait_or_stop
 
 T = TypeVar("T")
 Stub = TypeVar("Stub")
@@ -113,20 +112,50 @@ async def every(method: Callable[..., Awaitable[T]], request: Any, rows: str, **
     return cast("T", whole)
 
 
-def watched(
-    method: Callable[[Any], Any], request: Any, service: str, stop: asyncio.Event | None = None
-) -> AsyncIterator[WatchEvent[Any]]:
-    """The events of a watch, also after restarts of the service, until `stop`. `method` is that of a plain
-    stub, because a watch has no deadline."""
+def pause_seconds(seconds: float, *, took: float) -> float:
+    """How long to wait before asking again: a service that has much to tell spends at most a fifth of its
+    time on it."""
+    return max(seconds, 4 * took)
 
-    def open_stream(token: bytes) -> Any:
-        asked = type(request)()
-        asked.CopyFrom(request)
-        asked.resume_token = token
-        return method(asked)
 
-    backoff = Backoff(initial_seconds=0.2, max_seconds=5.0, random=random)
-    return watch(open_stream, peer=service, stop=stop or asyncio.Event(), backoff=backoff)
+async def looks(ask: Callable[[], Awaitable[T]], *, seconds: float) -> AsyncIterator[T | TwinlogError]:
+    """The answers, every `seconds`, and why there is none now. Raises the error of the first call, and one
+    that no repetition mends."""
+    now, never, answered = asyncio.get_running_loop().time, asyncio.Event(), False
+    while True:
+        began = now()
+        try:
+            look: T | TwinlogError = await ask()
+            answered = True
+        except TwinlogError as error:
+            if not answered or not error.retriable:
+                raise
+            look = error
+        yield look
+        await wait_or_stop(never, pause_seconds(seconds, took=now() - began))
+
+
+@dataclass(slots=True)
+class Differences(Generic[Row]):
+    """Which rows differ from those of the look before. Pure."""
+
+    key: Callable[[Row], Any]
+    shape: Callable[[Row], Any]
+    """What counts as a difference."""
+    rows: dict[Any, Row] | None = None
+    """None before the first look."""
+
+    def take(self, rows: Iterable[Row]) -> tuple[list[Row], list[Row]] | None:
+        """Those that are new or differ, and those that are gone; None = no news."""
+        before, self.rows = self.rows, {self.key(row): row for row in rows}
+        known = before or {}
+        changed = [
+            row
+            for key, row in self.rows.items()
+            if key not in known or self.shape(known[key]) != self.shape(row)
+        ]
+        gone = [row for key, row in known.items() if key not in self.rows]
+        return (changed, gone) if changed or gone or before is None else None
 
 
 def _rows(message: Any, path: str) -> Any:

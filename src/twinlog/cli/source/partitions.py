@@ -7,18 +7,17 @@ import typer
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.common.call import Call, Services, command, watched
+from twinlog.cli.common.call import Call, Differences, Services, command, looks
 from twinlog.cli.common.failures import tell
 from twinlog.cli.common.fields import Fields, as_json
 from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, chosen_flow
 from twinlog.cli.common.names import parse_flow
+from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import clear_screen, print_json_line, print_rows, screen_rows
 from twinlog.cli.common.times import CLOCK
 from twinlog.cli.source import partition_rows as rows
 from twinlog.cli.source.client import TopicOption, every_partition
-from twinlog.cli.source.watched_partitions import KnownPartitions, Told
-from twinlog.service.feeds.client import Lost, Received, Restarted
+from twinlog.errors import TwinlogError
 
 _NO_TROUBLE = "every partition runs"
 _NOTHING = "no partition is copied; `twinlog explain topic NAME` says why"
@@ -38,6 +37,16 @@ def partitions_command(
             "partitions, then one with those that changed (state REMOVED: no longer copied).",
         ),
     ] = False,
+    every: Annotated[
+        float,
+        typer.Option(
+            "--every",
+            min=0.2,
+            max=MOST_SECONDS,
+            metavar="SECONDS",
+            help="With --watch: the time between two looks.",
+        ),
+    ] = 1.0,
     flow_option: OptionalFlowOption = None,
     trouble: Annotated[
         bool,
@@ -57,7 +66,7 @@ def partitions_command(
     named = chosen_flow(flow, flow_option)
     wanted = None if named is None else parse_flow(named)
     if follow:
-        call.ask(lambda at: _follow(call, at, wanted, topic, trouble=trouble))
+        call.ask(lambda at: _follow(call, at, wanted, topic, every, trouble=trouble))
         return
     found = call.ask(lambda at: every_partition(at.source, wanted, topic))
     if trouble:
@@ -69,37 +78,39 @@ def partitions_command(
 
 
 async def _follow(
-    call: Call, at: Services, flow: types_pb2.Flow | None, topic: str, *, trouble: bool
+    call: Call, at: Services, flow: types_pb2.Flow | None, topic: str, every_seconds: float, *, trouble: bool
 ) -> None:
-    """Show the partitions as the service sends them, also after its restarts. Raises the error of the first
-    connection."""
-    known = KnownPartitions()
-    stub = SourceServiceStub(at.channel("source"))
-    request = pb2.WatchPartitionsRequest(flow=flow, source_topic=topic)
-    async for event in watched(stub.WatchPartitions, request, "source"):
-        match event:
-            case Restarted():
-                known.begin()
-            case Lost(error=error):
-                if not known.complete or not error.retriable:
-                    raise error
-                tell(error, f"{error} ({error.reason}); trying again")
-            case Received(response=response):
-                told = known.take(response)
-                if told is not None:
-                    _print(known, told, call.in_json, trouble=trouble)
+    """Show the partitions whenever they differ, also after restarts of the service."""
+    seen = Differences(key=_key, shape=_shape)
+    async for look in looks(lambda: every_partition(at.source, flow, topic), seconds=every_seconds):
+        if isinstance(look, TwinlogError):
+            tell(look, f"{look} ({look.reason}); trying again")
+        elif (news := seen.take(look)) is None:
+            continue
+        elif call.in_json:
+            changed = [as_json(_fields(), status) for status in sorted(news[0], key=_key)]
+            removed = [{**as_json(_fields(), status), "state": "REMOVED"} for status in news[1]]
+            print_json_line([*changed, *removed])
+        else:
+            clear_screen()
+            found = [each for each in sorted(look, key=_key) if rows.is_troubled(each) or not trouble]
+            _print_rows(found, trouble=trouble, most=screen_rows())
 
 
-def _print(known: KnownPartitions, told: Told, in_json: bool, *, trouble: bool) -> None:
-    if in_json:
-        fields = _fields()
-        changed = [as_json(fields, status) for status in told.changed]
-        removed = [{**as_json(fields, status), "state": "REMOVED"} for status in told.removed]
-        print_json_line([*changed, *removed])
-        return
-    clear_screen()
-    found = [each for each in known.sorted() if rows.is_troubled(each) or not trouble]
-    _print_rows(found, trouble=trouble, most=screen_rows())
+def _key(status: pb2.PartitionStatus) -> tuple[str, str, str, int]:
+    return status.flow.source, status.flow.target, status.source.topic, status.source.partition
+
+
+def _shape(status: pb2.PartitionStatus) -> pb2.PartitionStatus:
+    """Without times of observation, and fields that change with the clock."""
+    shape = pb2.PartitionStatus()
+    shape.CopyFrom(status)
+    for name in ("as_of", "source_end_as_of", "oldest_record_at", "caught_up_in"):
+        shape.ClearField(name)
+    if shape.HasField("proof"):
+        shape.proof.ClearField("proven_at")
+        shape.proof.ClearField("checked_at")
+    return shape
 
 
 def _print_rows(

@@ -1,14 +1,13 @@
-"""Follows the four services for all browsers together: one watch of partitions, one of groups, one poll of
-what has no watch. A service that is away is a row; what was known of it stays.
+"""Asks the four services for all browsers together. A service that is away is a row; what was known of it
+stays.
 """
 
 import asyncio
 import shlex
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import grpc
 
@@ -18,24 +17,20 @@ from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.checkpoint.groups_watch import WatchedGroups
-from twinlog.cli.common.call import every, watched
+from twinlog.cli.common.call import PAGE, every, pause_seconds
 from twinlog.cli.source.partition_rows import shown_seconds
-from twinlog.cli.source.watched_partitions import KnownPartitions
 from twinlog.cli.status.producers import State, producers_of
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import FlowRow, Status
 from twinlog.cli.ui import rows
-from twinlog.cli.ui.feed import Feed, Table
+from twinlog.cli.ui.feed import Feed, Row
 from twinlog.cli.verdict.drain import Drain, LagHistory, Sample, until_the_slowest
 from twinlog.cli.verdict.flows import partitions
 from twinlog.cli.verdict.issues import Issue, Level, Verdict, worst
 from twinlog.cli.verdict.moving import fences, overall, readiness
 from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.clock import Clock
-from twinlog.errors import TwinlogError
 from twinlog.service.errors_wire import error_from_rpc
-from twinlog.service.feeds.client import Lost, Received, Restarted, WatchEvent
 from twinlog.service.runtime import wait_or_stop
 
 # How a flow is doing, in one word, and the head of the page: both from the one verdict. Pure.
@@ -190,10 +185,9 @@ TABLES = (
     "feeds",
     "history",
 )
-_TOLD_BY = {"gaps": "source", "moves": "checkpoint", "paths": "heartbeat"}
 STATUS_SECONDS = 2.0
 DETAILS_SECONDS = 5.0
-GROUPS_SECONDS = 1.0
+LISTS_SECONDS = 2.0
 CALL_SECONDS = 5.0
 KEPT_SAMPLES = 150
 """How many samples a sparkline has: five minutes."""
@@ -226,9 +220,7 @@ class Upstream:
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._status(stop), name="ui status"),
-                group.create_task(self._partitions(stop), name="ui partitions"),
-                group.create_task(self._groups(stop), name="ui groups"),
-                group.create_task(self._details(stop), name="ui details"),
+                *(group.create_task(self._follow(each, stop), name=f"ui {each.table}") for each in _FOLLOWED),
             ]
             await stop.wait()
             for task in tasks:
@@ -294,86 +286,88 @@ class Upstream:
             "facts": [asdict(fact) for fact in facts(row)],
         }
 
-    async def _partitions(self, stop: asyncio.Event) -> None:
-        known, table = KnownPartitions(), self._feed["partitions"]
-        async with self._open_to("source", self._endpoints["source"]) as channel:
-            stub = SourceServiceStub(channel)
-            events = watched(stub.WatchPartitions, source.WatchPartitionsRequest(), "source", stop)
-            async with aclosing(events):  # type: ignore[type-var]
-                async for event in events:
-                    self._note("source", event)
-                    match event:
-                        case Restarted():
-                            known.begin()
-                        case Received(response=response):
-                            told = known.take(response)
-                            for status in told.removed if told else ():
-                                table.remove(rows.partition_key(status))
-                            for status in told.changed if told else ():
-                                table.put(rows.partition_key(status), rows.partition_row(status))
-
-    async def _groups(self, stop: asyncio.Event) -> None:
-        known = WatchedGroups()
-        async with self._open_to("checkpoint", self._endpoints["checkpoint"]) as channel:
-            stub = CheckpointServiceStub(channel)
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._group_rows(known, stop), name="ui group rows")
-                request = checkpoint.WatchCheckpointsRequest()
-                events = watched(stub.WatchCheckpoints, request, "checkpoint", stop)
-                async with aclosing(events):  # type: ignore[type-var]
-                    async for event in events:
-                        self._note("checkpoint", event)
-                        known.see(event)
-                        self._groups_changed = True
-
-    _groups_changed = False
-
-    async def _group_rows(self, known: WatchedGroups, stop: asyncio.Event) -> None:
-        """Partitions of groups arrive one by one; they are joined to rows of groups once in a while."""
-        while not await wait_or_stop(stop, GROUPS_SECONDS):
-            if self._groups_changed and known.complete:
-                self._groups_changed = False
-                self._feed["groups"].replace(rows.group_rows(known.groups.values()))
-
-    async def _details(self, stop: asyncio.Event) -> None:
-        async with (
-            self._open_to("source", self._endpoints["source"]) as to_source,
-            self._open_to("checkpoint", self._endpoints["checkpoint"]) as to_checkpoint,
-            self._open_to("heartbeat", self._endpoints["heartbeat"]) as to_heartbeat,
-        ):
-            gaps = SourceServiceStub(to_source)
-            moves = CheckpointServiceStub(to_checkpoint)
-            paths = HeartbeatServiceStub(to_heartbeat)
+    async def _follow(self, followed: "_Followed", stop: asyncio.Event) -> None:
+        now = asyncio.get_running_loop().time
+        async with self._open_to(followed.service, self._endpoints[followed.service]) as channel:
             while not stop.is_set():
-                async with asyncio.TaskGroup() as group:
-                    asked = every(gaps.ListGaps, source.ListGapsRequest(), "gaps", timeout=CALL_SECONDS)
-                    group.create_task(self._ask("gaps", asked, rows.gap_rows), name="ui gaps")
-                    listed = moves.ListMoves(checkpoint.ListMovesRequest(), timeout=CALL_SECONDS)
-                    group.create_task(self._ask("moves", listed, rows.move_rows), name="ui moves")
-                    seen = paths.GetTopology(heartbeat.GetTopologyRequest(), timeout=CALL_SECONDS)
-                    group.create_task(self._ask("paths", seen, rows.path_rows), name="ui paths")
-                await wait_or_stop(stop, DETAILS_SECONDS)
+                began = now()
+                await self._ask(followed, channel)
+                await wait_or_stop(stop, pause_seconds(followed.seconds, took=now() - began))
 
-    async def _ask(
-        self, name: str, call: Awaitable[Any], as_rows: Callable[[Any], Mapping[str, Mapping[str, Any]]]
-    ) -> None:
-        table: Table = self._feed[name]
+    async def _ask(self, followed: "_Followed", channel: grpc.aio.Channel) -> None:
+        told: dict[str, object] = {"live": True, "reason": "", "message": ""}
         try:
-            table.replace(as_rows(await call))
+            self._feed[followed.table].replace(followed.as_rows(await followed.ask(channel)))
         except grpc.aio.AioRpcError as failure:
-            self._told(name, error_from_rpc(failure, peer=_TOLD_BY[name]))
-        else:
-            self._told(name, None)
+            error = error_from_rpc(failure, peer=followed.service)
+            told = {"live": False, "reason": error.reason, "message": str(error)}
+        self._feed["feeds"].put(followed.feed or followed.table, told)
 
-    def _note(self, name: str, event: WatchEvent[Any]) -> None:
-        match event:
-            case Lost(error=error):
-                self._told(name, error)
-            case Received():
-                self._told(name, None)
 
-    def _told(self, name: str, error: TwinlogError | None) -> None:
-        if error is None:
-            self._feed["feeds"].put(name, {"live": True, "reason": "", "message": ""})
-        else:
-            self._feed["feeds"].put(name, {"live": False, "reason": error.reason, "message": str(error)})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Followed:
+    """A table of the page that one method of a service fills."""
+
+    table: str
+    service: str
+    ask: Callable[[grpc.aio.Channel], Awaitable[Any]]
+    as_rows: Callable[[Any], Mapping[str, Row]]
+    seconds: float = DETAILS_SECONDS
+    feed: str = ""
+    """How the page calls it; "" = as the table."""
+
+
+_FOLLOWED: Final = (
+    _Followed(
+        table="partitions",
+        service="source",
+        ask=lambda channel: every(
+            SourceServiceStub(channel).ListPartitions,
+            source.ListPartitionsRequest(page_size=PAGE),
+            "partitions",
+            timeout=CALL_SECONDS,
+        ),
+        as_rows=lambda answer: {
+            rows.partition_key(each): rows.partition_row(each) for each in answer.partitions
+        },
+        seconds=LISTS_SECONDS,
+        feed="source",
+    ),
+    _Followed(
+        table="groups",
+        service="checkpoint",
+        ask=lambda channel: every(
+            CheckpointServiceStub(channel).ListGroups,
+            checkpoint.ListGroupsRequest(page_size=PAGE),
+            "groups",
+            timeout=CALL_SECONDS,
+        ),
+        as_rows=lambda answer: rows.group_rows(answer.groups),
+        seconds=LISTS_SECONDS,
+        feed="checkpoint",
+    ),
+    _Followed(
+        table="gaps",
+        service="source",
+        ask=lambda channel: every(
+            SourceServiceStub(channel).ListGaps, source.ListGapsRequest(), "gaps", timeout=CALL_SECONDS
+        ),
+        as_rows=rows.gap_rows,
+    ),
+    _Followed(
+        table="moves",
+        service="checkpoint",
+        ask=lambda channel: CheckpointServiceStub(channel).ListMoves(
+            checkpoint.ListMovesRequest(), timeout=CALL_SECONDS
+        ),
+        as_rows=rows.move_rows,
+    ),
+    _Followed(
+        table="paths",
+        service="heartbeat",
+        ask=lambda channel: HeartbeatServiceStub(channel).GetTopology(
+            heartbeat.GetTopologyRequest(), timeout=CALL_SECONDS
+        ),
+        as_rows=rows.path_rows,
+    ),
+)

@@ -54,28 +54,6 @@ async def test_the_table_shows_lags_and_what_the_group_has_on_the_target(flow: C
     assert row.committed_on_target
 
 
-async def test_what_happens_to_one_group_changes_no_other_rows(flow: CheckpointFlowRig) -> None:
-    orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
-    await flow.write_sync("orders", 10, 20)
-    for number in range(10):
-        flow.source.set_group(f"g{number}", {orders: 10, TopicPartition("orders", 1): 3})
-    async with flow.ready() as checkpointer:
-        await flow.do_pass(checkpointer)
-        table = checkpointer.table
-        assert len(table.take_changes()) == 20
-        table.on_committed("g3", {copy: 20})
-        assert [(key, row.offset_on_target) for key, row in table.take_changes().items() if row] == [
-            (("g3", orders), 20)
-        ]
-        table.on_committed("g3", {copy: 20})
-        assert table.take_changes() == {}
-        del flow.source.groups["g4"]
-        flow.clock.advance(10)
-        await flow.do_pass(checkpointer)
-        gone = [key for key, row in table.take_changes().items() if row is None]
-        assert gone == [("g4", orders), ("g4", TopicPartition("orders", 1))]
-
-
 async def test_share_groups_are_listed_apart(flow: CheckpointFlowRig) -> None:
     flow.source.set_group("shared", group_type="share")
     flow.source.set_group("g", {TopicPartition("orders", 0): 1})

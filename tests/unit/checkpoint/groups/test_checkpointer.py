@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from twinlog.errors import ConfigError, KafkaError, TwinlogError
+from twinlog.errors import ConfigError, KafkaError
 from twinlog.kafka.ports import Introduce, ManagedWriter
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
@@ -276,15 +276,13 @@ async def test_a_writer_that_cannot_be_opened_is_told_and_opened_later(flow: Che
     flow.source.set_group("g", {TopicPartition("orders", 0): 10})
     async with flow.ready() as checkpointer:
         checkpointer.writer_cluster = RenewedStore("B")
-        problems: list[TwinlogError | None] = []
-        checkpointer.table.on_change = lambda: problems.append(checkpointer.table.problem)
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             group.create_task(checkpointer.run(stop), name="owner")
-            await eventually(lambda: checkpointer.passes > 0 and len(problems) > 1)
+            await eventually(lambda: isinstance(checkpointer.table.problem, ConfigError))
+            await eventually(lambda: checkpointer.passes > 0)
             stop.set()
-    assert isinstance(problems[0], ConfigError)
-    assert problems[-1] is None
+    assert checkpointer.table.problem is None
 
 
 async def test_a_missing_syncs_topic_is_no_sync(flow: CheckpointFlowRig) -> None:

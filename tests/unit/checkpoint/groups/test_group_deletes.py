@@ -13,7 +13,7 @@ from twinlog.model import TopicPartition
 from twinlog.moves.record import MoveKind, Moves, MoveState, Run
 from twinlog.offsets.checkpoints import WRITTEN_PLACES
 from twinlog_checkpoint.api import messages
-from twinlog_checkpoint.api.board import flow_progress
+from twinlog_checkpoint.api.flow_progress import flow_progress
 from twinlog_checkpoint.assembly import assemble_group_syncer
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.syncer import GroupSyncer

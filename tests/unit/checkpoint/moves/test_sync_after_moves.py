@@ -11,7 +11,7 @@ from twinlog.model import TopicPartition
 from twinlog.moves.record import Step
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.api import messages
-from twinlog_checkpoint.api.board import flow_progress
+from twinlog_checkpoint.api.flow_progress import flow_progress
 from twinlog_checkpoint.api.group_explainer import explain_group
 from twinlog_checkpoint.api.group_explanation import Rule
 from twinlog_checkpoint.assembly import assemble_group_syncer

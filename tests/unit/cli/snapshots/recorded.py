@@ -29,7 +29,7 @@ from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.cli import app
 from twinlog.cli.common.location import IN_PLACE_OF_SERVICES
-from twinlog.errors import NotFoundError, TwinlogError
+from twinlog.errors import TwinlogError
 from twinlog.service.errors_wire import status_of
 
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
@@ -123,6 +123,8 @@ class Recorded:
 
     answers: dict[str, Sequence[Message] | TwinlogError] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    in_turn: dict[str, list[Message | TwinlogError]] = field(default_factory=dict)
+    """The answers of methods that are called again and again."""
 
     def channel(self, service: str, endpoint: str) -> grpc.aio.Channel:
         return cast("grpc.aio.Channel", _Channel(self))
@@ -137,6 +139,9 @@ class Recorded:
         self.asked.append(f"{method} {text.replace(by, 'WHO') if by else text}".rstrip())
         module = _MODULES[service.split(".")[2]]
         answer = self.answers.get(f"{service.split('.')[2]}.{method}", self.answers.get(method))
+        if turns := self.in_turn.get(method):
+            turn = turns.pop(0)
+            answer = turn if isinstance(turn, TwinlogError) else [turn]
         if isinstance(answer, TwinlogError):
             raise _failure(answer)
         return [full(getattr(module, f"{method}Response"))] if answer is None else [*map(deepcopy, answer)]
@@ -187,8 +192,6 @@ class _Answer:
 
 @dataclass(slots=True)
 class _Stream:
-    """Ends as one that the service does not know any more, so that no watch waits for it."""
-
     recorded: Recorded
     path: str
     request: Message
@@ -196,8 +199,6 @@ class _Stream:
     async def __aiter__(self) -> AsyncIterator[Any]:
         for answer in self.recorded.told(self.path, self.request):
             yield answer
-        if self.path.rpartition("/")[2] in ("WatchPartitions", "WatchCheckpoints"):
-            raise _failure(NotFoundError("there is no such flow any more"))
 
     def cancel(self) -> bool:
         return True

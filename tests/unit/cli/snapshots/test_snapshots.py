@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.source.v1 import source_service_pb2 as source
+from twinlog.errors import NotFoundError, TransientKafkaError, TwinlogError
 from unit.cli.snapshots.recorded import Recorded, bare, full, run
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "cli"
@@ -72,28 +73,12 @@ ANSWERS: dict[str, list[Message]] = {
             gaps=[full(source.LedgerGap), bare(source.LedgerGap)], unknown=[full(source.UnknownLedger)]
         )
     ],
-    "WatchPartitions": [
-        source.WatchPartitionsResponse(snapshot_items=source.PartitionStatuses(partitions=PARTITIONS)),
-        source.WatchPartitionsResponse(snapshot_end=source.PartitionsSnapshotEnd()),
-        source.WatchPartitionsResponse(
-            changes=source.PartitionChanges(changed=PARTITIONS[:1], removed=PARTITIONS[1:])
-        ),
-    ],
     "SetPositions": [
         source.SetPositionsResponse(
             applied=True, changes=[full(source.PositionChange), bare(source.PositionChange)]
         )
     ],
     "ListGroups": [full(checkpoint.ListGroupsResponse)],
-    "WatchCheckpoints": [
-        checkpoint.WatchCheckpointsResponse(snapshot_item=checkpoint.WatchedItem(group=GROUPS[0])),
-        checkpoint.WatchCheckpointsResponse(
-            snapshot_item=checkpoint.WatchedItem(flow=full(checkpoint.FlowProgress))
-        ),
-        checkpoint.WatchCheckpointsResponse(snapshot_end=checkpoint.SnapshotEnd()),
-        checkpoint.WatchCheckpointsResponse(changed=checkpoint.WatchedItem(group=GROUPS[1])),
-        checkpoint.WatchCheckpointsResponse(removed=checkpoint.WatchedItem(group=GROUPS[2])),
-    ],
     "ExplainGroup": [
         checkpoint.ExplainGroupResponse(
             explanations=[full(checkpoint.GroupExplanation), bare(checkpoint.GroupExplanation)]
@@ -171,7 +156,6 @@ EMPTY: dict[str, list[Message]] = {
 COMMANDS = (
     ["partitions"],
     ["partitions", "A->B", "--topic", "orders", "--trouble"],
-    ["partitions", "--watch"],
     ["positions", "get", "A->B"],
     ["positions", "set", "A->B", "--topic", "orders", "--to", "earliest"],
     ["positions", "set", "A->B", "--topic", "orders", "--to", "2026-01-31T12:00:00Z", "--dry-run"],
@@ -219,24 +203,39 @@ COMMANDS = (
     ["failback", "abort", "A->B"],
 )
 WATCHES = (["partitions", "--watch"], ["groups", "--watch"])
+GONE = NotFoundError("there is no such flow any more")
+IN_TURN: dict[str, list[Message | TwinlogError]] = {
+    "ListPartitions": [
+        source.ListPartitionsResponse(partitions=PARTITIONS),
+        TransientKafkaError("it is away"),
+        source.ListPartitionsResponse(partitions=[full(source.PartitionStatus, 6), PARTITIONS[1]]),
+        GONE,
+    ],
+    "ListGroups": [
+        checkpoint.ListGroupsResponse(groups=GROUPS[:2], flows=[full(checkpoint.FlowProgress)]),
+        TransientKafkaError("it is away"),
+        checkpoint.ListGroupsResponse(groups=GROUPS[1:], flows=[full(checkpoint.FlowProgress)]),
+        GONE,
+    ],
+}
+IN_TURN["ListPartitions"][2].partitions[0].source.partition = 1  # type: ignore[union-attr]
 
 
 def snapshot(words: Sequence[str]) -> str:
     def told(title: str, words: Sequence[str], answers: dict[str, list[Message]], columns: int | None) -> str:
-        recorded = Recorded(answers=dict(answers))
+        watched = {method: [*turns] for method, turns in IN_TURN.items()} if "--watch" in words else {}
+        recorded = Recorded(answers=dict(answers), in_turn=watched)
+        words = [*words, "--every", "0.2"] if watched else words
         # Each command sets variables of its context.
         text = contextvars.copy_context().run(run, words, recorded, columns)
         asked = "".join(f"asks {each}\n" for each in dict.fromkeys(sorted(recorded.asked)))
         return f"==== {title}\n{asked if columns is None else ''}{text}"
 
     as_json = [*words, "-o", "json"]
-    parts = [
-        told("json", as_json, ANSWERS, None),
-        told("json, nothing there", as_json, {**ANSWERS, **EMPTY}, None),
-    ]
-    if words != ["groups", "--watch"]:
+    parts = [told("json", as_json, ANSWERS, None), told("in a pipe", words, ANSWERS, None)]
+    if words not in WATCHES:
+        parts[1:1] = [told("json, nothing there", as_json, {**ANSWERS, **EMPTY}, None)]
         parts += [
-            told("in a pipe", words, ANSWERS, None),
             told("nothing there", words, {**ANSWERS, **EMPTY}, None),
             told("80 columns", words, ANSWERS, 80),
             told("160 columns", words, ANSWERS, 160),
@@ -248,7 +247,7 @@ def file_of(words: Sequence[str]) -> Path:
     return GOLDEN / f"{re.sub(r'[^a-zA-Z0-9]+', '-', ' '.join(words)).strip('-')}.txt"
 
 
-@pytest.mark.parametrize("words", [*COMMANDS, *WATCHES[1:]], ids=" ".join)
+@pytest.mark.parametrize("words", [*COMMANDS, *WATCHES], ids=" ".join)
 def test_commands_ask_and_print_what_they_did(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TWINLOG_CONFIG", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)

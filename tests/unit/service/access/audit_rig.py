@@ -1,6 +1,5 @@
 """Calls of methods that change something, and the lines of the audit log that they leave."""
 
-import asyncio
 import io
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,7 +21,6 @@ from twinlog.service.clusters import Clusters
 from twinlog.service.interceptors import RpcBoundary
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_checkpoint.api.servicer import CheckpointServicer
-from twinlog_source.api.partition_feed import PartitionBoard
 from twinlog_source.api.servicer import SourceServicer
 from twinlog_source.driver.commands import FlowOperations
 from twinlog_source.driver.moves import PositionMoves
@@ -145,11 +143,9 @@ async def source_service(stack: AsyncExitStack) -> SourceRig:
         {flow: operations},
         moves={flow: PositionMoves(driver=driver, source=rig.source, clock=rig.clock)},
         trials={flow: cast("TransformTrial", FakeTrial())},
-        board=PartitionBoard({flow: driver}, history_id="h", meter=METER, clock=rig.clock),
         clusters=Clusters(
             {}, open_cluster=lambda _config, _timeout: FakeCluster(), stack=stack, clock=rig.clock
         ),
-        stop=asyncio.Event(),
     )
     return SourceRig(servicer=servicer, task=task, operations=operations)
 

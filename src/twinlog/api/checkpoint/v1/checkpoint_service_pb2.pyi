@@ -237,7 +237,7 @@ class GroupPartition(_message.Message):
 
     @_builtins.property
     def as_of(self) -> _timestamp_pb2.Timestamp:
-        """When the verdict was reached; in a watch when the item last changed (FlowProgress says when it was last confirmed)."""
+        """When the verdict was reached (FlowProgress says when it was last confirmed)."""
 
     def __init__(
         self,
@@ -372,11 +372,8 @@ class ListGroupsResponse(_message.Message):
     READY_FLOWS_FIELD_NUMBER: _builtins.int
     UNSUPPORTED_GROUPS_FIELD_NUMBER: _builtins.int
     FLOWS_FIELD_NUMBER: _builtins.int
-    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     SUMMARIES_FIELD_NUMBER: _builtins.int
-    resume_token: _builtins.bytes
-    """From where WatchCheckpoints continues; on the first page only."""
     next_page_token: _builtins.str
     """Empty on the last page."""
     @_builtins.property
@@ -411,13 +408,12 @@ class ListGroupsResponse(_message.Message):
         ready_flows: _abc.Iterable[_types_pb2.Flow] | None = ...,
         unsupported_groups: _abc.Iterable[Global___UnsupportedGroup] | None = ...,
         flows: _abc.Iterable[Global___FlowProgress] | None = ...,
-        resume_token: _builtins.bytes = ...,
         next_page_token: _builtins.str = ...,
         summaries: _abc.Iterable[Global___GroupSummary] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "flows", b"flows", "groups", b"groups", "next_page_token", b"next_page_token", "ready_flows", b"ready_flows", "resume_token", b"resume_token", "summaries", b"summaries", "unsupported_groups", b"unsupported_groups"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "flows", b"flows", "groups", b"groups", "next_page_token", b"next_page_token", "ready_flows", b"ready_flows", "summaries", b"summaries", "unsupported_groups", b"unsupported_groups"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -550,143 +546,6 @@ class FlowProgress(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FlowProgress: _TypeAlias = FlowProgress  # noqa: Y015
-
-@_typing.final
-class WatchCheckpointsRequest(_message.Message):
-    """WatchCheckpointsRequest starts or resumes a watch."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    FLOW_FIELD_NUMBER: _builtins.int
-    GROUP_FIELD_NUMBER: _builtins.int
-    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
-    group: _builtins.str
-    """Only this group; all when empty."""
-    resume_token: _builtins.bytes
-    """From an earlier answer; empty = snapshot first."""
-    @_builtins.property
-    def flow(self) -> _types_pb2.Flow:
-        """Only this flow; all when absent."""
-
-    def __init__(
-        self,
-        *,
-        flow: _types_pb2.Flow | None = ...,
-        group: _builtins.str = ...,
-        resume_token: _builtins.bytes = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "group", b"group", "resume_token", b"resume_token"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
-    _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__flow) -> _WhichOneofReturnType__flow | None: ...
-
-Global___WatchCheckpointsRequest: _TypeAlias = WatchCheckpointsRequest  # noqa: Y015
-
-@_typing.final
-class WatchCheckpointsResponse(_message.Message):
-    """WatchCheckpointsResponse is one step of the watch."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
-    SNAPSHOT_ITEM_FIELD_NUMBER: _builtins.int
-    SNAPSHOT_END_FIELD_NUMBER: _builtins.int
-    CHANGED_FIELD_NUMBER: _builtins.int
-    REMOVED_FIELD_NUMBER: _builtins.int
-    PROGRESS_FIELD_NUMBER: _builtins.int
-    resume_token: _builtins.bytes
-    """Where to resume after this message; opaque."""
-    @_builtins.property
-    def snapshot_item(self) -> Global___WatchedItem:
-        """A part of the initial snapshot."""
-
-    @_builtins.property
-    def snapshot_end(self) -> Global___SnapshotEnd:
-        """The snapshot is complete."""
-
-    @_builtins.property
-    def changed(self) -> Global___WatchedItem:
-        """An item is new or differs."""
-
-    @_builtins.property
-    def removed(self) -> Global___WatchedItem:
-        """An item is gone; this is how it was last."""
-
-    @_builtins.property
-    def progress(self) -> _types_pb2.Progress:
-        """Nothing happened; sent at least every 10 s."""
-
-    def __init__(
-        self,
-        *,
-        resume_token: _builtins.bytes = ...,
-        snapshot_item: Global___WatchedItem | None = ...,
-        snapshot_end: Global___SnapshotEnd | None = ...,
-        changed: Global___WatchedItem | None = ...,
-        removed: Global___WatchedItem | None = ...,
-        progress: _types_pb2.Progress | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "event", b"event", "progress", b"progress", "removed", b"removed", "snapshot_end", b"snapshot_end", "snapshot_item", b"snapshot_item"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "event", b"event", "progress", b"progress", "removed", b"removed", "resume_token", b"resume_token", "snapshot_end", b"snapshot_end", "snapshot_item", b"snapshot_item"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["snapshot_item", "snapshot_end", "changed", "removed", "progress"]  # noqa: Y015
-    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
-
-Global___WatchCheckpointsResponse: _TypeAlias = WatchCheckpointsResponse  # noqa: Y015
-
-@_typing.final
-class WatchedItem(_message.Message):
-    """WatchedItem is a group's place on one partition, or the state of a flow."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    GROUP_FIELD_NUMBER: _builtins.int
-    FLOW_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def group(self) -> Global___GroupPartition:
-        """Named by flow, group and source partition."""
-
-    @_builtins.property
-    def flow(self) -> Global___FlowProgress:
-        """Named by its flow."""
-
-    def __init__(
-        self,
-        *,
-        group: Global___GroupPartition | None = ...,
-        flow: Global___FlowProgress | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "group", b"group", "item", b"item"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "group", b"group", "item", b"item"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["group", "flow"]  # noqa: Y015
-    _WhichOneofArgType_item: _TypeAlias = _typing.Literal["item", b"item"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_item) -> _WhichOneofReturnType_item | None: ...
-
-Global___WatchedItem: _TypeAlias = WatchedItem  # noqa: Y015
-
-@_typing.final
-class SnapshotEnd(_message.Message):
-    """SnapshotEnd ends the initial snapshot."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    def __init__(
-        self,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___SnapshotEnd: _TypeAlias = SnapshotEnd  # noqa: Y015
 
 @_typing.final
 class ExplainGroupRequest(_message.Message):

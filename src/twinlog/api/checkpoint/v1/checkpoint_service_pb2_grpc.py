@@ -40,11 +40,6 @@ class CheckpointServiceStub(object):
                 request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ListGroupsRequest.SerializeToString,
                 response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ListGroupsResponse.FromString,
                 _registered_method=True)
-        self.WatchCheckpoints = channel.unary_stream(
-                '/twinlog.api.checkpoint.v1.CheckpointService/WatchCheckpoints',
-                request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.WatchCheckpointsRequest.SerializeToString,
-                response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.WatchCheckpointsResponse.FromString,
-                _registered_method=True)
         self.ExplainGroup = channel.unary_unary(
                 '/twinlog.api.checkpoint.v1.CheckpointService/ExplainGroup',
                 request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ExplainGroupRequest.SerializeToString,
@@ -112,17 +107,7 @@ class CheckpointServiceServicer(object):
     """
 
     def ListGroups(self, request, context):
-        """ListGroups returns one verdict for each (group, partition), with a token from which WatchCheckpoints continues.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def WatchCheckpoints(self, request, context):
-        """WatchCheckpoints streams the same: without a token a snapshot first, then changes.
-        Guarantee: at least once, in the order of the changes, everything after the token (exclusive); of several changes of
-        one item a watcher that was away may see only the last.
-        An expired token, or one of another history, fails with OUT_OF_RANGE (RESUME_TOKEN_EXPIRED): start again without.
+        """ListGroups returns one verdict for each (group, partition).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -229,11 +214,6 @@ def add_CheckpointServiceServicer_to_server(servicer, server):
                     request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ListGroupsRequest.FromString,
                     response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ListGroupsResponse.SerializeToString,
             ),
-            'WatchCheckpoints': grpc.unary_stream_rpc_method_handler(
-                    servicer.WatchCheckpoints,
-                    request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.WatchCheckpointsRequest.FromString,
-                    response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.WatchCheckpointsResponse.SerializeToString,
-            ),
             'ExplainGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.ExplainGroup,
                     request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ExplainGroupRequest.FromString,
@@ -323,33 +303,6 @@ class CheckpointService(object):
             '/twinlog.api.checkpoint.v1.CheckpointService/ListGroups',
             twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ListGroupsRequest.SerializeToString,
             twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ListGroupsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def WatchCheckpoints(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/twinlog.api.checkpoint.v1.CheckpointService/WatchCheckpoints',
-            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.WatchCheckpointsRequest.SerializeToString,
-            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.WatchCheckpointsResponse.FromString,
             options,
             channel_credentials,
             insecure,

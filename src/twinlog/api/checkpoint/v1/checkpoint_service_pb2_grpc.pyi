@@ -17,13 +17,7 @@ class CheckpointServiceStub:
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListGroups: _aio.UnaryUnaryMultiCallable[_checkpoint_service_pb2.ListGroupsRequest, _checkpoint_service_pb2.ListGroupsResponse]
-    """ListGroups returns one verdict for each (group, partition), with a token from which WatchCheckpoints continues."""
-    WatchCheckpoints: _aio.UnaryStreamMultiCallable[_checkpoint_service_pb2.WatchCheckpointsRequest, _checkpoint_service_pb2.WatchCheckpointsResponse]
-    """WatchCheckpoints streams the same: without a token a snapshot first, then changes.
-    Guarantee: at least once, in the order of the changes, everything after the token (exclusive); of several changes of
-    one item a watcher that was away may see only the last.
-    An expired token, or one of another history, fails with OUT_OF_RANGE (RESUME_TOKEN_EXPIRED): start again without.
-    """
+    """ListGroups returns one verdict for each (group, partition)."""
     ExplainGroup: _aio.UnaryUnaryMultiCallable[_checkpoint_service_pb2.ExplainGroupRequest, _checkpoint_service_pb2.ExplainGroupResponse]
     """ExplainGroup says why a group is translated or not, rule by rule."""
     TranslateOffsets: _aio.UnaryUnaryMultiCallable[_checkpoint_service_pb2.TranslateOffsetsRequest, _checkpoint_service_pb2.TranslateOffsetsResponse]
@@ -74,19 +68,7 @@ class CheckpointServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _checkpoint_service_pb2.ListGroupsRequest,
         context: _aio.ServicerContext[_checkpoint_service_pb2.ListGroupsRequest, _abc.Awaitable[_checkpoint_service_pb2.ListGroupsResponse]],
     ) -> _abc.Awaitable[_checkpoint_service_pb2.ListGroupsResponse]:
-        """ListGroups returns one verdict for each (group, partition), with a token from which WatchCheckpoints continues."""
-
-    @_abc_1.abstractmethod
-    def WatchCheckpoints(
-        self,
-        request: _checkpoint_service_pb2.WatchCheckpointsRequest,
-        context: _aio.ServicerContext[_checkpoint_service_pb2.WatchCheckpointsRequest, _abc.AsyncIterator[_checkpoint_service_pb2.WatchCheckpointsResponse]],
-    ) -> _abc.AsyncIterator[_checkpoint_service_pb2.WatchCheckpointsResponse]:
-        """WatchCheckpoints streams the same: without a token a snapshot first, then changes.
-        Guarantee: at least once, in the order of the changes, everything after the token (exclusive); of several changes of
-        one item a watcher that was away may see only the last.
-        An expired token, or one of another history, fails with OUT_OF_RANGE (RESUME_TOKEN_EXPIRED): start again without.
-        """
+        """ListGroups returns one verdict for each (group, partition)."""
 
     @_abc_1.abstractmethod
     def ExplainGroup(

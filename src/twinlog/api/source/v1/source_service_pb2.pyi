@@ -1216,11 +1216,8 @@ class ListPartitionsResponse(_message.Message):
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty on the last page."""
-    resume_token: _builtins.bytes
-    """From where WatchPartitions continues; on the first page only."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionStatus]:
         """The partitions."""
@@ -1230,168 +1227,14 @@ class ListPartitionsResponse(_message.Message):
         *,
         partitions: _abc.Iterable[Global___PartitionStatus] | None = ...,
         next_page_token: _builtins.str = ...,
-        resume_token: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "partitions", b"partitions", "resume_token", b"resume_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "partitions", b"partitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListPartitionsResponse: _TypeAlias = ListPartitionsResponse  # noqa: Y015
-
-@_typing.final
-class WatchPartitionsRequest(_message.Message):
-    """WatchPartitionsRequest starts or resumes a watch."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    FLOW_FIELD_NUMBER: _builtins.int
-    SOURCE_TOPIC_FIELD_NUMBER: _builtins.int
-    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
-    source_topic: _builtins.str
-    """Only this source topic; all when empty."""
-    resume_token: _builtins.bytes
-    """From an earlier answer; empty = snapshot first."""
-    @_builtins.property
-    def flow(self) -> _types_pb2.Flow:
-        """Only this flow; all when absent."""
-
-    def __init__(
-        self,
-        *,
-        flow: _types_pb2.Flow | None = ...,
-        source_topic: _builtins.str = ...,
-        resume_token: _builtins.bytes = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "resume_token", b"resume_token", "source_topic", b"source_topic"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
-    _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__flow) -> _WhichOneofReturnType__flow | None: ...
-
-Global___WatchPartitionsRequest: _TypeAlias = WatchPartitionsRequest  # noqa: Y015
-
-@_typing.final
-class WatchPartitionsResponse(_message.Message):
-    """WatchPartitionsResponse is one step of the watch."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
-    SNAPSHOT_ITEMS_FIELD_NUMBER: _builtins.int
-    SNAPSHOT_END_FIELD_NUMBER: _builtins.int
-    CHANGES_FIELD_NUMBER: _builtins.int
-    PROGRESS_FIELD_NUMBER: _builtins.int
-    resume_token: _builtins.bytes
-    """Where to resume after this message; opaque. Empty within the snapshot, which is resumed from its start."""
-    @_builtins.property
-    def snapshot_items(self) -> Global___PartitionStatuses:
-        """A part of the initial snapshot."""
-
-    @_builtins.property
-    def snapshot_end(self) -> Global___PartitionsSnapshotEnd:
-        """The snapshot is complete."""
-
-    @_builtins.property
-    def changes(self) -> Global___PartitionChanges:
-        """Partitions that are new, differ or are gone since the last message."""
-
-    @_builtins.property
-    def progress(self) -> _types_pb2.Progress:
-        """Nothing happened; sent at least every 10 s."""
-
-    def __init__(
-        self,
-        *,
-        resume_token: _builtins.bytes = ...,
-        snapshot_items: Global___PartitionStatuses | None = ...,
-        snapshot_end: Global___PartitionsSnapshotEnd | None = ...,
-        changes: Global___PartitionChanges | None = ...,
-        progress: _types_pb2.Progress | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "event", b"event", "progress", b"progress", "snapshot_end", b"snapshot_end", "snapshot_items", b"snapshot_items"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "event", b"event", "progress", b"progress", "resume_token", b"resume_token", "snapshot_end", b"snapshot_end", "snapshot_items", b"snapshot_items"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["snapshot_items", "snapshot_end", "changes", "progress"]  # noqa: Y015
-    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
-
-Global___WatchPartitionsResponse: _TypeAlias = WatchPartitionsResponse  # noqa: Y015
-
-@_typing.final
-class PartitionStatuses(_message.Message):
-    """PartitionStatuses are some partitions."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PARTITIONS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionStatus]:
-        """In no particular order."""
-
-    def __init__(
-        self,
-        *,
-        partitions: _abc.Iterable[Global___PartitionStatus] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___PartitionStatuses: _TypeAlias = PartitionStatuses  # noqa: Y015
-
-@_typing.final
-class PartitionsSnapshotEnd(_message.Message):
-    """PartitionsSnapshotEnd closes the initial snapshot."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    def __init__(
-        self,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___PartitionsSnapshotEnd: _TypeAlias = PartitionsSnapshotEnd  # noqa: Y015
-
-@_typing.final
-class PartitionChanges(_message.Message):
-    """PartitionChanges are the partitions that changed; each is in it once."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    CHANGED_FIELD_NUMBER: _builtins.int
-    REMOVED_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def changed(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionStatus]:
-        """New or different: the newest state. `as_of` alone is no difference."""
-
-    @_builtins.property
-    def removed(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionStatus]:
-        """No longer replicated: how they were last. Also ones that were never told of."""
-
-    def __init__(
-        self,
-        *,
-        changed: _abc.Iterable[Global___PartitionStatus] | None = ...,
-        removed: _abc.Iterable[Global___PartitionStatus] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "removed", b"removed"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___PartitionChanges: _TypeAlias = PartitionChanges  # noqa: Y015
 
 @_typing.final
 class PartitionStatus(_message.Message):

@@ -45,11 +45,6 @@ class SourceServiceStub(object):
                 request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListPartitionsRequest.SerializeToString,
                 response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListPartitionsResponse.FromString,
                 _registered_method=True)
-        self.WatchPartitions = channel.unary_stream(
-                '/twinlog.api.source.v1.SourceService/WatchPartitions',
-                request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.WatchPartitionsRequest.SerializeToString,
-                response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.WatchPartitionsResponse.FromString,
-                _registered_method=True)
         self.PauseReplication = channel.unary_unary(
                 '/twinlog.api.source.v1.SourceService/PauseReplication',
                 request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.PauseReplicationRequest.SerializeToString,
@@ -105,16 +100,6 @@ class SourceServiceServicer(object):
 
     def ListPartitions(self, request, context):
         """ListPartitions returns the state of every replicated partition.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def WatchPartitions(self, request, context):
-        """WatchPartitions streams the state of partitions: without a token a snapshot first, then changes.
-        States are watched, not events: at most about one message a second, with the newest state of each partition that
-        changed. Guarantee: at least once, everything after the token (exclusive).
-        An expired token, or one of another history, fails with OUT_OF_RANGE (RESUME_TOKEN_EXPIRED): start again without.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -194,11 +179,6 @@ def add_SourceServiceServicer_to_server(servicer, server):
                     servicer.ListPartitions,
                     request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListPartitionsRequest.FromString,
                     response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListPartitionsResponse.SerializeToString,
-            ),
-            'WatchPartitions': grpc.unary_stream_rpc_method_handler(
-                    servicer.WatchPartitions,
-                    request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.WatchPartitionsRequest.FromString,
-                    response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.WatchPartitionsResponse.SerializeToString,
             ),
             'PauseReplication': grpc.unary_unary_rpc_method_handler(
                     servicer.PauseReplication,
@@ -296,33 +276,6 @@ class SourceService(object):
             '/twinlog.api.source.v1.SourceService/ListPartitions',
             twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListPartitionsRequest.SerializeToString,
             twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListPartitionsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def WatchPartitions(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/twinlog.api.source.v1.SourceService/WatchPartitions',
-            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.WatchPartitionsRequest.SerializeToString,
-            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.WatchPartitionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

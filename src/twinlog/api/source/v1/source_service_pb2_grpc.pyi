@@ -20,12 +20,6 @@ class SourceServiceStub:
     """ListFlows returns each flow with its state, rates and clusters."""
     ListPartitions: _aio.UnaryUnaryMultiCallable[_source_service_pb2.ListPartitionsRequest, _source_service_pb2.ListPartitionsResponse]
     """ListPartitions returns the state of every replicated partition."""
-    WatchPartitions: _aio.UnaryStreamMultiCallable[_source_service_pb2.WatchPartitionsRequest, _source_service_pb2.WatchPartitionsResponse]
-    """WatchPartitions streams the state of partitions: without a token a snapshot first, then changes.
-    States are watched, not events: at most about one message a second, with the newest state of each partition that
-    changed. Guarantee: at least once, everything after the token (exclusive).
-    An expired token, or one of another history, fails with OUT_OF_RANGE (RESUME_TOKEN_EXPIRED): start again without.
-    """
     PauseReplication: _aio.UnaryUnaryMultiCallable[_source_service_pb2.PauseReplicationRequest, _source_service_pb2.PauseReplicationResponse]
     """PauseReplication stops the reading of a flow, a topic or a partition within a second; it is remembered
     across restarts. Fails with OWNED_ELSEWHERE while another process copies the flow, FLOW_NOT_READY while none does.
@@ -73,18 +67,6 @@ class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_source_service_pb2.ListPartitionsRequest, _abc.Awaitable[_source_service_pb2.ListPartitionsResponse]],
     ) -> _abc.Awaitable[_source_service_pb2.ListPartitionsResponse]:
         """ListPartitions returns the state of every replicated partition."""
-
-    @_abc_1.abstractmethod
-    def WatchPartitions(
-        self,
-        request: _source_service_pb2.WatchPartitionsRequest,
-        context: _aio.ServicerContext[_source_service_pb2.WatchPartitionsRequest, _abc.AsyncIterator[_source_service_pb2.WatchPartitionsResponse]],
-    ) -> _abc.AsyncIterator[_source_service_pb2.WatchPartitionsResponse]:
-        """WatchPartitions streams the state of partitions: without a token a snapshot first, then changes.
-        States are watched, not events: at most about one message a second, with the newest state of each partition that
-        changed. Guarantee: at least once, everything after the token (exclusive).
-        An expired token, or one of another history, fails with OUT_OF_RANGE (RESUME_TOKEN_EXPIRED): start again without.
-        """
 
     @_abc_1.abstractmethod
     def PauseReplication(
