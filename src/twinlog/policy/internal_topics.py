@@ -1,5 +1,6 @@
 """Names and clusters of the internal topics of MM2, Connect and Twinlog."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -8,6 +9,7 @@ from twinlog.model import ClusterAlias, Flow
 from twinlog.policy.replication import ReplicationPolicy
 from twinlog.wire.formatters import RecordKind
 
+_SOURCE_OFFSETS: Final = re.compile(r"mm2-offsets\.(.+)\.internal")
 _INTERNAL_SUFFIX: Final = ".internal"
 _MIRROR_PREFIXES: Final = (
     *("mm2-offset-syncs", "mm2-offsets", "mm2-configs", "mm2-status"),
@@ -42,6 +44,12 @@ def offset_syncs_topic(
 def source_offsets_topic(source: ClusterAlias) -> str:
     """Topic on the target with the positions of flows from `source`. Connect's names ignore the separator."""
     return f"mm2-offsets.{source}.internal"
+
+
+def source_of_offsets(topic: str) -> ClusterAlias | None:
+    """The source whose positions a topic of this name has; None for every other name."""
+    found = _SOURCE_OFFSETS.fullmatch(topic)
+    return None if found is None else found[1]
 
 
 def configsync_topic(source: ClusterAlias) -> str:

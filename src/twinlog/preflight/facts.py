@@ -63,6 +63,8 @@ class InternalTopic:
     """The error that prevents creating it while it is missing."""
     purpose: str = ""
     """Its purpose, for a topic without which the flow works; otherwise empty."""
+    is_written: bool = True
+    """Otherwise it belongs to a flow into the source, and is only read."""
     missing_settings: Mapping[str, str] = field(default_factory=dict)
     """Those by which it would be compacted soon, of a topic that is read whole."""
 

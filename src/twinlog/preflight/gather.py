@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final
@@ -15,7 +15,9 @@ from twinlog.kafka.admin.inspector import ClusterInspector
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec, TopicDescription
 from twinlog.kafka.reasons import KafkaReason
+from twinlog.loops import whole_file
 from twinlog.model import ClusterAlias, TopicPartition
+from twinlog.policy.internal_topics import source_of_offsets, source_offsets_topic
 from twinlog.policy.names import lease_group, transactional_id_prefix
 from twinlog.preflight.facts import (
     ClusterFacts,
@@ -31,6 +33,9 @@ from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 from twinlog.service.feeds.rules_in_force import flow_in_force
 
+_OTHER_FILES: Final = (
+    "needed where a flow of another file copies the topics back: without it copies are copied round"
+)
 # Reads a principal's rights on groups and transactional ids, on both ends of a flow. Changes nothing.
 
 _PROBE: Final = "preflight.of.twinlog"
@@ -183,7 +188,10 @@ async def _flow(
         return replace(
             facts,
             topics=await look.topics(selected),
-            internal=await look.internal(),
+            internal=[
+                *await look.internal(),
+                *await look.ids(ends[0].topics, whole_file(configuration).enabled_flows),
+            ],
             source_operations=on_source,
             target_operations=await _operations(look.target_rights),
             other_principals=other_principals(config),
@@ -290,6 +298,27 @@ class _FlowLook:
                 )
             )
         return found
+
+    async def ids(self, visible: Collection[str], flows: Iterable[FlowConfig]) -> list[InternalTopic]:
+        """The topics that say which batches on the source are copies (docs/both-ways.md)."""
+        if self._selector.policy.tracks_topic_sources:
+            return []
+        flow = self._config.flow
+        back = source_offsets_topic(flow.target)
+        needed = {each.source.offset_storage.topic for each in flows if each.flow.target == flow.source}
+        if back in visible:
+            needed.add(back)
+        names = sorted({back, *needed, *(name for name in visible if source_of_offsets(name) is not None)})
+        return [
+            InternalTopic(
+                cluster=flow.source,
+                name=name,
+                operations=operations,
+                purpose="" if name in needed else _OTHER_FILES,
+                is_written=False,
+            )
+            for name, operations in (await self.source_rights.topic_operations(names)).items()
+        ]
 
     async def _missing_settings(self, topic: str) -> Mapping[str, str]:
         """Empty if the topic does not exist, or its settings may not be read. Raises KafkaError."""

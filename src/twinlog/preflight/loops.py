@@ -2,10 +2,11 @@
 beside a topic of nearly the same name. Pure."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from twinlog.errors import KafkaError
 from twinlog.loops import ring_of, ring_text, same_places
-from twinlog.model import ClusterAlias
+from twinlog.model import ClusterAlias, Flow
 from twinlog.preflight.facts import Facts, FlowFacts
 from twinlog.preflight.findings import Finding, error, fine, warning
 
@@ -30,8 +31,43 @@ def check_loops(facts: Facts) -> Iterator[Finding]:
         )
     if facts.flows and not rings:
         yield fine("all flows", "loops", "no topic is copied in a loop")
+    yield from _old_formats(facts)
     yield from _collisions(facts.flows)
     yield from _alike(facts)
+
+
+def _old_formats(facts: Facts) -> Iterator[Finding]:
+    """Topics that are copied back from copies whose batches have no producer ids, so that nothing tells the
+    copies from other records."""
+    copies = {(flow.flow, topic.name, topic.target_name) for flow in facts.flows for topic in flow.topics}
+    for flow in facts.flows:
+        back, there = Flow(flow.flow.target, flow.flow.source), facts.clusters[flow.flow.target]
+        of_brokers = there.broker_configs.get("log.message.format.version", "")
+        for topic in flow.topics:
+            if (back, topic.target_name, topic.name) not in copies:
+                continue
+            entries = () if isinstance(topic.target_configs, KafkaError) else topic.target_configs
+            own = {entry.name: entry.value for entry in entries}.get("message.format.version")
+            stored = own or of_brokers
+            ignored = _release(there.broker_configs.get("inter.broker.protocol.version") or there.release)
+            if stored and _release(stored) < _FIRST_WITH_IDS and ignored < _FORMATS_IGNORED:
+                yield error(
+                    f"{flow.flow.target} {topic.target_name}",
+                    "message format",
+                    f"it is copied both ways, and its format {stored} has no producer ids: copies would be"
+                    " copied round",
+                    "set message.format.version to 0.11 or newer",
+                )
+
+
+_FIRST_WITH_IDS: Final = (0, 11)
+_FORMATS_IGNORED: Final = (3, 0)
+"""From this inter.broker.protocol.version on, brokers write the newest format (KIP-724)."""
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The first two numbers of a release: `0.10.2-IV0` is (0, 10)."""
+    return tuple(int(part) for part in version.partition("-")[0].split(".")[:2])
 
 
 def _collisions(flows: Sequence[FlowFacts]) -> Iterator[Finding]:

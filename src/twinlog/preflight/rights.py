@@ -107,7 +107,7 @@ def _on_clusters(flow: FlowFacts, clusters: Mapping[ClusterAlias, ClusterFacts])
         target["ALTER_CONFIGS"] = ""
     if _is_older(clusters[flow.flow.target], _LETS_WRITERS_BE_IDEMPOTENT):
         target["IDEMPOTENT_WRITE"] = ""
-    writes_on_source = any(topic.cluster == flow.flow.source for topic in flow.internal)
+    writes_on_source = any(each.cluster == flow.flow.source and each.is_written for each in flow.internal)
     if writes_on_source and _is_older(clusters[flow.flow.source], _LETS_WRITERS_BE_IDEMPOTENT):
         source["IDEMPOTENT_WRITE"] = ""
     for alias, principal, needed, granted in (
@@ -175,6 +175,8 @@ def _on_internal_topic(flow: FlowFacts, topic: InternalTopic) -> Iterator[Right]
     else:
         lacking = [each for each in ("DESCRIBE", "READ", "WRITE") if each not in topic.operations]
     for operation in lacking:
+        if operation in ("CREATE", "WRITE") and not topic.is_written:
+            continue
         yield right_of(topic.cluster, principal, name, operation, topic.purpose)
 
 

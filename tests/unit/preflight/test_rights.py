@@ -162,6 +162,17 @@ def test_internal_topics_need_rights_too(configure: Configure) -> None:
     assert any("WRITE on --topic 'mm2-offset-syncs.B.internal' of A" in message for message in messages)
 
 
+def test_who_reads_ids_only_needs_no_other_right_on_them(configure: Configure) -> None:
+    ids = InternalTopic(cluster="A", name="mm2-offsets.B.internal", operations=FORBIDDEN, is_written=False)
+    found = the_trouble(facts_of(configure({}), internal=(replace(ids, creation=FORBIDDEN),)))
+    assert "lacks DESCRIBE, READ on --topic 'mm2-offsets.B.internal' of A" in found.message
+    assert found.level is Level.ERROR
+    found = the_trouble(facts_of(configure({}), internal=(replace(ids, purpose="why"),)))
+    assert found.level is Level.WARNING
+    assert found.remedy.endswith("--operation Describe --operation Read --topic 'mm2-offsets.B.internal'")
+    assert troubles(facts_of(configure({}), internal=(replace(ids, operations=ABSENT),))) == []
+
+
 def test_who_may_not_see_a_topic_lacks_every_right_on_it(configure: Configure) -> None:
     hidden = InternalTopic(
         cluster="B", name="mm2-offsets.A.internal", operations=FORBIDDEN, creation=FORBIDDEN

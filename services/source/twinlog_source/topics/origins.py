@@ -5,12 +5,11 @@ A flow stores its producer ids on its positions topic before it writes with them
 that another flow copied is known by its header. It is left out (an echo) if it comes from this flow's own
 target topic, or from a cluster from which another flow copies it to this target directly.
 
-Invariant: a batch is judged by what the positions topics on the source say after it was fetched. While one of
-them cannot be read, nobody's batches are judged.
+Invariant: a batch is judged by what the positions topics on the source say after it was fetched. While one
+cannot be read whose flow may copy back, nobody's batches are judged.
 """
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -20,10 +19,12 @@ import structlog
 from twinlog.batches.header import HIGHEST_OFFSET
 from twinlog.batches.prepared import NOT_YET
 from twinlog.clock import Clock
-from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
+from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError, TwinlogError, WireFormatError
+from twinlog.kafka.deadline import pause
 from twinlog.kafka.ports import KafkaCluster, LogAdmin, LogReader, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
+from twinlog.policy.internal_topics import source_of_offsets
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_source.config import Partner, SourceFlow
 from twinlog_source.log.control import ControlState
@@ -36,17 +37,23 @@ from twinlog_source.topics.known import Topics
 
 log = structlog.get_logger(__name__)
 
-POSITIONS_TOPIC: Final = re.compile(r"mm2-offsets\.(.+)\.internal")
+ASK_SECONDS: Final = 1.0
+"""From one look at the positions topics to the next. Each lists the topics of the source, whose batches can
+have new producers with each fetch. One look answers all that was asked before it."""
 Range = tuple[int, int]
 _NOWHERE: Final = (0, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Table:
     """What the positions topic of a flow into the source says."""
 
     log: PositionsLog
     topic_id: str
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Where it ended when it was last read."""
+    failure: TwinlogError | None = None
+    """Why it does not say everything."""
 
     def topic_of(self, copy: ReplicatedTopic) -> TopicFact | None:
         """The topic of which the flow's source topic is a copy."""
@@ -71,10 +78,16 @@ class Origins:
     topics_of: Callable[[Flow], Topics | None] = lambda _flow: None
     """The topics that another flow copies now, if that is known; else the file decides."""
     clock: Clock
+    pace_seconds: float = ASK_SECONDS
     _tables: dict[str, _Table] = field(default_factory=dict)
     _missing: set[str] = field(default_factory=set)
-    """Positions topics that do not exist, of flows that copy a topic of the last question to the source."""
+    """Positions topics of the file's flows into the source that do not exist yet."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _looks: int = 0
+    """How many looks have begun."""
+    _seen: int = 0
+    """The last one that succeeded."""
+    _next_look_at: float = 0.0
 
     @property
     def control(self) -> ControlState:
@@ -182,64 +195,111 @@ class Origins:
 
         Partitions of which it is not known are left out: one of them holds up no other. Raises KafkaError and
         WireFormatError while it is known of none."""
-        await self.read({topics[each.topic] for each in asked if each.topic in topics})
+        await self.read()
         found: dict[tuple[TopicPartition, int], Range] = {}
-        unknown: list[KafkaError] = []
+        unknown: list[TwinlogError] = []
         for partition, ids in asked.items():
             try:
                 found |= {(partition, each): self.range_of(partition, each, topics) for each in ids}
-            except KafkaError as error:
+            except (KafkaError, WireFormatError) as error:
                 unknown.append(error)
         if unknown and not found:
             raise unknown[0]
         return found
 
-    async def read(self, topics: Collection[ReplicatedTopic]) -> None:
-        """Read what has come since: of each flow into the source that has a positions topic there. Raises
-        KafkaError and WireFormatError."""
+    async def read(self) -> None:
+        """Read what has come since, of each flow into the source that has a positions topic there. Raises
+        KafkaError if the source does not answer; `range_of` raises for a topic that cannot be read."""
+        asked_after = self._looks
         async with self._reading:
-            await self._read(topics)
+            if self._seen > asked_after:
+                return  # A look that began after the question answers it.
+            await pause(self._next_look_at - self.clock.monotonic())
+            self._next_look_at = self.clock.monotonic() + self.pace_seconds
+            self._looks += 1
+            await self._look()
+            self._seen = self._looks
 
-    async def _read(self, topics: Collection[ReplicatedTopic]) -> None:
-        expected = {
-            each.positions_topic: each.flow.source for topic in topics for each in self._writers_of(topic)
-        }
-        self._missing.clear()
+    async def _look(self) -> None:
+        expected = {each.positions_topic: each.flow.source for each in self._into_source}
         listed = {
-            name: found[1]
+            name: alias
             for name in await self.source.list_topics()
-            if (found := POSITIONS_TOPIC.fullmatch(name)) is not None
+            if (alias := source_of_offsets(name)) is not None
         }
         aliases = listed | expected | {name: each.log.source_alias for name, each in self._tables.items()}
-        if not aliases:
-            return
-        for name, described in (await self.source.describe_topics(sorted(aliases))).items():
+        self._missing.clear()
+        there: list[_Table] = []
+        for name, described in (
+            await self.source.describe_topics(sorted(aliases)) if aliases else {}
+        ).items():
             table = self._tables.get(name)
-            matters = name in expected or (table is not None and self._matters(table))
             if isinstance(described, KafkaError):
-                if described.reason != KafkaReason.TOPIC_UNKNOWN:
-                    raise described
-                if matters and table is None:
+                is_absent = described.reason == KafkaReason.TOPIC_UNKNOWN
+                if table is not None or not is_absent:
+                    table = table or self._tables.setdefault(name, _Table(self._log(name, aliases[name]), ""))
+                    self._fail(table, self._does_not_exist(name) if is_absent else described)
+                    if is_absent and not self._may_be_back(table):
+                        del self._tables[name]
+                elif name in expected:
                     self._missing.add(name)
-                    continue
-                if matters:
-                    raise self._does_not_exist(name)
-                self._tables.pop(name, None)
                 continue
-            if table is not None and table.topic_id != described.topic_id:
-                if matters:
-                    raise self._unknown(f"{name} was deleted and created again")
+            if table is not None and table.topic_id not in ("", described.topic_id):
+                if self._may_be_back(
+                    self._fail(table, self._unknown(f"{name} was deleted and created again"))
+                ):
+                    continue
                 table = None
             if table is None:
                 table = self._tables[name] = _Table(self._log(name, aliases[name]), described.topic_id)
-            table.log.partition_count = described.partition_count
+            table.topic_id, table.log.partition_count = described.topic_id, described.partition_count
+            there.append(table)
+        await self._follow(there)
+
+    async def _follow(self, tables: Collection[_Table]) -> None:
+        """Read those that have changed, by their ends."""
+        places = {
+            TopicPartition(each.log.topic, number): each
+            for each in tables
+            for number in range(each.log.partition_count)
+        }
+        ends = await self.source.list_offsets(OffsetSpec.LATEST, places) if places else {}
+        for table in tables:
+            now = {each: ends[each] for each, its in places.items() if its is table}
+            if now == table.ends and table.failure is None:
+                continue
             try:
                 await table.log.refresh()
-            except FatalKafkaError as error:
-                if matters:
-                    raise
-                # Of a flow that the file does not have: it must not hold up one that nobody copies back.
-                log.warning("ids_not_read", flow=str(self.flow.flow), topic=name, reason=error.reason)
+            except (KafkaError, WireFormatError) as error:
+                self._fail(table, error)
+            else:
+                table.failure = None
+                table.ends = {each: end for each, end in now.items() if isinstance(end, int)}
+
+    def _fail(self, table: _Table, failure: TwinlogError) -> _Table:
+        was, table.failure = table.failure, failure
+        if (was is None or was.reason != failure.reason) and not self._may_be_back(table):
+            log.warning(
+                "ids_not_read", flow=str(self.flow.flow), topic=table.log.topic, reason=failure.reason
+            )
+        return table
+
+    def _may_be_back(self, table: _Table) -> bool:
+        """Whether the flow of these ids copies from a cluster whose records the target has, too; or may,
+        while not all of its ids are known."""
+        to_target = (each.flow.source for each in self.flow.partners if each not in self._into_source)
+        aliases = {self.flow.flow.target, *to_target}
+        named = {each.source_cluster_id for each in table.log.control.producers.values()}
+        if table.log.is_read and named:
+            known = {self.cluster_id(each) for each in aliases}
+            return None in known or not named.isdisjoint(known)
+        if table.log.source_alias in aliases:
+            return True
+        # One of the file copies from elsewhere, and one that is gone told nothing. Of another file it may
+        # have any name. Nobody waits for ever for the right to read what may be none of their business.
+        is_of_file = any(each.positions_topic == table.log.topic for each in self._into_source)
+        is_gone = table.failure is not None and table.failure.reason == PartitionReason.ORIGIN_UNKNOWN
+        return not (is_of_file or is_gone or isinstance(table.failure, FatalKafkaError))
 
     def _writers_of(self, topic: ReplicatedTopic) -> list[Partner]:
         """The flows of the file that copy something to the source topic."""
@@ -250,7 +310,7 @@ class Origins:
             and self._copies(each, upstream, topic)
         ]
 
-    def _matters(self, table: _Table) -> bool:
+    def _is_back(self, table: _Table) -> bool:
         """Whether the flow of these ids copies from the target of this one."""
         target_id = self.cluster_id(self.flow.flow.target)
         return any(each.source_cluster_id == target_id for each in table.log.control.producers.values())
@@ -266,13 +326,17 @@ class Origins:
         )
 
     def range_of(self, partition: TopicPartition, producer_id: int, topics: Topics) -> Range:
-        """By what was read last. Raises TransientKafkaError (ORIGIN_UNKNOWN)."""
+        """By what was read last. Raises TransientKafkaError (ORIGIN_UNKNOWN), and what made a positions topic
+        unreadable."""
         topic = topics.get(partition.topic)
         if topic is None:
             raise self._unknown(f"{partition.topic} is no topic of the flow any more")
         for each in self._writers_of(topic):
             if each.positions_topic in self._missing:
                 raise self._does_not_exist(each.positions_topic)
+        for table in self._tables.values():
+            if table.failure is not None and self._may_be_back(table):
+                raise table.failure
         best = _NOWHERE
         for table in self._tables.values():
             begin, end = found = self._range_of(table, topic, partition, producer_id)
@@ -314,7 +378,7 @@ class Origins:
         """Of producers that no flow has named."""
         partner = next((each for each in self._into_source if each.positions_topic == table.log.topic), None)
         mark = table.topic_of(topic)
-        if partner is None and origin is not None and mark is not None and self._matters(table):
+        if partner is None and origin is not None and mark is not None and self._is_back(table):
             # A flow of another file.
             return (0, origin.unnamed_until) if mark.topic_id == topic.target_topic_id else _NOWHERE
         if partner is None or partner.flow.source != self.flow.flow.target or not self.is_both_ways(topic):

@@ -1,5 +1,6 @@
 """Which batches of the source are copies that the flow leaves out."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from twinlog.batches.header import HIGHEST_OFFSET
 from twinlog.batches.prepared import NOT_YET
 from twinlog.config import load
 from twinlog.errors import KafkaError, TwinlogError, WireFormatError
-from twinlog.kafka.errors import UNAVAILABLE, from_reason
+from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog.testing.fakes.clock import FakeClock
@@ -105,6 +106,7 @@ class Sides:
             positions=positions,
             cluster_id=lambda alias: f"cluster {alias}",
             clock=self.clock,
+            pace_seconds=0.0,
         )
 
     async def note(self, origins: Origins, position: int) -> None:
@@ -316,6 +318,62 @@ async def test_the_ids_of_a_flow_that_does_not_come_back_hold_up_nothing(sides: 
     assert await asked(origins, sides, STRANGER) == NOWHERE
     del sides.b.topics["mm2-offsets.X.internal"]
     assert await asked(origins, sides, WRITER) == EVERYWHERE
+
+
+async def test_a_table_that_cannot_be_read_holds_up_only_what_it_may_be_about(sides: Sides) -> None:
+    """A flow of another file may have any name for the cluster from which it copies."""
+    await sides.begun()
+    sides.more = "A->B.enabled = false\n"
+    of_x = ProducerFact(
+        producer_id=9, name="", cluster_id="cluster B", source_cluster_id="cluster X", at_ms=1
+    )
+    of_a = replace(of_x, source_cluster_id="cluster A")
+    away, forbidden = from_reason(UNAVAILABLE, "fetch"), from_code(29, "fetch")
+    for failure, told, is_waited_for in (
+        (away, (), True),
+        (forbidden, (), False),
+        (away, (of_x,), False),
+        (away, (of_a,), True),
+        (forbidden, (of_a,), True),
+    ):
+        sides.b.add_topic(table := "mm2-offsets.X.internal")
+        await sides.write(sides.b, table, source_offset_key("X", P), encode_source_offset(5))
+        for fact in told:
+            await sides.write(sides.b, table, *fact_record("X", fact))
+        origins = await sides.origins()
+        if told:
+            await asked(origins, sides, STRANGER)
+            await sides.write(sides.b, table, *fact_record("X", replace(told[0], producer_id=10)))
+
+        def refuse(call: Call, failure: KafkaError = failure, table: str = table) -> None:
+            if call.arguments["partition"].topic == table:
+                raise failure
+
+        remove = sides.b.intercept("fetch", refuse)
+        if is_waited_for:
+            assert (await why_unknown(origins, sides)).reason == failure.reason
+        else:
+            assert await asked(origins, sides, STRANGER) == NOWHERE
+            assert await asked(origins, sides, WRITER) == EVERYWHERE
+        remove()
+        await asked(origins, sides, STRANGER)
+
+
+async def test_what_is_asked_together_is_answered_by_one_look(sides: Sides) -> None:
+    await sides.begun()
+    origins = await sides.origins()
+    calls: list[str] = []
+    for name in ("list_topics", "describe_topics", "list_offsets", "fetch"):
+        sides.b.intercept(name, lambda call: calls.append(call.operation))
+    async with asyncio.TaskGroup() as group:
+        for producer_id in range(100, 150):
+            group.create_task(asked(origins, sides, producer_id), name=str(producer_id))
+    assert calls.count("list_topics") <= 2
+    calls.clear()
+    await asked(origins, sides, 200)
+    assert calls == ["list_topics", "describe_topics", "list_offsets"], (
+        "what has not changed is not read again"
+    )
 
 
 async def test_facts_of_a_later_format_are_not_guessed(sides: Sides) -> None:

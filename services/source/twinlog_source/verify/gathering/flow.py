@@ -169,7 +169,7 @@ class GatheredFlow:
         if begun is None or begun.unnamed_until or begun.since:
             return "not all of its copies are known by their producers"
         try:
-            await self.origins.read([topic])
+            await self.origins.read()
             unnamed = self.origins.range_of(partition, _NOBODY, {partition.topic: topic})
         except TwinlogError as error:
             return str(error)
@@ -373,6 +373,7 @@ async def _origins(
         positions=positions,
         cluster_id=ids.get,
         clock=positions.clock,
+        pace_seconds=0.0,
     )
 
 
