@@ -1,14 +1,22 @@
-"""docs/README.md leads to every page, and no page is too long to read."""
+"""docs/README.md leads to every page, no page is too long to read, and all of them together are not."""
 
+import re
 from pathlib import Path
 
 from unit.docs.test_links import _LINK
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGES = {page.name: page.read_text() for page in DOCS.glob("*.md")}
-LOOKED_UP = {"configuration.md", "metrics.md", "reasons.md", "operations.md"}
+GENERATED = {"configuration.md", "metrics.md", "reasons.md"}
+LOOKED_UP = {*GENERATED, "operations.md"}
 """Nobody reads them from beginning to end: generated tables, and a section for each alert."""
-MOST_WORDS = 1_800
+MOST_WORDS, MOST_WORDS_IN_ALL = 1_800, 30_000
+_SAMPLE = re.compile(r"^```(?:console)?\n\$ twinlog .*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def count_words(text: str) -> int:
+    """Of what was written by hand: without samples, which tests make, and lines of tables and drawings."""
+    return sum(1 for each in _SAMPLE.sub("", text).split() if re.search(r"\w", each))
 
 
 def test_every_page_stands_in_the_index() -> None:
@@ -17,5 +25,18 @@ def test_every_page_stands_in_the_index() -> None:
 
 
 def test_no_page_is_too_long_to_read() -> None:
-    words = {name: len(text.split()) for name, text in PAGES.items() if name not in LOOKED_UP}
+    words = {name: count_words(text) for name, text in PAGES.items() if name not in LOOKED_UP}
     assert {name: count for name, count in words.items() if count > MOST_WORDS} == {}
+
+
+def test_all_pages_together_are_short_enough_to_know() -> None:
+    guides = [page.read_text() for page in (DOCS / "migration").glob("*.md")]
+    by_hand = [text for name, text in PAGES.items() if name not in GENERATED]
+    assert sum(map(count_words, by_hand + guides)) <= MOST_WORDS_IN_ALL
+
+
+def test_a_sample_and_lines_of_a_table_are_no_words() -> None:
+    assert (
+        count_words("one | `two` |\n|---|\n```\n$ twinlog status\nRUNNING\n```\n```\nthree ───▶ four\n```\n")
+        == 4
+    )

@@ -123,7 +123,7 @@ def healthy() -> dict[str, Sequence[Message]]:
     }
 
 
-PAGES = ("README.md", *(f"docs/{name}.md" for name in ("quickstart", "status", "control", "groups")))
+PAGES = ("README.md", *(f"docs/{name}.md" for name in ("quickstart", "control")))
 
 
 def samples(page: str) -> list[tuple[str, str]]:
