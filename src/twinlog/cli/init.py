@@ -1,15 +1,13 @@
 """`twinlog init`: a first properties file, by five questions."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from twinlog.cli.common.failures import reported_failures
+from twinlog.cli.common.failures import RUN, reported_failures
 from twinlog.cli.common.private_file import write_private
-from twinlog.cli.start import Wanted, found_out, is_there, wanted_from
-from twinlog.errors import ConfigError
+from twinlog.cli.start import NoAnswerError, Wanted, errors_in, found_out, is_there, wanted_from
 from twinlog.printable import printable
 
 
@@ -22,17 +20,21 @@ def init_command(
 
     It asks for both clusters, their names, the topics and the names of the copies; Enter takes the answer in
     brackets. If both clusters answer, the file has as many replicas as their brokers allow; if one does not,
-    the file is written all the same, with three. A file with other content is never replaced.
+    the file is written all the same, with three. A file with other content is never replaced, and nothing is
+    written for two addresses of one cluster.
 
     Example: twinlog init mm2.properties
     """
     with reported_failures():
         wanted = _asked(file)
         try:
-            text, _ = asyncio.run(found_out(wanted))
-        except ConfigError as error:
+            text, facts = RUN.get()(found_out(wanted))
+        except NoAnswerError as error:
             text = wanted.text()
             typer.echo(printable(f"not checked on the clusters: {error}"), err=True)
+        else:
+            for line in errors_in(facts):
+                typer.echo(f"before the first run: {line}", err=True)
         existed = is_there(file, text)
         if not existed:
             write_private(file, text.encode("ascii"), replace=False)

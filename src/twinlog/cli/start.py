@@ -121,6 +121,10 @@ _TIMEOUT_SECONDS = 10.0
 _MOST_PORT = 65_535
 
 
+class NoAnswerError(ConfigError):
+    """A cluster does not answer at the address that was given."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """The two ends as they were asked for, and the file."""
@@ -168,6 +172,7 @@ def start_command(
     with reported_failures(), exit_on_signals():
         wanted = wanted_from(source, target, topics=topics, names=names, file=file, keep_names=keep_names)
         text, facts = asyncio.run(found_out(wanted))
+        refuse_errors(facts)
         existed = is_there(file, text)
         if dry_run:
             typer.echo(text)
@@ -199,9 +204,15 @@ def wanted_from(
             )
     if not topics.strip():
         raise ConfigError("--topics is empty: leave it out to copy all topics", metadata={"key": "--topics"})
+    places: dict[str, str] = {}
     for place, servers in (("SOURCE", source), ("TARGET", target)):
-        for address in servers.split(","):
-            _refuse_no_address(place, address.strip())
+        for address in map(str.strip, servers.split(",")):
+            _refuse_no_address(place, address)
+            if places.setdefault(address, place) != place:
+                raise ConfigError(
+                    f"SOURCE and TARGET both name {address}: a cluster is not copied into itself",
+                    metadata={"key": "TARGET"},
+                )
     return Wanted(
         source=End(alias=one, bootstrap_servers=source),
         target=End(alias=other, bootstrap_servers=target),
@@ -228,12 +239,13 @@ def _refuse_no_address(place: str, text: str) -> None:
 
 
 async def found_out(wanted: Wanted) -> tuple[str, "Facts"]:
-    """The file, and what its flow finds on the clusters. Raises ConfigError if it cannot run."""
+    """The file, and what its flow finds on the clusters.
+
+    Raises NoAnswerError, and ConfigError for what is no file for two clusters.
+    """
     facts = await _asked(wanted, wanted.text())
     text = wanted.text([_known(end, facts.clusters[end.alias]) for end in wanted.ends])
-    facts = await _asked(wanted, text)
-    refuse_errors(facts)
-    return text, facts
+    return text, await _asked(wanted, text)
 
 
 async def _asked(wanted: Wanted, text: str) -> "Facts":
@@ -274,12 +286,12 @@ class _Unwritten:
 
 
 def refuse_ends(wanted: Wanted, found: Mapping[str, "ClusterFacts"]) -> None:
-    """Raises ConfigError unless these are two clusters that answer."""
+    """Raises NoAnswerError or ConfigError unless these are two clusters that answer."""
     for end in wanted.ends:
         failure = found[end.alias].unreachable
         if failure is not None:
             alias, file = end.alias, wanted.file
-            raise ConfigError(
+            raise NoAnswerError(
                 f"{end.bootstrap_servers}: {failure}. Check host and port, and that the brokers'"
                 " advertised.listeners can be reached from here. If the cluster wants TLS or a login, write"
                 f" {file} with {alias}.security.protocol, {alias}.ssl.truststore.location,"
@@ -299,18 +311,20 @@ def refuse_ends(wanted: Wanted, found: Mapping[str, "ClusterFacts"]) -> None:
 
 def refuse_errors(facts: "Facts") -> None:
     """Raises ConfigError with the errors that preflight finds."""
+    if errors := errors_in(facts):
+        raise ConfigError("\n".join(errors))
+
+
+def errors_in(facts: "Facts") -> list[str]:
+    """What preflight would call an error, a line for each with its remedy."""
     from twinlog.preflight.checks import judge
     from twinlog.preflight.findings import Level
 
-    errors = [finding for finding in judge(facts) if finding.level is Level.ERROR]
-    if errors:
-        lines = (
-            printable(
-                f"{each.about}: {each.check}: {each.message}" + (f"; {each.remedy}" if each.remedy else "")
-            )
-            for each in errors
-        )
-        raise ConfigError("\n".join(lines))
+    return [
+        printable(f"{each.about}: {each.check}: {each.message}" + (f"; {each.remedy}" if each.remedy else ""))
+        for each in judge(facts)
+        if each.level is Level.ERROR
+    ]
 
 
 def told(wanted: Wanted, facts: "Facts") -> list[str]:

@@ -1,5 +1,7 @@
 """`twinlog start`: the file that it writes, and what it refuses to start."""
 
+import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,10 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from twinlog.cli import app
+from twinlog.cli.common.failures import RUN
 from twinlog.cli.first_file import first_file
 from twinlog.cli.start import Wanted, is_there, read, refuse_ends, refuse_errors, told, wanted_from
 from twinlog.errors import ConfigError
 from twinlog.selection_configured import topic_selector
+from twinlog.testing.broker import FakeKafka
+from twinlog.testing.virtual_time import VirtualTimeLoop
 from unit.preflight.facts_rig import AWAY, cluster, facts_of
 
 FILE = Path("twinlog.properties")
@@ -65,6 +70,7 @@ def test_names_and_topics_are_read_back_as_they_were_given(alias: str) -> None:
         ("a:9092", {"names": "one"}, "--names one: expected two"),
         ("a:9092", {"names": "x,x"}, "two different names"),
         ("a:9092", {"topics": " "}, "--topics is empty"),
+        ("a:9092, b:9092", {}, "SOURCE and TARGET both name b:9092"),
     ],
 )
 def test_what_is_no_address_or_name_is_refused_before_anything_is_asked(
@@ -130,4 +136,30 @@ def test_an_address_that_is_none_is_refused_and_nothing_is_written(tmp_path: Pat
     file = tmp_path / "first.properties"
     told = CliRunner().invoke(app, ["init", str(file)], input="kafka\nb:9092\n\n\n\n")
     assert told.exit_code == 2
+    assert not file.exists()
+
+
+@pytest.fixture
+def kafka() -> Iterator[FakeKafka]:
+    """A cluster of two brokers, which commands reach."""
+
+    async def begin() -> FakeKafka:
+        return await FakeKafka(node_count=2, seed=1).__aenter__()
+
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(1e-6)) as runner:
+        cluster = runner.run(begin())
+        run = RUN.set(runner.run)
+        yield cluster
+        RUN.reset(run)
+        runner.run(cluster.__aexit__(None, None, None))
+
+
+def test_two_addresses_of_one_cluster_are_refused_and_nothing_is_written(
+    kafka: FakeKafka, tmp_path: Path
+) -> None:
+    file = tmp_path / "first.properties"
+    one, other = kafka.bootstrap.split(",")
+    told = CliRunner().invoke(app, ["init", str(file)], input=f"{one}\n{other}\n\n\n\n")
+    assert told.exit_code == 2, told.output
+    assert "are the same cluster, with id" in told.stderr
     assert not file.exists()
