@@ -1,6 +1,7 @@
 """`twinlog preflight FILE`: checks everything that can be checked before the start."""
 
 from dataclasses import asdict, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -94,9 +95,9 @@ def preflight_command(
 
 
 async def transform_facts(configuration: "Configuration", flow: "FlowFacts") -> "TwinlogError | bool":
-    """What Spark says of the flow's expressions, as in the facts."""
+    """What Spark says of the flow's expressions, as in the facts: where there is no Spark, nothing."""
     expressions = expressions_of(flow.config.policy_config)
-    if expressions is None:
+    if expressions is None or find_spec("pyspark") is None:
         return False
     try:
         async with engine("pipeline.runner").own_spark(configuration.spark.conf, CLOCK.get()) as spark:

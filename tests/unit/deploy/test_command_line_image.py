@@ -16,8 +16,10 @@ ASKED = sorted(
         f"twinlog_source.{module}"
         for file in (PROJECT / "src/twinlog/cli").rglob("*.py")
         for module in re.findall(r'(?<!\w)engine\("([\w.]+)"\)', file.read_text())
+        if module != "pipeline.runner"
     }
 )
+"""Without what preflight loads only where Spark is."""
 
 
 def absent() -> list[str]:
