@@ -1,7 +1,7 @@
 """Assembles the parts of one flow for given clusters. No I/O."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -9,14 +9,15 @@ from types import MappingProxyType
 from opentelemetry.metrics import Meter
 
 from twinlog.clock import Clock
-from twinlog.errors import TransientKafkaError, TwinlogError
+from twinlog.errors import KafkaError, TransientKafkaError, TwinlogError
 from twinlog.kafka.errors import UNAVAILABLE
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.kafka.reasons import no_answer
 from twinlog.model import ClusterAlias, Flow, TopicPartition
-from twinlog.moves.record import MoveKind
+from twinlog.moves.record import MoveKind, Moves
 from twinlog.offsets import CheckpointHistory, target_partition
 from twinlog.policy.internal_topics import sync_history_topic
+from twinlog.write_blocks import OtherFence, holder_name, other_fences
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.flow.parts import FlowParts, ServedElsewhere, named_origin, original_of, pairs_of_copy
@@ -36,6 +37,7 @@ from twinlog_checkpoint.moves.planning.planner import MovePlanner
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.moves.running.host import MoveHost
 from twinlog_checkpoint.moves.running.runner import MoveRunner
+from twinlog_checkpoint.moves.write_block import tend_fences
 from twinlog_checkpoint.translation.both_ways import BothWaysTranslator
 from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.translation.floor import FloorTranslator, ReverseFloor
@@ -363,7 +365,28 @@ def _journal(parts: FlowParts) -> MoveJournal:
 
 async def watch_fences(stop: asyncio.Event, *, parts: FlowParts, around: SharedDependencies) -> None:
     """Loop of the process that owns the flow: watch the fences."""
-    await parts.fences.run(stop, load=_journal(parts).load, clock=around.clock)
+
+    async def tend(moves: Moves) -> Sequence[OtherFence]:
+        if parts.moving.locked():
+            return parts.fences.others  # The run changes them itself, and wakes this loop.
+        try:
+            return await told(moves)
+        except KafkaError as error:
+            if error.retriable:
+                raise
+            return ()  # Without the right to read ACLs there is nothing to look after.
+
+    async def told(moves: Moves) -> Sequence[OtherFence]:
+        holder = holder_name(parts.flow, await parts.target.cluster_id())
+        if moves.fences.get(parts.flow.target):
+            await tend_fences(parts.target, moves.fenced(parts.flow.target), holder)
+        recorded = moves.fenced(parts.flow.source)
+        kept = await tend_fences(parts.source, recorded, holder)
+        kept = {fence: names for fence, names in kept.items() if parts.has_had(fence.resource_name)}
+        servers = parts.entry.clients.source_admin.properties.get("bootstrap.servers", parts.flow.source)
+        return other_fences(kept, recorded, servers)
+
+    await parts.fences.run(stop, load=_journal(parts).load, tend=tend, clock=around.clock)
 
 
 def _forward(

@@ -17,6 +17,8 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.moves.record import Certainty, GroupOffsets, Home, MoveKind, Moves, MoveState, Run, Step
 from twinlog.write_blocks import is_fence
 
+EARLIER = "earlier"
+"""Stands for the id of a run that is not known."""
 _IN_PARTS = 2
 """The format in which lists are in parts: fences as names of topics, grants as ACLs."""
 
@@ -80,7 +82,7 @@ def _converted(
     unsure_before = frozenset(texts(before or []))
     for group in unsure if on_target else ():
         is_own = is_cut and group not in unsure_before
-        home = homes.get(group, Home(where=flow.source, run=run_id if is_own else "earlier"))
+        home = homes.get(group, Home(where=flow.source, run=run_id if is_own else EARLIER))
         if home.where == flow.target:
             continue
         homes[group] = Home(
@@ -92,17 +94,21 @@ def _converted(
         )
     # Before chains were recorded a record did not tell what a failover had moved.
     named = bool(fields.get("chain_before")) or kind is MoveKind.FAILOVER
-    any_group = on_target and (unfinished is None or (is_cut and not requested) or not named)
+    any_group = ""
+    if on_target and (unfinished is None or not named):
+        any_group = EARLIER
+    elif on_target and is_cut and not requested:
+        any_group = run_id
     here, there = flow.source, flow.target
     if kind is MoveKind.FAILBACK:
         here, there = there, here
     earlier = set(_fenced(fields.get("fences_before", []), fields, parts))
     fences = {
         here: {
-            topic: "earlier" if topic in earlier else run_id
+            topic: EARLIER if topic in earlier else run_id
             for topic in _fenced(fields["fences"], fields, parts)
         },
-        there: dict.fromkeys(_fenced(fields["former_fences"], fields, parts), "earlier"),
+        there: dict.fromkeys(_fenced(fields["former_fences"], fields, parts), EARLIER),
     }
     grants = [*fields.get("grants", []), *fields.get("former_grants", [])]
     return Moves(
@@ -120,7 +126,7 @@ def _converted(
             left_behind=texts(fields.get("left_behind", [])),
             on_target=on_target,
             any_group=any_group,
-            any_given_up=any_group and aborted and is_cut and unfinished is not None,
+            any_given_up=aborted and any_group == run_id,
         ),
         homes=homes,
         fences={cluster: topics for cluster, topics in fences.items() if topics},
@@ -149,7 +155,7 @@ def _homes(
     for group in texts(fields["moved"]):
         # Moved, but it is not known from where.
         if is_failover:
-            homes[group] = Home(where=flow.target, run="earlier", certainty=Certainty.BEGUN)
+            homes[group] = Home(where=flow.target, run=EARLIER, certainty=Certainty.BEGUN)
         elif homes.get(group) is not None and homes[group].where == flow.target:
             del homes[group]
     return homes

@@ -67,9 +67,9 @@ class Run:
     on_target: bool = False
     """Applications may work on the flow's target because of this run or an earlier one: from the first
     commits of a failover until a failback has moved every group back."""
-    any_group: bool = False
-    """A run of an earlier release was interrupted, or left very many groups unfinished, and did not record
-    them: any group may be on the target. Until a run for all groups is done."""
+    any_group: str = ""
+    """The run of an earlier release that was interrupted, or left very many groups unfinished, and did not
+    record them: any group may be on the target. Until a run for all groups is done; empty = none."""
     any_given_up: bool = False
     """`any_group` is only because of a run that was given up: sync.group.offsets heeds it no more.
     A failback ends this."""

@@ -22,6 +22,7 @@ from twinlog.errors import WireFormatError
 from twinlog.kafka.ports import AclBinding
 from twinlog.model import Flow
 from twinlog.moves.earlier import (
+    EARLIER,
     EarlierGroup,
     EarlierPart,
     EarlierRun,
@@ -142,7 +143,7 @@ def _decode_run(fields: Mapping[str, Any]) -> Run:
         aborted=fields["aborted"] is True,
         left_behind=texts(fields["left_behind"]),
         on_target=fields["on_target"] is True,
-        any_group=fields["any_group"] is True,
+        any_group=EARLIER if fields["any_group"] is True else text(fields["any_group"] or ""),
         any_given_up=fields.get("any_given_up", False) is True,
     )
 

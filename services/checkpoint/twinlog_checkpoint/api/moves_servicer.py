@@ -59,6 +59,10 @@ async def _last_move(served: ServedFlow) -> pb2.FlowMove:
         run=None if current is None else messages.move_run(current),
         last=None if last is None else messages.last_move(last),
         problem=problem,
+        other_fences=[
+            pb2.OtherFence(holders=each.holders, topics=each.topics, remedy=each.remedy)
+            for each in served.parts.fences.others
+        ],
     )
 
 

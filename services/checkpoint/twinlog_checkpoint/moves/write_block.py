@@ -1,13 +1,13 @@
 """Denies writes on the cluster that groups leave, and allows them again."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclAdmin, AclBinding
 from twinlog.model import ClusterAlias, Flow
 from twinlog.policy import ReplicationPolicy
-from twinlog.write_blocks import fence_of, held_fences, holder_of
+from twinlog.write_blocks import fence_of, held_fences, holder_of, is_holder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,54 +49,102 @@ async def missing_fences(cluster: AclAdmin, topics: Collection[str]) -> tuple[Ac
     return tuple(fence for fence in map(fence_of, sorted(topics)) if fence not in there)
 
 
-async def free_fences(cluster: AclAdmin, topics: Collection[str]) -> tuple[AclBinding, ...]:
-    """Return the fences that a move may hold: those that do not exist yet, and those that moves hold already.
-    An identical ACL of somebody else is not Twinlog's. Raises KafkaError."""
+async def fences_to_hold(
+    cluster: AclAdmin, topics: Collection[str], recorded: Collection[AclBinding], holder: str
+) -> Collection[AclBinding]:
+    """Return the fences of the topics that a move may hold and does not hold yet: those that do not exist,
+    those that other moves hold, and those of its record. An identical ACL of somebody else is not Twinlog's.
+    Raises KafkaError."""
     present = frozenset(await cluster.describe_acls("TOPIC") or ())
     held = held_fences(present)
-    return tuple(fence for fence in map(fence_of, sorted(topics)) if fence not in present or fence in held)
+    free = [
+        fence
+        for fence in map(fence_of, sorted(topics))
+        if fence not in present or fence in {*held, *recorded}
+    ]
+    settled = {fence for fence in present.intersection(recorded) if holder in held.get(fence, ())}
+    return [fence for fence in free if fence not in settled]
 
 
-async def hold_fences(cluster: AclAdmin, fences: Collection[AclBinding], flow: Flow) -> None:
-    """Create the fences, also those that exist: another flow may be about to release them. Raises
-    KafkaError."""
-    holders = [holder_of(fence, flow) for fence in fences]
-    results = await cluster.create_acls([*holders, *fences]) if fences else {}
-    # Some clusters refuse ACLs for users that they do not know. The fence is worth more than its holder.
+async def hold_fences(cluster: AclAdmin, fences: Collection[AclBinding], holder: str) -> None:
+    """Create the fences, also those that exist: another move may be about to release them. Holders of one
+    that somebody has removed hold the new one no more. Raises KafkaError."""
+    if not fences:
+        return
+    present = frozenset(await cluster.describe_acls("TOPIC") or ())
+    void = [each for each in present if is_holder(each) and fence_of(each.resource_name) not in present]
+    await _change_holders(
+        cluster.delete_acls, [each for each in void if fence_of(each.resource_name) in fences]
+    )
+    holders = [holder_of(fence, holder) for fence in fences]
+    results = await cluster.create_acls([*holders, *fences])
     _raise_first(results[fence] for fence in fences)
+    _raise_retriable(results[each] for each in holders)
+
+
+async def tend_fences(
+    cluster: AclAdmin, recorded: Collection[AclBinding], holder: str
+) -> Mapping[AclBinding, Collection[str]]:
+    """Make the holders say what the record says: fences of earlier releases have none. Return the fences that
+    moves with other records hold, with their holders; moves of this flow with a lost record are among these.
+    Raises KafkaError."""
+    present = frozenset(await cluster.describe_acls("TOPIC") or ())
+    held = held_fences(present)
+    unheld = [fence for fence in recorded if fence in present and holder not in held.get(fence, ())]
+    await _change_holders(cluster.create_acls, [holder_of(fence, holder) for fence in unheld])
+    void = [fence for fence in held.keys() - present if holder in held[fence]]
+    await _change_holders(cluster.delete_acls, [holder_of(fence, holder) for fence in void])
+    others = {
+        fence: {name for name in held[fence] if name != holder or fence not in recorded}
+        for fence in held.keys() & present
+    }
+    return {fence: names for fence, names in others.items() if names}
 
 
 async def release_fences(
-    cluster: AclAdmin, fences: Collection[AclBinding], flow: Flow
+    cluster: AclAdmin, fences: Collection[AclBinding], holder: str
 ) -> Mapping[AclBinding, Collection[str]]:
-    """Delete the fences that no other flow holds; return the others with these flows. Raises KafkaError."""
+    """Delete the fences that no other moves hold; return the others with their holders. Raises KafkaError."""
     if not fences:
         return {}  # The cluster may be away.
     present = await cluster.describe_acls("TOPIC")
     if present is None:
         return {}  # Without an authorizer no ACL is in force.
-    before = _held_by_others(present, flow)
+    before = _held_by_others(present, holder)
     alone = [fence for fence in fences if fence not in before]
-    holders = [holder_of(fence, flow) for fence in fences]
+    holders = [holder_of(fence, holder) for fence in fences]
     # In one request: without a holder, a fence that is still there would be somebody else's.
     results = await cluster.delete_acls([*alone, *holders])
     _raise_first(results[fence] for fence in alone)
     # Meanwhile another flow may have begun to hold one, or released it.
     present = await cluster.describe_acls("TOPIC") or ()
-    after = _held_by_others(present, flow)
+    after = _held_by_others(present, holder)
     kept = {fence: after[fence] for fence in fences if fence in after}
     await create_rules(cluster, kept)
     await delete_rules(cluster, [fence for fence in fences if fence in before and fence not in kept])
     # A cluster that refused a holder, because it does not know the user, may also refuse to delete it.
-    errors = ((holder, results[holder]) for holder in holders)
-    _raise_first(error for holder, error in errors if error and (error.retriable or holder in present))
+    errors = ((each, results[each]) for each in holders)
+    _raise_first(error for each, error in errors if error and (error.retriable or each in present))
     return kept
 
 
-def _held_by_others(present: Collection[AclBinding], flow: Flow) -> Mapping[AclBinding, Collection[str]]:
+def _held_by_others(present: Collection[AclBinding], holder: str) -> Mapping[AclBinding, Collection[str]]:
     # A broker may answer with the ACLs as they were a moment ago.
     held = held_fences(present).items()
-    return {fence: others for fence, flows in held if (others := set(flows) - {str(flow)})}
+    return {fence: others for fence, names in held if (others := set(names) - {holder})}
+
+
+async def _change_holders(
+    change: Callable[[Collection[AclBinding]], Awaitable[Mapping[AclBinding, KafkaError | None]]],
+    holders: Collection[AclBinding],
+) -> None:
+    if holders:
+        _raise_retriable((await change(holders)).values())
+
+
+def _raise_retriable(results: Iterable[KafkaError | None]) -> None:
+    """Some clusters refuse ACLs for users that they do not know. A fence is worth more than its holder."""
+    _raise_first(error for error in results if error is not None and error.retriable)
 
 
 async def create_rules(cluster: AclAdmin, rules: Collection[AclBinding]) -> None:

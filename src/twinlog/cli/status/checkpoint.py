@@ -1,6 +1,7 @@
 """What checkpoint adds to `twinlog status`: groups, and fences and interrupted moves."""
 
 import shlex
+from collections.abc import Sequence
 
 import grpc
 
@@ -43,7 +44,7 @@ async def ask_checkpoint(channel: grpc.aio.Channel, status: Status, timeout_seco
             row.moves_known = False
         return
     for move in moves.moves:
-        _add_move(move, status.flow(move.flow))
+        add_move(move, status.flow(move.flow))
 
 
 async def _ask_owner(
@@ -97,7 +98,7 @@ def _add_summary(summary: checkpoint.GroupSummary, row: FlowRow) -> None:
         row.hold(SHARED_COPY, told, "twinlog groups {flow}")
 
 
-def _add_move(move: checkpoint.FlowMove, row: FlowRow) -> None:
+def add_move(move: checkpoint.FlowMove, row: FlowRow) -> None:
     """Add the fences of the flow's last failover or failback, and the move itself if it is not finished."""
     if move.problem:
         row.moves_known = False
@@ -105,6 +106,16 @@ def _add_move(move: checkpoint.FlowMove, row: FlowRow) -> None:
         row.add_note("checkpoint", reason="MOVES_UNKNOWN", message=told)
     if move.HasField("last"):
         row.in_force += left_of_move(row.flow, move.last, running=move.run.running)
+    source = row.flow.partition("->")[0]
+    row.in_force += [
+        InForce(
+            kind=FENCE,
+            about=row.flow,
+            message=f"{_no_writes(fence.topics, source)}: moves of {', '.join(fence.holders)} hold the fence",
+            command=fence.remedy,
+        )
+        for fence in move.other_fences
+    ]
 
 
 def left_of_move(flow: str, last: checkpoint.LastMove, *, running: bool) -> list[InForce]:
@@ -133,11 +144,14 @@ def left_of_move(flow: str, last: checkpoint.LastMove, *, running: bool) -> list
     left_alias, entered_alias = (source, target) if last.kind == "failover" else (target, source)
     for cluster, topics in ((left_alias, last.fenced_where_left), (entered_alias, last.fenced_where_entered)):
         if topics:
-            named = ", ".join(topics[:NAMED_TOPICS]) + (", …" if len(topics) > NAMED_TOPICS else "")
-            count = "1 topic" if len(topics) == 1 else f"{len(topics):,} topics"
-            told = f"nobody may write to {count} on {cluster}: {named}"
-            command = f"twinlog failover status {shlex.quote(flow)}"
+            told, command = _no_writes(topics, cluster), f"twinlog failover status {shlex.quote(flow)}"
             left.append(
                 InForce(kind=FENCE, about=flow, message=told, by=last.by, since=since, command=command)
             )
     return left
+
+
+def _no_writes(topics: Sequence[str], cluster: str) -> str:
+    named = ", ".join(topics[:NAMED_TOPICS]) + (", …" if len(topics) > NAMED_TOPICS else "")
+    count = "1 topic" if len(topics) == 1 else f"{len(topics):,} topics"
+    return f"nobody may write to {count} on {cluster}: {named}"

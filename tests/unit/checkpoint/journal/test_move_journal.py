@@ -138,7 +138,7 @@ async def test_a_fence_on_a_topic_that_is_not_the_flows_is_refused_while_it_is_i
         with pytest.raises(StateError, match="mm2-configs") as refused:
             await run(rig.served.failback)
         assert refused.value.reason == "FENCE_NOT_OURS"
-        assert "--deny-principal 'User:twinlog-fence A->B'" in str(refused.value)
+        assert "--deny-principal 'User:twinlog-fence A->B " in str(refused.value)
         assert foreign in rig.logs.source.acls
         rig.logs.source.acls.remove(foreign)
         await run(rig.served.failback)
@@ -407,6 +407,21 @@ async def test_moves_go_on_from_a_journal_of_the_last_release() -> None:
         await run(rig.served.failback)
         assert rig.logs.source.acls == set()
         assert not (await rig.served.failback.journal.load()).on_target
+
+
+@pytest.mark.parametrize("before", [[], None])
+async def test_a_failover_of_all_groups_that_the_last_release_began_holds_none_once_it_is_given_up(
+    before: list[str] | None,
+) -> None:
+    """A run before it may hold them still."""
+    async with move_rig() as rig:
+        journal = rig.served.failover.journal
+        more = {"unfinished": before, "unfinished_before": before, "on_target": True}
+        await put_earlier(rig.logs.target, state="RUNNING", chain="r", finished_ms=None, **more)
+        assert (await journal.load()).held is None
+        await rig.served.failover.abort("ann")
+        moves = await journal.load()
+        assert (moves.held, moves.groups_on_target) == (frozenset() if before == [] else None, None)
 
 
 async def _as_earlier(rig: MoveRig) -> None:

@@ -1,6 +1,8 @@
 """Fences: writers are kept out until the move back, Twinlog and rules of others are not touched."""
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 
 import pytest
@@ -8,12 +10,13 @@ import pytest
 from twinlog.errors import KafkaError, StateError, TransientKafkaError
 from twinlog.kafka.ports import AclBinding
 from twinlog.model import Flow
-from twinlog.moves.record import Step
+from twinlog.moves.record import Moves, Step
 from twinlog.policy import DefaultReplicationPolicy
 from twinlog.policy.replication import IdentityReplicationPolicy
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call, FakeCluster, Transaction
-from twinlog.write_blocks import fence_of, holder_of, is_fence, is_holder
+from twinlog.write_blocks import OtherFence, fence_of, holder_name, holder_of, is_fence, is_holder
+from twinlog_checkpoint.assembly import watch_fences
 from twinlog_checkpoint.journal.known_fences import KnownFences
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.running.events import StepEvent, StepState
@@ -25,19 +28,26 @@ from twinlog_checkpoint.moves.write_block import (
 )
 from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.move_rig import NO_WAIT, move_rig, offset_of, run
+from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, offset_of, run
 
 FENCED = MoveOptions(wait_seconds=0, fence=True)
 DRAINING = (Step.DRAIN, StepState.PROGRESS)
-A_TO_C = Flow("A", "C")
 FENCE = fence_of(ORIGIN.topic)
-HELD = {FENCE, holder_of(FENCE, A_TO_B)}
-HELD_BY_OTHER = {FENCE, holder_of(FENCE, A_TO_C)}
+OURS, OTHER = holder_name(A_TO_B, "id-of-B"), holder_name(Flow("A", "C"), "id-of-C")
+HELD = {FENCE, holder_of(FENCE, OURS)}
+HELD_BY_OTHER = {FENCE, holder_of(FENCE, OTHER)}
+
+
+@asynccontextmanager
+async def fence_rig() -> AsyncIterator[MoveRig]:
+    async with move_rig() as rig:
+        rig.logs.target.replace_id("id-of-B")
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        yield rig
 
 
 async def test_a_fence_denies_writes_until_the_move_back() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
+    async with fence_rig() as rig:
         steps, report = await run(rig.served.failover, FENCED)
         assert rig.logs.source.acls == HELD
         assert rig.served.parts.fences.topics == {"source": 1, "target": 0}
@@ -53,15 +63,19 @@ async def test_a_fence_denies_writes_until_the_move_back() -> None:
     assert (record.fenced("A"), record.fenced("B")) == ((), ())
 
 
+async def no_others(moves: Moves) -> Sequence[OtherFence]:
+    return ()
+
+
 async def test_an_owner_learns_of_fences_from_the_journal_and_forgets_them_with_the_flow() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
+    async with fence_rig() as rig:
         await run(rig.served.failover, FENCED)
         journal, known, stop = rig.served.failover.journal, KnownFences(), asyncio.Event()
         assert known.topics == {}
         async with asyncio.TaskGroup() as group:
             group.create_task(
-                known.run(stop, load=journal.load, clock=rig.served.failover.clock), name="fences"
+                known.run(stop, load=journal.load, tend=no_others, clock=rig.served.failover.clock),
+                name="fences",
             )
             await eventually(lambda: known.topics == {"source": 1, "target": 0})
             stop.set()
@@ -77,12 +91,11 @@ async def test_a_cluster_without_authorizer_cannot_be_fenced() -> None:
 
 
 async def test_a_cluster_that_lost_its_authorizer_keeps_no_move_from_its_end() -> None:
-    await release_fences(FakeCluster("A", authorizer=False), [FENCE], A_TO_B)
+    await release_fences(FakeCluster("A", authorizer=False), [FENCE], OURS)
 
 
 async def test_a_fence_is_recorded_before_it_is_there_so_that_none_is_forgotten() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
+    async with fence_rig() as rig:
 
         def killed(call: Call) -> None:
             raise TransientKafkaError("killed")
@@ -100,8 +113,7 @@ async def test_a_fence_is_recorded_before_it_is_there_so_that_none_is_forgotten(
 
 
 async def test_a_move_back_lets_writers_in_though_the_failover_was_cut() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
+    async with fence_rig() as rig:
         cut = rig.served.failover.run(FENCED)
         async for event in cut:
             if isinstance(event, StepEvent) and event.step is Step.FENCE:
@@ -114,8 +126,7 @@ async def test_a_move_back_lets_writers_in_though_the_failover_was_cut() -> None
 
 
 async def test_a_rule_that_was_there_before_stays() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
+    async with fence_rig() as rig:
         await rig.logs.source.create_acls([FENCE])
         await run(rig.served.failover, FENCED)
         await run(rig.served.failback)
@@ -127,43 +138,42 @@ async def test_a_rule_that_was_there_before_stays() -> None:
 async def test_a_fence_that_two_flows_hold_falls_with_the_last_of_them(
     other_is_first: bool, is_aborted: bool
 ) -> None:
-    async with move_rig() as rig:
+    async with fence_rig() as rig:
         source = rig.logs.source
-        source.set_group("g", {ORIGIN: 100})
         if other_is_first:
-            await hold_fences(source, [FENCE], A_TO_C)
+            await hold_fences(source, [FENCE], OTHER)
         failover = rig.served.failover.run(FENCED)
         async for event in failover:
             if is_aborted and isinstance(event, StepEvent) and event.step is Step.FENCE:
                 break
         await failover.aclose()
         if not other_is_first:
-            await hold_fences(source, [FENCE], A_TO_C)
+            await hold_fences(source, [FENCE], OTHER)
         assert source.acls == HELD | HELD_BY_OTHER
         if is_aborted:
             assert (await rig.served.failover.abort("ann")).unfenced_topics == []
         else:
             steps, _ = await run(rig.served.failback)
             (message,) = [each.message for each in steps if each.step is Step.UNFENCE]
-            assert "moves of A->C keep it on 1 of 1 topics" in message
+            assert "moves of A->C id-of-C keep it on 1 of 1 topics" in message
         assert source.acls == HELD_BY_OTHER
-        await release_fences(source, [FENCE], A_TO_C)
+        await release_fences(source, [FENCE], OTHER)
         assert source.acls == set()
 
 
 @pytest.mark.parametrize("begins", [True, False])
 async def test_a_fence_that_another_flow_begins_to_hold_or_releases_meanwhile(begins: bool) -> None:
     source = FakeCluster("A")
-    await hold_fences(source, [FENCE], A_TO_B)
+    await hold_fences(source, [FENCE], OURS)
     if not begins:
-        await hold_fences(source, [FENCE], A_TO_C)
+        await hold_fences(source, [FENCE], OTHER)
 
     def meanwhile(call: Call) -> None:
         undo()
         source.acls = HELD | HELD_BY_OTHER if begins else set(HELD)
 
     undo = source.intercept("describe_acls", meanwhile, after=True)
-    await release_fences(source, [FENCE], A_TO_B)
+    await release_fences(source, [FENCE], OURS)
     assert source.acls == (HELD_BY_OTHER if begins else set())
 
 
@@ -173,9 +183,9 @@ async def test_a_cluster_that_knows_no_such_user_is_fenced_all_the_same_until_th
             return None if binding.principal == "User:*" else KafkaError("no such user", reason="REFUSED")
 
     source = KnownUsersOnly("A")
-    await hold_fences(source, [FENCE], A_TO_B)
+    await hold_fences(source, [FENCE], OURS)
     assert source.acls == {FENCE}
-    await release_fences(source, [FENCE], A_TO_B)
+    await release_fences(source, [FENCE], OURS)
     assert source.acls == set()
 
 
@@ -186,15 +196,98 @@ async def test_a_holder_that_cannot_be_deleted_is_not_forgotten() -> None:
             return KafkaError("not now", reason="REFUSED") if is_kept else None
 
     source = KeepsHolders("A")
-    await hold_fences(source, [FENCE], A_TO_B)
+    await hold_fences(source, [FENCE], OURS)
     with pytest.raises(KafkaError, match="not now"):
-        await release_fences(source, [FENCE], A_TO_B)
-    assert source.acls == {holder_of(FENCE, A_TO_B)}
+        await release_fences(source, [FENCE], OURS)
+    assert source.acls == {holder_of(FENCE, OURS)}
+
+
+async def test_the_holder_of_a_fence_that_somebody_removed_keeps_no_later_fence() -> None:
+    source = FakeCluster("A")
+    await hold_fences(source, [FENCE], OTHER)
+    await source.delete_acls([FENCE])
+    await hold_fences(source, [FENCE], OURS)
+    assert source.acls == HELD
+    await release_fences(source, [FENCE], OURS)
+    assert source.acls == set()
+
+
+async def test_equal_aliases_of_other_clusters_are_another_holder() -> None:
+    source, twin = FakeCluster("A"), holder_name(A_TO_B, "another-B")
+    await hold_fences(source, [FENCE], OURS)
+    await hold_fences(source, [FENCE], twin)
+    await release_fences(source, [FENCE], OURS)
+    assert source.acls == {FENCE, holder_of(FENCE, twin)}
+
+
+@pytest.mark.parametrize(
+    "error", [TransientKafkaError("not now"), KafkaError("no such user", reason="REFUSED")]
+)
+async def test_a_holder_that_cannot_be_created_now_is_tried_again(error: KafkaError) -> None:
+    class Refusing(FakeCluster):
+        def _acl_problem(self, binding: AclBinding, doing: str) -> KafkaError | None:
+            return error if is_holder(binding) else None
+
+    with pytest.raises(TransientKafkaError) if error.retriable else nullcontext():
+        await hold_fences(Refusing("A"), [FENCE], OURS)
+
+
+@pytest.mark.parametrize("is_repeated", [True, False])
+async def test_a_fence_of_an_earlier_release_gets_its_holder(is_repeated: bool) -> None:
+    """By the loop of the flow's owner, or by a repeated run."""
+    async with fence_rig() as rig:
+        await run(rig.served.failover, FENCED)
+        rig.logs.source.acls.discard(holder_of(FENCE, OURS))
+        if is_repeated:
+            await run(rig.served.failover, FENCED)
+        else:
+            await watched(rig, lambda: rig.logs.source.acls == HELD)
+        assert rig.logs.source.acls == HELD
+        await hold_fences(rig.logs.source, [FENCE], OTHER)
+        await run(rig.served.failback)
+        assert rig.logs.source.acls == HELD_BY_OTHER
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+async def test_a_fence_of_moves_that_no_record_knows_is_told_with_its_remedy(is_own: bool) -> None:
+    """The flow was taken out of the file, for example."""
+    async with fence_rig() as rig:
+        await hold_fences(rig.logs.source, [FENCE, fence_of("mm2-configs.B.internal")], OTHER)
+        if is_own:
+            await run(rig.served.failover, FENCED)
+        told: list[OtherFence] = []
+
+        def tell() -> list[OtherFence]:
+            told.extend(rig.parts.fences.others)
+            return told
+
+        await watched(rig, tell)
+        other = told[0]
+        assert (other.holders, other.topics) == ((OTHER,), [ORIGIN.topic])
+        denied = "" if is_own else " --deny-principal 'User:*'"
+        assert other.remedy == (
+            "kafka-acls --bootstrap-server A --remove --deny-principal"
+            f" 'User:twinlog-fence A->C id-of-C'{denied} --operation Write --topic {ORIGIN.topic}"
+        )
+
+
+async def test_a_holder_without_its_fence_and_without_a_record_is_removed_by_its_flow() -> None:
+    async with fence_rig() as rig:
+        rig.logs.source.acls = {holder_of(FENCE, OURS), holder_of(FENCE, OTHER)}
+        await watched(rig, lambda: rig.logs.source.acls == {holder_of(FENCE, OTHER)})
+
+
+async def watched(rig: MoveRig, seen: Callable[[], object]) -> None:
+    """Let the loop of the flow's owner look after the fences until something has been seen."""
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch_fences(stop, parts=rig.parts, around=rig.fakes.around()), name="fences")
+        await eventually(lambda: bool(seen()))
+        stop.set()
 
 
 async def test_a_finished_failover_may_be_fenced_later() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
+    async with fence_rig() as rig:
         await run(rig.served.failover)
         assert rig.logs.source.acls == set()
         await run(rig.served.failover, FENCED)
@@ -205,8 +298,7 @@ async def test_a_finished_failover_may_be_fenced_later() -> None:
 
 async def test_what_is_written_until_the_fence_holds_belongs_to_the_move() -> None:
     """Brokers hear of ACLs a little later: records that still arrive are waited for."""
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
+    async with fence_rig() as rig:
         looked = 0
 
         def still_arriving(call: Call) -> None:
@@ -232,8 +324,7 @@ async def test_what_is_written_until_the_fence_holds_belongs_to_the_move() -> No
 
 async def test_a_transaction_that_is_open_behind_the_fence_is_not_forgotten() -> None:
     """A fence does not keep it from being committed, and the copy ends before it."""
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
+    async with fence_rig() as rig:
         log = rig.logs.source.log(ORIGIN, "produce")
         transaction = log.begin()
         log.append(rig.logs.visible_target()[0], transaction)
@@ -251,8 +342,7 @@ async def test_a_transaction_that_is_open_behind_the_fence_is_not_forgotten() ->
 
 async def test_a_writer_that_the_fence_does_not_stop_keeps_a_failover_from_being_complete() -> None:
     """A super user, for example: what it writes after the final offsets would be lost with the cluster."""
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
+    async with fence_rig() as rig:
 
         def writes_on(call: Call) -> None:
             rig.logs.produce(1)
@@ -266,8 +356,7 @@ async def test_a_writer_that_the_fence_does_not_stop_keeps_a_failover_from_being
 
 
 async def test_a_fence_that_somebody_removed_is_not_reported_as_present() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
+    async with fence_rig() as rig:
         await run(rig.served.failover, FENCED)
         await rig.logs.source.delete_acls([FENCE])
         steps, report = await run(rig.served.failover)
@@ -292,9 +381,8 @@ async def test_a_failback_that_leaves_groups_behind_keeps_the_fence_and_the_gran
         operation="WRITE",
         permission="ALLOW",
     )
-    async with move_rig() as rig:
-        for group in ("g", "other"):
-            rig.logs.source.set_group(group, {ORIGIN: 100})
+    async with fence_rig() as rig:
+        rig.logs.source.set_group("other", {ORIGIN: 100})
         await rig.logs.source.create_acls([writer])
         await run(rig.served.failover, replace(FENCED, grant_write=True))
         granted = set(rig.logs.target.acls)
@@ -338,5 +426,5 @@ def test_where_names_are_kept_a_flow_back_stands_against_a_fence(
 def test_a_fence_is_known_by_what_it_says() -> None:
     assert is_fence(FENCE)
     assert not is_holder(FENCE)
-    assert not is_holder(replace(holder_of(FENCE, A_TO_B), permission="ALLOW"))
+    assert not is_holder(replace(holder_of(FENCE, OURS), permission="ALLOW"))
     assert FENCE.principal == "User:*"

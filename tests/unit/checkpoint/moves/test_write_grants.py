@@ -6,11 +6,10 @@ import pytest
 
 from twinlog.errors import StateError, TransientKafkaError
 from twinlog.kafka.ports import AclBinding
-from twinlog.model import Flow
 from twinlog.moves.record import Moves, Step
 from twinlog.moves.stored import moves_of, rows_of
 from twinlog.testing.fakes.cluster import Call
-from twinlog.write_blocks import fence_of, holder_of
+from twinlog.write_blocks import fence_of, holder_name, holder_of
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.write_grants import write_grants
 from unit.checkpoint.checkpoint_rig import A_TO_B
@@ -69,11 +68,17 @@ async def test_a_fence_on_the_source_takes_no_grant_away(is_shared: bool) -> Non
     grants = {GRANT, replace(GRANT, principal="User:*")}
     async with move_rig() as rig:
         await let_write(rig, rule(), anybody)
-        others = [holder_of(fence, Flow("A", "C"))] if is_shared else []
+        others = [holder_of(fence, "A->C id")] if is_shared else []
         if is_shared:
             await rig.logs.source.create_acls([fence, *others])
         await run(rig.served.failover, replace(GRANTING, fence=True))
-        assert rig.logs.source.acls == {rule(), anybody, fence, holder_of(fence, A_TO_B), *others}
+        assert rig.logs.source.acls == {
+            rule(),
+            anybody,
+            fence,
+            holder_of(fence, holder_name(A_TO_B, await rig.logs.target.cluster_id())),
+            *others,
+        }
         assert rig.logs.target.acls == grants
         await run(rig.served.failback)
         assert rig.logs.target.acls == set()

@@ -1,7 +1,8 @@
 """What a failover left in force is shown until it is gone."""
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
-from twinlog.cli.status.checkpoint import left_of_move
+from twinlog.cli.status.checkpoint import add_move, left_of_move
+from twinlog.cli.status.rows import FlowRow
 
 
 def last(**more: object) -> checkpoint.LastMove:
@@ -40,6 +41,15 @@ def test_a_failback_that_was_given_up_leaves_the_fence_of_the_failover() -> None
     given_up = last(kind="failback", aborted=True, fenced_where_entered=["orders"])
     (shown,) = left_of_move("A->B", given_up, running=False)
     assert (shown.kind, "on A" in shown.message) == ("FENCE", True)
+
+
+def test_a_fence_that_moves_of_others_hold_is_told_with_what_removes_it() -> None:
+    other = checkpoint.OtherFence(holders=["A->C id"], topics=["orders"], remedy="kafka-acls --remove …")
+    row = FlowRow(flow="A->B")
+    add_move(checkpoint.FlowMove(other_fences=[other]), row)
+    (shown,) = row.in_force
+    assert (shown.kind, shown.command) == ("FENCE", "kafka-acls --remove …")
+    assert shown.message == "nobody may write to 1 topic on A: orders: moves of A->C id hold the fence"
 
 
 def test_groups_that_work_on_the_target_are_in_force_until_they_are_back() -> None:

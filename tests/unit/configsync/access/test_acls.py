@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from twinlog.kafka.ports import AclBinding
-from twinlog.model import Flow
 from twinlog.policy.replication import (
     ReplicationPolicy,
 )
@@ -217,7 +216,7 @@ def test_a_fence_stays_on_its_own_cluster_and_one_of_somebody_else_limits_what_i
                 is_own = bool(by)
                 with about(mode, policy, name, by):
                     fence = acl(f"WRITE {name}", principal="User:*", permission="DENY")
-                    holders = [holder_of(fence, Flow("A", "C"))] if by == "other flow" else []
+                    holders = [holder_of(fence, "A->C id")] if by == "other flow" else []
                     read, write = acl("READ orders"), acl("WRITE orders")
                     copies = {
                         each.source: each.targets

@@ -10,6 +10,7 @@ from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.moves.record import MoveKind, Moves
 from twinlog.policy import ReplicationPolicy
 from twinlog.wire import Checkpoint
+from twinlog.write_blocks import holder_name
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.directory import TRANSLATABLE_TYPES
 from twinlog_checkpoint.groups.topic_choice import CopyIdentity
@@ -139,6 +140,10 @@ class Route:
         """Read what other processes have written for the flow in the other direction. Raises KafkaError."""
         if self.reverse is not None:
             await self.reverse.refresh()
+
+    async def holder(self) -> str:
+        """The name under which this flow's moves hold fences. Raises KafkaError."""
+        return holder_name(self.flow, await self.parts.target.cluster_id())
 
     def may_be_fenced(self, topic: str, *, here: bool) -> bool:
         """Whether a topic of the cluster that groups leave (`here`), or of the other one, is or was the

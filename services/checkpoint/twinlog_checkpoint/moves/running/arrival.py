@@ -80,12 +80,13 @@ class Arrival:
             message = f"the fence on {plan.to_alias} stays until every group that left it is back"
             yield step_event(self.clock, Step.UNFENCE, StepState.SKIPPED, message)
         elif lifted:
-            kept = await self.duty.hold(lambda: release_fences(cluster, lifted, plan.flow))
+            holder = await self.planner.route.holder()
+            kept = await self.duty.hold(lambda: release_fences(cluster, lifted, holder))
             moves = after(replace(moves, fences={**moves.fences, plan.to_alias: {}}), Step.UNFENCE)
             await self.store(moves)
             message = f"removed the fence on {plan.to_alias}"
             if kept:
-                holders = ", ".join(sorted({flow for flows in kept.values() for flow in flows}))
+                holders = ", ".join(sorted({name for names in kept.values() for name in names}))
                 message += f"; moves of {holders} keep it on {len(kept)} of {len(lifted)} topics"
             yield step_event(self.clock, Step.UNFENCE, StepState.DONE, message)
         async for entry in self._rights(moves, plan, over=over):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from twinlog.clock import Clock
 from twinlog.errors import StateError
+from twinlog.kafka.ports import AclBinding
 from twinlog.model import TopicPartition
 from twinlog.moves.record import Moves, Step
 from twinlog.service.runtime import wait_or_stop
@@ -23,7 +24,7 @@ from twinlog_checkpoint.moves.topic_backlog import (
     most_missing,
     total_backlog,
 )
-from twinlog_checkpoint.moves.write_block import free_fences, hold_fences, missing_fences
+from twinlog_checkpoint.moves.write_block import fences_to_hold, hold_fences, missing_fences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +70,11 @@ class Departure:
 
         Raises StateError (BACKLOG_NOT_COPIED, STOPPING) or KafkaError.
         """
-        fenced = options.fence and await self._unfenced(moves)
+        unheld = await self._unheld(moves) if options.fence else ()
+        fenced = bool(unheld) or (options.fence and Step.FENCE not in run_of(moves).done)
         removed: Collection[str] = ()
         if fenced:
-            moves = await self._fenced(moves)
+            moves = await self._fenced(moves, unheld)
         held = {fence.resource_name for fence in moves.fenced(self.planner.route.from_alias)}
         if fenced:
             message = f"writes are denied on {_topics(len(held))}"
@@ -108,12 +110,10 @@ class Departure:
         missing = await missing_fences(self.planner.route.from_cluster, topics)
         return topics if missing is None else {fence.resource_name for fence in missing}
 
-    async def _unfenced(self, moves: Moves) -> bool:
-        """Whether the writers of a topic are not fenced yet, or it is not known. Raises KafkaError."""
-        if Step.FENCE not in run_of(moves).done:
-            return True
-        scope = await self.planner.fence_scope()
-        return bool(await missing_fences(self.planner.route.from_cluster, scope.topics))
+    async def _unheld(self, moves: Moves) -> Collection[AclBinding]:
+        route, scope = self.planner.route, await self.planner.fence_scope()
+        recorded = moves.fenced(route.from_alias)
+        return await fences_to_hold(route.from_cluster, scope.topics, recorded, await route.holder())
 
     async def _drain(
         self, finals: Mapping[TopicPartition, int], options: MoveOptions
@@ -150,20 +150,19 @@ class Departure:
             await wait_or_stop(self.stop, self.look_seconds)
         raise StateError("the service is stopping; run it again to continue", reason="STOPPING")
 
-    async def _fenced(self, moves: Moves) -> Moves:
-        """Create the missing fences. They are recorded first, so that a killed run leaves no unknown fence.
+    async def _fenced(self, moves: Moves, fences: Collection[AclBinding]) -> Moves:
+        """Create the fences. They are recorded first, so that a killed run leaves no unknown fence.
 
         A fence that existed before, and that no move holds, belongs to somebody else and is not recorded, so
         it stays when ours are removed.
         """
         route = self.planner.route
-        scope = await self.planner.fence_scope()
-        free = await free_fences(route.from_cluster, scope.topics)
-        new = dict.fromkeys((fence.resource_name for fence in free), run_of(moves).run_id)
+        holder = await route.holder()
+        new = dict.fromkeys((fence.resource_name for fence in fences), run_of(moves).run_id)
         here = new | {**moves.fences.get(route.from_alias, {})}
         moves = replace(moves, fences={**moves.fences, route.from_alias: here})
         await self.store(moves)
-        await self.duty.hold(lambda: hold_fences(route.from_cluster, free, route.flow))
+        await self.duty.hold(lambda: hold_fences(route.from_cluster, fences, holder))
         moves = after(moves, Step.FENCE)
         await self.store(moves)
         return moves

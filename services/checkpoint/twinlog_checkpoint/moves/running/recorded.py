@@ -42,7 +42,7 @@ async def _ours(
         # The cluster does not answer, so its ACLs are unknown: keep all of them.
         return tuple(fences)
     for fence in sorted(foreign.intersection(in_force)):
-        raise _not_ours(journal, alias, fence.resource_name)
+        raise _not_ours(journal, alias, fence.resource_name, await route.holder())
     return tuple(fence for fence in fences if fence not in foreign)
 
 
@@ -53,8 +53,8 @@ async def _in_force(cluster: KafkaCluster) -> Collection[AclBinding] | None:
         return None
 
 
-def _not_ours(journal: MoveJournal, alias: ClusterAlias, topic: str) -> StateError:
-    holder = holder_of(fence_of(topic), journal.flow).principal
+def _not_ours(journal: MoveJournal, alias: ClusterAlias, topic: str, name: str) -> StateError:
+    holder = holder_of(fence_of(topic), name).principal
     remedy = (
         f"kafka-acls --remove --deny-principal 'User:*' --deny-principal '{holder}' --operation Write"
         f" --topic {topic}"

@@ -27,7 +27,7 @@ def begun(moves: Moves, kind: MoveKind, options: MoveOptions, *, run_id: str, no
         started_ms=now_ms,
         done=(Step.FENCE,) if fenced else (),
         on_target=moves.on_target,
-        any_group=last is not None and last.any_group,
+        any_group="" if last is None else last.any_group,
         any_given_up=last is not None and last.any_given_up and kind is MoveKind.FAILOVER,
     )
     return replace(moves, run=run)
@@ -94,7 +94,7 @@ def finished(
         state=MoveState.DONE,
         finished_ms=now_ms,
         on_target=run.on_target or run.kind is MoveKind.FAILOVER,
-        any_group=run.any_group and bool(run.groups),
+        any_group=run.any_group if run.groups else "",
     )
     if run.kind is MoveKind.FAILBACK and is_whole(done):
         there = {group: home for group, home in homes.items() if home.where == moves.flow.source}
@@ -123,6 +123,7 @@ def given_up(moves: Moves, *, now_ms: int) -> Moves:
         replace(moves, homes=homes, fences={**moves.fences, here: kept}),
         state=MoveState.DONE,
         aborted=True,
+        any_given_up=run.any_given_up or run.any_group == run.run_id,
         finished_ms=now_ms,
         done=tuple(step for step in run.done if step is not Step.FENCE),
     )

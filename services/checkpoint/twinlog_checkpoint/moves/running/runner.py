@@ -161,7 +161,8 @@ class MoveRunner:
             over = given_up(moves, now_ms=self.clock.now_ms())
             here = self.planner.route.from_alias
             lifted = set(moves.fenced(here)).difference(over.fenced(here))
-            kept = await self.duty.hold(lambda: release_fences(cluster, lifted, self.journal.flow))
+            holder = await self.planner.route.holder()
+            kept = await self.duty.hold(lambda: release_fences(cluster, lifted, holder))
             await self._store(over)
             _log.info("move_aborted", kind=kind, flow=str(self.journal.flow), run_id=last.run_id, by=by)
             unfenced = sorted(fence.resource_name for fence in lifted.difference(kept))

@@ -1770,6 +1770,7 @@ class FlowMove(_message.Message):
     RUN_FIELD_NUMBER: _builtins.int
     LAST_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
+    OTHER_FENCES_FIELD_NUMBER: _builtins.int
     problem: _builtins.str
     """Why the record cannot be read, in words; empty when it can."""
     @_builtins.property
@@ -1784,6 +1785,10 @@ class FlowMove(_message.Message):
     def last(self) -> Global___LastMove:
         """The last move on record; absent when there was none, or the record cannot be read."""
 
+    @_builtins.property
+    def other_fences(self) -> _containers.RepeatedCompositeFieldContainer[Global___OtherFence]:
+        """Fences on topics of the flow's source that moves with other records keep, by this process if it owns the flow."""
+
     def __init__(
         self,
         *,
@@ -1791,10 +1796,11 @@ class FlowMove(_message.Message):
         run: Global___MoveRun | None = ...,
         last: Global___LastMove | None = ...,
         problem: _builtins.str = ...,
+        other_fences: _abc.Iterable[Global___OtherFence] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_last", b"_last", "_run", b"_run", "flow", b"flow", "last", b"last", "run", b"run"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last", b"_last", "_run", b"_run", "flow", b"flow", "last", b"last", "problem", b"problem", "run", b"run"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last", b"_last", "_run", b"_run", "flow", b"flow", "last", b"last", "other_fences", b"other_fences", "problem", b"problem", "run", b"run"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__last: _TypeAlias = _typing.Literal["last"]  # noqa: Y015
     _WhichOneofArgType__last: _TypeAlias = _typing.Literal["_last", b"_last"]  # noqa: Y015
@@ -1806,6 +1812,40 @@ class FlowMove(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__run) -> _WhichOneofReturnType__run | None: ...
 
 Global___FlowMove: _TypeAlias = FlowMove  # noqa: Y015
+
+@_typing.final
+class OtherFence(_message.Message):
+    """OtherFence is what moves with other records keep fenced."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOLDERS_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    REMEDY_FIELD_NUMBER: _builtins.int
+    remedy: _builtins.str
+    """The command that removes the fence if no such moves exist any more, or lists it if there are many topics."""
+    @_builtins.property
+    def holders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """For each record, the flow and the id of the cluster that has the record."""
+
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The topics."""
+
+    def __init__(
+        self,
+        *,
+        holders: _abc.Iterable[_builtins.str] | None = ...,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
+        remedy: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["holders", b"holders", "remedy", b"remedy", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OtherFence: _TypeAlias = OtherFence  # noqa: Y015
 
 @_typing.final
 class MoveRun(_message.Message):
