@@ -7,6 +7,8 @@ from simulated.world import ONE_BROKER, SERVICES, World, live
 from twinlog.api.common.v1.types_pb2 import Flow
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
+from twinlog.preflight.gather import gather_facts
+from twinlog.service.options import ServiceOptions, load_configuration
 from twinlog.testing.broker.acls import (
     CLUSTER_NAME,
     OPERATIONS,
@@ -23,6 +25,26 @@ EVERYBODY = "User:*"
 OF_PROVIDERS = frozenset({Operation.ALTER, Operation.CLUSTER_ACTION})
 HEARTBEAT_ADDRESS = "127.0.0.1:17403"
 BEATS = f"{ONE_BROKER}A->B.enabled = true\nemit.heartbeats.interval.seconds = 1\n"
+
+
+def test_preflight_finds_records_without_a_key_in_a_compacted_topic(
+    tmp_path: Path,
+) -> None:
+    async def look() -> None:
+        async with World(tmp_path, FILE) as world:
+            for topic, key in (("orders.old", None), ("orders.new", b"key")):
+                world.on["A"].cluster.create_topic(topic, partition_count=2)
+                world.on["A"].produce(topic, 1, b"1", key=b"key")
+                world.on["A"].produce(topic, 1, b"2", key=key)
+                world.on["A"].cluster.topics[topic].configs["cleanup.policy"] = "compact"
+            configuration = load_configuration("source", ServiceOptions(config=world.file), environment={})
+            (flow,) = (await gather_facts(configuration, timeout_seconds=10)).flows
+            assert {topic.name: topic.keyless for topic in flow.topics} == {
+                "orders.old": {1: 1},
+                "orders.new": {},
+            }
+
+    live(look())
 
 
 class Managed(Authorizer):

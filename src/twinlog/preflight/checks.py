@@ -301,6 +301,17 @@ def _check_keys(
             f"{topic.target_name} is compacted, {topic.name} is not: records without a key will be refused",
             f"set cleanup.policy={cleanup.value} on {topic.target_name}, unless every record has a key",
         )
+    elif "compact" in there and topic.keyless:
+        partition, offset = min(topic.keyless.items())
+        more = f", and {len(topic.keyless) - 1} more partitions have some" if len(topic.keyless) > 1 else ""
+        yield warning(
+            about,
+            "keys",
+            f"record {offset} of {topic.name}-{partition} has no key: it is older than the topic's"
+            f" compaction, and {topic.target_name} will refuse it{more}",
+            "let the source compact the topic first, which drops such records; or see"
+            " `twinlog explain reason RECORD_INVALID`",
+        )
 
 
 def _check_timestamps(

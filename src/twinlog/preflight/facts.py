@@ -46,6 +46,9 @@ class TopicFacts:
     """The error that prevents creating a missing target topic."""
     log_starts: Sequence[int] = ()
     """First offsets of the source's logs by partition, for a topic whose copy has not begun."""
+    keyless: Mapping[int, int] = field(default_factory=dict)
+    """By partition, the offset of a record without a key at the begin of a compacted log of the source, for a
+    topic whose copy has not begun."""
     target_ends: Sequence[int] | None = None
     """End offsets of a target topic that exists before the flow has copied anything; None = the topic does
     not exist, its copy may have begun, or this is not known."""

@@ -13,7 +13,7 @@ from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.admin.compacted_topic import COMPACTED_SOON, missing_settings
 from twinlog.kafka.admin.inspector import ClusterInspector
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec, TopicDescription
+from twinlog.kafka.ports import ConfigEntry, KafkaCluster, NewTopic, OffsetSpec, TopicDescription
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.loops import whole_file
 from twinlog.model import ClusterAlias, TopicPartition
@@ -41,7 +41,7 @@ _OTHER_FILES: Final = (
 _PROBE: Final = "preflight.of.twinlog"
 """A name that no group has and, behind the flow's prefix, no transactional id."""
 _MOST: Final = 500
-"""Most groups asked about: each costs a request of its own."""
+"""Most groups asked about, and logs looked into: each costs a request of its own."""
 
 
 async def group_rights(
@@ -237,6 +237,7 @@ class _FlowLook:
         starts = await self._log_starts(
             [topic for name, topic in source.items() if remote[name] not in present or remote[name] in ends]
         )
+        keyless = await self._keyless(starts, source_configs)
         return [
             TopicFacts(
                 name=name,
@@ -249,6 +250,7 @@ class _FlowLook:
                 target_operations=target_operations.get(copy, frozenset()),
                 creation=creations.get(copy),
                 log_starts=starts.get(name, ()),
+                keyless=keyless.get(name, {}),
                 target_ends=ends.get(copy),
             )
             for name, copy in remote.items()
@@ -263,6 +265,36 @@ class _FlowLook:
             topic: [0 if isinstance(start, KafkaError) else start for start in starts]
             for topic, starts in found.items()
         }
+
+    async def _keyless(
+        self,
+        starts: Mapping[str, Sequence[int]],
+        configs: Mapping[str, Sequence[ConfigEntry] | KafkaError],
+    ) -> Mapping[str, Mapping[int, int]]:
+        """Of compacted logs, which had records without a key only before they were compacted; only their
+        begin is read. What cannot be read counts as having none."""
+        compacted = {
+            name
+            for name, entries in configs.items()
+            if not isinstance(entries, KafkaError)
+            and any(each.name == "cleanup.policy" and "compact" in (each.value or "") for each in entries)
+        }
+        asked = [
+            (TopicPartition(name, number), start)
+            for name in sorted(compacted & starts.keys())
+            for number, start in enumerate(starts[name])
+        ]
+        found: dict[str, dict[int, int]] = {}
+        async with self.source.reader(read_committed=False) as reader:
+            for partition, start in asked[:_MOST]:
+                try:
+                    records = (await reader.fetch(partition, start, max_wait_seconds=0)).records
+                except KafkaError:
+                    continue
+                offset = next((each.offset for each in records if each.key is None), None)
+                if offset is not None:
+                    found.setdefault(partition.topic, {})[partition.partition] = offset
+        return found
 
     async def _target_ends(
         self, topics: Sequence[TopicDescription | KafkaError]

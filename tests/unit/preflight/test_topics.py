@@ -93,6 +93,14 @@ def test_a_copy_that_is_compacted_alone_refuses_records_without_a_key(
     assert not troubles(facts_of(configure({}), topics={"A->B": (own,)})), "config sync sets it"
 
 
+def test_records_without_a_key_from_before_the_topic_was_compacted(configure: Configure) -> None:
+    compacted = (entry("cleanup.policy", "compact", ConfigSource.TOPIC),)
+    old = topic(source_configs=compacted, keyless={1: 7, 2: 0})
+    finding = the_trouble(facts_of(configure({}), topics={"A->B": (old,)}))
+    assert (finding.check, f"record 7 of {old.name}-1" in finding.message) == ("keys", True)
+    assert "1 more" in finding.message
+
+
 @pytest.mark.parametrize(
     ("name", "value", "broker"),
     [
