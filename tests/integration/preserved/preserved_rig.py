@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from aiokafka import TopicPartition as AioTopicPartition
 from aiokafka.structs import ConsumerRecord
 
 from twinlog.api.common.v1 import types_pb2
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import TargetTopicLimits
 from twinlog.clock import SystemClock
 from twinlog.config import load
@@ -30,14 +29,13 @@ from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_n
 from twinlog.testing.raw_copying import QUICK, open_session
 from twinlog_source.config import source_flows
 from twinlog_source.driver.stream.task_settings import TaskSettings
-from twinlog_source.partitions.assignments import PriorFailure
-from twinlog_source.partitions.reports import HoleCostAgo
+from twinlog_source.log.facts import WriterFact
+from twinlog_source.partitions.orders import PreservedTerms, PriorFailure, Start, TaskAssignment, TaskSetup
+from twinlog_source.partitions.reports import PartitionReport
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.records.pipe import PipeJob, record_pipe
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
-from twinlog_source.task.orders import PreservedTerms, TaskAssignment, TaskStart
-from twinlog_source.task.stream.order_messages import setup_of
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 Content = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...], int]
@@ -54,15 +52,14 @@ class Running:
 
     copier: Copier
     stop: asyncio.Event
-    reports: dict[TopicPartition, pb.PartitionReport] = field(default_factory=dict)
+    reports: dict[TopicPartition, PartitionReport] = field(default_factory=dict)
     gaps: list[tuple[int, int, str]] = field(default_factory=list)
 
-    def look(self) -> Mapping[TopicPartition, pb.PartitionReport]:
+    def look(self) -> Mapping[TopicPartition, PartitionReport]:
         """The newest report of each partition."""
-        for report in self.copier.reporter.report(everything=True).partitions:
-            partition = TopicPartition(report.partition.topic, report.partition.partition)
-            self.reports[partition] = report
-            self.gaps += [(gap.from_offset, gap.to_offset, gap.reason) for gap in report.gaps]
+        told = self.copier.reporter.report(everything=True)
+        self.reports.update((report.partition, report) for report in told.partitions)
+        self.gaps += [(gap.from_offset, gap.to_offset, gap.reason) for gap in told.gaps]
         return self.reports
 
     def position(self, partition: TopicPartition) -> int:
@@ -94,8 +91,6 @@ class PreservedRig:
     required: bool = False
     """`twinlog.offsets=preserved`."""
     tasks: int = 0
-    hole_costs: list[HoleCostAgo] = field(default_factory=list)
-    """What filling holes took the tasks before, as the next ones are told."""
     prior_failure: PriorFailure | None = None
     """What the task before met, as the next tasks are told."""
     end_reason: str = ""
@@ -115,7 +110,7 @@ class PreservedRig:
     def filler_id(self) -> str:
         return f"fill-{self.alias}"
 
-    def prepare(self) -> pb.Prepare:
+    def prepare(self) -> TaskSetup:
         file = self.directory / "mm2.properties"
         settings = {
             "clusters": f"{self.alias}, B",
@@ -129,15 +124,18 @@ class PreservedRig:
         file.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
         flow = next(each for each in source_flows(load(file, environ={})) if each.flow.source == self.alias)
         prepare = TaskSettings(flow=flow).prepare(0, 0, positions_partition_count=1)
-        prepare.preserved_writer.producer_id, prepare.preserved_writer.producer_epoch = self.identity
-        prepare.filler_transactional_id = self.filler_id
-        if not self.writes_markers:
-            prepare.marker_transactional_id = ""
-        prepare.source_topics.append(self.topic)
-        prepare.target_topics.append(self.topic)
-        return prepare
+        return replace(
+            prepare,
+            preserved_writer=WriterFact(
+                producer_id=self.identity.producer_id, producer_epoch=self.identity.producer_epoch
+            ),
+            filler_transactional_id=self.filler_id,
+            marker_transactional_id=prepare.marker_transactional_id if self.writes_markers else "",
+            source_topics=(self.topic,),
+            target_topics=(self.topic,),
+        )
 
-    def start(self) -> TaskStart:
+    def start(self) -> Start:
         assignments = []
         for partition in self.every:
             skip_from, skip_to = self.skips.get(partition, (0, 0))
@@ -156,12 +154,11 @@ class PreservedRig:
                         common_until=self.common_until,
                     ),
                     prior_failure=self.prior_failure,
-                    hole_costs=tuple(self.hole_costs),
                     target_topic_id=self.target_topic_id,
                     max_message_bytes=self.max_message_bytes,
                 )
             )
-        return TaskStart(assignments=tuple(assignments))
+        return Start(assignments=tuple(assignments))
 
     @asynccontextmanager
     async def task(self, *, kill: bool = False) -> AsyncIterator[Running]:
@@ -173,7 +170,7 @@ class PreservedRig:
             return {}
 
         async with open_copier(
-            setup_of(self.prepare()),
+            self.prepare(),
             Flow(self.alias, "B"),
             slot=0,
             clock=SystemClock(),
@@ -195,10 +192,10 @@ class PreservedRig:
                         running.stop.set()
                     await asyncio.wait([copying])
             for partition, report in running.look().items():
-                if report.HasField("preserved"):
-                    self.skips[partition] = report.preserved.skip_from, report.preserved.skip_to
-                    if not kill and report.preserved.HasField("leader_epoch"):
-                        self.epochs[partition] = report.preserved.leader_epoch
+                if report.skipped is not None:
+                    self.skips[partition] = report.skipped.first, report.skipped.end
+                    if not kill and report.leader_epoch is not None:
+                        self.epochs[partition] = report.leader_epoch
                 if not kill:
                     self.positions[partition] = report.position
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from integration.conftest import MIRROR, GuardedPair
 from integration.kafka.hanging_rig import down
 from integration.preserved.preserved_rig import preserved_rig, write_mixture, write_plain
-from twinlog.api.source.v1.source_service_pb2 import PARTITION_STATE_BACKOFF, PARTITION_STATE_FAULTED
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import AclBinding, ConfigChange, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
 from twinlog.testing.raw_copying import open_session
+from twinlog_source.partitions.states import PartitionState
 
 PATIENCE_SECONDS = 180.0
 
@@ -53,7 +53,7 @@ async def test_a_filler_without_rights_is_a_fault_of_its_partitions_until_it_has
             await write_mixture(pair.a, unique_topic, 1, rounds=3)
             ends = await rig.ends()
             async with rig.task() as running:
-                await eventually(lambda: running.look()[partition].state == PARTITION_STATE_FAULTED)
+                await eventually(lambda: running.look()[partition].state == PartitionState.FAULTED)
                 report = running.look()[partition]
                 assert report.reason == "TRANSACTION_UNAUTHORIZED"
                 assert report.position == 0
@@ -131,7 +131,7 @@ async def test_a_full_disk_of_the_target_holds_up_its_copies_until_there_is_room
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, 1))
                 await write_mixture(pair.a, unique_topic, 1, rounds=3)
                 ends = await rig.ends()
-                await eventually(lambda: running.look()[partition].state == PARTITION_STATE_BACKOFF)
+                await eventually(lambda: running.look()[partition].state == PartitionState.BACKOFF)
                 report = running.look()[partition]
                 # The broker ends with its disk, and nobody else has the partition.
                 assert report.reason in ("KAFKA_UNAVAILABLE", "LEADER_UNAVAILABLE")

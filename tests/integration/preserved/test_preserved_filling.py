@@ -6,10 +6,10 @@ import pytest
 
 from integration.fake_pair import kafka_pair as kafka_pair
 from integration.preserved.preserved_rig import preserved_rig, write_mixture, write_plain
-from twinlog.api.source.v1.source_service_pb2 import PARTITION_STATE_FAULTED
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import ConfigChange
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
+from twinlog_source.partitions.states import PartitionState
 
 
 @pytest.mark.parametrize("codec", ["lz4", "uncompressed"])
@@ -79,7 +79,7 @@ async def test_a_limit_that_is_lowered_below_a_batch_stops_only_its_partition_un
         ends = await rig.ends()
         async with rig.task() as running:
             await eventually(lambda: running.look()[partition].reason == "RECORD_TOO_LARGE")
-            assert running.look()[partition].state == PARTITION_STATE_FAULTED
+            assert running.look()[partition].state == PartitionState.FAULTED
             assert running.position(partition) == 100
             await limit(1_000_000)
             await eventually(lambda: running.copied(ends))

@@ -25,9 +25,8 @@ from twinlog.wire.source_offset import decode_source_offset, source_offset_key
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.gaps import LogBounds
-from twinlog_source.partitions.assignments import PriorFailure
+from twinlog_source.partitions.orders import PriorFailure, Reposition
 from twinlog_source.partitions.states import PartitionState
-from twinlog_source.task.orders import Reposition
 
 
 async def intrude(

@@ -25,7 +25,7 @@ from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.raw_copying import open_session
 from twinlog.testing.records import write_batches
 from twinlog_source.log.gaps import LogBounds
-from twinlog_source.task.orders import Reposition, SetPaused
+from twinlog_source.partitions.orders import Reposition, SetPaused
 
 
 async def test_every_record_lies_at_its_source_offset_over_several_tasks(
@@ -278,7 +278,7 @@ async def test_a_task_whose_lease_is_over_writes_nothing_more(
 
         async def sleep_too_long() -> None:
             async with rig.task() as running:
-                await eventually(lambda: running.look()[partition].source_end_offset == 100)
+                await eventually(lambda: running.look()[partition].source_end == 100)
                 rig.has_lease = False
                 await write_plain(kafka_pair.a, unique_topic, 100)
                 await asyncio.Event().wait()
@@ -301,7 +301,7 @@ async def test_a_target_that_lost_its_tail_is_copied_again_from_there(
         rig.positions[partition] = 180
         async with rig.task() as running:
             await eventually(lambda: running.position(partition) == 200)
-            assert running.copier.reporter.report(everything=True).failures["TARGET_LOST_TAIL"] == 1
+            assert running.copier.reporter.report(everything=True).counters.failures["TARGET_LOST_TAIL"] == 1
             assert running.gaps == []
         assert await rig.same() == 200
 

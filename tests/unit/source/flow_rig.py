@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync_pb
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.config import load
 from twinlog.errors import KafkaError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
@@ -25,13 +25,13 @@ from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.config import source_flows
 from twinlog_source.driver.ownership import Ownership
 from twinlog_source.driver.state import FlowState
-from twinlog_source.driver.stream.worker_messages import task_report
 from twinlog_source.log.gaps import Gap
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.producers import Producers
 from twinlog_source.partitions.events import Reported
+from twinlog_source.partitions.reports import PartitionReport, TaskReport
 from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.start_positions import StartPositions
@@ -231,16 +231,9 @@ class FlowRig:
             watch.handle(Received(response))
 
 
-def reported(state: FlowState, /, **fields: object) -> None:
+def reported(state: FlowState, /, **fields: Any) -> None:
     """As the partition's task says it."""
-    report = pb.PartitionReport(
-        partition=types_pb2.TopicPartition(topic="t", partition=0),
-        target_end_offset=-1,
-        target_shortened_to=-1,
-    )
-    for name, value in fields.items():
-        setattr(report, name, value)
-    said = task_report(pb.PartitionReports(partitions=[report]))
+    said = TaskReport(partitions=(PartitionReport(**{"partition": P, "position": 0, **fields}),))
     state.table.apply(Reported(slot=0, report=said, now_ms=1), 1.0)
 
 

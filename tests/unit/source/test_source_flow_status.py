@@ -1,14 +1,20 @@
 """What the service says of a flow as a whole."""
 
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from twinlog.api.source.v1 import source_service_pb2 as source
+from twinlog_source.api.messages import LATEST_MS, foreign_write_message
 from twinlog_source.driver.subjects import Subject
 from twinlog_source.log.facts import CopyFact
+from twinlog_source.partitions.reports import ForeignWrite
+from twinlog_source.partitions.states import PartitionState
 from unit.service.access.audit_rig import SourceRig, source_service
+
+WRITE = ForeignWrite(from_offset=3, to_offset=6, records=3, producer_id=7, producer_epoch=0, written_at_ms=0)
 
 
 async def told(service: SourceRig) -> source.FlowStatus:
@@ -21,7 +27,7 @@ async def test_what_is_held_back_on_purpose_is_no_reason_that_a_flow_does_not_co
     async with AsyncExitStack() as stack:
         service = await source_service(stack)
         for reason, expected in (("DELAYED", ""), ("UNTIL_REACHED", ""), ("TARGET_SLOW", "TARGET_SLOW")):
-            service.task.says(position=1, state=source.PARTITION_STATE_RUNNING, reason=reason)
+            service.task.says(position=1, state=PartitionState.RUNNING, reason=reason)
             driver = service.operations.driver
             driver.state.table.heard_at[0] = service.operations.clock.monotonic()
             assert (await told(service)).reason == expected
@@ -31,7 +37,7 @@ async def test_copies_with_foreign_records_are_named_those_with_most_first() -> 
     async with AsyncExitStack() as stack:
         service = await source_service(stack)
         assert not (await told(service)).foreign_partitions
-        service.task.says(position=1, foreign_writes=[source.ForeignWrite(records=3)])
+        service.task.says(position=1, foreign_writes=(WRITE,))
         status = await told(service)
         assert [(each.topic, each.partition) for each in status.foreign_partitions] == [("t", 0)]
         assert status.foreign_records == 3
@@ -61,3 +67,13 @@ async def test_copies_that_lost_the_offsets_of_the_source_are_counted(
                 partition=partition, preserved=preserved, since=since, reason=reason, target_topic_id="id"
             )
         assert dict((await told(service)).offsets_lost_by_reason) == lost
+
+
+@pytest.mark.parametrize(
+    ("claimed_ms", "told_ms"),
+    [(-1, 0), (1_700_000_000_000, 1_700_000_000_000), (2**63 - 1, LATEST_MS)],
+)
+def test_a_foreign_record_may_claim_any_time(claimed_ms: int, told_ms: int) -> None:
+    """One written in microseconds, say, lies beyond what a message can say."""
+    write = replace(WRITE, written_at_ms=claimed_ms)
+    assert foreign_write_message(write).written_at.ToMilliseconds() == told_ms

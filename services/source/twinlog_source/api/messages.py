@@ -20,19 +20,20 @@ from twinlog.service.clusters import ClusterStatus
 from twinlog.verify.standing import ProofStanding
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import Move
-from twinlog_source.driver.stream.worker_messages import lane_message, state_message
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.backlog import backlog_of
 from twinlog_source.partitions.copy_mode import OffsetsReason
 from twinlog_source.partitions.equal_offsets import translated_since
+from twinlog_source.partitions.reports import ForeignWrite
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import FlowFacts, PartitionStanding, standing_of
 from twinlog_source.partitions.states import PartitionState
 from twinlog_source.reasons import HELD, PartitionReason
 from twinlog_source.records.trial import Tried
-from twinlog_source.task.stream.foreign_write_messages import foreign_write_message
 
+LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999, the last one of a Timestamp; a record may claim a later one."""
 _MOST_FOREIGN = 5
 """So many copies with foreign records are named."""
 
@@ -104,7 +105,7 @@ def partition_status(
         flow=flow_message(driver.flow),
         source=partition_message(row.partition),
         target_topic=row.target_topic,
-        state=state_message(standing.state),
+        state=pb.PartitionState.Value(f"PARTITION_STATE_{standing.state}"),
         position=-1 if row.position is None else row.position,
         source_end_offset=-1 if row.end is None else row.end,
         lag_records=standing.lag_records,
@@ -123,7 +124,7 @@ def partition_status(
         status.offsets_reason = copy.reason
         status.offsets_since = translated_since(copy, row.losses, driver.state.positions.gaps.values())
     if row.report is not None:
-        status.lane = lane_message(row.report.lane)
+        status.lane = pb.Lane.Value(f"LANE_{row.report.lane or 'UNSPECIFIED'}")
         if row.report.replication_latency_ns is not None:
             status.replication_latency.FromNanoseconds(row.report.replication_latency_ns)
     retry_at_ms = retry_ms(row, facts)
@@ -282,3 +283,15 @@ def _content(record: OpenRecord) -> pb.RecordContent:
         value=value,
         headers=[pb.RecordHeader(key=name, value=content) for name, content in headers],
     )
+
+
+def foreign_write_message(write: ForeignWrite) -> pb.ForeignWrite:
+    told = pb.ForeignWrite(
+        from_offset=write.from_offset,
+        to_offset=write.to_offset,
+        records=write.records,
+        producer_id=write.producer_id,
+        producer_epoch=write.producer_epoch,
+    )
+    told.written_at.FromMilliseconds(min(max(write.written_at_ms, 0), LATEST_MS))
+    return told

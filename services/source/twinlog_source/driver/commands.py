@@ -16,8 +16,8 @@ from twinlog_source.driver.subjects import Subject, partitions_of, require_owned
 from twinlog_source.log.facts import PauseFact, ThrottleFact
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.events import ForeignAcknowledged
+from twinlog_source.partitions.orders import SetPaused
 from twinlog_source.partitions.rows import PartitionRow
-from twinlog_source.task.orders import SetPaused
 
 LEDGER_SECONDS = 8.0
 """The longest time to read the ledger of a flow that another process owns; less than the deadline of a

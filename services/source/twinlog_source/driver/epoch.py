@@ -14,7 +14,7 @@ from enum import StrEnum
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.model import Flow, TopicPartition
 from twinlog.telemetry.tracing import traceparent
-from twinlog_source.driver.stream.task_commands import End, TaskCommand
+from twinlog_source.partitions.orders import End, TaskCommand
 from twinlog_source.partitions.planner import Plan
 from twinlog_source.partitions.reports import TaskCounters
 from twinlog_source.partitions.shares import NO_DEBT, LimitDebt, SlotLimits

@@ -51,7 +51,6 @@ from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.shared_workers import seconds_to_renewal
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.stream.stream_pace import LONGEST_WITHOUT_TASK_SECONDS, frozen_seconds
-from twinlog_source.driver.stream.task_commands import Limit
 from twinlog_source.driver.stream.task_host import TaskHost
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.partitions.events import FlowStopped
@@ -155,7 +154,7 @@ class FlowDriver:
             return
         for slot, limits in dealt:
             slot.limits = limits
-            slot.tell(Limit(limits=limits))
+            slot.tell(limits)
 
     def idle_reason(self) -> tuple[str, str]:
         """Reason and message of a flow that does not copy; empty while it copies."""

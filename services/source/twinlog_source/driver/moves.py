@@ -18,9 +18,9 @@ from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.subjects import Subject, require_partitions
 from twinlog_source.driver.withdrawals import Withdrawal
 from twinlog_source.log.gaps import LogBounds
+from twinlog_source.partitions.orders import Reposition, WithdrawReposition
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.preserved.fill_limits import MOST_AT_LEADER, is_visible
-from twinlog_source.task.orders import Reposition, WithdrawReposition
 
 MOVE_SECONDS = 8.0
 """The longest time for a task to stop and write a new position; less than the deadline of a call."""

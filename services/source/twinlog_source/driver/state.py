@@ -26,7 +26,7 @@ from twinlog_source.log.gaps import Gap, LogBounds
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.positions import PositionsLog
-from twinlog_source.partitions.assignments import Assignment, TaskOrders, limits_differ
+from twinlog_source.partitions.assignments import TaskOrders, limits_differ
 from twinlog_source.partitions.events import (
     EpochEnded,
     Event,
@@ -34,6 +34,7 @@ from twinlog_source.partitions.events import (
     Restored,
     TopicsChosen,
 )
+from twinlog_source.partitions.orders import TaskAssignment
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
@@ -328,7 +329,7 @@ class FlowState:
         await self.journal.command((kind, topic, partition), fact)
         self.control.apply(ControlRecord(kind=kind, topic=topic, partition=partition, fact=fact))
 
-    def assignment(self, partition: TopicPartition) -> Assignment:
+    def assignment(self, partition: TopicPartition) -> TaskAssignment:
         """The assignment of a partition whose position is known."""
         return self.orders.assignment(partition, self.topics[partition.topic], now=self.clock.monotonic())
 

@@ -6,8 +6,17 @@ of records.
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from twinlog.telemetry.metrics.spec import AGE_BUCKETS_SECONDS
+
+
+class LatencyBucket(NamedTuple):
+    records: int
+    sum_seconds: float
+
+
+NOTHING = LatencyBucket(0, 0.0)
 
 
 @dataclass(slots=True)
@@ -15,7 +24,7 @@ class LatencyHistogram:
     """Empty at first. It has the buckets of the metrics, each with the number of its records and the sum of
     their times."""
 
-    buckets: dict[int, tuple[int, float]] = field(default_factory=dict)
+    buckets: dict[int, LatencyBucket] = field(default_factory=dict)
     min_seconds: float = float("inf")
     max_seconds: float = 0.0
 
@@ -23,8 +32,8 @@ class LatencyHistogram:
         """Count records that took this long; a negative time (clock skew) counts as 0."""
         seconds = max(0.0, seconds)
         index = bisect_left(AGE_BUCKETS_SECONDS, seconds)
-        count, total = self.buckets.get(index, (0, 0.0))
-        self.buckets[index] = count + records, total + seconds * records
+        count, total = self.buckets.get(index, NOTHING)
+        self.buckets[index] = LatencyBucket(count + records, total + seconds * records)
         self.min_seconds = min(self.min_seconds, seconds)
         self.max_seconds = max(self.max_seconds, seconds)
 
@@ -36,8 +45,8 @@ class LatencyHistogram:
 
     def merge(self, other: "LatencyHistogram") -> None:
         for index, (records, seconds) in other.buckets.items():
-            count, total = self.buckets.get(index, (0, 0.0))
-            self.buckets[index] = count + records, total + seconds
+            count, total = self.buckets.get(index, NOTHING)
+            self.buckets[index] = LatencyBucket(count + records, total + seconds)
         self.min_seconds = min(self.min_seconds, other.min_seconds)
         self.max_seconds = max(self.max_seconds, other.max_seconds)
 

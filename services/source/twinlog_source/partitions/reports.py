@@ -1,5 +1,4 @@
-"""A task's report about its partitions, as values; `driver/stream/worker_messages.py` converts them from
-messages."""
+"""A task's report about its partitions; `task/stream/messages.py` converts it from and to messages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,16 +34,6 @@ class ForeignWrite:
     producer_epoch: int
     written_at_ms: int
     """By that producer's clock, or the broker's."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoleCostAgo:
-    """The cost of filling holes of a partition within a few seconds."""
-
-    ago_seconds: float
-    """How long ago that began."""
-    holes: int
-    spent_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +101,6 @@ class PartitionReport:
     """A preserved copy has no write in flight to the target."""
     is_quiet: bool = False
     """Nothing that this task sent to a preserved copy may still arrive, although it is not at rest."""
-    hole_costs: tuple[HoleCostAgo, ...] = ()
-    """What filling the holes of a preserved copy cost recently, at the time of the report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

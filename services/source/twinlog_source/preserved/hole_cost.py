@@ -1,12 +1,10 @@
 """Whether filling the holes of one partition costs too much. Pure: takes `now`.
 
 Each hole stops the partition until it is filled, for several round trips. A topic with many small
-transactions on a distant target would spend its time with that, and lag more and more. The costs are handed
-from each task to the next, so the verdict does not depend on how long tasks live.
+transactions on a distant target would spend its time with that, and lag more and more.
 """
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 WINDOW_SECONDS = 60.0
@@ -33,11 +31,6 @@ class HoleCost:
 
     buckets: deque[HoleCostBucket] = field(default_factory=deque)
     """The oldest comes first."""
-
-    @classmethod
-    def resumed(cls, buckets: Iterable[HoleCostBucket]) -> "HoleCost":
-        """Add the costs of earlier tasks."""
-        return cls(deque(sorted(buckets, key=lambda each: each.began)))
 
     def filled(self, began: float, ended: float) -> None:
         """A hole was filled for certain. Of a longer time only `BUCKET_SECONDS` count: a broker that pauses

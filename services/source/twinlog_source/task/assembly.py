@@ -25,6 +25,7 @@ from twinlog.kafka.raw.settings import Admit
 from twinlog.model import Flow, TopicPartition
 from twinlog.transforms.expressions import Expressions, expressions_of
 from twinlog_source.log.hanging import TakeOver
+from twinlog_source.partitions.orders import TaskSetup
 from twinlog_source.partitions.reports import ForeignWrite
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.fillers import ChosenFiller, HoleFiller
@@ -36,7 +37,6 @@ from twinlog_source.records.changing import Changing, Pipe
 from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.getting_ready import make_ready
-from twinlog_source.task.orders import TaskSetup
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.source_reader import SourceReader, WhoWrote, nobody_knows
 from twinlog_source.task.reading.throttle import Throttle

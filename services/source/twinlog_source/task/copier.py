@@ -11,14 +11,13 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.raw import DataClientPool
 from twinlog.model import Flow, TopicPartition
-from twinlog_source.partitions.assignments import PriorFailure
+from twinlog_source.partitions.orders import PriorFailure, SetPaused, Start
 from twinlog_source.partitions.shares import SlotLimits
 from twinlog_source.partitions.states import PartitionState
 from twinlog_source.records.changing import Changing
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.loss_judge import LossJudge
 from twinlog_source.task.moves import PositionMoves
-from twinlog_source.task.orders import SetPaused, TaskStart
 from twinlog_source.task.partition import LONGEST_RETRY_SECONDS, PartitionCopy, State
 from twinlog_source.task.reading.log_questions import LogQuestions
 from twinlog_source.task.reading.source_reader import SourceReader
@@ -81,7 +80,7 @@ class Copier:
             clock=self.clock,
         )
 
-    def assign(self, start: TaskStart) -> None:
+    def assign(self, start: Start) -> None:
         """Take the partitions and their start positions."""
         self.set_limits(start.limits)
         self.throttle.owe(start.debt, self.clock.monotonic())

@@ -22,8 +22,8 @@ from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import EpochStart, LeaderEpochsFact
 from twinlog_source.log.gaps import Gap, gap_key, gap_record, passed_over
+from twinlog_source.partitions.orders import Reposition, WithdrawReposition
 from twinlog_source.preserved.reasons import PreservedReason
-from twinlog_source.task.orders import Reposition, WithdrawReposition
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.loss import LossReason
 from twinlog_source.task.writing.preserved_copies import PreservedCopies

@@ -101,7 +101,6 @@ class PartitionCopy:
     """Monotonic seconds; None = the partition does not retry by itself."""
     end_offset: int | None = None
     """The end of what may be copied of the source's log; None = unknown."""
-    log_start_offset: int | None = None
     counters: Counters = field(default_factory=Counters)
     generation: int = 0
     """Raised by every rewind: chunks of an older generation are discarded."""

@@ -7,7 +7,7 @@ from twinlog.batches import Codec, CopyPolicy, TargetTopicLimits
 from twinlog.config.flow.copy_until import parse_until
 from twinlog.model import ClusterAlias
 from twinlog.policy.transformed import TopicTransforms, changes_records
-from twinlog_source.task.orders import TaskAssignment, TaskSetup
+from twinlog_source.partitions.orders import TaskAssignment, TaskSetup
 from twinlog_source.task.reading.horizon import Horizon
 
 

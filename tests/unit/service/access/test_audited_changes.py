@@ -17,6 +17,7 @@ from twinlog.service.access.audit import MAX_SHOWN
 from twinlog.service.access.roles import is_change
 from twinlog.testing.brokers import eventually
 from twinlog_source.log.gaps import Gap
+from twinlog_source.partitions.reports import ForeignWrite
 from unit.checkpoint.mirrored_logs import ORIGIN
 from unit.configsync.api.test_pages import served
 from unit.service.access.audit_rig import (
@@ -110,8 +111,10 @@ async def acknowledge(port: AuditRig) -> None:
 async def acknowledge_foreign_writes(port: AuditRig) -> None:
     async with AsyncExitStack() as stack:
         service = await source_service(stack)
-        write = source.ForeignWrite(from_offset=5, to_offset=8, records=3, producer_id=7)
-        service.task.says(position=1, foreign_writes=[write])
+        write = ForeignWrite(
+            from_offset=5, to_offset=8, records=3, producer_id=7, producer_epoch=0, written_at_ms=0
+        )
+        service.task.says(position=1, foreign_writes=(write,))
         request = source.AcknowledgeForeignWritesRequest(scope=SCOPE, dry_run=True, by="ann")
         await port.call(service.servicer.AcknowledgeForeignWrites, request)
         request.dry_run = False

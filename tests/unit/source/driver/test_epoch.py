@@ -6,7 +6,6 @@ import pytest
 
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.driver.epoch import COMMAND_QUEUE_SIZE, Epoch, LastWords, SlotState
-from twinlog_source.driver.stream.task_commands import Limit
 from twinlog_source.partitions.shares import SlotLimits
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -74,5 +73,5 @@ def test_a_lost_task_that_is_not_replaced_counts_as_silent() -> None:
 def test_the_command_queue_of_a_slot_is_bounded(count: int) -> None:
     epoch = Epoch(flow=Flow("A", "B"), number=1, plan=tuple((P,) for _ in range(count)))
     for _ in range(COMMAND_QUEUE_SIZE + 1):
-        epoch.tell(Limit(limits=SlotLimits()))
+        epoch.tell(SlotLimits())
     assert all(slot.commands.full() for slot in epoch.slots)

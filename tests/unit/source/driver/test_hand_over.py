@@ -22,9 +22,9 @@ from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.ownership import STALE_OWNER_SECONDS
 from twinlog_source.driver.state import FlowState
-from twinlog_source.driver.stream.task_commands import Start
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import OwnerFact
+from twinlog_source.partitions.orders import Start
 from twinlog_source.partitions.shares import NO_DEBT, LimitDebt
 from twinlog_source.reasons import EndReason
 from twinlog_source.records.pipe import PipeJob

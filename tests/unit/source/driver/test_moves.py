@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from twinlog.api.common.v1 import types_pb2
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import eventually
@@ -15,15 +13,13 @@ from twinlog.wire import connect_json
 from twinlog_source.driver.epoch import COMMAND_QUEUE_SIZE, Epoch
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import MOVE_POLL_SECONDS, MOVE_SECONDS, Move, PositionMoves, planned_move
-from twinlog_source.driver.stream.task_commands import End, TaskCommand
-from twinlog_source.driver.stream.worker_messages import task_report
 from twinlog_source.log.fact_records import control_key
 from twinlog_source.partitions.events import Reported, SetAside, TopicsChosen
-from twinlog_source.task.orders import Reposition, WithdrawReposition
+from twinlog_source.partitions.orders import End, Reposition, TaskCommand, WithdrawReposition
+from twinlog_source.partitions.reports import PartitionReport, TaskReport
 from unit.source.flow_rig import FlowRig, P
 from unit.source.topics.lost_copies_rig import TRANSLATED
 
-NAMED = types_pb2.TopicPartition(topic=P.topic, partition=P.partition)
 FAR = Move(partition=P, from_offset=0, to_offset=3)
 
 
@@ -38,8 +34,7 @@ class Task:
         return None if self.slot.commands.empty() else self.slot.commands.get_nowait()
 
     def says(self, **fields: Any) -> None:
-        report = pb.PartitionReport(partition=NAMED, target_end_offset=-1, target_shortened_to=-1, **fields)
-        said = task_report(pb.PartitionReports(partitions=[report]))
+        said = TaskReport(partitions=(PartitionReport(**{"partition": P, "position": 0, **fields}),))
         self.driver.state.table.apply(Reported(slot=0, report=said, now_ms=1), 1.0)
         self.driver.state.withdrawals.take(said.partitions)
 

@@ -238,7 +238,7 @@ async def test_an_owner_signs_although_the_ends_of_its_copies_cannot_be_asked_fo
     await rig.write(rig.target, "A.t", 5)
     state = await rig.owner(TRANSLATED)
     await state.journal.position(P, 5)
-    reported(state, position=5, source_end_offset=5, target_end_offset=5)
+    reported(state, position=5, source_end=5, target_end=5)
 
     def fail(call: Call) -> None:
         if TopicPartition("A.t", 0) in call.arguments["partitions"]:

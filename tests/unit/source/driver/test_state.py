@@ -220,7 +220,7 @@ async def test_a_withdrawn_move_is_undone_when_the_log_says_that_it_took_place(r
     state = await rig.owner(TRANSLATED)
     await state.set_position(P, 4)
     state.withdrawals.by_task(P, Withdrawal(to_offset=8, before=None, number=7))
-    reported(state, position=4, source_end_offset=9, withdrawn=7)
+    reported(state, position=4, source_end=9, withdrawn=7)
     state.withdrawals.take([PartitionReport(partition=P, position=4, withdrawn=7)])
     await state.journal.gap(
         Gap(partition=P, from_offset=4, to_offset=8, reason="SKIPPED_BY_OPERATOR", found_at_ms=1)

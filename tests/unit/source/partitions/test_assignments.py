@@ -2,7 +2,6 @@
 
 import pytest
 
-from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.batches import BATCH_LIMITS
 from twinlog.kafka.ports import ConfigChange
 from twinlog_source.partitions.events import Reported
@@ -21,12 +20,12 @@ async def test_a_limit_that_somebody_changed_is_seen_while_batches_are_refused(
         changes = {"A.t": [ConfigChange(name=name, value=limit)]}
         assert not any((await rig.target.alter_topic_configs(changes)).values())
         rig.clock.advance(3)
-        reported(state, state=source_pb.PARTITION_STATE_FAULTED, reason="RECORD_TOO_LARGE")
+        reported(state, state=PartitionState.FAULTED, reason="RECORD_TOO_LARGE")
         assert await state.plan_is_stale(planned)
         await state.refresh(owned=planned)
         assignment = state.assignment(P)
-        assert assignment.topic.target_max_message_bytes == int(limit)
-    reported(state, state=source_pb.PARTITION_STATE_RUNNING)
+        assert assignment.max_message_bytes == int(limit)
+    reported(state, state=PartitionState.RUNNING)
     rig.clock.advance(3)
     assert not await state.plan_is_stale(planned)
 
@@ -70,7 +69,7 @@ async def test_a_flow_of_which_nothing_new_is_told_is_looked_at_less_often_besid
 
     assert await looks_after(60)
     assert not await looks_after(4)
-    reported(state, state=source_pb.PARTITION_STATE_RUNNING)
+    reported(state, state=PartitionState.RUNNING)
     assert await looks_after(0)
     assert not await looks_after(9)
     assert await looks_after(1)

@@ -8,7 +8,7 @@ from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.telemetry.metrics.spec import AGE_BUCKETS_SECONDS
 from twinlog_source.partitions.latency import LatencyHistogram
 from twinlog_source.partitions.latency_window import WINDOW_SECONDS, LatencyWindows
-from twinlog_source.task.stream.latency_messages import latency_message, latency_of
+from twinlog_source.task.stream.messages import fill, value_of
 
 SAMPLES = st.lists(st.tuples(st.floats(0, 5000), st.integers(1, 1000)), min_size=1, max_size=50)
 
@@ -25,9 +25,9 @@ def test_a_spread_survives_the_report_and_adds_up(
         told = spread.take()
         assert told is not None
         assert spread.take() is None
-        message = latency_message(told)
-        assert message is not None
-        whole.merge(latency_of(pb.LatencyHistogram.FromString(message.SerializeToString())))
+        message = pb.LatencyHistogram()
+        fill(message, told)
+        whole.merge(value_of(LatencyHistogram, pb.LatencyHistogram.FromString(message.SerializeToString())))
     both = [*first, *second]
     assert whole.records == sum(records for _, records in both)
     assert whole.sum_seconds == pytest.approx(sum(seconds * records for seconds, records in both))

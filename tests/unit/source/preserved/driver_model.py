@@ -3,21 +3,20 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import NewRecord
 from twinlog.config import OffsetsMode, OffsetsSettings
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.testing.fakes.clock import FakeClock
-from twinlog_source.driver.stream.worker_messages import task_report
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.events import CopyChanged, LogReread, Reported
+from twinlog_source.partitions.orders import PreservedTerms, TaskAssignment
+from twinlog_source.partitions.reports import PartitionReport, TaskReport
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.task.orders import PreservedTerms, TaskAssignment
 from twinlog_source.topics.copy_changes import CopyChanges
 
 P = TopicPartition("t", 0)
@@ -72,9 +71,9 @@ class Driver:
     def row(self) -> PartitionRow:
         return self.table.rows[P]
 
-    def hear(self, report: pb.PartitionReport) -> None:
+    def hear(self, report: PartitionReport) -> None:
         """A word of the task."""
-        said = task_report(pb.PartitionReports(partitions=[report]))
+        said = TaskReport(partitions=(report,))
         self.table.apply(Reported(slot=0, report=said, now_ms=1), 1.0)
         self.changes.take_ended()
         self.changes.take_skips()

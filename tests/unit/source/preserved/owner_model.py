@@ -7,18 +7,18 @@ its steps. What the driver makes of the log and of the task's last words decides
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from twinlog.api.common.v1 import types_pb2
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import NewRecord, OutgoingBatch, Prepared, build_batch
 from twinlog.batches.outgoing import OffsetRun
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.raw import ProducerIdentity, ProducerSettings
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.clock import FakeClock
+from twinlog_source.partitions.orders import TaskAssignment
+from twinlog_source.partitions.reports import PartitionReport, SkippedRange
 from twinlog_source.preserved.append_log import AppendLog, Phase
 from twinlog_source.preserved.append_steps import Fill, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
@@ -30,7 +30,6 @@ from twinlog_source.preserved.own_batches import (
 )
 from twinlog_source.preserved.partition import Changed, Failed, PreservedPartition
 from twinlog_source.preserved.writer import PreservedWriter
-from twinlog_source.task.orders import TaskAssignment
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.read_shares import ReadShares
 from twinlog_source.task.reading.source_reader import PreparedChunk
@@ -176,7 +175,7 @@ class Owner:
         if records is not None and not self.fenced:
             self.log.commit(self.copy.committed, records)
 
-    def leave(self) -> pb.PartitionReport | None:
+    def leave(self) -> PartitionReport | None:
         """End in order, when nothing is on its way: the last words."""
         if not self.appends.is_idle or self.reading is not None or self.fenced:
             return None
@@ -184,23 +183,19 @@ class Owner:
         self.commit()
         return self.report()
 
-    def report(self) -> pb.PartitionReport:
+    def report(self) -> PartitionReport:
         """As the task's reporter says it."""
-        report = pb.PartitionReport(
-            partition=types_pb2.TopicPartition(topic="t", partition=0),
-            position=self.copy.committed,
-            target_end_offset=-1,
-            target_shortened_to=-1,
-            reason=self.copy.reason,
-        )
+        report = PartitionReport(partition=P, position=self.copy.committed, reason=self.copy.reason)
         preserved = self.copies.by_source[P]
-        if self.to_store is None:
-            report.preserved.skip_from, report.preserved.skip_to = preserved.skipped
-            if preserved.leader_epoch is not None:
-                report.preserved.leader_epoch = preserved.leader_epoch
-            report.needs_translation = self.copy.needs_translation
-            report.preserved_until = preserved.preserved_until
-        return report
+        if self.to_store is not None:
+            return report
+        return replace(
+            report,
+            skipped=SkippedRange(first=preserved.skip_from, end=preserved.skip_to),
+            leader_epoch=preserved.leader_epoch,
+            needs_translation=self.copy.needs_translation,
+            preserved_until=preserved.preserved_until,
+        )
 
     @property
     def is_current(self) -> bool:

@@ -13,12 +13,12 @@ from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import Fact
 from twinlog_source.partitions import reports
+from twinlog_source.partitions.orders import PreservedTerms, TaskAssignment
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.preserved.partition import Changed, Failed, PreservedPartition
 from twinlog_source.preserved.writer import PreservedWriter
-from twinlog_source.task.orders import PreservedTerms, TaskAssignment
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.read_shares import ReadShares
 from twinlog_source.task.reading.source_reader import PreparedChunk

@@ -1,8 +1,6 @@
 """When holes cost so much that a copy cannot keep its source's offsets."""
 
 from twinlog_source.preserved.hole_cost import HoleCost
-from twinlog_source.task.stream.hole_cost_messages import hole_cost_messages, hole_costs_of
-from twinlog_source.task.writing.preserved_assignment import hole_cost
 
 
 def _filled(count: int, *, every: float, each: float) -> tuple[HoleCost, float]:
@@ -55,25 +53,6 @@ def test_a_broker_that_stands_still_for_a_while_is_not_a_source_with_too_many_ho
         now += 0.1
     cost.filled(now, now + 6.0)
     assert not cost.is_too_high(now + 6.0)
-
-
-def test_what_tasks_before_have_spent_counts() -> None:
-    """The verdict does not depend on how long tasks live."""
-    cost, now = HoleCost(), 0.0
-    for _ in range(12):
-        # Each task lives for five seconds, and the next one is told what it spent.
-        for _ in range(6):
-            cost.filled(now, now + 0.6)
-            now += 5 / 6
-        assert not cost.is_too_high(now) or now > 30
-        cost = hole_cost(hole_costs_of(hole_cost_messages(cost, now)), now + 0.1)
-        now += 0.1
-    assert cost.is_too_high(now)
-
-
-def test_what_is_handed_on_is_small() -> None:
-    cost, now = _filled(60_000, every=0.001, each=0.001)
-    assert len(hole_cost_messages(cost, now)) <= 13
 
 
 def test_one_hole_that_waits_for_long_decides_nothing_however_many_quick_ones_follow() -> None:

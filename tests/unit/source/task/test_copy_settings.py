@@ -9,9 +9,8 @@ from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import source_batch
 from twinlog_source.config import source_flows
 from twinlog_source.driver.stream.task_settings import TaskSettings
-from twinlog_source.task.orders import TaskAssignment, TaskSetup
+from twinlog_source.partitions.orders import TaskAssignment, TaskSetup
 from twinlog_source.task.settings import copy_settings
-from twinlog_source.task.stream.order_messages import setup_of
 from unit.config.config_files import load_more
 
 
@@ -22,7 +21,7 @@ def record(offset: int, value: bytes) -> DecodedRecord:
 def told(*lines: str) -> TaskSetup:
     """What a task gets over the wire."""
     (flow,) = source_flows(load_more(*lines))
-    return setup_of(TaskSettings(flow=flow).prepare(1, 0, positions_partition_count=25))
+    return TaskSettings(flow=flow).prepare(1, 0, positions_partition_count=25)
 
 
 def copied(*lines: str, data: bytes, compression_type: str = "producer", backlog: bool = False) -> Prepared:

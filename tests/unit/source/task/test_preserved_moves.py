@@ -11,11 +11,11 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact, Fact
+from twinlog_source.partitions.orders import Reposition, WithdrawReposition
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Fill, ReadEnd, Tail
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.task.moves import PositionMoves
-from twinlog_source.task.orders import Reposition, WithdrawReposition
 from unit.source.preserved.preserved_rig import FIRST, PreservedRig
 
 MOVE = 7

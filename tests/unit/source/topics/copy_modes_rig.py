@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 
-from twinlog.api.common.v1 import types_pb2
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_source.driver.state import FlowState
-from twinlog_source.driver.stream.worker_messages import assignment_message, task_report
 from twinlog_source.log.facts import CopyFact
-from twinlog_source.partitions.events import Assigned, Reported
+from twinlog_source.partitions.events import Assigned
+from twinlog_source.partitions.orders import TaskAssignment
+from twinlog_source.partitions.reports import SkippedRange
 from unit.source.flow_rig import P, reported
 from unit.source.target_probe import FakeTargetProbe
 
@@ -53,7 +52,7 @@ async def ends(state: FlowState, *, position: int, until: int, reason: str, tell
     await state.journal.position(P, position)
     await state.journal.record(replace(fact, preserved=False, since=until, reason=reason))
     if tell:
-        words = {"position": position, "reason": reason, "preserved_until": until, "source_end_offset": 50}
+        words = {"position": position, "reason": reason, "preserved_until": until, "source_end": 50}
         reported(state, needs_translation=True, **words)
 
 
@@ -62,8 +61,8 @@ def blocker(state: FlowState) -> str:
     return "" if found is None else found.reason
 
 
-def assigned(state: FlowState) -> pb.Assignment:
-    return assignment_message(state.assignment(P))
+def assigned(state: FlowState) -> TaskAssignment:
+    return state.assignment(P)
 
 
 def waits(state: FlowState) -> tuple[float | None, float | None]:
@@ -71,25 +70,12 @@ def waits(state: FlowState) -> tuple[float | None, float | None]:
     not told of the range that is left out."""
     state.table.apply(Assigned(partition=P, slot=0), state.clock.monotonic())
     told = assigned(state).preserved
-    return (
-        told.former_task_ago.ToTimedelta().total_seconds() if told.HasField("former_task_ago") else None,
-        told.skip_former_task_ago.ToTimedelta().total_seconds()
-        if told.HasField("skip_former_task_ago")
-        else None,
-    )
+    assert told is not None
+    return told.former_task_seconds, told.skip_former_task_seconds
 
 
 def says(state: FlowState, *, skip: tuple[int, int] = (0, 0), at_rest: bool = False) -> None:
-    report = pb.PartitionReport(
-        partition=types_pb2.TopicPartition(topic="t", partition=0),
-        position=9,
-        target_end_offset=-1,
-        target_shortened_to=-1,
-        preserved=pb.PreservedCopy(skip_from=skip[0], skip_to=skip[1]),
-        at_rest=at_rest,
-    )
-    said = task_report(pb.PartitionReports(partitions=[report]))
-    state.table.apply(Reported(slot=0, report=said, now_ms=1), state.clock.monotonic())
+    reported(state, position=9, skipped=SkippedRange(first=skip[0], end=skip[1]), at_rest=at_rest)
 
 
 async def leaves_out(state: FlowState, first: int, end: int) -> None:

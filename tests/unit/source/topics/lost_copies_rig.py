@@ -13,5 +13,5 @@ async def copied(rig: FlowRig, *, source_end: int) -> FlowState:
     await rig.write(rig.target, "A.t", 12)
     state = await rig.owner()
     await state.journal.position(P, 10)
-    reported(state, position=10, source_end_offset=source_end, target_end_offset=12)
+    reported(state, position=10, source_end=source_end, target_end=12)
     return state

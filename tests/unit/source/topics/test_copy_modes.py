@@ -25,6 +25,7 @@ async def test_a_new_copy_is_preserved_and_begins_where_the_sources_log_starts(r
     assert state.table.plannable() == {P}
     handed = assigned(state)
     assert (handed.position, handed.position_stored) == (5, False)
+    assert handed.preserved is not None
     assert (handed.preserved.skip_from, handed.preserved.skip_to) == (0, 5)
 
 
@@ -33,7 +34,7 @@ async def test_what_began_before_is_translated_and_stays_so(rig: FlowRig) -> Non
     assert kind(await rig.owner(AUTO)) == (False, 0, "POSITION_STORED", 0, 0)
     state = await rig.owner(AUTO)
     assert kind(state) == (False, 0, "POSITION_STORED", 0, 0)
-    assert not assigned(state).HasField("preserved")
+    assert assigned(state).preserved is None
     assert assigned(state).position == 3
 
 

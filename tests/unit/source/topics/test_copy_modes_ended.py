@@ -55,12 +55,12 @@ async def test_no_offset_of_a_copy_is_that_of_a_source_that_was_recreated(rig: F
 async def test_a_task_that_cannot_keep_the_offsets_makes_its_copy_translated(rig: FlowRig) -> None:
     state = await rig.owner(AUTO)
     handed = assigned(state)
-    assert handed.HasField("preserved")
+    assert handed.preserved is not None
     await rig.write(rig.target, "A.t", 40)
     await ends(state, position=40, until=37, reason="FOREIGN_WRITE")
     assert await state.plan_is_stale(frozenset([P]))
     assert kind(state) == (False, 37, "FOREIGN_WRITE", 0, 0)
-    assert not assigned(state).HasField("preserved")
+    assert assigned(state).preserved is None
     assert assigned(state).position == 40
     # The word of that task says no more: what it was about is settled.
     assert not await state.plan_is_stale(frozenset([P]))
@@ -75,7 +75,7 @@ async def test_a_copy_whose_task_was_killed_when_it_had_ended_does_not_continue(
 ) -> None:
     state = await rig.owner(offsets)
     assigned(state)
-    reported(state, position=37, target_end_offset=38, source_end_offset=50)
+    reported(state, position=37, target_end=38, source_end=50)
     await ends(state, position=40, until=37, reason="FOREIGN_WRITE", tell=False)
     await state.reread([P])
     row = state.table.rows[P]
@@ -97,13 +97,14 @@ async def test_a_copy_that_the_configuration_does_not_want_is_ended_by_its_task(
     await rig.write(rig.target, "A.t", 5)
     state = await rig.owner(*settings)
     assert kind(state) == (True, 0, "", 0, 0)
-    told = assigned(state)
-    assert (told.preserved.end_reason, bool(told.preserved.end_message)) == (reason, True)
+    told = assigned(state).preserved
+    assert told is not None
+    assert (told.end_reason, bool(told.end_message)) == (reason, True)
     await ends(state, position=4, until=4, reason=reason)
     assert await state.plan_is_stale(state.table.plannable())
     assert kind(state) == (False, 4, reason, 0, 0)
     assert (state.table.rows[P].position, state.table.rows[P].stored) == (4, True)
-    assert not assigned(state).HasField("preserved")
+    assert assigned(state).preserved is None
     assert kind(await rig.owner(AUTO)) == (False, 4, reason, 0, 0), "never back"
 
 
@@ -117,7 +118,9 @@ async def test_what_a_task_leaves_out_counts_for_the_next(rig: FlowRig) -> None:
     state.table.apply(Reported(slot=0, report=TaskReport(partitions=(report,)), now_ms=1), 1.0)
     await state.plan_is_stale(frozenset([P]))
     assert kind(state) == (True, 0, "", 4, 9)
-    assert assigned(await rig.owner(AUTO)).preserved.skip_from == 4
+    told = assigned(await rig.owner(AUTO)).preserved
+    assert told is not None
+    assert told.skip_from == 4
 
 
 async def test_a_preserved_copy_that_has_begun_is_moved_by_its_task_alone(rig: FlowRig) -> None:

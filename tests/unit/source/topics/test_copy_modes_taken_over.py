@@ -149,7 +149,7 @@ async def test_the_last_words_of_a_task_that_ended_a_copy_count_for_the_next(rig
     assigned(state)
     await ends(state, position=40, until=37, reason="FOREIGN_WRITE")
     state.settled([P])
-    assert not assigned(state).HasField("preserved")
+    assert assigned(state).preserved is None
     assert assigned(state).position == 40
 
 
@@ -241,7 +241,7 @@ async def test_a_preserved_copy_is_never_told_to_have_lost_its_tail(rig: FlowRig
     """Its task sees where it ends, and copies again what it lost."""
     await rig.write(rig.target, "A.t", 0)
     state = await rig.owner(AUTO)
-    reported(state, position=50, target_end_offset=50, source_end_offset=50)
+    reported(state, position=50, target_end=50, source_end=50)
     await state.target_logs.look_at_ends(state.topics, copying=False)
     await state.target_logs.put_ends_on_log(state.topics)
     assert ledger(state) == []

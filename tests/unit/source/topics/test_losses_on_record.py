@@ -45,8 +45,8 @@ async def test_a_loss_of_the_copy_is_on_record_before_the_end_it_left(rig: FlowR
     reported(
         state,
         position=16,
-        source_end_offset=20,
-        target_end_offset=14,
+        source_end=20,
+        target_end=14,
         target_shortened_to=8,
         target_shortened_at=10,
     )
@@ -64,8 +64,8 @@ async def test_what_a_task_wrote_behind_a_loss_does_not_make_the_loss_smaller(ri
     reported(
         state,
         position=12,
-        source_end_offset=20,
-        target_end_offset=10,
+        source_end=20,
+        target_end=10,
         target_shortened_to=8,
         target_shortened_at=10,
     )
@@ -81,7 +81,7 @@ async def test_a_second_look_gives_a_task_the_time_to_report_what_it_wrote_behin
     await rig.write(rig.target, "A.t", 12)
     state = await rig.owner(TRANSLATED)
     await state.journal.position(P, 10)
-    reported(state, position=10, source_end_offset=20, target_end_offset=12)
+    reported(state, position=10, source_end=20, target_end=12)
     rig.target.truncate(TopicPartition("A.t", 0), 8)
     await rig.write(rig.target, "A.t", 2)
     rig.clock.advance(RENEW_SECONDS)
@@ -90,8 +90,8 @@ async def test_a_second_look_gives_a_task_the_time_to_report_what_it_wrote_behin
     reported(
         state,
         position=12,
-        source_end_offset=20,
-        target_end_offset=10,
+        source_end=20,
+        target_end=10,
         target_shortened_to=8,
         target_shortened_at=10,
     )
@@ -126,7 +126,7 @@ async def test_what_is_copied_while_the_targets_end_is_asked_for_is_no_loss_of_t
     state = await copied(rig, source_end=30)
 
     def goes_on(_: Call) -> None:
-        reported(state, position=20, source_end_offset=30, target_end_offset=22)
+        reported(state, position=20, source_end=30, target_end=22)
 
     rig.target.intercept("list_offsets", goes_on, after=True)
     await state.target_logs.look_at_ends(state.topics, copying=False)
@@ -143,7 +143,7 @@ async def test_records_copied_again_after_a_rewind_are_not_foreign(rig: FlowRig,
     await state.journal.position(P, 5)
     await state.positions.refresh()
     rig.clock.advance(1)
-    reported(state, position=5, source_end_offset=5, target_end_offset=5)
+    reported(state, position=5, source_end=5, target_end=5)
     await state.target_logs.put_ends_on_log(state.topics)
     if is_set_back:
         # Five more lie behind the end that was noted, and their owner is killed before it says so.
@@ -157,7 +157,7 @@ async def test_records_copied_again_after_a_rewind_are_not_foreign(rig: FlowRig,
 
 async def test_what_is_copied_again_in_the_same_process_is_not_taken_for_a_strangers(rig: FlowRig) -> None:
     state = await rig.owner(TRANSLATED)
-    reported(state, position=5, source_end_offset=5, target_end_offset=5)
+    reported(state, position=5, source_end=5, target_end=5)
     assert state.assignment(P).target_end_is_exact
     await state.set_position(P, 0)
     await state.journal.position(P, 5)
@@ -168,12 +168,12 @@ async def test_what_is_copied_again_in_the_same_process_is_not_taken_for_a_stran
 async def test_what_a_killed_task_wrote_is_not_taken_for_a_strangers(rig: FlowRig) -> None:
     """The next task reads the position from the log, and reports it with the last end that is known."""
     state = await rig.owner(TRANSLATED)
-    reported(state, position=5, source_end_offset=9, target_end_offset=6)
+    reported(state, position=5, source_end=9, target_end=6)
     await state.journal.position(P, 8)
     await state.reread([P])
-    reported(state, position=8, source_end_offset=9, target_end_offset=6, target_end_is_old=True)
+    reported(state, position=8, source_end=9, target_end=6, target_end_is_old=True)
     assert not state.assignment(P).target_end_is_exact
-    reported(state, position=9, source_end_offset=9, target_end_offset=12)
+    reported(state, position=9, source_end=9, target_end=12)
     assert state.assignment(P).target_end_is_exact
 
 
@@ -181,8 +181,8 @@ async def test_a_loss_after_a_task_was_killed_begins_where_the_last_known_end_wa
     await rig.write(rig.target, "A.t", 12)
     state = await rig.owner(TRANSLATED)
     await state.journal.position(P, 10)
-    reported(state, position=5, source_end_offset=10, target_end_offset=6)
-    reported(state, position=10, source_end_offset=10, target_end_offset=6, target_end_is_old=True)
+    reported(state, position=5, source_end=10, target_end=6)
+    reported(state, position=10, source_end=10, target_end=6, target_end_is_old=True)
     rig.target.truncate(TopicPartition("A.t", 0), 4)
     await state.target_logs.look_at_ends(state.topics, copying=False)
     await state.target_logs.note_shortened(state.topics)

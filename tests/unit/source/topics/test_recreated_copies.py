@@ -42,7 +42,7 @@ async def test_a_recreated_target_topic_is_not_also_reported_as_truncated(rig: F
     await rig.write(rig.target, "A.t", 5)
     await (await rig.owner(TRANSLATED)).journal.position(P, 5)
     state = await rig.owner(TRANSLATED)
-    reported(state, position=5, source_end_offset=5, target_end_offset=5)
+    reported(state, position=5, source_end=5, target_end=5)
     rig.target.add_topic("A.t")
     await state.target_logs.look_at_ends(state.topics, copying=False)
     rig.say(state.watch)
@@ -56,7 +56,7 @@ async def test_the_gap_includes_records_that_only_the_deleted_target_topic_held(
     await rig.write(rig.target, "A.t", 20)
     await (await rig.owner(TRANSLATED)).journal.position(P, 20)
     state = await rig.owner(TRANSLATED)
-    reported(state, position=20, source_end_offset=20, target_end_offset=20)
+    reported(state, position=20, source_end=20, target_end=20)
     await rig.target.delete_records({TopicPartition("A.t", 0): 3})
     await rig.source.delete_records({P: 12})
     await state.leave()
@@ -71,7 +71,7 @@ async def test_what_only_a_copy_held_that_is_made_again_from_the_beginning_is_a_
     await rig.write(rig.target, "A.t", 20)
     await (await rig.owner(TRANSLATED)).journal.position(P, 20)
     state = await rig.owner(TRANSLATED)
-    reported(state, position=20, source_end_offset=20, target_end_offset=20)
+    reported(state, position=20, source_end=20, target_end=20)
     await rig.target.delete_records({TopicPartition("A.t", 0): 3})
     await rig.source.delete_records({P: 12})
     await state.leave()
@@ -140,7 +140,7 @@ async def test_a_copy_that_got_another_name_has_lost_nothing(
             target_topic_id=rig.target.topics["A.t"].topic_id,
         )
         await state.journal.record(fact)
-    reported(state, position=20, source_end_offset=20, target_end_offset=20)
+    reported(state, position=20, source_end=20, target_end=20)
     await rig.source.delete_records({P: 12})
     await state.leave()
     rig.target.topics["B.t"] = rig.target.topics["A.t"]
@@ -262,7 +262,7 @@ async def test_a_copy_that_went_on_in_the_recreated_topic_has_no_other_gap(rig: 
         await write_foreign(rig)
     await first.journal.position(P, 18)
     await first.reread([P])
-    reported(first, position=18, source_end_offset=20, target_end_offset=12)
+    reported(first, position=18, source_end=20, target_end=12)
     await first.leave()
     later = await rig.owner(then)
     assert later.table.rows[P].position == 18
@@ -281,7 +281,7 @@ async def test_a_copy_that_was_copied_again_into_the_recreated_topic_is_not_set_
         await write_foreign(rig)
     await first.journal.position(P, 18)
     await first.reread([P])
-    reported(first, position=18, source_end_offset=20, target_end_offset=19)
+    reported(first, position=18, source_end=20, target_end=19)
     await first.leave()
     assert (await rig.owner(then)).table.rows[P].position == 18
 
@@ -294,7 +294,7 @@ async def test_all_that_a_deleted_topic_held_is_a_gap_where_the_new_one_has_othe
     await rig.write(rig.target, "A.t", 20)
     await (await rig.owner(before)).journal.position(P, 20)
     state = await rig.owner(before)
-    reported(state, position=20, source_end_offset=20, target_end_offset=20)
+    reported(state, position=20, source_end=20, target_end=20)
     await rig.source.delete_records({P: 12})
     await state.leave()
     rig.target.add_topic("A.t")
@@ -312,7 +312,7 @@ async def test_a_second_recreation_is_a_gap_of_what_the_second_topic_held(rig: F
     await rig.write(rig.target, "A.t", 20)
     await (await rig.owner(before)).journal.position(P, 20)
     state = await rig.owner(before)
-    reported(state, position=20, source_end_offset=20, target_end_offset=20)
+    reported(state, position=20, source_end=20, target_end=20)
     await rig.target.delete_records({TopicPartition("A.t", 0): 3})
     await state.leave()
     await rig.source.delete_records({P: 12})
@@ -369,20 +369,20 @@ async def test_records_already_in_the_recreated_topic_are_not_part_of_the_gap(
         ended = CopyFact(partition=P, preserved=False, since=1, reason="", target_topic_id=topic_id)
         await former.journal.record(ended)
     state = await rig.owner(mode)
-    reported(state, position=5, source_end_offset=20, target_end_offset=5)
+    reported(state, position=5, source_end=20, target_end=5)
     rig.target.add_topic("A.t")
     for _ in range(3):
         await write_foreign(rig)  # at other offsets than the source's
     reported(
         state,
         position=9,
-        source_end_offset=20,
-        target_end_offset=3,
+        source_end=20,
+        target_end=3,
         target_shortened_to=0,
         target_shortened_at=6,
     )
     await state.target_logs.note_shortened(state.topics)
-    reported(state, position=12, source_end_offset=20, target_end_offset=6)
+    reported(state, position=12, source_end=20, target_end=6)
     rig.say(state.watch)
     await state.refresh(owned=frozenset())
     assert ledger(state) == [(0, 6, "TARGET_RECREATED")]

@@ -32,7 +32,7 @@ async def recreated_and_copied(rig: FlowRig) -> tuple[FlowState, str]:
     await rig.write(rig.source, "t", 9)
     state = await rig.owner(TRANSLATED)
     await state.journal.position(P, 9)
-    reported(state, position=9, source_end_offset=9)
+    reported(state, position=9, source_end=9)
     deleted_id = rig.source.topics["t"].topic_id
     rig.source.add_topic("t")
     await rig.write(rig.source, "t", 5)
@@ -67,14 +67,14 @@ async def test_a_look_at_ids_that_fails_does_not_bring_the_id_of_the_deleted_top
     await rig.write(rig.source, "t", 9)
     state = await rig.owner(TRANSLATED)
     await state.journal.position(P, 9)
-    reported(state, position=9, source_end_offset=9)
+    reported(state, position=9, source_end=9)
     rig.source.add_topic("t")
     await rig.write(rig.source, "t", 5)
     rig.clock.advance(2)
     assert await state.plan_is_stale(frozenset([P]))
     await state.refresh(owned=frozenset())
     await state.journal.position(P, 5)
-    reported(state, position=5, source_end_offset=5)
+    reported(state, position=5, source_end=5)
 
     def fail(call: Call) -> None:
         call.result["t"] = error
@@ -159,7 +159,7 @@ async def test_a_topic_does_not_begin_again_when_a_lagging_broker_reports_the_de
     rig: FlowRig,
 ) -> None:
     state, deleted_id = await recreated_and_copied(rig)
-    reported(state, position=5, source_end_offset=5)
+    reported(state, position=5, source_end=5)
 
     def lag(call: Call) -> None:
         call.result["t"] = replace(call.result["t"], topic_id=deleted_id)
@@ -300,7 +300,7 @@ async def test_what_a_deleted_topic_had_behind_a_position_that_was_never_stored_
     await rig.source.delete_records({P: 9})
     state = await rig.owner(offsets)
     await rig.write(rig.source, "t", 4)
-    reported(state, position=9, source_end_offset=13)
+    reported(state, position=9, source_end=13)
     await state.reread([P])
     rig.source.add_topic("t")
     rig.clock.advance(2)

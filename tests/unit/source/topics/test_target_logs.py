@@ -17,7 +17,7 @@ async def test_a_copy_that_lost_its_tail_while_nobody_copied_is_a_gap(rig: FlowR
     await rig.write(rig.target, "A.t", 12)
     first = await rig.owner()
     await first.journal.position(P, 10)
-    reported(first, position=10, source_end_offset=10, target_end_offset=12)
+    reported(first, position=10, source_end=10, target_end=12)
     await first.target_logs.put_ends_on_log(first.topics)
     await rig.target.delete_records({TopicPartition("A.t", 0): 6})
     assert ledger(await rig.owner()) == [], "what retention took is no loss of the copy"
@@ -72,7 +72,7 @@ async def test_a_loss_that_no_task_reported_is_where_the_checked_records_were(ri
     await state.target_logs.look_at_ends(state.topics, copying=True)
     rig.target.truncate(COPY, 8)
     await rig.write(rig.target, "A.t", 12)
-    reported(state, position=24, source_end_offset=40, target_end_offset=20)
+    reported(state, position=24, source_end=40, target_end=20)
     for _ in range(2):
         await state.target_logs.look_at_ends(state.topics, copying=True)
     await state.target_logs.put_ends_on_log(state.topics)
@@ -136,7 +136,7 @@ async def test_a_leader_that_has_all_of_the_copy_is_no_loss(rig: FlowRig, copyin
         await state.target_logs.put_ends_on_log(state.topics)
         rig.target.elect(COPY)
         await rig.write(rig.target, "A.t", 1)
-        reported(state, position=position, source_end_offset=20, target_end_offset=end)
+        reported(state, position=position, source_end=20, target_end=end)
     for _ in range(2):
         await state.target_logs.look_at_ends(state.topics, copying=copying)
     assert not state.table.rows[P].losses
@@ -150,7 +150,7 @@ async def test_a_loss_that_the_task_reports_is_not_found_again_by_its_leaders(ri
     await rig.write(rig.target, "A.t", 9)
     assert await state.target_logs.look_at_ends(state.topics, copying=True), "the task may report it"
     words = {"target_shortened_to": 8, "target_shortened_at": 10}
-    reported(state, position=15, source_end_offset=20, target_end_offset=17, **words)
+    reported(state, position=15, source_end=20, target_end=17, **words)
     for _ in range(2):
         await state.target_logs.look_at_ends(state.topics, copying=True)
         await state.target_logs.put_ends_on_log(state.topics)

@@ -1,11 +1,10 @@
 """The driver's side of the tasks' control streams: provides settings and start positions, takes reports."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import Clock
 from twinlog.errors import StateError
 from twinlog.model import TopicPartition
@@ -13,9 +12,9 @@ from twinlog_source.driver.epoch import Epoch, Slot
 from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.state import FlowState
-from twinlog_source.driver.stream.task_commands import Echoes, Start
 from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.partitions.events import Assigned, Copied, GapFound, Reported
+from twinlog_source.partitions.orders import Echoes, Start, TaskSetup
 from twinlog_source.partitions.reports import ForeignWrite, TaskReport
 from twinlog_source.partitions.shares import share_debt
 from twinlog_source.preserved.reasons import PreservedReason
@@ -38,20 +37,22 @@ class TaskHost:
     def epoch_of(self, number: int) -> Epoch | None:
         return self.jobs.epoch_of(number)
 
-    def prepare(self, epoch: Epoch, slot: Slot) -> pb.Prepare:
+    def prepare(self, epoch: Epoch, slot: Slot) -> TaskSetup:
         slot.heard_at = self.clock.monotonic()
-        prepare = self.tasks.prepare(
+        names = {partition.topic for partition in slot.partitions}
+        topics = {name: self.state.topics[name] for name in names if name in self.state.topics}
+        setup = self.tasks.prepare(
             epoch.number,
             slot.index,
             positions_partition_count=self.state.positions.partition_count,
             writer=self.state.control.writer,
         )
-        prepare.traceparent = epoch.trace
-        names = {partition.topic for partition in slot.partitions}
-        topics = {name: self.state.topics[name] for name in names if name in self.state.topics}
-        prepare.source_topics.extend(topics)
-        prepare.target_topics.extend(topic.target_topic for topic in topics.values())
-        return prepare
+        return replace(
+            setup,
+            traceparent=epoch.trace,
+            source_topics=tuple(topics),
+            target_topics=tuple(topic.target_topic for topic in topics.values()),
+        )
 
     async def rejoin(self, epoch: Epoch, slot: Slot) -> Start:
         # The new task initialised the slot's ids before it said Prepared, so the lost one is already fenced.

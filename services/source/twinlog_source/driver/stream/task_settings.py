@@ -3,14 +3,12 @@ syncs."""
 
 from dataclasses import dataclass
 
-from google.protobuf.duration_pb2 import Duration
-
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.config.values.reader import texts_of
 from twinlog.policy.names import transactional_id_prefix
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.stream.stream_pace import report_seconds
 from twinlog_source.log.facts import WriterFact
+from twinlog_source.partitions.orders import TaskSetup
 
 IDS_PER_SLOT = 6
 """Two that are used in turn and one that fills holes of preserved copies, for each of two overlapping
@@ -64,18 +62,12 @@ class TaskSettings:
 
     def prepare(
         self, epoch: int, slot: int, *, positions_partition_count: int, writer: WriterFact | None = None
-    ) -> pb.Prepare:
+    ) -> TaskSetup:
         """The answer to a task's Hello. `writer` writes the preserved copies. Contains secrets: never log
         it."""
         flow, settings, syncs = self.flow, self.flow.settings, self.flow.offset_syncs
-        lease = Duration()
-        lease.FromNanoseconds(int(settings.lease_seconds * 1e9))
-        reports = Duration()
-        reports.FromNanoseconds(int(report_seconds(self.flows) * 1e9))
-        return pb.Prepare(
-            clients={
-                role: pb.Properties(values=properties) for role, properties in flow.task_clients(slot).items()
-            },
+        return TaskSetup(
+            clients=flow.task_clients(slot),
             transactional_ids=transactional_ids(flow, epoch, slot),
             settings={
                 **flow.transforms,
@@ -89,12 +81,10 @@ class TaskSettings:
             offset_syncs_topic="" if syncs is None else syncs.topic,
             offset_syncs_on_source=syncs is not None and syncs.cluster == flow.flow.source,
             read_committed=settings.read_committed,
-            lease=lease,
+            lease_seconds=settings.lease_seconds,
+            report_seconds=report_seconds(self.flows),
             connector_name=settings.connector_name,
-            preserved_writer=None
-            if writer is None
-            else pb.WriterIdentity(producer_id=writer.producer_id, producer_epoch=writer.producer_epoch),
+            preserved_writer=writer,
             filler_transactional_id=filler_id(flow, epoch, slot),
             marker_transactional_id=marker_id(flow),
-            report_interval=reports,
         )

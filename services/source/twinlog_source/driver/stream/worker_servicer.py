@@ -1,8 +1,9 @@
 """WorkerService: the driver's end of every task's control stream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from functools import partial
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
+from dataclasses import replace
+from itertools import starmap
 from typing import Protocol
 
 import structlog
@@ -17,18 +18,22 @@ from twinlog.service.grpc_server import Context
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.driver.epoch import Epoch, LastWords, Slot, SlotState, rejoin_wait
 from twinlog_source.driver.stream.stream_pace import LONGEST_ALIVE_SECONDS, alive_seconds
-from twinlog_source.driver.stream.task_commands import (
+from twinlog_source.partitions.orders import (
+    Answer,
+    Echo,
     Echoes,
-    Origins,
-    PipeEnded,
-    ProducerStored,
-    Resume,
+    NewProducer,
+    Reopened,
     Start,
+    StoredPosition,
+    TaskSetup,
+    WhoWrote,
 )
-from twinlog_source.driver.stream.worker_messages import command_message, debt_of, task_report, writers_of
 from twinlog_source.partitions.reports import TaskReport
+from twinlog_source.partitions.shares import LimitDebt
 from twinlog_source.reasons import EndReason
 from twinlog_source.records.pipe import PipeJob
+from twinlog_source.task.stream.messages import Question, command_message, question_of, value_of
 
 HELLO_SECONDS = 10.0
 MOST_SILENT_STREAMS = 500
@@ -45,7 +50,7 @@ class WorkerHost(Protocol):
 
     def epoch_of(self, number: int) -> Epoch | None: ...
 
-    def prepare(self, epoch: Epoch, slot: Slot) -> pb.Prepare: ...
+    def prepare(self, epoch: Epoch, slot: Slot) -> TaskSetup: ...
 
     async def rejoin(self, epoch: Epoch, slot: Slot) -> Start:
         """A task has connected to a slot whose previous task was lost while it copied: read positions, start
@@ -184,9 +189,9 @@ class _Conversation:
             await wait_or_stop(self._epoch.over, wait_seconds)
         silent_seconds = LONGEST_ALIVE_SECONDS
         if not self._epoch.ending:
-            prepare = self._host.prepare(self._epoch, self._slot)
-            silent_seconds = alive_seconds(prepare.lease.ToTimedelta().total_seconds())
-            await self._context.write(pb.WorkerCommand(prepare=prepare))
+            setup = self._host.prepare(self._epoch, self._slot)
+            silent_seconds = alive_seconds(setup.lease_seconds)
+            await self._context.write(command_message(setup))
         while self._is_served:
             try:
                 async with asyncio.timeout(silent_seconds):
@@ -203,84 +208,75 @@ class _Conversation:
                 return
             match report.WhichOneof("report"):
                 case "prepared":
-                    await self._answered(self._prepared)
-                case "reopened":
-                    await self._answered(self._reopened)
-                case "new_producer":
-                    await self._answered(partial(self._new_producer, report.new_producer))
-                case "who_wrote":
-                    assert self._questions is not None
-                    asked = self._questions.create_task(self._who_wrote(report.who_wrote), name="who wrote")
-                    self._asked.add(asked)
-                    asked.add_done_callback(self._asked.discard)
-                case "run_pipe":
-                    assert self._questions is not None
-                    job = report.run_pipe
-                    if job.strict in self._pipes:
-                        # The task has given it up; it may hang in a function.
-                        self._pipes[job.strict].cancel()
-                    running = self._questions.create_task(self._run_pipe(job), name="job of a pipe")
-                    self._pipes[job.strict] = running
+                    await self._before_reports(self._prepared())
+                case "question":
+                    await self._take(report.question.number, question_of(report.question))
                 case "partitions":
-                    self._host.observe(epoch, slot, task_report(report.partitions))
+                    self._host.observe(epoch, slot, value_of(TaskReport, report.partitions))
                     reports += 1
                     if reports == REPORTS_OF_A_HEALTHY_TASK:
                         slot.losses = 0
                 case "finished":
                     finished = report.finished
                     slot.final = LastWords(
-                        reason=finished.reason, message=finished.message, debt=debt_of(finished.debt)
+                        reason=finished.reason,
+                        message=finished.message,
+                        debt=value_of(LimitDebt, finished.debt),
                     )
-                    self._host.observe(epoch, slot, task_report(finished.reports))
+                    self._host.observe(epoch, slot, value_of(TaskReport, finished.reports))
                     epoch.move(slot, SlotState.FINISHED)
                     return
                 case _:
                     pass
 
-    async def _run_pipe(self, asked: pb.RunPipe) -> None:
-        ended = PipeEnded(port=asked.port)
-        try:
-            await self._host.run_pipe(PipeJob(port=asked.port, token=asked.token, strict=asked.strict))
-        except TwinlogError as error:
-            ended = PipeEnded(port=asked.port, reason=error.reason, message=str(error))
-        if self._is_served:
-            self._slot.tell(ended)
+    async def _take(self, number: int, question: Question) -> None:
+        assert self._questions is not None
+        answering = self._answer(number, question)
+        match question:
+            case WhoWrote():
+                asked = self._questions.create_task(answering, name="who wrote")
+                self._asked.add(asked)
+                asked.add_done_callback(self._asked.discard)
+            case PipeJob(strict=strict):
+                if strict in self._pipes:
+                    # The task has given it up; it may hang in a function.
+                    self._pipes[strict].cancel()
+                self._pipes[strict] = self._questions.create_task(answering, name="job of a pipe")
+            case _:
+                await self._before_reports(answering)
 
-    async def _answered(self, answer: Callable[[], Awaitable[None]]) -> None:
+    async def _before_reports(self, answering: Coroutine[None, None, None]) -> None:
         """The task's reports are read after the answer, which takes as long as a transaction stays open."""
         self._slot.waits_for_driver = True
         try:
-            await answer()
+            await answering
         finally:
             if self._is_served:
                 self._slot.waits_for_driver = False
 
-    async def _reopened(self) -> None:
+    async def _answer(self, number: int, question: Question) -> None:
         try:
-            answer = Resume(positions=await self._host.reopened(self._epoch, self._slot))
+            answer = await self._found(question)
         except TwinlogError as error:
-            answer = Resume(reason=error.reason, message=str(error))
+            answer = Answer(reason=error.reason, message=str(error))
         if self._is_served:
-            self._slot.tell(answer)
+            self._slot.tell(replace(answer, number=number))
 
-    async def _new_producer(self, told: pb.NewProducer) -> None:
-        producer_id = told.producer_id
-        answer = ProducerStored(producer_id=producer_id)
-        try:
-            await self._host.store_producer(self._slot, producer_id, told.transactional_id)
-        except TwinlogError as error:
-            answer = ProducerStored(producer_id=producer_id, reason=error.reason, message=str(error))
-        if self._is_served:
-            self._slot.tell(answer)
-
-    async def _who_wrote(self, told: pb.WhoWrote) -> None:
-        try:
-            echoes = await self._host.who_wrote(self._slot, writers_of(told))
-            answer = Origins(number=told.number, echoes=echoes)
-        except TwinlogError as error:
-            answer = Origins(number=told.number, reason=error.reason, message=str(error))
-        if self._is_served:
-            self._slot.tell(answer)
+    async def _found(self, question: Question) -> Answer:
+        """Raises TwinlogError: the answer is no, or the work failed."""
+        host = self._host
+        match question:
+            case Reopened():
+                positions = await host.reopened(self._epoch, self._slot)
+                return Answer(positions=tuple(starmap(StoredPosition, positions.items())))
+            case NewProducer():
+                await host.store_producer(self._slot, question.producer_id, question.transactional_id)
+            case WhoWrote():
+                echoes = await host.who_wrote(self._slot, dict(question.writers))
+                return Answer(echoes=tuple(Echo(*pair, *where) for pair, where in echoes.items()))
+            case PipeJob():
+                await host.run_pipe(question)
+        return Answer()
 
     async def _prepared(self) -> None:
         epoch, slot = self._epoch, self._slot

@@ -375,7 +375,6 @@ class SourceReader:
         if copy is None or copy.fetched != answer.fetch_offset:
             return
         copy.end_offset = answer.last_stable_offset if self.read_committed else answer.high_watermark
-        copy.log_start_offset = answer.log_start_offset
         if not copy.takes_answers:
             return
         if answer.records and self._is_overfull(copy):

@@ -2,26 +2,22 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
-
-from twinlog.api.common.v1 import types_pb2
-from twinlog.api.source.v1 import source_service_pb2 as source_pb
-from twinlog.api.source.v1 import worker_service_pb2 as pb
-from twinlog.batches import Lane
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog_source.log.gaps import Gap
-from twinlog_source.partitions.reports import ForeignWrite
+from twinlog_source.partitions.reports import (
+    ForeignWrite,
+    PartitionReport,
+    SkippedRange,
+    TaskCounters,
+    TaskReport,
+)
+from twinlog_source.partitions.states import PartitionState
 from twinlog_source.reasons import HELD, PartitionReason
 from twinlog_source.task.partition import PartitionCopy, State
-from twinlog_source.task.stream.foreign_write_messages import foreign_write_message
-from twinlog_source.task.stream.hole_cost_messages import hole_cost_messages
-from twinlog_source.task.stream.latency_messages import latency_message
-from twinlog_source.task.stream.sync_paces import pace_message
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 from twinlog_source.task.writing.syncs import OffsetSyncs
 from twinlog_source.task.writing.target_writer import TargetWriter
@@ -30,14 +26,6 @@ EVERYTHING_SECONDS = 60.0
 """After this time, partitions without changes are reported again."""
 SLOW_SECONDS = 3.0
 """Records without acknowledgement for this long are reported, long before the delivery time-out."""
-
-STATES = {
-    State.RUNNING: source_pb.PARTITION_STATE_RUNNING,
-    State.PAUSED: source_pb.PARTITION_STATE_PAUSED,
-    State.BACKOFF: source_pb.PARTITION_STATE_BACKOFF,
-    State.FAULTED: source_pb.PARTITION_STATE_FAULTED,
-}
-LANES = {Lane.RAW: source_pb.LANE_RAW, Lane.RECODE: source_pb.LANE_RECODE}
 
 _Seen = tuple[object, ...]
 
@@ -68,7 +56,7 @@ class Reporter:
         if not self.copies[partition].shared:
             self._foreign_writes.setdefault(partition, []).append(write)
 
-    def report(self, *, everything: bool = False) -> pb.PartitionReports:
+    def report(self, *, everything: bool = False) -> TaskReport:
         """What changed since the last call; each gap is in one report only."""
         now = self.clock.monotonic()
         since = self._everything_since
@@ -76,14 +64,7 @@ class Reporter:
             self._told.clear()
             self._everything_since = now
         source_problem = self.source_problem()
-        reports = pb.PartitionReports(
-            transactions_committed=self.target_writer.committed_rounds,
-            transactions_aborted=self.target_writer.aborted_rounds,
-            offset_syncs=self.syncs.emitted,
-            failures=self._failures(),
-            source_throttled=self.source_throttled(),
-            target_throttled=self.target_throttled(),
-        )
+        reports: list[PartitionReport] = []
         for partition, copy in self.copies.items():
             waited_seconds = self._waited_seconds(copy, now)
             preserved, is_stored = self.preserved.get(partition), self.target_writer.is_stored(partition)
@@ -94,7 +75,6 @@ class Reporter:
             seen = (
                 copy.committed,
                 copy.end_offset,
-                copy.log_start_offset,
                 copy.state,
                 copy.reason,
                 copy.message,
@@ -121,22 +101,33 @@ class Reporter:
                 self._told[partition] = seen
                 report = self._report(copy, problem, waited_seconds)
                 if preserved is not None and is_stored:
-                    report.preserved.skip_from = preserved.skip_from
-                    report.preserved.skip_to = preserved.skip_to
-                    if preserved.leader_epoch is not None:
-                        report.preserved.leader_epoch = preserved.leader_epoch
-                    report.needs_translation = copy.needs_translation
-                    report.preserved_until = preserved.preserved_until
+                    report = replace(
+                        report,
+                        skipped=SkippedRange(first=preserved.skip_from, end=preserved.skip_to),
+                        leader_epoch=preserved.leader_epoch,
+                        needs_translation=copy.needs_translation,
+                        preserved_until=preserved.preserved_until,
+                    )
                 if preserved is not None:
-                    report.at_rest, report.quiet = preserved.is_at_rest, preserved.is_quiet
-                    report.hole_costs.extend(hole_cost_messages(preserved.at_target.hole_cost, now))
-                pace = self.syncs.paced.pace(partition, now) if everything else None
-                if pace is not None:
-                    report.sync_pace.CopyFrom(pace_message(pace))
-                reports.partitions.append(report)
+                    report = replace(report, at_rest=preserved.is_at_rest, is_quiet=preserved.is_quiet)
+                if everything:
+                    report = replace(report, sync_pace=self.syncs.paced.pace(partition, now))
+                reports.append(report)
+        gaps = tuple(gap for found in self._gaps.values() for gap in found)
         self._gaps.clear()
         self._foreign_writes.clear()
-        return reports
+        return TaskReport(
+            partitions=tuple(reports),
+            gaps=gaps,
+            counters=TaskCounters(
+                transactions_committed=self.target_writer.committed_rounds,
+                transactions_aborted=self.target_writer.aborted_rounds,
+                offset_syncs=self.syncs.emitted,
+                failures=self._failures(),
+            ),
+            source_throttled=self.source_throttled(),
+            target_throttled=self.target_throttled(),
+        )
 
     def _failures(self) -> dict[str, int]:
         failures = Counter(self.target_writer.failures)
@@ -159,68 +150,55 @@ class Reporter:
 
     def _report(
         self, copy: PartitionCopy, problem: KafkaError | None, waited_seconds: float
-    ) -> pb.PartitionReport:
-        report = pb.PartitionReport(
-            partition=types_pb2.TopicPartition(
-                topic=copy.partition.topic, partition=copy.partition.partition
-            ),
+    ) -> PartitionReport:
+        now = self.clock.monotonic()
+        state, reason, message = self._standing(copy, problem, waited_seconds, now)
+        copy.shortenings_told = copy.target_shortened_times
+        return PartitionReport(
+            partition=copy.partition,
             position=copy.committed,
-            source_end_offset=_or_unknown(copy.end_offset),
-            log_start_offset=_or_unknown(copy.log_start_offset),
-            state=STATES[copy.state],
-            reason=copy.reason,
-            message=copy.message,
+            state=state,
+            reason=reason,
+            message=message,
+            source_end=copy.end_offset,
+            retry_in_seconds=None if copy.retry_at is None else max(0.0, copy.retry_at - now),
+            failures=copy.failures,
             records=copy.counters.records,
             bytes=copy.counters.bytes,
             raw_records=copy.counters.raw_records,
-            recoded_records=copy.counters.recoded_records,
+            recoded_records=dict(copy.counters.recoded_records),
             echoes=copy.counters.echoes,
-            repositioned=copy.repositioned,
-            withdrawn=copy.withdrawn,
-            failures=copy.failures,
-            leader_epochs=[
-                pb.LeaderEpochStart(leader_epoch=each.leader_epoch, offset=each.offset)
-                for each in copy.epochs
-            ],
-            target_end_offset=_or_unknown(copy.target_end),
+            lane=copy.lane,
+            replication_latency_ns=(
+                None if copy.latency_seconds is None else int(copy.latency_seconds * 1e9)
+            ),
+            latency=copy.counters.latency.take(),
+            record_age=copy.counters.record_age.take(),
+            target_end=copy.target_end,
             target_end_is_old=copy.target_end_is_old,
-            target_shortened_to=_or_unknown(copy.target_shortened_to),
+            target_shortened_to=copy.target_shortened_to,
             target_shortened_at=copy.target_shortened_at,
             target_shortened_times=copy.target_shortened_times,
-            lane=source_pb.LANE_UNSPECIFIED if copy.lane is None else LANES[copy.lane],
-            latency=latency_message(copy.counters.latency.take()),
-            record_age=latency_message(copy.counters.record_age.take()),
+            leader_epochs=copy.epochs,
+            source_lost_from=copy.source_lost_from,
+            repositioned=copy.repositioned,
+            withdrawn=copy.withdrawn,
+            foreign_writes=tuple(self._foreign_writes.get(copy.partition, ())),
         )
-        copy.shortenings_told = copy.target_shortened_times
+
+    def _standing(
+        self, copy: PartitionCopy, problem: KafkaError | None, waited_seconds: float, now: float
+    ) -> tuple[PartitionState, str, str]:
+        """State, reason and message, as the driver shows them."""
         if copy.state is State.RUNNING and problem is not None:
-            report.state = source_pb.PARTITION_STATE_BACKOFF
-            report.reason, report.message = problem.reason, str(problem)
-        elif waited_seconds >= SLOW_SECONDS:
-            report.reason = PartitionReason.TARGET_SLOW
-            report.message = (
-                f"the target has acknowledged nothing for {SLOW_SECONDS:g} s; the task keeps trying"
-            )
-        elif copy.state is State.RUNNING and (waits := copy.waits(self.clock.monotonic())):
-            report.reason, report.message = waits, HELD[waits]
-        if copy.source_lost_from is not None:
-            report.source_lost_from = copy.source_lost_from
-        if copy.retry_at is not None:
-            report.retry_in.CopyFrom(_duration(max(0.0, copy.retry_at - self.clock.monotonic())))
-        if copy.latency_seconds is not None:
-            report.replication_latency.CopyFrom(_duration(copy.latency_seconds))
-        report.gaps.extend(
-            pb.Gap(
-                from_offset=gap.from_offset,
-                to_offset=gap.to_offset,
-                reason=gap.reason,
-                found_at=_timestamp(gap.found_at_ms),
-            )
-            for gap in self._gaps.get(copy.partition, ())
-        )
-        report.foreign_writes.extend(
-            foreign_write_message(write) for write in self._foreign_writes.get(copy.partition, ())
-        )
-        return report
+            return PartitionState.BACKOFF, problem.reason, str(problem)
+        state = PartitionState(copy.state)
+        if waited_seconds >= SLOW_SECONDS:
+            words = f"the target has acknowledged nothing for {SLOW_SECONDS:g} s; the task keeps trying"
+            return state, PartitionReason.TARGET_SLOW, words
+        if copy.state is State.RUNNING and (waits := copy.waits(now)):
+            return state, waits, HELD[waits]
+        return state, copy.reason, copy.message
 
 
 def _lasting_problem(preserved: PreservedCopy, now: float) -> KafkaError | None:
@@ -228,19 +206,3 @@ def _lasting_problem(preserved: PreservedCopy, now: float) -> KafkaError | None:
     at_target = preserved.at_target
     lasts = at_target.problem is not None and now - at_target.problem_since >= SLOW_SECONDS
     return at_target.problem if lasts else None
-
-
-def _or_unknown(offset: int | None) -> int:
-    return -1 if offset is None else offset
-
-
-def _duration(seconds: float) -> Duration:
-    duration = Duration()
-    duration.FromNanoseconds(int(seconds * 1e9))
-    return duration
-
-
-def _timestamp(wall_ms: int) -> Timestamp:
-    timestamp = Timestamp()
-    timestamp.FromMilliseconds(wall_ms)
-    return timestamp

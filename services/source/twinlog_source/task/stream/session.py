@@ -13,7 +13,8 @@ import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from itertools import starmap
+from typing import Any
 
 import grpc
 import structlog
@@ -29,25 +30,30 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.service.rpc import GRPC, Rpc
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.log.fencing import FENCED
+from twinlog_source.partitions.orders import (
+    Answer,
+    End,
+    NewProducer,
+    Reopened,
+    Reposition,
+    SetPaused,
+    Start,
+    TaskCommand,
+    TaskSetup,
+    WhoWrote,
+    WithdrawReposition,
+    Writers,
+)
+from twinlog_source.partitions.reports import TaskReport
+from twinlog_source.partitions.shares import SlotLimits
 from twinlog_source.reasons import EndReason
 from twinlog_source.records.changing import MakePipe
-from twinlog_source.records.pipe import PipeJob, record_pipe
+from twinlog_source.records.pipe import PipeJob, TransformFailedError, record_pipe
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
-from twinlog_source.task.orders import TaskSetup
 from twinlog_source.task.reading.source_reader import Echoes
 from twinlog_source.task.stream.driver_lease import DriverLease
-from twinlog_source.task.stream.order_messages import (
-    echoes_of,
-    job_failure,
-    limits_of,
-    pause_of,
-    positions_of,
-    reposition_of,
-    setup_of,
-    start_of,
-    withdrawal_of,
-)
+from twinlog_source.task.stream.messages import Question, command_of, fill, question_message
 
 SHORTEST_REPORT_SECONDS = 1.0
 CLOSE_TIMEOUT_SECONDS = 5.0
@@ -71,8 +77,6 @@ CHANNEL_OPTIONS = (
 )
 
 Outcome = tuple[str, str]
-T = TypeVar("T")
-
 log = structlog.get_logger(__name__)
 
 
@@ -95,16 +99,12 @@ class TaskConnection:
     _lease: DriverLease | None = None
     """None before the driver has sent its length."""
     _setup: "asyncio.Future[TaskSetup] | None" = None
-    _start: "asyncio.Future[pb.Start] | None" = None
-    _resume: "asyncio.Future[pb.Resume] | None" = None
-    """The answer for a task that has initialised its ids again."""
-    _unstored: dict[int, "asyncio.Future[pb.ProducerStored]"] = field(default_factory=dict)
-    """The producer ids that the driver is asked to store, with its answers."""
-    _unknown: dict[int, "asyncio.Future[pb.Origins]"] = field(default_factory=dict)
-    """The questions about producers of the source, by number."""
+    _start: "asyncio.Future[Start] | None" = None
+    _asked: dict[int, "asyncio.Future[Answer]"] = field(default_factory=dict)
+    """The questions that the driver has not answered, by number."""
     _questions: int = 0
-    _jobs: dict[int, "asyncio.Future[pb.PipeEnded]"] = field(default_factory=dict)
-    """The jobs that the driver runs for this task, by port."""
+    _reopening: int = 0
+    """The number of the last question whether the task may continue; 0 = there was none."""
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """gRPC takes one message at a time."""
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -149,12 +149,14 @@ class TaskConnection:
                 if command is grpc.aio.EOF:
                     lost = EndReason.LEASE_LOST, "the driver closed the control stream"
                     break
-                if self._is_end_before_start(command):
+                told = command_of(command)
+                if isinstance(told, End) and not self._is_started:
                     # Nothing is copied, and the driver waits for no last message. Getting ready would take
                     # the ids from a task of a later epoch.
-                    lost = EndReason.EPOCH_OVER, command.end.reason
+                    lost = EndReason.EPOCH_OVER, told.reason
                     break
-                self._obey(command)
+                if told is not None:
+                    self._obey(told)
         except TimeoutError:
             lost = EndReason.LEASE_LOST, f"the driver was silent for {self._lease_seconds:g} s"
         except grpc.aio.AioRpcError as error:
@@ -172,53 +174,42 @@ class TaskConnection:
                 self._lease.awake(self.clock.monotonic())
             await pause(AWAKE_SECONDS)
 
-    def _is_end_before_start(self, command: pb.WorkerCommand) -> bool:
-        assert self._start is not None
-        return command.WhichOneof("command") == "end" and not self._start.done()
+    @property
+    def _is_started(self) -> bool:
+        return self._start is not None and self._start.done()
 
-    def _obey(self, command: pb.WorkerCommand) -> None:
+    def _obey(self, command: TaskCommand) -> None:
         assert self._setup is not None
         assert self._start is not None
-        match command.WhichOneof("command"):
-            case "prepare" if not self._setup.done():
-                setup = setup_of(command.prepare)
-                self._lease_seconds = setup.lease_seconds
+        copier = self._copier
+        match command:
+            case TaskSetup() if not self._setup.done():
+                self._lease_seconds = command.lease_seconds
                 self._lease = DriverLease(self._lease_seconds, self.clock.monotonic())
-                self._setup.set_result(setup)
-            case "start" if not self._start.done():
-                self._start.set_result(command.start)
-            case "end":
-                if self._copier is not None:
-                    self._copier.syncs.nobody_goes_on = command.end.reason == EndReason.SHUTDOWN
+                self._setup.set_result(command)
+            case Start() if not self._start.done():
+                self._start.set_result(command)
+            case End(reason=reason):
+                if copier is not None:
+                    copier.syncs.nobody_goes_on = reason == EndReason.SHUTDOWN
                 self._stop.set()
-                self._answer(pb.Resume(reason=EndReason.EPOCH_OVER, message="the epoch was told to end"))
-            case "resume":
-                self._answer(command.resume)
-            case "producer_stored" | "origins" | "pipe_ended":
+                words = "the epoch was told to end"
+                self._answered(Answer(number=self._reopening, reason=EndReason.EPOCH_OVER, message=words))
+            case Answer():
                 self._answered(command)
-            case "set_paused" if self._copier is not None:
-                self._copier.set_paused(pause_of(command.set_paused))
-            case "set_throttle" if self._copier is not None:
-                self._copier.set_limits(limits_of(command.set_throttle))
-            case "reposition" if self._copier is not None:
-                self._copier.moves.order(reposition_of(command.reposition))
-            case "withdraw_reposition" if self._copier is not None:
-                self._copier.moves.withdraw(withdrawal_of(command.withdraw_reposition))
-            case _:
-                pass  # A sign of life: its arrival is all that counts.
+            case SetPaused() if copier is not None:
+                copier.set_paused(command)
+            case SlotLimits() if copier is not None:
+                copier.set_limits(command)
+            case Reposition() if copier is not None:
+                copier.moves.order(command)
+            case WithdrawReposition() if copier is not None:
+                copier.moves.withdraw(command)
 
-    def _answered(self, command: pb.WorkerCommand) -> None:
-        match command.WhichOneof("command"):
-            case "producer_stored":
-                stored = command.producer_stored
-                _settle(self._unstored.pop(stored.producer_id, None), stored)
-            case "origins":
-                _settle(self._unknown.pop(command.origins.number, None), command.origins)
-            case _:
-                _settle(self._jobs.pop(command.pipe_ended.port, None), command.pipe_ended)
-
-    def _answer(self, resume: pb.Resume) -> None:
-        _settle(self._resume, resume)
+    def _answered(self, answer: Answer) -> None:
+        asked = self._asked.pop(answer.number, None)
+        if asked is not None and not asked.done():
+            asked.set_result(answer)
 
     # ------------------------------------------------------------------------------------------ working
 
@@ -258,61 +249,51 @@ class TaskConnection:
     async def _ask_driver(self, stream: Any) -> Mapping[TopicPartition, int]:
         """Ask whether the task may continue, and what the log says of its partitions; the lease bounds the
         wait. Raises KafkaError: refused."""
-        self._resume = asyncio.get_running_loop().create_future()
         if self._stop.is_set():
             raise TransientKafkaError("the epoch was told to end", reason=EndReason.EPOCH_OVER)
-        await self._ask(stream, pb.WorkerReport(reopened=pb.Reopened()))
-        answer = await self._resume
-        if answer.reason:
-            kind = FatalKafkaError if answer.reason == FENCED else TransientKafkaError
-            raise kind(answer.message, reason=answer.reason)
-        return positions_of(answer)
+        self._reopening = self._questions + 1
+        return dict((await self._ask(stream, Reopened())).positions)
 
     async def _admit(self, stream: Any, producer_id: int, transactional_id: str) -> None:
         """Have the driver store a producer id; the lease bounds the wait. Raises KafkaError if it cannot."""
-        stored = self._unstored[producer_id] = asyncio.get_running_loop().create_future()
-        told = pb.NewProducer(producer_id=producer_id, transactional_id=transactional_id)
-        await self._ask(stream, pb.WorkerReport(new_producer=told))
-        answer = await stored
-        if answer.reason:
-            raise TransientKafkaError(answer.message, reason=answer.reason)
+        await self._ask(stream, NewProducer(producer_id, transactional_id))
 
     async def _who_wrote(self, stream: Any, writers: Mapping[TopicPartition, Collection[int]]) -> Echoes:
         """Ask which batches of these producers are copies; the lease bounds the wait. Raises KafkaError while
         that is not known."""
-        self._questions += 1
-        number = self._questions
-        known = self._unknown[number] = asyncio.get_running_loop().create_future()
-        named = [
-            pb.Writers(
-                partition=types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition),
-                producer_ids=ids,
-            )
-            for partition, ids in writers.items()
-        ]
-        await self._ask(stream, pb.WorkerReport(who_wrote=pb.WhoWrote(number=number, writers=named)))
-        answer = await known
-        if answer.reason:
-            raise TransientKafkaError(answer.message, reason=answer.reason)
-        return echoes_of(answer)
+        named = starmap(Writers, ((partition, tuple(ids)) for partition, ids in writers.items()))
+        echoes: dict[TopicPartition, dict[int, tuple[int, int]]] = {}
+        for each in (await self._ask(stream, WhoWrote(tuple(named)))).echoes:
+            echoes.setdefault(each.partition, {})[each.producer_id] = each.from_offset, each.to_offset
+        return echoes
 
     async def _run_pipe(self, stream: Any, job: PipeJob) -> TwinlogError | None:
         """Have the driver run a job; return when it has ended, with the reason if it failed."""
-        running = self._jobs[job.port] = asyncio.get_running_loop().create_future()
         try:
-            asked = pb.RunPipe(port=job.port, token=job.token, strict=job.strict)
-            await self._ask(stream, pb.WorkerReport(run_pipe=asked))
-            return job_failure(await running)
+            await self._ask(stream, job)
         except TwinlogError as error:
             return error
-        finally:
-            self._jobs.pop(job.port, None)
+        return None
 
-    async def _ask(self, stream: Any, question: pb.WorkerReport) -> None:
+    async def _ask(self, stream: Any, question: Question) -> Answer:
+        """Raises TwinlogError when the driver refuses, or the stream breaks."""
+        self._questions += 1
+        number = self._questions
+        asked = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
-            await self._write(stream, question)
+            await self._write(stream, question_message(number, question))
+            answer: Answer = await asked
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
             raise TransientKafkaError("the control stream broke", reason=EndReason.LEASE_LOST) from error
+        finally:
+            self._asked.pop(number, None)
+        if answer.reason == FENCED:
+            raise FatalKafkaError(answer.message, reason=FENCED)
+        if answer.reason == TransformFailedError.default_reason:
+            raise TransformFailedError(answer.message)
+        if answer.reason:
+            raise TransientKafkaError(answer.message, reason=answer.reason)
+        return answer
 
     def _may_write(self) -> bool:
         return self._lease is not None and self._lease.holds(self.clock.monotonic())
@@ -321,8 +302,8 @@ class TaskConnection:
         async with self._writing:
             await stream.write(report)
 
-    async def _copy(self, stream: Any, copier: Copier, start: pb.Start, report_seconds: float) -> None:
-        copier.assign(start_of(start))
+    async def _copy(self, stream: Any, copier: Copier, start: Start, report_seconds: float) -> None:
+        copier.assign(start)
         failure: TwinlogError | None = None
 
         async def copy() -> None:
@@ -343,16 +324,15 @@ class TaskConnection:
     async def _report(self, stream: Any, copier: Copier, every_seconds: float) -> None:
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             while not await wait_or_stop(self._stop, every_seconds):
-                await self._write(stream, pb.WorkerReport(partitions=copier.reporter.report()))
+                await self._write(stream, _message(copier.reporter.report()))
 
     async def _finish(self, stream: Any, reason: str, message: str, copier: Copier | None = None) -> None:
         """Send the last message; the driver closes the stream when it has it."""
         self._outcome = reason, message
         finished = pb.Finished(reason=reason, message=message)
         if copier is not None:
-            finished.reports.CopyFrom(copier.reporter.report(everything=True))
-            owed = copier.throttle.owed(self.clock.monotonic())
-            finished.debt.CopyFrom(pb.LimitDebt(bytes=owed.bytes, topic_bytes=owed.topic_bytes))
+            fill(finished.reports, copier.reporter.report(everything=True))
+            fill(finished.debt, copier.throttle.owed(self.clock.monotonic()))
         with contextlib.suppress(grpc.aio.AioRpcError, TimeoutError, asyncio.InvalidStateError):
             async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                 await stream.write(pb.WorkerReport(finished=finished))
@@ -370,6 +350,7 @@ class TaskConnection:
         )
 
 
-def _settle(asked: "asyncio.Future[T] | None", answer: T) -> None:
-    if asked is not None and not asked.done():
-        asked.set_result(answer)
+def _message(report: TaskReport) -> pb.WorkerReport:
+    message = pb.WorkerReport()
+    fill(message.partitions, report)
+    return message

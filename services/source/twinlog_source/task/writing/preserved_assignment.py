@@ -1,14 +1,12 @@
 """A preserved copy as a task begins it: by what the driver knows about it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from twinlog.batches import OutgoingBatch
 from twinlog.model import TopicPartition
-from twinlog_source.partitions.reports import HoleCostAgo
+from twinlog_source.partitions.orders import TaskAssignment
 from twinlog_source.preserved.append_log import AppendLog
-from twinlog_source.preserved.hole_cost import HoleCost, HoleCostBucket
 from twinlog_source.preserved.partition import PreservedPartition
-from twinlog_source.task.orders import TaskAssignment
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.read_shares import ReadShares
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
@@ -51,7 +49,6 @@ def preserved_copy_of(
         at_target=PreservedPartition(
             target=TopicPartition(assignment.target_topic, copy.partition.partition),
             appends=appends,
-            hole_cost=hole_cost(assignment.hole_costs, now),
             topic_id=assignment.target_topic_id,
             common_until=terms.common_until,
         ),
@@ -67,11 +64,4 @@ def preserved_copy_of(
         settle=settle,
         is_stored=is_stored,
         fill_later=fill_later,
-    )
-
-
-def hole_cost(spent: Iterable[HoleCostAgo], now: float) -> HoleCost:
-    """The costs so far, including those of earlier tasks."""
-    return HoleCost.resumed(
-        HoleCostBucket(now - each.ago_seconds, each.holes, each.spent_seconds) for each in spent
     )

@@ -20,12 +20,12 @@ from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.partitions import reports
+from twinlog_source.partitions.orders import TaskAssignment
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.fill_limits import FillLimit, is_visible
 from twinlog_source.preserved.partition import Changed, Failed, PreservedPartition
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.preserved.writer import PreservedWriter
-from twinlog_source.task.orders import TaskAssignment
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.read_shares import ReadShares
 from twinlog_source.task.reading.source_reader import PreparedChunk

@@ -5,12 +5,9 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
-from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
-from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from twinlog.api.common.v1 import types_pb2 as _types_pb2
-from twinlog.api.source.v1 import source_service_pb2 as _source_service_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -32,10 +29,7 @@ class WorkerReport(_message.Message):
     PREPARED_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     FINISHED_FIELD_NUMBER: _builtins.int
-    REOPENED_FIELD_NUMBER: _builtins.int
-    NEW_PRODUCER_FIELD_NUMBER: _builtins.int
-    WHO_WROTE_FIELD_NUMBER: _builtins.int
-    RUN_PIPE_FIELD_NUMBER: _builtins.int
+    QUESTION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello:
         """First message of the stream."""
@@ -45,46 +39,31 @@ class WorkerReport(_message.Message):
         """Clients are open, this task's transactional ids are fenced: it may start at once."""
 
     @_builtins.property
-    def partitions(self) -> Global___PartitionReports:
-        """State of the task's partitions, every report_interval."""
+    def partitions(self) -> Global___TaskReport:
+        """State of the task's partitions, every report_seconds."""
 
     @_builtins.property
     def finished(self) -> Global___Finished:
         """Last message: the task stopped copying, everything it sent is committed or aborted."""
 
     @_builtins.property
-    def reopened(self) -> Global___Reopened:
-        """After a failed round its ids are initialised again; it continues only when the driver says Resume."""
-
-    @_builtins.property
-    def new_producer(self) -> Global___NewProducer:
-        """A producer id that the task is about to use; it waits for ProducerStored."""
-
-    @_builtins.property
-    def who_wrote(self) -> Global___WhoWrote:
-        """Whose are these batches of the source? The partitions wait for Origins."""
-
-    @_builtins.property
-    def run_pipe(self) -> Global___RunPipe:
-        """Records have to be changed: run a Spark job whose workers connect to the task."""
+    def question(self) -> Global___Question:
+        """The task waits for an Answer."""
 
     def __init__(
         self,
         *,
         hello: Global___Hello | None = ...,
         prepared: Global___Prepared | None = ...,
-        partitions: Global___PartitionReports | None = ...,
+        partitions: Global___TaskReport | None = ...,
         finished: Global___Finished | None = ...,
-        reopened: Global___Reopened | None = ...,
-        new_producer: Global___NewProducer | None = ...,
-        who_wrote: Global___WhoWrote | None = ...,
-        run_pipe: Global___RunPipe | None = ...,
+        question: Global___Question | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "new_producer", b"new_producer", "partitions", b"partitions", "prepared", b"prepared", "reopened", b"reopened", "report", b"report", "run_pipe", b"run_pipe", "who_wrote", b"who_wrote"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "partitions", b"partitions", "prepared", b"prepared", "question", b"question", "report", b"report"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "new_producer", b"new_producer", "partitions", b"partitions", "prepared", b"prepared", "reopened", b"reopened", "report", b"report", "run_pipe", b"run_pipe", "who_wrote", b"who_wrote"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "partitions", b"partitions", "prepared", b"prepared", "question", b"question", "report", b"report"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal["hello", "prepared", "partitions", "finished", "reopened", "new_producer", "who_wrote", "run_pipe"]  # noqa: Y015
+    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal["hello", "prepared", "partitions", "finished", "question"]  # noqa: Y015
     _WhichOneofArgType_report: _TypeAlias = _typing.Literal["report", b"report"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_report) -> _WhichOneofReturnType_report | None: ...
 
@@ -152,8 +131,56 @@ class Prepared(_message.Message):
 Global___Prepared: _TypeAlias = Prepared  # noqa: Y015
 
 @_typing.final
+class Question(_message.Message):
+    """Question is what a task cannot decide itself."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    REOPENED_FIELD_NUMBER: _builtins.int
+    NEW_PRODUCER_FIELD_NUMBER: _builtins.int
+    WHO_WROTE_FIELD_NUMBER: _builtins.int
+    RUN_PIPE_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Given back in the answer."""
+    @_builtins.property
+    def reopened(self) -> Global___Reopened:
+        """After a failed round its ids are initialised again; it continues only when the driver allows it."""
+
+    @_builtins.property
+    def new_producer(self) -> Global___NewProducer:
+        """A producer id that the task is about to use; it writes nothing with it before the driver has stored it."""
+
+    @_builtins.property
+    def who_wrote(self) -> Global___WhoWrote:
+        """Whose are these batches of the source? The partitions wait."""
+
+    @_builtins.property
+    def run_pipe(self) -> Global___PipeJob:
+        """Records have to be changed: run a Spark job whose workers connect to the task. Answered when it has ended."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        reopened: Global___Reopened | None = ...,
+        new_producer: Global___NewProducer | None = ...,
+        who_wrote: Global___WhoWrote | None = ...,
+        run_pipe: Global___PipeJob | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "new_producer", b"new_producer", "reopened", b"reopened", "run_pipe", b"run_pipe", "who_wrote", b"who_wrote"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "new_producer", b"new_producer", "number", b"number", "reopened", b"reopened", "run_pipe", b"run_pipe", "who_wrote", b"who_wrote"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_about: _TypeAlias = _typing.Literal["reopened", "new_producer", "who_wrote", "run_pipe"]  # noqa: Y015
+    _WhichOneofArgType_about: _TypeAlias = _typing.Literal["about", b"about"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_about) -> _WhichOneofReturnType_about | None: ...
+
+Global___Question: _TypeAlias = Question  # noqa: Y015
+
+@_typing.final
 class Reopened(_message.Message):
-    """Reopened says that the task waits for Resume."""
+    """Reopened asks whether the task may continue, and what the log says of its partitions."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -170,9 +197,7 @@ Global___Reopened: _TypeAlias = Reopened  # noqa: Y015
 
 @_typing.final
 class NewProducer(_message.Message):
-    """NewProducer names a producer id of the target that the task has got: it writes nothing with it before the driver
-    has stored it.
-    """
+    """NewProducer names a producer id of the target that the task has got."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -202,10 +227,7 @@ class WhoWrote(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    NUMBER_FIELD_NUMBER: _builtins.int
     WRITERS_FIELD_NUMBER: _builtins.int
-    number: _builtins.int
-    """Given back in the answer."""
     @_builtins.property
     def writers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Writers]:
         """By source partition."""
@@ -213,12 +235,11 @@ class WhoWrote(_message.Message):
     def __init__(
         self,
         *,
-        number: _builtins.int = ...,
         writers: _abc.Iterable[Global___Writers] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "writers", b"writers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["writers", b"writers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -255,8 +276,8 @@ class Writers(_message.Message):
 Global___Writers: _TypeAlias = Writers  # noqa: Y015
 
 @_typing.final
-class RunPipe(_message.Message):
-    """RunPipe asks for the Spark job through which records flow that are changed on the way."""
+class PipeJob(_message.Message):
+    """PipeJob asks for the Spark job through which records flow that are changed on the way."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -282,11 +303,55 @@ class RunPipe(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___RunPipe: _TypeAlias = RunPipe  # noqa: Y015
+Global___PipeJob: _TypeAlias = PipeJob  # noqa: Y015
 
 @_typing.final
-class PartitionReports(_message.Message):
-    """PartitionReports carries the state of partitions."""
+class TaskReport(_message.Message):
+    """TaskReport is what changed since the last report, and from time to time everything."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    GAPS_FIELD_NUMBER: _builtins.int
+    COUNTERS_FIELD_NUMBER: _builtins.int
+    SOURCE_THROTTLED_FIELD_NUMBER: _builtins.int
+    TARGET_THROTTLED_FIELD_NUMBER: _builtins.int
+    source_throttled: _builtins.bool
+    """A quota of the source cluster holds the task up now."""
+    target_throttled: _builtins.bool
+    """A quota of the target cluster holds the task up now."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionReport]:
+        """The partitions."""
+
+    @_builtins.property
+    def gaps(self) -> _containers.RepeatedCompositeFieldContainer[Global___Gap]:
+        """Gaps found since the last report."""
+
+    @_builtins.property
+    def counters(self) -> Global___TaskCounters:
+        """Since the start of the task."""
+
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___PartitionReport] | None = ...,
+        gaps: _abc.Iterable[Global___Gap] | None = ...,
+        counters: Global___TaskCounters | None = ...,
+        source_throttled: _builtins.bool = ...,
+        target_throttled: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "gaps", b"gaps", "partitions", b"partitions", "source_throttled", b"source_throttled", "target_throttled", b"target_throttled"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskReport: _TypeAlias = TaskReport  # noqa: Y015
+
+@_typing.final
+class TaskCounters(_message.Message):
+    """TaskCounters are counted since the start of the task."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -310,115 +375,39 @@ class PartitionReports(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-    PARTITIONS_FIELD_NUMBER: _builtins.int
     TRANSACTIONS_COMMITTED_FIELD_NUMBER: _builtins.int
     TRANSACTIONS_ABORTED_FIELD_NUMBER: _builtins.int
     OFFSET_SYNCS_FIELD_NUMBER: _builtins.int
     FAILURES_FIELD_NUMBER: _builtins.int
-    SOURCE_THROTTLED_FIELD_NUMBER: _builtins.int
-    TARGET_THROTTLED_FIELD_NUMBER: _builtins.int
     transactions_committed: _builtins.int
-    """Transactions committed and aborted since the start of the task."""
+    """Transactions committed."""
     transactions_aborted: _builtins.int
-    """Aborted ones."""
+    """Transactions aborted."""
     offset_syncs: _builtins.int
-    """Offset syncs written since the start of the task."""
-    source_throttled: _builtins.bool
-    """A quota of the source cluster holds the task up now."""
-    target_throttled: _builtins.bool
-    """A quota of the target cluster holds the task up now."""
-    @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionReport]:
-        """One for each assigned partition that changed since the last report; for all of them every ten seconds."""
-
+    """Offset syncs written."""
     @_builtins.property
     def failures(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """Failures since the start of the task, by stable reason; after each of them the task tries again."""
+        """Failures by stable reason; after each of them the task tries again."""
 
     def __init__(
         self,
         *,
-        partitions: _abc.Iterable[Global___PartitionReport] | None = ...,
         transactions_committed: _builtins.int = ...,
         transactions_aborted: _builtins.int = ...,
         offset_syncs: _builtins.int = ...,
         failures: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
-        source_throttled: _builtins.bool = ...,
-        target_throttled: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failures", b"failures", "offset_syncs", b"offset_syncs", "partitions", b"partitions", "source_throttled", b"source_throttled", "target_throttled", b"target_throttled", "transactions_aborted", b"transactions_aborted", "transactions_committed", b"transactions_committed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failures", b"failures", "offset_syncs", b"offset_syncs", "transactions_aborted", b"transactions_aborted", "transactions_committed", b"transactions_committed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___PartitionReports: _TypeAlias = PartitionReports  # noqa: Y015
-
-@_typing.final
-class LatencyHistogram(_message.Message):
-    """LatencyHistogram is how a time was distributed over records since the last report."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    BUCKETS_FIELD_NUMBER: _builtins.int
-    MIN_SECONDS_FIELD_NUMBER: _builtins.int
-    MAX_SECONDS_FIELD_NUMBER: _builtins.int
-    min_seconds: _builtins.float
-    """The shortest."""
-    max_seconds: _builtins.float
-    """The longest."""
-    @_builtins.property
-    def buckets(self) -> _containers.RepeatedCompositeFieldContainer[Global___LatencyBucket]:
-        """Only those that hold records, in no particular order."""
-
-    def __init__(
-        self,
-        *,
-        buckets: _abc.Iterable[Global___LatencyBucket] | None = ...,
-        min_seconds: _builtins.float = ...,
-        max_seconds: _builtins.float = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["buckets", b"buckets", "max_seconds", b"max_seconds", "min_seconds", b"min_seconds"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___LatencyHistogram: _TypeAlias = LatencyHistogram  # noqa: Y015
-
-@_typing.final
-class LatencyBucket(_message.Message):
-    """LatencyBucket is one bucket of a histogram."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    INDEX_FIELD_NUMBER: _builtins.int
-    RECORDS_FIELD_NUMBER: _builtins.int
-    SUM_SECONDS_FIELD_NUMBER: _builtins.int
-    index: _builtins.int
-    """Index into the upper bounds of the metrics table's ages; one more = above the last bound."""
-    records: _builtins.int
-    """Records in it."""
-    sum_seconds: _builtins.float
-    """Their times added up."""
-    def __init__(
-        self,
-        *,
-        index: _builtins.int = ...,
-        records: _builtins.int = ...,
-        sum_seconds: _builtins.float = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "records", b"records", "sum_seconds", b"sum_seconds"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___LatencyBucket: _TypeAlias = LatencyBucket  # noqa: Y015
+Global___TaskCounters: _TypeAlias = TaskCounters  # noqa: Y015
 
 @_typing.final
 class PartitionReport(_message.Message):
-    """PartitionReport is the state of one partition in its task."""
+    """PartitionReport is the state of one partition in its task, as the value of this name in `partitions/reports.py` says."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -444,321 +433,311 @@ class PartitionReport(_message.Message):
 
     PARTITION_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
-    SOURCE_END_OFFSET_FIELD_NUMBER: _builtins.int
-    LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
-    RETRY_IN_FIELD_NUMBER: _builtins.int
+    SOURCE_END_FIELD_NUMBER: _builtins.int
+    RETRY_IN_SECONDS_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     BYTES_FIELD_NUMBER: _builtins.int
     RAW_RECORDS_FIELD_NUMBER: _builtins.int
-    LANE_FIELD_NUMBER: _builtins.int
-    REPLICATION_LATENCY_FIELD_NUMBER: _builtins.int
-    GAPS_FIELD_NUMBER: _builtins.int
     RECODED_RECORDS_FIELD_NUMBER: _builtins.int
+    ECHOES_FIELD_NUMBER: _builtins.int
+    LANE_FIELD_NUMBER: _builtins.int
+    REPLICATION_LATENCY_NS_FIELD_NUMBER: _builtins.int
     LATENCY_FIELD_NUMBER: _builtins.int
     RECORD_AGE_FIELD_NUMBER: _builtins.int
-    REPOSITIONED_FIELD_NUMBER: _builtins.int
-    WITHDRAWN_FIELD_NUMBER: _builtins.int
-    FAILURES_FIELD_NUMBER: _builtins.int
-    TARGET_END_OFFSET_FIELD_NUMBER: _builtins.int
+    TARGET_END_FIELD_NUMBER: _builtins.int
     TARGET_END_IS_OLD_FIELD_NUMBER: _builtins.int
     TARGET_SHORTENED_TO_FIELD_NUMBER: _builtins.int
+    TARGET_SHORTENED_AT_FIELD_NUMBER: _builtins.int
+    TARGET_SHORTENED_TIMES_FIELD_NUMBER: _builtins.int
     LEADER_EPOCHS_FIELD_NUMBER: _builtins.int
     SYNC_PACE_FIELD_NUMBER: _builtins.int
-    TARGET_SHORTENED_AT_FIELD_NUMBER: _builtins.int
-    PRESERVED_FIELD_NUMBER: _builtins.int
+    SKIPPED_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    SOURCE_LOST_FROM_FIELD_NUMBER: _builtins.int
     NEEDS_TRANSLATION_FIELD_NUMBER: _builtins.int
     PRESERVED_UNTIL_FIELD_NUMBER: _builtins.int
+    REPOSITIONED_FIELD_NUMBER: _builtins.int
+    WITHDRAWN_FIELD_NUMBER: _builtins.int
     FOREIGN_WRITES_FIELD_NUMBER: _builtins.int
     AT_REST_FIELD_NUMBER: _builtins.int
-    HOLE_COSTS_FIELD_NUMBER: _builtins.int
-    SOURCE_LOST_FROM_FIELD_NUMBER: _builtins.int
-    TARGET_SHORTENED_TIMES_FIELD_NUMBER: _builtins.int
-    QUIET_FIELD_NUMBER: _builtins.int
-    ECHOES_FIELD_NUMBER: _builtins.int
+    IS_QUIET_FIELD_NUMBER: _builtins.int
     position: _builtins.int
-    """Next source offset to copy; everything below is committed on the target or was not to be copied."""
-    source_end_offset: _builtins.int
-    """End of what may be copied; -1 = not known."""
-    log_start_offset: _builtins.int
-    """First offset the source still holds; -1 = not known."""
-    state: _source_service_pb2.PartitionState.ValueType
+    """Next source offset to copy."""
+    state: _builtins.str
     """State."""
     reason: _builtins.str
-    """Stable reason when not RUNNING, or when RUNNING but nothing is acknowledged (TARGET_SLOW)."""
+    """Stable reason."""
     message: _builtins.str
     """In words."""
-    records: _builtins.int
-    """Records copied by this task since its start."""
-    bytes: _builtins.int
-    """Bytes copied by this task since its start (batches as the target got them)."""
-    raw_records: _builtins.int
-    """Records that went through the raw lane."""
-    lane: _source_service_pb2.Lane.ValueType
-    """Lane of the last batch."""
-    repositioned: _builtins.int
-    """Id of the last Reposition that was carried out and is on the log; 0 = none of this task."""
-    withdrawn: _builtins.int
-    """Id of the last Reposition that was withdrawn before it was on the log: `position` is where it was; 0 = none."""
+    source_end: _builtins.int
+    """End of what may be copied."""
+    retry_in_seconds: _builtins.float
+    """The clocks of task and driver may differ: how long until the next try."""
     failures: _builtins.int
-    """Failures in a row; the waits between retries grow with it."""
-    target_end_offset: _builtins.int
-    """Target offset after the last record this task, or one before it, has written; -1 = not known."""
-    target_end_is_old: _builtins.bool
-    """The position is past what target_end_offset was known for: the task has read it from the log, or was moved there."""
-    target_shortened_to: _builtins.int
-    """Where a target log continued that had lost records written before; -1 = that was not seen."""
-    target_shortened_at: _builtins.int
-    """Source offset of the record that was written at target_shortened_to; absent when that was not seen."""
-    needs_translation: _builtins.bool
-    """The copy cannot keep the source's offsets from `position` on (reason and message say why). Nothing more is written
-    to it before it is assigned again without `preserved`. Told once that is on the log, together with the position.
-    """
-    preserved_until: _builtins.int
-    """With needs_translation: below this offset the copy has the source's offsets."""
-    at_rest: _builtins.bool
-    """For a preserved copy: nothing of it is on its way to the target."""
-    source_lost_from: _builtins.int
-    """The source lost what was copied from this offset on, and twinlog.on.data.loss says that somebody has to decide."""
-    target_shortened_times: _builtins.int
-    """How often this task has seen that the target log had lost records: it may lose the same ones twice."""
-    quiet: _builtins.bool
-    """For a preserved copy that is not at rest: nothing that this task sent may still arrive."""
+    """Failures in a row."""
+    records: _builtins.int
+    """Records copied."""
+    bytes: _builtins.int
+    """Bytes copied."""
+    raw_records: _builtins.int
+    """Records of the raw lane."""
     echoes: _builtins.int
-    """Records that were left out because they are copies of what the target has already."""
+    """Records left out because the target has them already."""
+    lane: _builtins.str
+    """Lane of the last batch."""
+    replication_latency_ns: _builtins.int
+    """Source timestamp to acknowledgement of the last batch."""
+    target_end: _builtins.int
+    """Target offset after the last record written."""
+    target_end_is_old: _builtins.bool
+    """More may have been written after it."""
+    target_shortened_to: _builtins.int
+    """Where a target continued that had lost records."""
+    target_shortened_at: _builtins.int
+    """Source offset of the record written there."""
+    target_shortened_times: _builtins.int
+    """How often that was seen."""
+    leader_epoch: _builtins.int
+    """Leader epoch of the target in which it was checked."""
+    source_lost_from: _builtins.int
+    """The source lost what was copied from here on."""
+    needs_translation: _builtins.bool
+    """The copy cannot keep the source's offsets."""
+    preserved_until: _builtins.int
+    """Below this offset it has them."""
+    repositioned: _builtins.int
+    """Number of the last order to move that is on the log."""
+    withdrawn: _builtins.int
+    """Number of the last order to move that was withdrawn."""
+    at_rest: _builtins.bool
+    """Nothing of a preserved copy is on its way."""
+    is_quiet: _builtins.bool
+    """Nothing that this task sent may still arrive."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
 
     @_builtins.property
-    def retry_in(self) -> _duration_pb2.Duration:
-        """After this time a partition that was set aside is tried again: the clocks of task and driver may differ."""
-
-    @_builtins.property
-    def replication_latency(self) -> _duration_pb2.Duration:
-        """Source timestamp to acknowledgement of the last batch."""
-
-    @_builtins.property
-    def gaps(self) -> _containers.RepeatedCompositeFieldContainer[Global___Gap]:
-        """Gaps found since the last report."""
-
-    @_builtins.property
     def recoded_records(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """Records of batches that were opened and packed again, by why (LaneReason)."""
+        """Records of batches that were opened, by reason."""
 
     @_builtins.property
     def latency(self) -> Global___LatencyHistogram:
-        """Source timestamp to acknowledgement of the records since the last report; absent when there were none."""
+        """The same of the records since the last report."""
 
     @_builtins.property
     def record_age(self) -> Global___LatencyHistogram:
-        """Age of the records when they were read from the source, since the last report; absent when there were none."""
+        """Age of the records when they were read, since the last report."""
 
     @_builtins.property
-    def leader_epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderEpochStart]:
-        """Leader epochs of what was copied, oldest first."""
+    def leader_epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EpochStart]:
+        """Leader epochs of what was copied."""
 
     @_builtins.property
     def sync_pace(self) -> Global___SyncPace:
-        """Where its offset syncs stand; in the last words only, and absent before the first record."""
+        """Where its offset syncs stand; in the last report only."""
 
     @_builtins.property
-    def preserved(self) -> Global___PreservedCopy:
-        """The copy keeps the source's offsets, and these it does not hold; absent = it has offsets of its own, or what it
-        leaves out is not on the log yet.
-        """
+    def skipped(self) -> Global___SkippedRange:
+        """What a preserved copy leaves out, once that is on the log."""
 
     @_builtins.property
-    def foreign_writes(self) -> _containers.RepeatedCompositeFieldContainer[_source_service_pb2.ForeignWrite]:
-        """What others wrote into the copy, found since the last report."""
-
-    @_builtins.property
-    def hole_costs(self) -> _containers.RepeatedCompositeFieldContainer[Global___HoleCost]:
-        """For a preserved copy: what filling its holes took lately."""
+    def foreign_writes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ForeignStretch]:
+        """What others wrote into the copy."""
 
     def __init__(
         self,
         *,
         partition: _types_pb2.TopicPartition | None = ...,
         position: _builtins.int = ...,
-        source_end_offset: _builtins.int = ...,
-        log_start_offset: _builtins.int = ...,
-        state: _source_service_pb2.PartitionState.ValueType = ...,
+        state: _builtins.str = ...,
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
-        retry_in: _duration_pb2.Duration | None = ...,
+        source_end: _builtins.int | None = ...,
+        retry_in_seconds: _builtins.float | None = ...,
+        failures: _builtins.int = ...,
         records: _builtins.int = ...,
         bytes: _builtins.int = ...,
         raw_records: _builtins.int = ...,
-        lane: _source_service_pb2.Lane.ValueType = ...,
-        replication_latency: _duration_pb2.Duration | None = ...,
-        gaps: _abc.Iterable[Global___Gap] | None = ...,
         recoded_records: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        echoes: _builtins.int = ...,
+        lane: _builtins.str | None = ...,
+        replication_latency_ns: _builtins.int | None = ...,
         latency: Global___LatencyHistogram | None = ...,
         record_age: Global___LatencyHistogram | None = ...,
-        repositioned: _builtins.int = ...,
-        withdrawn: _builtins.int = ...,
-        failures: _builtins.int = ...,
-        target_end_offset: _builtins.int = ...,
+        target_end: _builtins.int | None = ...,
         target_end_is_old: _builtins.bool = ...,
-        target_shortened_to: _builtins.int = ...,
-        leader_epochs: _abc.Iterable[Global___LeaderEpochStart] | None = ...,
-        sync_pace: Global___SyncPace | None = ...,
+        target_shortened_to: _builtins.int | None = ...,
         target_shortened_at: _builtins.int | None = ...,
-        preserved: Global___PreservedCopy | None = ...,
+        target_shortened_times: _builtins.int = ...,
+        leader_epochs: _abc.Iterable[Global___EpochStart] | None = ...,
+        sync_pace: Global___SyncPace | None = ...,
+        skipped: Global___SkippedRange | None = ...,
+        leader_epoch: _builtins.int | None = ...,
+        source_lost_from: _builtins.int | None = ...,
         needs_translation: _builtins.bool = ...,
         preserved_until: _builtins.int = ...,
-        foreign_writes: _abc.Iterable[_source_service_pb2.ForeignWrite] | None = ...,
+        repositioned: _builtins.int = ...,
+        withdrawn: _builtins.int = ...,
+        foreign_writes: _abc.Iterable[Global___ForeignStretch] | None = ...,
         at_rest: _builtins.bool = ...,
-        hole_costs: _abc.Iterable[Global___HoleCost] | None = ...,
-        source_lost_from: _builtins.int | None = ...,
-        target_shortened_times: _builtins.int = ...,
-        quiet: _builtins.bool = ...,
-        echoes: _builtins.int = ...,
+        is_quiet: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "latency", b"latency", "partition", b"partition", "preserved", b"preserved", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_in", b"retry_in", "source_lost_from", b"source_lost_from", "sync_pace", b"sync_pace", "target_shortened_at", b"target_shortened_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lane", b"_lane", "_leader_epoch", b"_leader_epoch", "_replication_latency_ns", b"_replication_latency_ns", "_retry_in_seconds", b"_retry_in_seconds", "_source_end", b"_source_end", "_source_lost_from", b"_source_lost_from", "_target_end", b"_target_end", "_target_shortened_at", b"_target_shortened_at", "_target_shortened_to", b"_target_shortened_to", "lane", b"lane", "latency", b"latency", "leader_epoch", b"leader_epoch", "partition", b"partition", "record_age", b"record_age", "replication_latency_ns", b"replication_latency_ns", "retry_in_seconds", b"retry_in_seconds", "skipped", b"skipped", "source_end", b"source_end", "source_lost_from", b"source_lost_from", "sync_pace", b"sync_pace", "target_end", b"target_end", "target_shortened_at", b"target_shortened_at", "target_shortened_to", b"target_shortened_to"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "at_rest", b"at_rest", "bytes", b"bytes", "echoes", b"echoes", "failures", b"failures", "foreign_writes", b"foreign_writes", "gaps", b"gaps", "hole_costs", b"hole_costs", "lane", b"lane", "latency", b"latency", "leader_epochs", b"leader_epochs", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "preserved_until", b"preserved_until", "quiet", b"quiet", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_in", b"retry_in", "source_end_offset", b"source_end_offset", "source_lost_from", b"source_lost_from", "state", b"state", "sync_pace", b"sync_pace", "target_end_is_old", b"target_end_is_old", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_times", b"target_shortened_times", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lane", b"_lane", "_leader_epoch", b"_leader_epoch", "_replication_latency_ns", b"_replication_latency_ns", "_retry_in_seconds", b"_retry_in_seconds", "_source_end", b"_source_end", "_source_lost_from", b"_source_lost_from", "_target_end", b"_target_end", "_target_shortened_at", b"_target_shortened_at", "_target_shortened_to", b"_target_shortened_to", "at_rest", b"at_rest", "bytes", b"bytes", "echoes", b"echoes", "failures", b"failures", "foreign_writes", b"foreign_writes", "is_quiet", b"is_quiet", "lane", b"lane", "latency", b"latency", "leader_epoch", b"leader_epoch", "leader_epochs", b"leader_epochs", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved_until", b"preserved_until", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency_ns", b"replication_latency_ns", "repositioned", b"repositioned", "retry_in_seconds", b"retry_in_seconds", "skipped", b"skipped", "source_end", b"source_end", "source_lost_from", b"source_lost_from", "state", b"state", "sync_pace", b"sync_pace", "target_end", b"target_end", "target_end_is_old", b"target_end_is_old", "target_shortened_at", b"target_shortened_at", "target_shortened_times", b"target_shortened_times", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
-    _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015
+    _WhichOneofReturnType__lane: _TypeAlias = _typing.Literal["lane"]  # noqa: Y015
+    _WhichOneofArgType__lane: _TypeAlias = _typing.Literal["_lane", b"_lane"]  # noqa: Y015
+    _WhichOneofReturnType__leader_epoch: _TypeAlias = _typing.Literal["leader_epoch"]  # noqa: Y015
+    _WhichOneofArgType__leader_epoch: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch"]  # noqa: Y015
+    _WhichOneofReturnType__replication_latency_ns: _TypeAlias = _typing.Literal["replication_latency_ns"]  # noqa: Y015
+    _WhichOneofArgType__replication_latency_ns: _TypeAlias = _typing.Literal["_replication_latency_ns", b"_replication_latency_ns"]  # noqa: Y015
+    _WhichOneofReturnType__retry_in_seconds: _TypeAlias = _typing.Literal["retry_in_seconds"]  # noqa: Y015
+    _WhichOneofArgType__retry_in_seconds: _TypeAlias = _typing.Literal["_retry_in_seconds", b"_retry_in_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__source_end: _TypeAlias = _typing.Literal["source_end"]  # noqa: Y015
+    _WhichOneofArgType__source_end: _TypeAlias = _typing.Literal["_source_end", b"_source_end"]  # noqa: Y015
     _WhichOneofReturnType__source_lost_from: _TypeAlias = _typing.Literal["source_lost_from"]  # noqa: Y015
     _WhichOneofArgType__source_lost_from: _TypeAlias = _typing.Literal["_source_lost_from", b"_source_lost_from"]  # noqa: Y015
-    _WhichOneofReturnType__sync_pace: _TypeAlias = _typing.Literal["sync_pace"]  # noqa: Y015
-    _WhichOneofArgType__sync_pace: _TypeAlias = _typing.Literal["_sync_pace", b"_sync_pace"]  # noqa: Y015
+    _WhichOneofReturnType__target_end: _TypeAlias = _typing.Literal["target_end"]  # noqa: Y015
+    _WhichOneofArgType__target_end: _TypeAlias = _typing.Literal["_target_end", b"_target_end"]  # noqa: Y015
     _WhichOneofReturnType__target_shortened_at: _TypeAlias = _typing.Literal["target_shortened_at"]  # noqa: Y015
     _WhichOneofArgType__target_shortened_at: _TypeAlias = _typing.Literal["_target_shortened_at", b"_target_shortened_at"]  # noqa: Y015
+    _WhichOneofReturnType__target_shortened_to: _TypeAlias = _typing.Literal["target_shortened_to"]  # noqa: Y015
+    _WhichOneofArgType__target_shortened_to: _TypeAlias = _typing.Literal["_target_shortened_to", b"_target_shortened_to"]  # noqa: Y015
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__preserved) -> _WhichOneofReturnType__preserved | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lane) -> _WhichOneofReturnType__lane | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__leader_epoch) -> _WhichOneofReturnType__leader_epoch | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__replication_latency_ns) -> _WhichOneofReturnType__replication_latency_ns | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retry_in_seconds) -> _WhichOneofReturnType__retry_in_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__source_end) -> _WhichOneofReturnType__source_end | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__source_lost_from) -> _WhichOneofReturnType__source_lost_from | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__sync_pace) -> _WhichOneofReturnType__sync_pace | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__target_end) -> _WhichOneofReturnType__target_end | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__target_shortened_at) -> _WhichOneofReturnType__target_shortened_at | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__target_shortened_to) -> _WhichOneofReturnType__target_shortened_to | None: ...
 
 Global___PartitionReport: _TypeAlias = PartitionReport  # noqa: Y015
 
 @_typing.final
-class HoleCost(_message.Message):
-    """HoleCost is what filling the holes of a partition took within a few seconds."""
+class LatencyHistogram(_message.Message):
+    """LatencyHistogram is how a time was distributed over records."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    AGO_FIELD_NUMBER: _builtins.int
-    HOLES_FIELD_NUMBER: _builtins.int
-    SPENT_FIELD_NUMBER: _builtins.int
-    holes: _builtins.int
-    """Holes that were filled."""
-    @_builtins.property
-    def ago(self) -> _duration_pb2.Duration:
-        """How long ago that began."""
+    @_typing.final
+    class BucketsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
 
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        @_builtins.property
+        def value(self) -> Global___LatencyBucket: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: Global___LatencyBucket | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    BUCKETS_FIELD_NUMBER: _builtins.int
+    MIN_SECONDS_FIELD_NUMBER: _builtins.int
+    MAX_SECONDS_FIELD_NUMBER: _builtins.int
+    min_seconds: _builtins.float
+    """The shortest."""
+    max_seconds: _builtins.float
+    """The longest."""
     @_builtins.property
-    def spent(self) -> _duration_pb2.Duration:
-        """The time that took."""
+    def buckets(self) -> _containers.MessageMap[_builtins.int, Global___LatencyBucket]:
+        """By index into the upper bounds of the metrics table's ages; one more = above the last."""
 
     def __init__(
         self,
         *,
-        ago: _duration_pb2.Duration | None = ...,
-        holes: _builtins.int = ...,
-        spent: _duration_pb2.Duration | None = ...,
+        buckets: _abc.Mapping[_builtins.int, Global___LatencyBucket] | None = ...,
+        min_seconds: _builtins.float = ...,
+        max_seconds: _builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ago", b"ago", "spent", b"spent"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ago", b"ago", "holes", b"holes", "spent", b"spent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["buckets", b"buckets", "max_seconds", b"max_seconds", "min_seconds", b"min_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___HoleCost: _TypeAlias = HoleCost  # noqa: Y015
+Global___LatencyHistogram: _TypeAlias = LatencyHistogram  # noqa: Y015
 
 @_typing.final
-class PreservedCopy(_message.Message):
-    """PreservedCopy is a copy whose records have their source's offsets. Its log end is the position."""
+class LatencyBucket(_message.Message):
+    """LatencyBucket is one bucket of a histogram."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    SKIP_FROM_FIELD_NUMBER: _builtins.int
-    SKIP_TO_FIELD_NUMBER: _builtins.int
-    SINCE_FIELD_NUMBER: _builtins.int
-    REQUIRED_FIELD_NUMBER: _builtins.int
-    FORMER_TASK_AGO_FIELD_NUMBER: _builtins.int
-    SKIP_FORMER_TASK_AGO_FIELD_NUMBER: _builtins.int
-    END_REASON_FIELD_NUMBER: _builtins.int
-    END_MESSAGE_FIELD_NUMBER: _builtins.int
-    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
-    COMMON_UNTIL_FIELD_NUMBER: _builtins.int
-    skip_from: _builtins.int
-    """First offset that is not copied: what the copy lacks between skip_from and skip_to is filled with offsets that
-    consumers do not see. A log that ends before skip_from has lost records: they are copied again.
-    """
-    skip_to: _builtins.int
-    """First offset after those; equal to skip_from when there are none."""
-    since: _builtins.int
-    """In an assignment: the offset of the copy's first record."""
-    required: _builtins.bool
-    """In an assignment: the configuration demands these offsets, so the copy does not give them up only because they
-    cost much.
-    """
-    end_reason: _builtins.str
-    """In an assignment: the copy shall not keep its source's offsets from its end on, for this stable reason; empty = it
-    shall.
-    """
-    end_message: _builtins.str
-    """In words."""
-    leader_epoch: _builtins.int
-    """Epoch of the target's leader in whose log the copy was checked up to the position; absent = not known."""
-    common_until: _builtins.int
-    """In an assignment: below this offset lie records of the source that others wrote to the copy."""
-    @_builtins.property
-    def former_task_ago(self) -> _duration_pb2.Duration:
-        """In an assignment: how long ago the last task lost the partition that may still have writes to it on their way;
-        absent = there is none: nobody had it before, or all ended with nothing on its way.
-        """
-
-    @_builtins.property
-    def skip_former_task_ago(self) -> _duration_pb2.Duration:
-        """In an assignment: the same of the tasks that were not told of the present range between skip_from and skip_to."""
-
+    RECORDS_FIELD_NUMBER: _builtins.int
+    SUM_SECONDS_FIELD_NUMBER: _builtins.int
+    records: _builtins.int
+    """Records in it."""
+    sum_seconds: _builtins.float
+    """Their times added up."""
     def __init__(
         self,
         *,
-        skip_from: _builtins.int = ...,
-        skip_to: _builtins.int = ...,
-        since: _builtins.int = ...,
-        required: _builtins.bool = ...,
-        former_task_ago: _duration_pb2.Duration | None = ...,
-        skip_former_task_ago: _duration_pb2.Duration | None = ...,
-        end_reason: _builtins.str = ...,
-        end_message: _builtins.str = ...,
-        leader_epoch: _builtins.int | None = ...,
-        common_until: _builtins.int = ...,
+        records: _builtins.int = ...,
+        sum_seconds: _builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_former_task_ago", b"_former_task_ago", "_leader_epoch", b"_leader_epoch", "_skip_former_task_ago", b"_skip_former_task_ago", "former_task_ago", b"former_task_ago", "leader_epoch", b"leader_epoch", "skip_former_task_ago", b"skip_former_task_ago"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_former_task_ago", b"_former_task_ago", "_leader_epoch", b"_leader_epoch", "_skip_former_task_ago", b"_skip_former_task_ago", "common_until", b"common_until", "end_message", b"end_message", "end_reason", b"end_reason", "former_task_ago", b"former_task_ago", "leader_epoch", b"leader_epoch", "required", b"required", "since", b"since", "skip_former_task_ago", b"skip_former_task_ago", "skip_from", b"skip_from", "skip_to", b"skip_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["records", b"records", "sum_seconds", b"sum_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__former_task_ago: _TypeAlias = _typing.Literal["former_task_ago"]  # noqa: Y015
-    _WhichOneofArgType__former_task_ago: _TypeAlias = _typing.Literal["_former_task_ago", b"_former_task_ago"]  # noqa: Y015
-    _WhichOneofReturnType__leader_epoch: _TypeAlias = _typing.Literal["leader_epoch"]  # noqa: Y015
-    _WhichOneofArgType__leader_epoch: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch"]  # noqa: Y015
-    _WhichOneofReturnType__skip_former_task_ago: _TypeAlias = _typing.Literal["skip_former_task_ago"]  # noqa: Y015
-    _WhichOneofArgType__skip_former_task_ago: _TypeAlias = _typing.Literal["_skip_former_task_ago", b"_skip_former_task_ago"]  # noqa: Y015
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__former_task_ago) -> _WhichOneofReturnType__former_task_ago | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__leader_epoch) -> _WhichOneofReturnType__leader_epoch | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__skip_former_task_ago) -> _WhichOneofReturnType__skip_former_task_ago | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___PreservedCopy: _TypeAlias = PreservedCopy  # noqa: Y015
+Global___LatencyBucket: _TypeAlias = LatencyBucket  # noqa: Y015
+
+@_typing.final
+class EpochStart(_message.Message):
+    """EpochStart says from where on the copied records were written by one leader."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    leader_epoch: _builtins.int
+    """The partition's leader epoch."""
+    offset: _builtins.int
+    """First offset of it that was copied."""
+    def __init__(
+        self,
+        *,
+        leader_epoch: _builtins.int = ...,
+        offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_epoch", b"leader_epoch", "offset", b"offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EpochStart: _TypeAlias = EpochStart  # noqa: Y015
 
 @_typing.final
 class SyncPace(_message.Message):
-    """SyncPace is where the offset syncs of a partition stand: what the next task continues from."""
+    """SyncPace is where the offset syncs of a partition stand."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -795,36 +774,108 @@ class SyncPace(_message.Message):
 Global___SyncPace: _TypeAlias = SyncPace  # noqa: Y015
 
 @_typing.final
-class Gap(_message.Message):
-    """Gap is a range of source records that can not be copied any more."""
+class SkippedRange(_message.Message):
+    """SkippedRange is what a preserved copy leaves out."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    first: _builtins.int
+    """First offset that is not copied."""
+    end: _builtins.int
+    """First offset after those."""
+    def __init__(
+        self,
+        *,
+        first: _builtins.int = ...,
+        end: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "first", b"first"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SkippedRange: _TypeAlias = SkippedRange  # noqa: Y015
+
+@_typing.final
+class ForeignStretch(_message.Message):
+    """ForeignStretch is one stretch of records that a foreign producer wrote; offsets are the target's."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     FROM_OFFSET_FIELD_NUMBER: _builtins.int
     TO_OFFSET_FIELD_NUMBER: _builtins.int
-    REASON_FIELD_NUMBER: _builtins.int
-    FOUND_AT_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    WRITTEN_AT_MS_FIELD_NUMBER: _builtins.int
     from_offset: _builtins.int
-    """First missing offset."""
+    """First offset."""
     to_offset: _builtins.int
-    """First offset after the gap."""
-    reason: _builtins.str
-    """Stable reason: RETENTION, TRUNCATION, SKIPPED_BY_OPERATOR."""
-    @_builtins.property
-    def found_at(self) -> _timestamp_pb2.Timestamp:
-        """When it was found."""
-
+    """First offset after it."""
+    records: _builtins.int
+    """Records in it."""
+    producer_id: _builtins.int
+    """Producer id; -1 = not idempotent."""
+    producer_epoch: _builtins.int
+    """Its epoch."""
+    written_at_ms: _builtins.int
+    """When, by that producer's clock or the broker's."""
     def __init__(
         self,
         *,
         from_offset: _builtins.int = ...,
         to_offset: _builtins.int = ...,
-        reason: _builtins.str = ...,
-        found_at: _timestamp_pb2.Timestamp | None = ...,
+        records: _builtins.int = ...,
+        producer_id: _builtins.int = ...,
+        producer_epoch: _builtins.int = ...,
+        written_at_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["found_at", b"found_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["found_at", b"found_at", "from_offset", b"from_offset", "reason", b"reason", "to_offset", b"to_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_offset", b"from_offset", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "records", b"records", "to_offset", b"to_offset", "written_at_ms", b"written_at_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForeignStretch: _TypeAlias = ForeignStretch  # noqa: Y015
+
+@_typing.final
+class Gap(_message.Message):
+    """Gap is a range of source records that can not be copied any more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    FROM_OFFSET_FIELD_NUMBER: _builtins.int
+    TO_OFFSET_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    FOUND_AT_MS_FIELD_NUMBER: _builtins.int
+    from_offset: _builtins.int
+    """First missing offset."""
+    to_offset: _builtins.int
+    """First offset after the gap."""
+    reason: _builtins.str
+    """Stable reason."""
+    found_at_ms: _builtins.int
+    """When it was found."""
+    @_builtins.property
+    def partition(self) -> _types_pb2.TopicPartition:
+        """Source topic and partition."""
+
+    def __init__(
+        self,
+        *,
+        partition: _types_pb2.TopicPartition | None = ...,
+        from_offset: _builtins.int = ...,
+        to_offset: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        found_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["found_at_ms", b"found_at_ms", "from_offset", b"from_offset", "partition", b"partition", "reason", b"reason", "to_offset", b"to_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -841,11 +892,11 @@ class Finished(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     DEBT_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
-    """Why the task ended: END_OF_EPOCH, or the stable reason of a failure (PRODUCER_FENCED, KAFKA_UNAVAILABLE, ...)."""
+    """Why the task ended: END_OF_EPOCH, or the stable reason of a failure (PRODUCER_FENCED, ...)."""
     message: _builtins.str
     """In words."""
     @_builtins.property
-    def reports(self) -> Global___PartitionReports:
+    def reports(self) -> Global___TaskReport:
         """Final positions: what the next owner continues from. Only when it ended in order."""
 
     @_builtins.property
@@ -855,7 +906,7 @@ class Finished(_message.Message):
     def __init__(
         self,
         *,
-        reports: Global___PartitionReports | None = ...,
+        reports: Global___TaskReport | None = ...,
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
         debt: Global___LimitDebt | None = ...,
@@ -926,16 +977,13 @@ class WorkerCommand(_message.Message):
     START_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
     SET_PAUSED_FIELD_NUMBER: _builtins.int
-    SET_THROTTLE_FIELD_NUMBER: _builtins.int
+    SET_LIMITS_FIELD_NUMBER: _builtins.int
     ALIVE_FIELD_NUMBER: _builtins.int
     REPOSITION_FIELD_NUMBER: _builtins.int
-    RESUME_FIELD_NUMBER: _builtins.int
     WITHDRAW_REPOSITION_FIELD_NUMBER: _builtins.int
-    PRODUCER_STORED_FIELD_NUMBER: _builtins.int
-    ORIGINS_FIELD_NUMBER: _builtins.int
-    PIPE_ENDED_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def prepare(self) -> Global___Prepare:
+    def prepare(self) -> Global___TaskSetup:
         """Answer to Hello: open clients and initialise transactional ids."""
 
     @_builtins.property
@@ -951,7 +999,7 @@ class WorkerCommand(_message.Message):
         """Stop and resume reading of partitions."""
 
     @_builtins.property
-    def set_throttle(self) -> Global___SetThrottle:
+    def set_limits(self) -> Global___SlotLimits:
         """Limit the rate."""
 
     @_builtins.property
@@ -963,114 +1011,77 @@ class WorkerCommand(_message.Message):
         """Continue one partition elsewhere."""
 
     @_builtins.property
-    def resume(self) -> Global___Resume:
-        """Answer to Reopened."""
-
-    @_builtins.property
     def withdraw_reposition(self) -> Global___WithdrawReposition:
         """Take a Reposition back."""
 
     @_builtins.property
-    def producer_stored(self) -> Global___ProducerStored:
-        """Answer to NewProducer."""
-
-    @_builtins.property
-    def origins(self) -> Global___Origins:
-        """Answer to WhoWrote."""
-
-    @_builtins.property
-    def pipe_ended(self) -> Global___PipeEnded:
-        """The job of a RunPipe has ended."""
+    def answer(self) -> Global___Answer:
+        """To a Question."""
 
     def __init__(
         self,
         *,
-        prepare: Global___Prepare | None = ...,
+        prepare: Global___TaskSetup | None = ...,
         start: Global___Start | None = ...,
         end: Global___End | None = ...,
         set_paused: Global___SetPaused | None = ...,
-        set_throttle: Global___SetThrottle | None = ...,
+        set_limits: Global___SlotLimits | None = ...,
         alive: Global___Alive | None = ...,
         reposition: Global___Reposition | None = ...,
-        resume: Global___Resume | None = ...,
         withdraw_reposition: Global___WithdrawReposition | None = ...,
-        producer_stored: Global___ProducerStored | None = ...,
-        origins: Global___Origins | None = ...,
-        pipe_ended: Global___PipeEnded | None = ...,
+        answer: Global___Answer | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "origins", b"origins", "pipe_ended", b"pipe_ended", "prepare", b"prepare", "producer_stored", b"producer_stored", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "answer", b"answer", "command", b"command", "end", b"end", "prepare", b"prepare", "reposition", b"reposition", "set_limits", b"set_limits", "set_paused", b"set_paused", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "origins", b"origins", "pipe_ended", b"pipe_ended", "prepare", b"prepare", "producer_stored", b"producer_stored", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "answer", b"answer", "command", b"command", "end", b"end", "prepare", b"prepare", "reposition", b"reposition", "set_limits", b"set_limits", "set_paused", b"set_paused", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["prepare", "start", "end", "set_paused", "set_throttle", "alive", "reposition", "resume", "withdraw_reposition", "producer_stored", "origins", "pipe_ended"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["prepare", "start", "end", "set_paused", "set_limits", "alive", "reposition", "withdraw_reposition", "answer"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
 Global___WorkerCommand: _TypeAlias = WorkerCommand  # noqa: Y015
 
 @_typing.final
-class PipeEnded(_message.Message):
-    """PipeEnded says how the job of a RunPipe ended."""
+class Answer(_message.Message):
+    """Answer is what the driver says to a question."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    PORT_FIELD_NUMBER: _builtins.int
-    REASON_FIELD_NUMBER: _builtins.int
-    MESSAGE_FIELD_NUMBER: _builtins.int
-    port: _builtins.int
-    """Port of the RunPipe."""
-    reason: _builtins.str
-    """Stable reason of its failure (TRANSFORM_FAILED, TRANSFORM_REFUSED, SPARK_UNAVAILABLE); empty = in order."""
-    message: _builtins.str
-    """In words."""
-    def __init__(
-        self,
-        *,
-        port: _builtins.int = ...,
-        reason: _builtins.str = ...,
-        message: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "port", b"port", "reason", b"reason"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___PipeEnded: _TypeAlias = PipeEnded  # noqa: Y015
-
-@_typing.final
-class Resume(_message.Message):
-    """Resume lets a task continue from what the log says, or refuses it."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
+    NUMBER_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     POSITIONS_FIELD_NUMBER: _builtins.int
+    ECHOES_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """The question's."""
     reason: _builtins.str
-    """Stable reason of the refusal; empty = continue."""
+    """Stable reason of the refusal, or of the failure; empty = yes, or done."""
     message: _builtins.str
     """In words."""
     @_builtins.property
     def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoredPosition]:
-        """What the log says of the task's partitions, read after its ids were initialised again; those without a
-        position are left out.
-        """
+        """To Reopened: what the log says of the task's partitions, those without a position left out."""
+
+    @_builtins.property
+    def echoes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Echo]:
+        """To WhoWrote: for each pair that was asked for."""
 
     def __init__(
         self,
         *,
+        number: _builtins.int = ...,
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
         positions: _abc.Iterable[Global___StoredPosition] | None = ...,
+        echoes: _abc.Iterable[Global___Echo] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "positions", b"positions", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["echoes", b"echoes", "message", b"message", "number", b"number", "positions", b"positions", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Resume: _TypeAlias = Resume  # noqa: Y015
+Global___Answer: _TypeAlias = Answer  # noqa: Y015
 
 @_typing.final
 class StoredPosition(_message.Message):
@@ -1101,72 +1112,6 @@ class StoredPosition(_message.Message):
 Global___StoredPosition: _TypeAlias = StoredPosition  # noqa: Y015
 
 @_typing.final
-class ProducerStored(_message.Message):
-    """ProducerStored lets a task write with a producer id, or says why that could not be stored."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PRODUCER_ID_FIELD_NUMBER: _builtins.int
-    REASON_FIELD_NUMBER: _builtins.int
-    MESSAGE_FIELD_NUMBER: _builtins.int
-    producer_id: _builtins.int
-    """The id."""
-    reason: _builtins.str
-    """Stable reason of the failure; empty = it is stored."""
-    message: _builtins.str
-    """In words."""
-    def __init__(
-        self,
-        *,
-        producer_id: _builtins.int = ...,
-        reason: _builtins.str = ...,
-        message: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "producer_id", b"producer_id", "reason", b"reason"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ProducerStored: _TypeAlias = ProducerStored  # noqa: Y015
-
-@_typing.final
-class Origins(_message.Message):
-    """Origins says which batches are copies that the flow leaves out, or why that is not known."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    NUMBER_FIELD_NUMBER: _builtins.int
-    ECHOES_FIELD_NUMBER: _builtins.int
-    REASON_FIELD_NUMBER: _builtins.int
-    MESSAGE_FIELD_NUMBER: _builtins.int
-    number: _builtins.int
-    """The number of the question."""
-    reason: _builtins.str
-    """Stable reason why it is not known; empty = it is."""
-    message: _builtins.str
-    """In words."""
-    @_builtins.property
-    def echoes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Echo]:
-        """For each pair that was asked for."""
-
-    def __init__(
-        self,
-        *,
-        number: _builtins.int = ...,
-        echoes: _abc.Iterable[Global___Echo] | None = ...,
-        reason: _builtins.str = ...,
-        message: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["echoes", b"echoes", "message", b"message", "number", b"number", "reason", b"reason"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Origins: _TypeAlias = Origins  # noqa: Y015
-
-@_typing.final
 class Echo(_message.Message):
     """Echo is where batches of one producer are copies that the flow leaves out."""
 
@@ -1181,7 +1126,7 @@ class Echo(_message.Message):
     from_offset: _builtins.int
     """First source offset from which on they are."""
     to_offset: _builtins.int
-    """First offset after those; equal to from_offset when there are none, -1 = without end."""
+    """First offset after those; equal to from_offset when there are none."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -1220,8 +1165,8 @@ class Alive(_message.Message):
 Global___Alive: _TypeAlias = Alive  # noqa: Y015
 
 @_typing.final
-class Prepare(_message.Message):
-    """Prepare gives a task what it needs to get ready."""
+class TaskSetup(_message.Message):
+    """TaskSetup gives a task what it needs to get ready."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1267,106 +1212,100 @@ class Prepare(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     CLIENTS_FIELD_NUMBER: _builtins.int
-    TRANSACTIONAL_IDS_FIELD_NUMBER: _builtins.int
     SETTINGS_FIELD_NUMBER: _builtins.int
+    TRANSACTIONAL_IDS_FIELD_NUMBER: _builtins.int
     POSITIONS_TOPIC_FIELD_NUMBER: _builtins.int
     POSITIONS_PARTITION_COUNT_FIELD_NUMBER: _builtins.int
+    CONNECTOR_NAME_FIELD_NUMBER: _builtins.int
     OFFSET_SYNCS_TOPIC_FIELD_NUMBER: _builtins.int
     OFFSET_SYNCS_ON_SOURCE_FIELD_NUMBER: _builtins.int
     READ_COMMITTED_FIELD_NUMBER: _builtins.int
-    LEASE_FIELD_NUMBER: _builtins.int
-    CONNECTOR_NAME_FIELD_NUMBER: _builtins.int
+    LEASE_SECONDS_FIELD_NUMBER: _builtins.int
+    REPORT_SECONDS_FIELD_NUMBER: _builtins.int
     SOURCE_TOPICS_FIELD_NUMBER: _builtins.int
     TARGET_TOPICS_FIELD_NUMBER: _builtins.int
     PRESERVED_WRITER_FIELD_NUMBER: _builtins.int
     FILLER_TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
-    REPORT_INTERVAL_FIELD_NUMBER: _builtins.int
-    TRACEPARENT_FIELD_NUMBER: _builtins.int
     MARKER_TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     positions_topic: _builtins.str
-    """Topic that holds the positions, and its partition count."""
+    """Topic that holds the positions."""
     positions_partition_count: _builtins.int
     """Its partitions."""
+    connector_name: _builtins.str
+    """First element of the keys in the positions topic."""
     offset_syncs_topic: _builtins.str
     """Topic for offset syncs; empty = none are emitted."""
     offset_syncs_on_source: _builtins.bool
-    """True when the offset syncs topic is on the source cluster."""
+    """It is on the source cluster."""
     read_committed: _builtins.bool
-    """True: aborted transactions are not copied."""
-    connector_name: _builtins.str
-    """First element of the keys in the positions topic."""
+    """Aborted transactions are not copied."""
+    lease_seconds: _builtins.float
+    """Without the driver for this long, the task ends itself."""
+    report_seconds: _builtins.float
+    """Time between two reports of partitions."""
     filler_transactional_id: _builtins.str
-    """Transactional id with which this task fills offsets of preserved copies; not one of transactional_ids."""
+    """Transactional id with which this task fills offsets of preserved copies."""
+    marker_transactional_id: _builtins.str
+    """Transactional id of the flow whose identities write markers at leaders."""
     traceparent: _builtins.str
     """W3C's traceparent of the span in which the epoch was made ready; empty = nobody traces."""
-    marker_transactional_id: _builtins.str
-    """Transactional id of the flow that is never in a transaction: its identities write markers at leaders."""
     @_builtins.property
     def clients(self) -> _containers.MessageMap[_builtins.str, Global___Properties]:
-        """Client properties in Kafka's Java names: cluster role ("source_consumer", "data_producer", ...) -> properties."""
+        """Client properties in Kafka's Java names, by role ("source_consumer", "data_producer", ...)."""
+
+    @_builtins.property
+    def settings(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Settings of the copy, by name of the key."""
 
     @_builtins.property
     def transactional_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Transactional ids of this task, used in turn; empty = at least once."""
 
     @_builtins.property
-    def settings(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Settings of the copy, by name of the key ("twinlog.coalesce.below.bytes")."""
-
-    @_builtins.property
-    def lease(self) -> _duration_pb2.Duration:
-        """Without the driver for this long, the task ends itself."""
-
-    @_builtins.property
     def source_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Topics that it will copy from, as far as is known now: it finds their leaders before it is Prepared."""
+        """Topics that it will copy from, as far as is known now."""
 
     @_builtins.property
     def target_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Topics that it will copy to."""
 
     @_builtins.property
-    def preserved_writer(self) -> Global___WriterIdentity:
-        """Producer that writes every preserved copy of the flow, of all its owners; absent = there are none."""
-
-    @_builtins.property
-    def report_interval(self) -> _duration_pb2.Duration:
-        """Time between two reports of partitions; absent or 0 = a second."""
+    def preserved_writer(self) -> Global___WriterFact:
+        """Producer that writes every preserved copy of the flow; absent = there are none."""
 
     def __init__(
         self,
         *,
         clients: _abc.Mapping[_builtins.str, Global___Properties] | None = ...,
-        transactional_ids: _abc.Iterable[_builtins.str] | None = ...,
         settings: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        transactional_ids: _abc.Iterable[_builtins.str] | None = ...,
         positions_topic: _builtins.str = ...,
         positions_partition_count: _builtins.int = ...,
+        connector_name: _builtins.str = ...,
         offset_syncs_topic: _builtins.str = ...,
         offset_syncs_on_source: _builtins.bool = ...,
         read_committed: _builtins.bool = ...,
-        lease: _duration_pb2.Duration | None = ...,
-        connector_name: _builtins.str = ...,
+        lease_seconds: _builtins.float = ...,
+        report_seconds: _builtins.float = ...,
         source_topics: _abc.Iterable[_builtins.str] | None = ...,
         target_topics: _abc.Iterable[_builtins.str] | None = ...,
-        preserved_writer: Global___WriterIdentity | None = ...,
+        preserved_writer: Global___WriterFact | None = ...,
         filler_transactional_id: _builtins.str = ...,
-        report_interval: _duration_pb2.Duration | None = ...,
-        traceparent: _builtins.str = ...,
         marker_transactional_id: _builtins.str = ...,
+        traceparent: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved_writer", b"_preserved_writer", "lease", b"lease", "preserved_writer", b"preserved_writer", "report_interval", b"report_interval"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["preserved_writer", b"preserved_writer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved_writer", b"_preserved_writer", "clients", b"clients", "connector_name", b"connector_name", "filler_transactional_id", b"filler_transactional_id", "lease", b"lease", "marker_transactional_id", b"marker_transactional_id", "offset_syncs_on_source", b"offset_syncs_on_source", "offset_syncs_topic", b"offset_syncs_topic", "positions_partition_count", b"positions_partition_count", "positions_topic", b"positions_topic", "preserved_writer", b"preserved_writer", "read_committed", b"read_committed", "report_interval", b"report_interval", "settings", b"settings", "source_topics", b"source_topics", "target_topics", b"target_topics", "traceparent", b"traceparent", "transactional_ids", b"transactional_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clients", b"clients", "connector_name", b"connector_name", "filler_transactional_id", b"filler_transactional_id", "lease_seconds", b"lease_seconds", "marker_transactional_id", b"marker_transactional_id", "offset_syncs_on_source", b"offset_syncs_on_source", "offset_syncs_topic", b"offset_syncs_topic", "positions_partition_count", b"positions_partition_count", "positions_topic", b"positions_topic", "preserved_writer", b"preserved_writer", "read_committed", b"read_committed", "report_seconds", b"report_seconds", "settings", b"settings", "source_topics", b"source_topics", "target_topics", b"target_topics", "traceparent", b"traceparent", "transactional_ids", b"transactional_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__preserved_writer: _TypeAlias = _typing.Literal["preserved_writer"]  # noqa: Y015
-    _WhichOneofArgType__preserved_writer: _TypeAlias = _typing.Literal["_preserved_writer", b"_preserved_writer"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__preserved_writer) -> _WhichOneofReturnType__preserved_writer | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Prepare: _TypeAlias = Prepare  # noqa: Y015
+Global___TaskSetup: _TypeAlias = TaskSetup  # noqa: Y015
 
 @_typing.final
-class WriterIdentity(_message.Message):
-    """WriterIdentity is an idempotent producer's."""
+class WriterFact(_message.Message):
+    """WriterFact is the identity of an idempotent producer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1388,7 +1327,7 @@ class WriterIdentity(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___WriterIdentity: _TypeAlias = WriterIdentity  # noqa: Y015
+Global___WriterFact: _TypeAlias = WriterFact  # noqa: Y015
 
 @_typing.final
 class Properties(_message.Message):
@@ -1441,14 +1380,14 @@ class Start(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ASSIGNMENTS_FIELD_NUMBER: _builtins.int
-    THROTTLE_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
     DEBT_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def assignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___Assignment]:
+    def assignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___TaskAssignment]:
         """Partitions with the positions to continue from."""
 
     @_builtins.property
-    def throttle(self) -> Global___SetThrottle:
+    def limits(self) -> Global___SlotLimits:
         """Limits of this task."""
 
     @_builtins.property
@@ -1458,65 +1397,64 @@ class Start(_message.Message):
     def __init__(
         self,
         *,
-        assignments: _abc.Iterable[Global___Assignment] | None = ...,
-        throttle: Global___SetThrottle | None = ...,
+        assignments: _abc.Iterable[Global___TaskAssignment] | None = ...,
+        limits: Global___SlotLimits | None = ...,
         debt: Global___LimitDebt | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["debt", b"debt", "throttle", b"throttle"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["debt", b"debt", "limits", b"limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "debt", b"debt", "throttle", b"throttle"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "debt", b"debt", "limits", b"limits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Start: _TypeAlias = Start  # noqa: Y015
 
 @_typing.final
-class Assignment(_message.Message):
-    """Assignment is one partition to copy."""
+class TaskAssignment(_message.Message):
+    """TaskAssignment is one partition to copy, as the value of this name in `partitions/orders.py` says."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITION_FIELD_NUMBER: _builtins.int
     TARGET_TOPIC_FIELD_NUMBER: _builtins.int
-    POSITION_FIELD_NUMBER: _builtins.int
+    TARGET_TOPIC_ID_FIELD_NUMBER: _builtins.int
+    SOURCE_TOPIC_ID_FIELD_NUMBER: _builtins.int
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _builtins.int
     COMPRESSION_TYPE_FIELD_NUMBER: _builtins.int
-    PAUSED_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
     POSITION_STORED_FIELD_NUMBER: _builtins.int
-    PRIOR_FAILURE_FIELD_NUMBER: _builtins.int
     LEADER_EPOCHS_FIELD_NUMBER: _builtins.int
-    TARGET_END_OFFSET_FIELD_NUMBER: _builtins.int
-    SYNC_PACE_FIELD_NUMBER: _builtins.int
-    COMPACTED_FIELD_NUMBER: _builtins.int
-    PRESERVED_FIELD_NUMBER: _builtins.int
-    TARGET_TOPIC_ID_FIELD_NUMBER: _builtins.int
+    TARGET_END_FIELD_NUMBER: _builtins.int
     TARGET_END_IS_EXACT_FIELD_NUMBER: _builtins.int
-    HOLE_COSTS_FIELD_NUMBER: _builtins.int
-    SOURCE_TOPIC_ID_FIELD_NUMBER: _builtins.int
+    COMPACTED_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
+    PRESERVED_FIELD_NUMBER: _builtins.int
     ASKS_ORIGINS_FIELD_NUMBER: _builtins.int
     SHARED_FIELD_NUMBER: _builtins.int
+    SYNC_PACE_FIELD_NUMBER: _builtins.int
+    PRIOR_FAILURE_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic."""
-    position: _builtins.int
-    """Next source offset to copy."""
+    target_topic_id: _builtins.str
+    """Kafka's id of it."""
+    source_topic_id: _builtins.str
+    """Kafka's id of the source topic: no other topic of its name is read."""
     max_message_bytes: _builtins.int
     """max.message.bytes of the target topic."""
     compression_type: _builtins.str
     """compression.type of the target topic."""
-    paused: _builtins.bool
-    """Paused from the beginning."""
+    position: _builtins.int
+    """Next source offset to copy."""
     position_stored: _builtins.bool
-    """True when the position is in the positions topic already; false when a reset policy chose it."""
-    target_end_offset: _builtins.int
-    """Target offset after the last record that was written; -1 = not known."""
-    compacted: _builtins.bool
-    """The source topic is compacted, or may be: its log may hold no record of a leader epoch that was copied."""
-    target_topic_id: _builtins.str
-    """Kafka's id of the target topic: what a task records of a preserved copy is about this topic only."""
+    """The positions topic has it already."""
+    target_end: _builtins.int
+    """Target offset after the last record written."""
     target_end_is_exact: _builtins.bool
-    """Nothing of the flow lies behind target_end_offset that consumers see: what does, somebody else wrote."""
-    source_topic_id: _builtins.str
-    """Kafka's id of the source topic: no other topic of its name is read. Empty = not known."""
+    """What lies behind it, somebody else wrote."""
+    compacted: _builtins.bool
+    """The source topic is, or may be."""
+    paused: _builtins.bool
+    """From the beginning."""
     asks_origins: _builtins.bool
     """Batches of the source may be copies: the task asks WhoWrote for each producer."""
     shared: _builtins.bool
@@ -1526,68 +1464,121 @@ class Assignment(_message.Message):
         """Source topic and partition."""
 
     @_builtins.property
-    def prior_failure(self) -> Global___PriorFailure:
-        """Why the task before had set it aside; absent when it had not, or when the cause may be gone."""
+    def leader_epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EpochStart]:
+        """Leader epochs of what was copied."""
 
     @_builtins.property
-    def leader_epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderEpochStart]:
-        """Leader epochs of what was copied, oldest first: how a source log is recognised that was rolled back."""
+    def preserved(self) -> Global___PreservedTerms:
+        """The copy keeps the source's offsets."""
 
     @_builtins.property
     def sync_pace(self) -> Global___SyncPace:
-        """Where its offset syncs stand, when the task before ended in order and this one continues where it ended."""
+        """Where its offset syncs stand."""
 
     @_builtins.property
-    def preserved(self) -> Global___PreservedCopy:
-        """The copy keeps the source's offsets; absent = it has offsets of its own. `position` is then what was stored last:
-        the end of the copy decides.
-        """
-
-    @_builtins.property
-    def hole_costs(self) -> _containers.RepeatedCompositeFieldContainer[Global___HoleCost]:
-        """For a preserved copy: what filling its holes took lately."""
+    def prior_failure(self) -> Global___PriorFailure:
+        """Why the task before had set it aside."""
 
     def __init__(
         self,
         *,
         partition: _types_pb2.TopicPartition | None = ...,
         target_topic: _builtins.str = ...,
-        position: _builtins.int = ...,
+        target_topic_id: _builtins.str = ...,
+        source_topic_id: _builtins.str = ...,
         max_message_bytes: _builtins.int = ...,
         compression_type: _builtins.str = ...,
-        paused: _builtins.bool = ...,
+        position: _builtins.int = ...,
         position_stored: _builtins.bool = ...,
-        prior_failure: Global___PriorFailure | None = ...,
-        leader_epochs: _abc.Iterable[Global___LeaderEpochStart] | None = ...,
-        target_end_offset: _builtins.int = ...,
-        sync_pace: Global___SyncPace | None = ...,
-        compacted: _builtins.bool = ...,
-        preserved: Global___PreservedCopy | None = ...,
-        target_topic_id: _builtins.str = ...,
+        leader_epochs: _abc.Iterable[Global___EpochStart] | None = ...,
+        target_end: _builtins.int | None = ...,
         target_end_is_exact: _builtins.bool = ...,
-        hole_costs: _abc.Iterable[Global___HoleCost] | None = ...,
-        source_topic_id: _builtins.str = ...,
+        compacted: _builtins.bool = ...,
+        paused: _builtins.bool = ...,
+        preserved: Global___PreservedTerms | None = ...,
         asks_origins: _builtins.bool = ...,
         shared: _builtins.bool = ...,
+        sync_pace: Global___SyncPace | None = ...,
+        prior_failure: Global___PriorFailure | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_prior_failure", b"_prior_failure", "_sync_pace", b"_sync_pace", "partition", b"partition", "preserved", b"preserved", "prior_failure", b"prior_failure", "sync_pace", b"sync_pace"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_target_end", b"_target_end", "partition", b"partition", "preserved", b"preserved", "prior_failure", b"prior_failure", "sync_pace", b"sync_pace", "target_end", b"target_end"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_prior_failure", b"_prior_failure", "_sync_pace", b"_sync_pace", "asks_origins", b"asks_origins", "compacted", b"compacted", "compression_type", b"compression_type", "hole_costs", b"hole_costs", "leader_epochs", b"leader_epochs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "preserved", b"preserved", "prior_failure", b"prior_failure", "shared", b"shared", "source_topic_id", b"source_topic_id", "sync_pace", b"sync_pace", "target_end_is_exact", b"target_end_is_exact", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_target_end", b"_target_end", "asks_origins", b"asks_origins", "compacted", b"compacted", "compression_type", b"compression_type", "leader_epochs", b"leader_epochs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "preserved", b"preserved", "prior_failure", b"prior_failure", "shared", b"shared", "source_topic_id", b"source_topic_id", "sync_pace", b"sync_pace", "target_end", b"target_end", "target_end_is_exact", b"target_end_is_exact", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
-    _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015
-    _WhichOneofReturnType__prior_failure: _TypeAlias = _typing.Literal["prior_failure"]  # noqa: Y015
-    _WhichOneofArgType__prior_failure: _TypeAlias = _typing.Literal["_prior_failure", b"_prior_failure"]  # noqa: Y015
-    _WhichOneofReturnType__sync_pace: _TypeAlias = _typing.Literal["sync_pace"]  # noqa: Y015
-    _WhichOneofArgType__sync_pace: _TypeAlias = _typing.Literal["_sync_pace", b"_sync_pace"]  # noqa: Y015
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__preserved) -> _WhichOneofReturnType__preserved | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__prior_failure) -> _WhichOneofReturnType__prior_failure | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__sync_pace) -> _WhichOneofReturnType__sync_pace | None: ...
+    _WhichOneofReturnType__target_end: _TypeAlias = _typing.Literal["target_end"]  # noqa: Y015
+    _WhichOneofArgType__target_end: _TypeAlias = _typing.Literal["_target_end", b"_target_end"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__target_end) -> _WhichOneofReturnType__target_end | None: ...
 
-Global___Assignment: _TypeAlias = Assignment  # noqa: Y015
+Global___TaskAssignment: _TypeAlias = TaskAssignment  # noqa: Y015
+
+@_typing.final
+class PreservedTerms(_message.Message):
+    """PreservedTerms are about a copy whose records have their source's offsets."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SKIP_FROM_FIELD_NUMBER: _builtins.int
+    SKIP_TO_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    REQUIRED_FIELD_NUMBER: _builtins.int
+    FORMER_TASK_SECONDS_FIELD_NUMBER: _builtins.int
+    SKIP_FORMER_TASK_SECONDS_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    COMMON_UNTIL_FIELD_NUMBER: _builtins.int
+    END_REASON_FIELD_NUMBER: _builtins.int
+    END_MESSAGE_FIELD_NUMBER: _builtins.int
+    skip_from: _builtins.int
+    """First offset that is not copied."""
+    skip_to: _builtins.int
+    """First offset after those."""
+    since: _builtins.int
+    """Offset of the copy's first record."""
+    required: _builtins.bool
+    """The configuration demands these offsets."""
+    former_task_seconds: _builtins.float
+    """How long ago the last task lost the partition whose writes may still arrive."""
+    skip_former_task_seconds: _builtins.float
+    """The same of tasks that were not told of the present range."""
+    leader_epoch: _builtins.int
+    """Leader epoch of the target in which the copy was checked."""
+    common_until: _builtins.int
+    """Below this offset lie records of the source that others wrote."""
+    end_reason: _builtins.str
+    """Why the copy has to end where it is; empty = it goes on."""
+    end_message: _builtins.str
+    """In words."""
+    def __init__(
+        self,
+        *,
+        skip_from: _builtins.int = ...,
+        skip_to: _builtins.int = ...,
+        since: _builtins.int = ...,
+        required: _builtins.bool = ...,
+        former_task_seconds: _builtins.float | None = ...,
+        skip_former_task_seconds: _builtins.float | None = ...,
+        leader_epoch: _builtins.int | None = ...,
+        common_until: _builtins.int = ...,
+        end_reason: _builtins.str = ...,
+        end_message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_former_task_seconds", b"_former_task_seconds", "_leader_epoch", b"_leader_epoch", "_skip_former_task_seconds", b"_skip_former_task_seconds", "former_task_seconds", b"former_task_seconds", "leader_epoch", b"leader_epoch", "skip_former_task_seconds", b"skip_former_task_seconds"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_former_task_seconds", b"_former_task_seconds", "_leader_epoch", b"_leader_epoch", "_skip_former_task_seconds", b"_skip_former_task_seconds", "common_until", b"common_until", "end_message", b"end_message", "end_reason", b"end_reason", "former_task_seconds", b"former_task_seconds", "leader_epoch", b"leader_epoch", "required", b"required", "since", b"since", "skip_former_task_seconds", b"skip_former_task_seconds", "skip_from", b"skip_from", "skip_to", b"skip_to"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__former_task_seconds: _TypeAlias = _typing.Literal["former_task_seconds"]  # noqa: Y015
+    _WhichOneofArgType__former_task_seconds: _TypeAlias = _typing.Literal["_former_task_seconds", b"_former_task_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__leader_epoch: _TypeAlias = _typing.Literal["leader_epoch"]  # noqa: Y015
+    _WhichOneofArgType__leader_epoch: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch"]  # noqa: Y015
+    _WhichOneofReturnType__skip_former_task_seconds: _TypeAlias = _typing.Literal["skip_former_task_seconds"]  # noqa: Y015
+    _WhichOneofArgType__skip_former_task_seconds: _TypeAlias = _typing.Literal["_skip_former_task_seconds", b"_skip_former_task_seconds"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__former_task_seconds) -> _WhichOneofReturnType__former_task_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__leader_epoch) -> _WhichOneofReturnType__leader_epoch | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__skip_former_task_seconds) -> _WhichOneofReturnType__skip_former_task_seconds | None: ...
+
+Global___PreservedTerms: _TypeAlias = PreservedTerms  # noqa: Y015
 
 @_typing.final
 class PriorFailure(_message.Message):
@@ -1598,68 +1589,40 @@ class PriorFailure(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
-    RETRY_IN_FIELD_NUMBER: _builtins.int
+    RETRY_IN_SECONDS_FIELD_NUMBER: _builtins.int
     FAILURES_FIELD_NUMBER: _builtins.int
     SOURCE_LOST_FROM_FIELD_NUMBER: _builtins.int
-    state: _source_service_pb2.PartitionState.ValueType
+    state: _builtins.str
     """BACKOFF or FAULTED."""
     reason: _builtins.str
     """Stable reason."""
     message: _builtins.str
     """In words."""
+    retry_in_seconds: _builtins.float
+    """Until the next try."""
     failures: _builtins.int
     """Failures in a row so far."""
     source_lost_from: _builtins.int
-    """The source lost what was copied from this offset on; absent = it did not."""
-    @_builtins.property
-    def retry_in(self) -> _duration_pb2.Duration:
-        """Until the next try."""
-
+    """The source lost what was copied from this offset on."""
     def __init__(
         self,
         *,
-        state: _source_service_pb2.PartitionState.ValueType = ...,
+        state: _builtins.str = ...,
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
-        retry_in: _duration_pb2.Duration | None = ...,
+        retry_in_seconds: _builtins.float = ...,
         failures: _builtins.int = ...,
         source_lost_from: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_source_lost_from", b"_source_lost_from", "retry_in", b"retry_in", "source_lost_from", b"source_lost_from"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_source_lost_from", b"_source_lost_from", "source_lost_from", b"source_lost_from"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_source_lost_from", b"_source_lost_from", "failures", b"failures", "message", b"message", "reason", b"reason", "retry_in", b"retry_in", "source_lost_from", b"source_lost_from", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_source_lost_from", b"_source_lost_from", "failures", b"failures", "message", b"message", "reason", b"reason", "retry_in_seconds", b"retry_in_seconds", "source_lost_from", b"source_lost_from", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__source_lost_from: _TypeAlias = _typing.Literal["source_lost_from"]  # noqa: Y015
     _WhichOneofArgType__source_lost_from: _TypeAlias = _typing.Literal["_source_lost_from", b"_source_lost_from"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__source_lost_from) -> _WhichOneofReturnType__source_lost_from | None: ...
 
 Global___PriorFailure: _TypeAlias = PriorFailure  # noqa: Y015
-
-@_typing.final
-class LeaderEpochStart(_message.Message):
-    """LeaderEpochStart says from where on the copied records were written by one leader."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
-    OFFSET_FIELD_NUMBER: _builtins.int
-    leader_epoch: _builtins.int
-    """The partition's leader epoch."""
-    offset: _builtins.int
-    """First offset of it that was copied."""
-    def __init__(
-        self,
-        *,
-        leader_epoch: _builtins.int = ...,
-        offset: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_epoch", b"leader_epoch", "offset", b"offset"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___LeaderEpochStart: _TypeAlias = LeaderEpochStart  # noqa: Y015
 
 @_typing.final
 class End(_message.Message):
@@ -1719,48 +1682,72 @@ class Reposition(_message.Message):
 
     PARTITION_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
-    ID_FIELD_NUMBER: _builtins.int
-    LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
-    LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    BOUNDS_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """Next source offset to copy."""
-    id: _builtins.int
+    number: _builtins.int
     """Given back in a report once the position is on the log."""
-    log_start_offset: _builtins.int
-    """Bounds of the source's log when the command was given; -1 = not known."""
-    log_end_offset: _builtins.int
-    """Its end."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Which."""
+
+    @_builtins.property
+    def bounds(self) -> Global___LogBounds:
+        """Bounds of the source's log when the command was given."""
 
     def __init__(
         self,
         *,
         partition: _types_pb2.TopicPartition | None = ...,
         position: _builtins.int = ...,
-        id: _builtins.int = ...,
-        log_start_offset: _builtins.int = ...,
-        log_end_offset: _builtins.int = ...,
+        number: _builtins.int = ...,
+        bounds: Global___LogBounds | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "partition", b"partition", "position", b"position"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "number", b"number", "partition", b"partition", "position", b"position"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Reposition: _TypeAlias = Reposition  # noqa: Y015
 
 @_typing.final
+class LogBounds(_message.Message):
+    """LogBounds are the bounds of a log of the source."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    start: _builtins.int
+    """First offset."""
+    end: _builtins.int
+    """First offset after it."""
+    def __init__(
+        self,
+        *,
+        start: _builtins.int = ...,
+        end: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogBounds: _TypeAlias = LogBounds  # noqa: Y015
+
+@_typing.final
 class WithdrawReposition(_message.Message):
-    """WithdrawReposition takes back a Reposition that is not on the log yet: the partition continues where it was."""
+    """WithdrawReposition takes back a Reposition that is not on the log yet."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITION_FIELD_NUMBER: _builtins.int
-    ID_FIELD_NUMBER: _builtins.int
-    id: _builtins.int
-    """Id of the Reposition."""
+    NUMBER_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Number of the Reposition."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Which."""
@@ -1769,19 +1756,19 @@ class WithdrawReposition(_message.Message):
         self,
         *,
         partition: _types_pb2.TopicPartition | None = ...,
-        id: _builtins.int = ...,
+        number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "partition", b"partition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "partition", b"partition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WithdrawReposition: _TypeAlias = WithdrawReposition  # noqa: Y015
 
 @_typing.final
-class SetThrottle(_message.Message):
-    """SetThrottle limits the bytes per second that the task reads."""
+class SlotLimits(_message.Message):
+    """SlotLimits limit the bytes per second that the task reads."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1808,21 +1795,23 @@ class SetThrottle(_message.Message):
     BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
     TOPIC_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
     bytes_per_second: _builtins.int
-    """Limit of this task for all its partitions; 0 = none."""
+    """For all its partitions."""
     @_builtins.property
     def topic_bytes_per_second(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """Limits by source topic."""
+        """By source topic."""
 
     def __init__(
         self,
         *,
-        bytes_per_second: _builtins.int = ...,
+        bytes_per_second: _builtins.int | None = ...,
         topic_bytes_per_second: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_second", b"_bytes_per_second", "bytes_per_second", b"bytes_per_second"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_second", b"bytes_per_second", "topic_bytes_per_second", b"topic_bytes_per_second"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_second", b"_bytes_per_second", "bytes_per_second", b"bytes_per_second", "topic_bytes_per_second", b"topic_bytes_per_second"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__bytes_per_second: _TypeAlias = _typing.Literal["bytes_per_second"]  # noqa: Y015
+    _WhichOneofArgType__bytes_per_second: _TypeAlias = _typing.Literal["_bytes_per_second", b"_bytes_per_second"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bytes_per_second) -> _WhichOneofReturnType__bytes_per_second | None: ...
 
-Global___SetThrottle: _TypeAlias = SetThrottle  # noqa: Y015
+Global___SlotLimits: _TypeAlias = SlotLimits  # noqa: Y015

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
-from google.protobuf.duration_pb2 import Duration
 
 from twinlog import __version__
 from twinlog.api.common.v1 import types_pb2
@@ -20,11 +19,12 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog_source.driver.epoch import Epoch, Slot, SlotState
 from twinlog_source.driver.stream.stream_pace import LONGEST_REPORT_SECONDS
-from twinlog_source.driver.stream.task_commands import Echoes, Start
 from twinlog_source.driver.stream.worker_servicer import MOST_SILENT_STREAMS, WorkerServicer
+from twinlog_source.partitions.orders import Echoes, NewProducer, Start, TaskSetup
 from twinlog_source.partitions.reports import TaskReport
 from twinlog_source.partitions.standing import SILENT_SECONDS
 from twinlog_source.records.pipe import PipeJob
+from twinlog_source.task.stream.messages import question_message
 
 NO_CONTEXT = cast("Context", None)
 
@@ -101,8 +101,17 @@ class Host:
     async def who_wrote(self, slot: Slot, asked: Mapping[TopicPartition, Collection[int]]) -> Echoes:
         return {}
 
-    def prepare(self, epoch: Epoch, slot: Slot) -> pb.Prepare:
-        return pb.Prepare(lease=Duration(seconds=self.lease_seconds))
+    def prepare(self, epoch: Epoch, slot: Slot) -> TaskSetup:
+        return TaskSetup(
+            clients={},
+            settings={},
+            positions_topic="",
+            positions_partition_count=1,
+            connector_name="",
+            read_committed=True,
+            lease_seconds=self.lease_seconds,
+            report_seconds=1.0,
+        )
 
     async def rejoin(self, epoch: Epoch, slot: Slot) -> Start:
         return Start()
@@ -132,11 +141,11 @@ class Heard:
     """The task's end: when it heard what."""
 
     at: list[float] = field(default_factory=list)
-    stored: list[pb.ProducerStored] = field(default_factory=list)
+    answers: list[pb.Answer] = field(default_factory=list)
 
     async def write(self, command: pb.WorkerCommand) -> None:
-        if command.HasField("producer_stored"):
-            self.stored.append(command.producer_stored)
+        if command.HasField("answer"):
+            self.answers.append(command.answer)
         self.at.append(asyncio.get_running_loop().time())
 
 
@@ -226,14 +235,14 @@ def test_a_task_hears_whether_its_producer_id_is_stored(away: KafkaError | None)
         flow = types_pb2.Flow(source=FLOW.source, target=FLOW.target)
         hello = pb.Hello(flow=flow, epoch=1, slot=0, token=epoch.token, version=__version__)
         yield pb.WorkerReport(hello=hello)
-        yield pb.WorkerReport(new_producer=pb.NewProducer(producer_id=7, transactional_id="id"))
+        yield question_message(3, NewProducer(7, "id"))
         await wait_or_stop(asyncio.Event(), 1.0)
 
     async def scenario() -> None:
         host, heard = Host(10, epoch, away=away), Heard()
         await WorkerServicer({FLOW: host}).Run(task_with_an_id(), cast("Context", heard))
-        (answer,) = heard.stored
-        assert (answer.producer_id, answer.reason) == (7, "" if away is None else away.reason)
+        (answer,) = heard.answers
+        assert (answer.number, answer.reason) == (3, "" if away is None else away.reason)
         assert host.stored == ({7: "id"} if away is None else {})
 
     run_in_virtual_time(scenario())
@@ -249,7 +258,7 @@ def test_the_job_of_a_pipe_ends_with_the_next_one_and_with_its_task() -> None:
         hello = pb.Hello(flow=flow, epoch=1, slot=0, token=epoch.token, version=__version__)
         yield pb.WorkerReport(hello=hello)
         for port, strict in ((1, False), (2, True), (3, False)):
-            yield pb.WorkerReport(run_pipe=pb.RunPipe(port=port, token=b"t", strict=strict))
+            yield question_message(port, PipeJob(port=port, token=b"t", strict=strict))
             await wait_or_stop(asyncio.Event(), 0.1)
             seen.append(sorted(host.jobs))
 

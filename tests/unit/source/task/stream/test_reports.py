@@ -2,10 +2,9 @@
 
 from functools import partial
 
-from twinlog.api.source.v1 import source_service_pb2 as source_pb
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import Lane
 from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog_source.partitions.reports import SkippedRange, TaskReport
 from twinlog_source.preserved.append_log import AppendLog
 from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.reasons import PartitionReason
@@ -26,15 +25,9 @@ def reporter(rig: WriterRig, problem: KafkaError | None = None) -> Reporter:
     )
 
 
-def told(reports: pb.PartitionReports) -> dict[str, tuple[str, str]]:
+def told(reports: TaskReport) -> dict[str, tuple[str, str]]:
     """State and reason by topic."""
-    return {
-        each.partition.topic: (
-            source_pb.PartitionState.Name(each.state).removeprefix("PARTITION_STATE_"),
-            each.reason,
-        )
-        for each in reports.partitions
-    }
+    return {each.partition.topic: (str(each.state), each.reason) for each in reports.partitions}
 
 
 def test_a_target_that_acknowledges_nothing_is_named_before_the_delivery_time_is_over() -> None:
@@ -76,7 +69,7 @@ def test_failures_are_counted_by_reason_from_all_who_meet_them() -> None:
         rig.copies[GOOD].fail(reason=reason, message="", retriable=True, now=0.0)
     rig.source_reader.failures["KAFKA_UNAVAILABLE"] = 3
     rig.target_writer.failures["KAFKA_UNAVAILABLE"] = 4
-    assert dict(reporter(rig).report().failures) == {
+    assert dict(reporter(rig).report().counters.failures) == {
         "LEADER_MOVED": 2,
         "RECORD_TOO_LARGE": 1,
         "KAFKA_UNAVAILABLE": 7,
@@ -91,10 +84,11 @@ def test_only_what_changed_is_told_and_distributions_once() -> None:
     rig.copies[GOOD].counters.latency.add(0.5, 7)
     rig.copies[GOOD].counters.records += 7
     (report,) = reports.report().partitions
-    assert sum(bucket.records for bucket in report.latency.buckets) == 7
-    assert not report.HasField("record_age")
+    assert report.latency is not None
+    assert report.latency.records == 7
+    assert report.record_age is None
     (report, _) = reports.report(everything=True).partitions
-    assert not report.HasField("latency")
+    assert report.latency is None
 
 
 def test_whatever_a_row_shows_is_told_when_it_changes() -> None:
@@ -103,7 +97,6 @@ def test_whatever_a_row_shows_is_told_when_it_changes() -> None:
     copy, reports = rig.copies[GOOD], reporter(rig)
     reports.report()
     for change in (
-        partial(setattr, copy, "log_start_offset", 3),
         partial(setattr, copy, "end_offset", 9),
         partial(setattr, copy, "message", "another"),
         partial(setattr, copy, "lane", Lane.RECODE),
@@ -147,9 +140,9 @@ def test_the_end_of_a_preserved_copy_is_told_once_it_is_on_the_log() -> None:
     preserved.give_up(7, until=5, reason="FOREIGN_WRITE", message="who")
     rig.target_writer.store_soon(GOOD)
     (before,) = [each for each in reports.report().partitions if each.partition.topic == GOOD.topic]
-    assert not before.HasField("preserved")
+    assert before.skipped is None
     assert not before.needs_translation
     rig.target_writer.positions.unstored.clear()
     (after,) = [each for each in reports.report().partitions if each.partition.topic == GOOD.topic]
-    assert (after.preserved.skip_from, after.preserved.skip_to) == (4, 9)
+    assert after.skipped == SkippedRange(first=4, end=9)
     assert (after.needs_translation, after.preserved_until, after.position) == (True, 5, 7)

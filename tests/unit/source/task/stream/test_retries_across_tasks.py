@@ -5,13 +5,10 @@ from dataclasses import replace
 import pytest
 
 from twinlog.testing.fakes.clock import FakeClock
-from twinlog_source.driver.stream.worker_messages import assignment_message, task_report
-from twinlog_source.partitions.assignments import PriorFailure
 from twinlog_source.partitions.events import Reported
+from twinlog_source.partitions.orders import PriorFailure, Start
 from twinlog_source.partitions.states import PartitionState
-from twinlog_source.task.orders import TaskStart
 from twinlog_source.task.partition import LONGEST_RETRY_SECONDS, State
-from twinlog_source.task.stream.order_messages import assignment_of
 from unit.source.flow_rig import FlowRig, P
 from unit.source.task.writing.writer_rig import WriterRig
 
@@ -29,14 +26,14 @@ async def test_the_wait_for_the_next_try_goes_on_from_task_to_task(
         task = WriterRig(clock=FakeClock(now_ms=rig.clock.now_ms() + ahead_ms, monotonic=7.0))
         task.copies.clear()
         copier = task.copier()
-        order = replace(assignment_of(assignment_message(driver.assignment(P))), preserved=None)
-        copier.assign(TaskStart(assignments=(order,)))
+        order = replace(driver.assignment(P), preserved=None)
+        copier.assign(Start(assignments=(order,)))
         copy, now = task.copies[P], task.clock.monotonic()
         if not has_failed:
             copy.fail(reason="X", message="", retriable=True, now=now, wait_seconds=left_seconds)
         assert (copy.state, copy.failures) == (State.BACKOFF, 1)
         assert copy.retry_at == pytest.approx(now + left_seconds)
-        told = task_report(copier.reporter.report(everything=True))
+        told = copier.reporter.report(everything=True)
         driver.table.apply(Reported(slot=0, report=told, now_ms=rig.clock.now_ms()), rig.clock.monotonic())
         rig.clock.advance(25)
         left_seconds = max(0.0, left_seconds - 25)
@@ -46,9 +43,9 @@ async def test_a_task_waits_no_longer_than_for_its_own_longest_back_off(rig: Flo
     """Whatever its driver says."""
     driver, task = await rig.owner(), WriterRig()
     task.copies.clear()
-    order = assignment_of(assignment_message(driver.assignment(P)))
+    order = driver.assignment(P)
     failure = PriorFailure(
         state=PartitionState.FAULTED, reason="X", message="", retry_in_seconds=10_000.0, failures=2
     )
-    task.copier().assign(TaskStart(assignments=(replace(order, preserved=None, prior_failure=failure),)))
+    task.copier().assign(Start(assignments=(replace(order, preserved=None, prior_failure=failure),)))
     assert task.copies[P].retry_at == task.clock.monotonic() + LONGEST_RETRY_SECONDS

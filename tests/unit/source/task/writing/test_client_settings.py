@@ -9,7 +9,6 @@ from twinlog_source.config import SourceFlow, source_flows
 from twinlog_source.driver.stream.task_settings import TaskSettings, every_transactional_id, ids_of_slot
 from twinlog_source.log.facts import WriterFact
 from twinlog_source.task.settings import copy_settings
-from twinlog_source.task.stream.order_messages import setup_of
 from twinlog_source.task.writing.producer_settings import producer_settings
 from unit.config.config_files import load_more
 
@@ -21,8 +20,8 @@ def flow_of(*lines: str) -> SourceFlow:
 
 def clients_of(flow: SourceFlow) -> dict[str, dict[str, str]]:
     """What a task gets over the wire."""
-    prepare = TaskSettings(flow=flow).prepare(1, 0, positions_partition_count=25)
-    return {role: dict(named.values) for role, named in prepare.clients.items()}
+    setup = TaskSettings(flow=flow).prepare(1, 0, positions_partition_count=25)
+    return {role: dict(properties) for role, properties in setup.clients.items()}
 
 
 def test_fetch_sizes_and_the_rack_reach_the_reader() -> None:
@@ -57,7 +56,7 @@ def test_the_isolation_of_the_source_is_as_the_file_says(line: str, read_committ
     flow = flow_of(line)
     prepare = TaskSettings(flow=flow).prepare(1, 0, positions_partition_count=25)
     assert prepare.read_committed is read_committed
-    reading = fetch_options(dict(prepare.clients["source_consumer"].values), alias="A")
+    reading = fetch_options(dict(prepare.clients["source_consumer"]), alias="A")
     assert reading.read_committed is read_committed
 
 
@@ -73,7 +72,7 @@ def test_the_isolation_of_the_source_is_as_the_file_says(line: str, read_committ
 def test_the_codec_of_the_copies_is_the_producers_when_the_file_names_one(
     line: str, codec: Codec | None
 ) -> None:
-    setup = setup_of(TaskSettings(flow=flow_of(line)).prepare(1, 0, positions_partition_count=25))
+    setup = TaskSettings(flow=flow_of(line)).prepare(1, 0, positions_partition_count=25)
     assert copy_settings(setup, "A", check_crcs=True).forced_codec is codec
 
 
@@ -135,15 +134,14 @@ def test_markers_are_written_as_one_id_of_the_flow_whichever_slot_and_epoch() ->
 
 def test_tasks_learn_who_writes_the_preserved_copies() -> None:
     tasks = TaskSettings(flow=flow_of(""))
-    assert not tasks.prepare(1, 0, positions_partition_count=25).HasField("preserved_writer")
+    assert tasks.prepare(1, 0, positions_partition_count=25).preserved_writer is None
     writer = WriterFact(producer_id=7, producer_epoch=2)
-    told = tasks.prepare(1, 0, positions_partition_count=25, writer=writer).preserved_writer
-    assert (told.producer_id, told.producer_epoch) == (7, 2)
+    assert tasks.prepare(1, 0, positions_partition_count=25, writer=writer).preserved_writer == writer
 
 
 def test_tasks_of_many_flows_report_less_often() -> None:
     def told(flows: int) -> float:
         tasks = TaskSettings(flow=flow_of(""), flows=flows)
-        return tasks.prepare(1, 0, positions_partition_count=25).report_interval.ToTimedelta().total_seconds()
+        return tasks.prepare(1, 0, positions_partition_count=25).report_seconds
 
     assert [told(flows) for flows in (1, 10, 20, 100)] == [1.0, 1.0, 2.0, 3.0]

@@ -9,12 +9,12 @@ from twinlog.errors import FatalKafkaError
 from twinlog.testing.brokers import eventually
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.partitions import reports
+from twinlog_source.partitions.orders import PreservedTerms, TaskAssignment
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Fill, Hole, ReadEnd, Tail
 from twinlog_source.preserved.fill_limits import MOST_MARKERS
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.preserved.partition import PreservedPartition
-from twinlog_source.task.orders import PreservedTerms, TaskAssignment
 from twinlog_source.task.partition import PartitionCopy, State
 from unit.source.preserved.preserved_rig import FIRST, PreservedRig
 

@@ -7,7 +7,7 @@ from typing import cast
 from twinlog.kafka.raw import RawFetcher
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
-from twinlog_source.task.orders import Reposition, WithdrawReposition
+from twinlog_source.partitions.orders import Reposition, WithdrawReposition
 from unit.source.task.writing.writer_rig import BAD, GOOD, OneOutOfRange, WriterRig, away
 
 
@@ -80,7 +80,7 @@ async def test_a_partition_whose_fault_is_in_a_round_is_moved_after_the_round() 
         rig.stop.set()
     assert told_in_round == [0]
     assert (good.committed, good.fetched) == (50, 50)
-    left_out = [gap for each in copier.reporter.report().partitions for gap in each.gaps]
+    left_out = copier.reporter.report().gaps
     assert [(gap.from_offset, gap.to_offset, gap.reason) for gap in left_out] == [
         (0, 50, "SKIPPED_BY_OPERATOR")
     ]
@@ -126,7 +126,7 @@ async def test_a_move_that_was_withdrawn_while_it_was_stored_is_taken_back_behin
     assert (good.committed, good.withdrawn, good.repositioned) == (0, 7, 0)
     assert rig.target_writer.is_stored(GOOD)
     assert good.fetchable(0.0)
-    assert not [gap for each in copier.reporter.report().partitions for gap in each.gaps]
+    assert not copier.reporter.report().gaps
 
 
 async def test_a_move_that_is_on_the_log_stands_although_it_is_withdrawn() -> None:

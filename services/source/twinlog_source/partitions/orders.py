@@ -1,16 +1,17 @@
-"""The driver's orders to its tasks, as values; `stream/order_messages.py` converts them from messages."""
+"""What the driver and a task say to each other, besides reports; `task/stream/messages.py` converts it from
+and to messages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from twinlog.batches import TargetTopicLimits
 from twinlog.model import TopicPartition
 from twinlog.offsets import SyncPace
 from twinlog_source.log.facts import EpochStart, WriterFact
 from twinlog_source.log.gaps import LogBounds
-from twinlog_source.partitions.assignments import PriorFailure
-from twinlog_source.partitions.reports import HoleCostAgo
 from twinlog_source.partitions.shares import NO_DEBT, LimitDebt, SlotLimits
+from twinlog_source.partitions.states import PartitionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,20 @@ class PreservedTerms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PriorFailure:
+    """A back-off or a fault that outlives the task in which it occurred."""
+
+    state: PartitionState
+    reason: str
+    message: str
+    retry_in_seconds: float
+    failures: int
+    """The number of failures in a row."""
+    source_lost_from: int | None = None
+    """The source lost the copied records from here on; None = it did not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskAssignment:
     """One partition, as a task gets it."""
 
@@ -93,23 +108,23 @@ class TaskAssignment:
     target_end: int | None = None
     """The target offset after the last record that was written; None = unknown."""
     target_end_is_exact: bool = False
+    """In an exactly-once flow: nothing that consumers see was written after `target_end`."""
     compacted: bool = False
     """Of the source topic."""
     paused: bool = False
     preserved: PreservedTerms | None = None
     """None: the copy is translated."""
-    hole_costs: tuple[HoleCostAgo, ...] = ()
-    """The recent costs of filling its holes."""
     asks_origins: bool = False
     """Batches of the source may be copies of what the target has already."""
     shared: bool = False
     """Others write to the target topic, and are meant to."""
     sync_pace: SyncPace | None = None
     prior_failure: PriorFailure | None = None
+    """None also if another limit, or another topic, may remove the cause of the failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskStart:
+class Start:
     """Copy these partitions from here on."""
 
     assignments: tuple[TaskAssignment, ...] = ()
@@ -138,3 +153,68 @@ class Reposition:
 class WithdrawReposition:
     partition: TopicPartition
     number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reopened:
+    """The question whether the task may continue: it has initialised its ids again."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewProducer:
+    """A producer id that the task has got, and that has to be stored before it is used."""
+
+    producer_id: int
+    transactional_id: str
+
+
+class Writers(NamedTuple):
+    partition: TopicPartition
+    producer_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WhoWrote:
+    """The question which batches of these producers of the source are copies."""
+
+    writers: tuple[Writers, ...]
+
+
+class StoredPosition(NamedTuple):
+    partition: TopicPartition
+    position: int
+
+
+class Echo(NamedTuple):
+    """Where batches of one producer are copies that the flow leaves out: source offsets."""
+
+    partition: TopicPartition
+    producer_id: int
+    from_offset: int
+    to_offset: int
+
+
+Echoes = Mapping[tuple[TopicPartition, int], tuple[int, int]]
+"""By source partition and producer id, as in `CopyPolicy.echoes`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The driver's answer to a question of a task."""
+
+    number: int = 0
+    """The question's."""
+    reason: str = ""
+    """Why the driver refuses, or what failed; empty = it agrees, or it is done."""
+    message: str = ""
+    positions: tuple[StoredPosition, ...] = ()
+    """What the log says of the task's partitions, read after its ids were initialised again."""
+    echoes: tuple[Echo, ...] = ()
+
+
+TaskCommand = TaskSetup | Start | End | SetPaused | SlotLimits | Reposition | WithdrawReposition | Answer
