@@ -3,7 +3,10 @@
 import asyncio
 import hashlib
 import signal
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -30,7 +33,7 @@ _FLOW = {
     "twinlog.transform.headers": "filter(headers, h -> h.key != 'trace')",
     "twinlog.transform.timestamp": "timestamp + INTERVAL 1 SECOND"
     " * CAST(get_json_object(CAST(value AS string), '$.n') AS int)",
-    "twinlog.transform.on.error": "skip",
+    "twinlog.transform.on.error": "dead-letter",
     "twinlog.transform.timeout.seconds": "30",
     "twinlog.transform.python": "changed_records_rules:with_origin",
 }
@@ -54,8 +57,8 @@ def _record(number: int) -> NewRecord:
     return NewRecord(b"%d" % number, value.encode(), _FIRST_MS + number, headers)
 
 
-def _wanted(numbers: int, topic: str) -> list[tuple[object, ...]]:
-    wanted: list[tuple[object, ...]] = []
+def _wanted(numbers: int, topic: str) -> list[tuple[Any, ...]]:
+    wanted: list[tuple[Any, ...]] = []
     for number in range(numbers):
         if number % 3 and number % 10 != 7:
             key = hashlib.sha256(b"%d" % number).hexdigest().encode()
@@ -85,6 +88,7 @@ async def test_records_arrive_changed_and_once_also_when_the_jvm_is_killed(
             flow.target: kafka_pair.b.client_properties(),
         }
         of_flow = {f"{flow}.{key}": value for key, value in _FLOW.items()}
+        of_flow[f"{flow}.twinlog.dead.letter.topic"] = unique_name("dead")
         file = quick_mm2_properties(
             clients,
             [flow],
@@ -99,11 +103,31 @@ async def test_records_arrive_changed_and_once_also_when_the_jvm_is_killed(
             await write_batches(kafka_pair.a, orders, [(0, Codec.ZSTD, records), (1, Codec.NONE, records)])
             await write_batches(kafka_pair.a, plain, [(0, Codec.ZSTD, records)])
 
+        async def dead() -> list[tuple[int, int]]:
+            """Number and partition of the records among the dead letters, which are as they were."""
+            found = []
+            for key, value, timestamp_ms, headers in await _content(
+                target, TopicPartition(of_flow[f"{flow}.twinlog.dead.letter.topic"], 0)
+            ):
+                was = _record(int(key))
+                assert (value, timestamp_ms, headers[:2]) == (
+                    was.value,
+                    was.timestamp_ms,
+                    (("trace", b"1"), ("keep", b"\x00\xff")),
+                )
+                told = dict(headers)
+                assert told["__connect.errors.topic"] == orders.encode()
+                found.append((int(key), int(told["__connect.errors.partition"])))
+            return found
+
         async def arrived() -> bool | None:
             wanted = _wanted(written, orders)
             for number in range(2):
                 found = await _content(target, TopicPartition(f"{flow.source}.{orders}", number))
                 assert found == wanted
+            assert sorted(await dead()) == [
+                (number, partition) for number in range(7, written, 10) if number % 3 for partition in (0, 1)
+            ]
             unchanged = await _content(target, TopicPartition(f"{flow.source}.{plain}", 0))
             return len(unchanged) == written
 
@@ -115,6 +139,31 @@ async def test_records_arrive_changed_and_once_also_when_the_jvm_is_killed(
                 await asyncio.to_thread(_kill_jvm, run)
                 await write(500)
                 await eventually(arrived, timeout_seconds=200)
+            tried = await asyncio.to_thread(
+                _twinlog, file, "transform", "try", str(flow), "--topic", orders, "--last", "10", "-o", "json"
+            )
+            assert tried.returncode == 0, tried.stderr
+            assert "xxxx" in tried.stdout
+            assert "CAST_INVALID_INPUT" in tried.stdout
+            verify = "verify", str(flow), "--topic", orders
+            verified = await asyncio.to_thread(_twinlog, file, *verify)
+            assert verified.returncode == 0, verified.stdout + verified.stderr
+            copy = f"{flow.source}.{orders}"
+            key, value, timestamp_ms, headers = _wanted(2, orders)[0]
+            again = NewRecord(
+                key, value, timestamp_ms, tuple((name.encode(), text) for name, text in headers)
+            )
+            wrong = again._replace(value=_record(1).value)
+            await write_batches(kafka_pair.b, copy, [(0, Codec.NONE, [again]), (1, Codec.NONE, [wrong])])
+            verified = await asyncio.to_thread(_twinlog, file, *verify)
+            assert verified.returncode == 1, verified.stdout + verified.stderr
+            assert "DUPLICATE" in verified.stdout
+            assert "FOREIGN" in verified.stdout
+
+
+def _twinlog(file: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "twinlog", *words, "--config", file]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 def _kill_jvm(run: TwinlogRun) -> None:
@@ -123,7 +172,7 @@ def _kill_jvm(run: TwinlogRun) -> None:
             process.send_signal(signal.SIGKILL)
 
 
-async def _content(cluster: KafkaCluster, partition: TopicPartition) -> list[tuple[object, ...]]:
+async def _content(cluster: KafkaCluster, partition: TopicPartition) -> list[tuple[Any, ...]]:
     if partition.topic not in await cluster.list_topics():
         return []
     async with cluster.reader() as reader:

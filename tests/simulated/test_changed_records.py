@@ -9,11 +9,17 @@ import pytest
 
 from simulated.world import ONE_BROKER, World, live
 from twinlog.batches.bodies import OpenRecord, decode_record, encode_body
+from twinlog.comparison.model import Kind
+from twinlog.config import load
 from twinlog.errors import StateError, TransientKafkaError
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
+from twinlog.testing.virtual_time import LoopClock
 from twinlog.transforms.expressions import Expressions
+from twinlog.verify.report import FlowReport
 from twinlog_source.records.frames import Row
-from twinlog_source.records.pipe import RunJob, TransformFailedError
+from twinlog_source.records.pipe import PipeJob, RunJob, TransformFailedError
+from twinlog_source.verify.engine import Verification
+from twinlog_source.verify.request import VerifyRequest
 
 FILE = (
     ONE_BROKER
@@ -36,6 +42,8 @@ def change(value: bytes) -> bytes | None:
 class Pipe:
     """Spark, row by row in Python; it is lost now and then."""
 
+    lost = 0.2
+
     def __init__(self, _run_job: RunJob, _expressions: Expressions, strict: bool) -> None:
         self.strict = strict
 
@@ -46,12 +54,15 @@ class Pipe:
         await asyncio.wait(
             [asyncio.get_running_loop().create_future()], timeout=random.choice((0.01, 0.2, 2))
         )
-        if random.random() < 0.2:
+        if random.random() < self.lost:
             raise TransientKafkaError("the JVM was killed", reason="SPARK_UNAVAILABLE")
         rows = []
         for place, record in enumerate(records):
             _, timestamp_ms, key, value, headers = decode_record(record)
             assert value is not None
+            if value == b"too large":
+                rows.append(Row(place, timestamp_ms, encode_body(key, bytes(2 << 20), headers)))
+                continue
             if value == b"breaks":
                 raise TransformFailedError("the function raised")
             if value == b"fails":
@@ -61,6 +72,10 @@ class Pipe:
             elif (changed := change(value)) is not None:
                 rows.append(Row(place, timestamp_ms, encode_body(key, changed, headers)))
         return rows
+
+
+class Steady(Pipe):
+    lost = 0.0
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -94,11 +109,14 @@ def test_records_arrive_changed_and_once_whatever_is_killed(tmp_path: Path, seed
     live(life())
 
 
-@pytest.mark.parametrize(("bad", "on_error"), [(b"fails", "skip"), (b"breaks", "skip"), (b"fails", "stop")])
+@pytest.mark.parametrize(
+    ("bad", "on_error"),
+    [(b"fails", "skip"), (b"breaks", "dead-letter"), (b"too large", "dead-letter"), (b"fails", "stop")],
+)
 def test_a_record_that_cannot_be_changed_stops_its_partition_or_is_left_out(
     tmp_path: Path, bad: bytes, on_error: str
 ) -> None:
-    file = f"{FILE}A->B.twinlog.transform.on.error = {on_error}\n"
+    file = f"{FILE}A->B.twinlog.transform.on.error = {on_error}\nA->B.twinlog.dead.letter.topic = dead\n"
 
     async def life() -> None:
         async with World(tmp_path, file, make_pipe=Pipe) as world:
@@ -109,16 +127,73 @@ def test_a_record_that_cannot_be_changed_stops_its_partition_or_is_left_out(
             source.produce("orders", 1, b"other")
             world.start("configsync", "source")
             copied = [(0, b"BEFORE"), (1, b"OTHER")]
-            if on_error == "skip":
+            if on_error != "stop":
                 copied[1:1] = [(0, b"ONE"), (0, b"TWO")]
             await world.until(lambda: values(world, "B") == copied)
             source.produce("orders", 1, b"later")
             copied.append((1, b"LATER"))
             await world.until(lambda: values(world, "B") == copied)
+            if on_error == "dead-letter":
+                (dead,) = world.on["B"].read("dead")
+                (there,) = [seen for seen in source.read("orders") if seen.value == bad]
+                assert dead[2:5] == there[2:5]
+                told = dict(dead.headers)
+                assert told[b"__connect.errors.topic"] == b"orders"
+                assert told[b"__connect.errors.offset"] == b"%d" % there.offset
+                assert told[b"__connect.errors.exception.message"]
             for service in ("source", "configsync"):
                 await world.stop(service)
 
     live(life())
+
+
+def test_verify_names_the_record_that_is_missing_doubled_or_changed_otherwise(tmp_path: Path) -> None:
+    file = f"{FILE}A->B.twinlog.transform.on.error = skip\n"
+
+    async def verified(world: World) -> FlowReport:
+        report = await Verification(
+            configuration=load(world.file, environ={}),
+            request=VerifyRequest(flow=Flow("A", "B"), topics=frozenset({"orders"}), complete=True),
+            clock=LoopClock(),
+            run_pipe=nobody,
+            make_pipe=Steady,
+        ).run()
+        assert not report.failures
+        assert not [each.reason for proof in report.proofs for each in proof.not_compared]
+        return report
+
+    async def life() -> None:
+        async with World(tmp_path, file, seed=4, make_pipe=Steady) as world:
+            source, target = world.on["A"], world.on["B"]
+            source.cluster.create_topic("orders")
+            source.produce(
+                "orders", 0, *(b"a %d" % number for number in range(5)), b"drop", b"fails", b"breaks"
+            )
+            world.start("configsync", "source")
+            copied = [(0, b"A %d" % number) for number in range(5)]
+            await world.until(lambda: values(world, "B") == copied)
+            await world.pause(5)
+            for service in ("source", "configsync"):
+                await world.stop(service)
+            report = await verified(world)
+            assert (str(report.verdict), report.proofs[0].records) == ("EQUAL", 5)
+
+            seen = target.read("orders")
+            for wrong, kind in (
+                (seen[:2] + seen[3:], Kind.MISSING),
+                (seen[:3] + seen[2:], Kind.DUPLICATE),
+                ([*seen[:2], seen[2]._replace(value=b"a 2"), *seen[3:]], Kind.CHANGED),
+            ):
+                target.cluster.delete_topic("orders")
+                target.cluster.create_topic("orders")
+                target.copy("orders", wrong)
+                (proof,) = (await verified(world)).proofs
+                assert [(each.kind, each.source_offset) for each in proof.differences] == [(kind, 2)]
+
+    live(life())
+
+
+async def nobody(_flow: Flow, _expressions: Expressions, _job: PipeJob) -> None: ...
 
 
 def test_expressions_are_looked_at_before_a_record_is_fetched(tmp_path: Path) -> None:

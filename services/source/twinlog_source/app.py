@@ -160,10 +160,10 @@ def _spark_runner(
     spark = configuration.spark
     cores = local_cores(spark.master) or 1
     slots = sum(flow.settings.max_slots or cores for flow in flows)
-    changing = 2 * sum(flow.settings.max_slots or cores for flow in flows if flow.expressions is not None)
+    changing = 3 * sum(flow.settings.max_slots or cores for flow in flows if flow.expressions is not None)
     runner = SparkRunner(
         master=spark.master,
-        # The job through which a slot's records flow, and the one that explains a failure.
+        # The job through which a slot's records flow, the one for what broke it, and the one that says why.
         threads=2 * (slots + changing),
         conf=spark.conf,
         environment=spark_environment,
@@ -363,6 +363,7 @@ def _standing_proof(context: ServiceContext, flow: SourceFlow, driver: FlowDrive
         tell=tell,
         stored=lambda: driver.state.control.proofs,
         store=store,
+        run_pipe=driver.jobs.runner.run_pipe,
         clock=context.clock,
     )
 

@@ -65,6 +65,7 @@ class LaneReason(StrEnum):
     FILTERED = "FILTERED"
     """Of single records: Spark has dropped them."""
     SKIPPED = "SKIPPED"
+    DEAD_LETTERED = "DEAD_LETTERED"
     """Of single records: Spark could not change them."""
 
 

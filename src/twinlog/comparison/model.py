@@ -48,8 +48,6 @@ class Reason(StrEnum):
     """The target has no such topic or partition."""
     BOTH_WAYS = "BOTH_WAYS"
     """The topic is copied both ways under the same name: both logs have records of both clusters."""
-    TRANSFORMED = "TRANSFORMED"
-    """Spark changes the records of the topic."""
     TOO_DIFFERENT = "TOO_DIFFERENT"
     """So many consecutive records differ that their counterparts cannot be determined."""
 

@@ -12,6 +12,7 @@ from twinlog.policy.internal_topics import (
     sync_history_topic,
 )
 from twinlog.policy.replication import ReplicationPolicy
+from twinlog.transforms.expressions import DEAD_LETTERS
 
 WARM_START: Final = "without it the checkpoint service starts more slowly"
 
@@ -37,6 +38,8 @@ def own_topics(config: FlowConfig, policy: ReplicationPolicy) -> list[OwnTopic]:
         location = HostedLocation(config.source.offset_syncs.location.value)
         syncs = offset_syncs_topic(policy, config.flow, location)
         topics.append(OwnTopic(syncs.cluster, syncs.topic))
+    if dead_letters := config.policy_config.get(DEAD_LETTERS):
+        topics.append(OwnTopic(target, dead_letters, "without it records that fail stop their partitions"))
     if config.checkpoint.enabled:
         topics += [
             OwnTopic(target, policy.checkpoints_topic(source), is_read_whole=True),

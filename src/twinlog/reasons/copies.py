@@ -353,12 +353,6 @@ VERIFY: Final = ReasonGroup(
             "run the command again; if it stays, see docs/states.md",
         ),
         OwnReason(
-            "TRANSFORMED",
-            "Spark changes the records of this topic (`twinlog.transform.*`), so the copy cannot be compared"
-            " with its source",
-            "nothing",
-        ),
-        OwnReason(
             "TARGET_MISSING",
             "there is no such topic or partition on the target",
             "`twinlog explain topic` says whether it is copied; `twinlog plan` shows what will be created",

@@ -15,6 +15,7 @@ WHERE = f"{PREFIX}where"
 PYTHON = f"{PREFIX}python"
 ON_ERROR = f"{PREFIX}on.error"
 TIMEOUT = f"{PREFIX}timeout.seconds"
+DEAD_LETTERS = "twinlog.dead.letter.topic"
 COLUMNS = ("key", "value", "headers", "timestamp")
 """What an expression may change, in this order."""
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
@@ -28,6 +29,8 @@ class OnError(StrEnum):
     """Its partition is FAULTED there."""
     SKIP = "skip"
     """It is not copied, and is counted."""
+    DEAD_LETTER = "dead-letter"
+    """The same, and it goes to a topic of the target as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,8 @@ class Expressions:
     python: str = ""
     """`package.module:function`; empty = none."""
     on_error: OnError = OnError.STOP
+    dead_letters: str = ""
+    """The topic of the target for `OnError.DEAD_LETTER`."""
     timeout_seconds: float = 60.0
     """How long Spark may take for the records of one fetch."""
 
@@ -82,6 +87,8 @@ def _read(values: Mapping[str, str]) -> tuple[Expressions | None, list[str]]:
         problems.append(f"{changing[0]}: needs {TOPICS}, the topics whose records it is for")
     if not changing and not unknown:
         problems.append(f"{TOPICS}: nothing is done to their records; set {WHERE}, {PREFIX}value or {PYTHON}")
+    if given.get(ON_ERROR) == OnError.DEAD_LETTER and not values.get(DEAD_LETTERS):
+        problems.append(f"{ON_ERROR}: {OnError.DEAD_LETTER} needs {DEAD_LETTERS}, a topic of the target")
     python = given.get(PYTHON, "")
     if python and not _FUNCTION.fullmatch(python):
         problems.append(f"{PYTHON}: must be package.module:function, not {python!r}")
@@ -98,5 +105,6 @@ def _read(values: Mapping[str, str]) -> tuple[Expressions | None, list[str]]:
         columns=columns,
         python=python,
         on_error=OnError(given.get(ON_ERROR, OnError.STOP)),
+        dead_letters=values.get(DEAD_LETTERS, ""),
         timeout_seconds=float(given.get(TIMEOUT, 60.0)),
     ), []

@@ -65,7 +65,7 @@ OF_FLOWS = {
         "test_records_arrive_changed_and_once_also_when_the_jvm_is_killed": """
             twinlog.transform.topics twinlog.transform.where twinlog.transform.key twinlog.transform.value
             twinlog.transform.headers twinlog.transform.timestamp twinlog.transform.python
-            twinlog.transform.on.error twinlog.transform.timeout.seconds
+            twinlog.transform.on.error twinlog.transform.timeout.seconds twinlog.dead.letter.topic
         """,
     },
     "integration/cli/test_rename.py": {

@@ -1,4 +1,4 @@
-"""The two topics that the source service owns besides the copies: positions and offset syncs."""
+"""The topics that the source service owns besides the copies: positions, offset syncs, dead letters."""
 
 from dataclasses import dataclass
 
@@ -7,6 +7,7 @@ from twinlog.kafka.admin.compacted_topic import TopicMaking, compact_soon, ensur
 from twinlog.kafka.ports import KafkaCluster, TopicAdmin
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.policy.internal_topics import source_offsets_topic
+from twinlog.transforms.expressions import DEAD_LETTERS
 from twinlog_source.config import SourceFlow
 
 
@@ -49,6 +50,17 @@ class InternalTopics:
                 replication_factor=settings.replication_factor,
                 partition_count=1,
                 configs={"min.compaction.lag.ms": str(int(settings.min_compaction_lag_seconds * 1000))},
+            )
+        dead_letters = self.flow.expressions.dead_letters if self.flow.expressions is not None else ""
+        if dead_letters:
+            await _ensure(
+                self.target,
+                self.flow.flow.target,
+                dead_letters,
+                key=DEAD_LETTERS,
+                replication_factor=-1,
+                partition_count=1,
+                configs={"cleanup.policy": "delete"},
             )
         described = (await self.target.describe_topics([storage.topic]))[storage.topic]
         if isinstance(described, KafkaError):

@@ -2,26 +2,28 @@
 which it fails.
 
 A record whose expression fails comes out of the pipe with the key that failed. What breaks the pipe instead
-(a function that raises, returns nonsense or takes too long) is found by halving: chunk by chunk alone, down
-to the record.
+(a function that raises, returns nonsense or takes too long) is found by halving: chunk by chunk in a pipe of
+its own, down to the record.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
 from twinlog.batches import LaneReason
 from twinlog.batches.bodies import OpenRecord
 from twinlog.errors import TwinlogError, WireFormatError
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
 from twinlog.transforms.expressions import PYTHON, WHERE, Expressions, OnError
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.records.frames import PASSED, Row
 from twinlog_source.records.pipe import PipeJob, RunJob, TransformFailedError, record_pipe
+
+_LEFT_OUT = {OnError.SKIP: LaneReason.SKIPPED, OnError.DEAD_LETTER: LaneReason.DEAD_LETTERED}
 
 log = structlog.get_logger(__name__)
 
@@ -34,6 +36,8 @@ class Pipe(Protocol):
     async def run(self) -> None: ...
 
 
+RunPipe = Callable[[Flow, Expressions, PipeJob], Coroutine[Any, Any, None]]
+"""Raises TwinlogError when the job failed."""
 MakePipe = Callable[[RunJob, Expressions, bool], Pipe]
 """The last argument: whether it breaks at a record whose expression fails."""
 
@@ -42,23 +46,37 @@ MakePipe = Callable[[RunJob, Expressions, bool], Pipe]
 class Changed:
     """The outcome for the records of one fetch. Offsets and order stay."""
 
-    passed: Mapping[int, OpenRecord]
+    passed: dict[int, OpenRecord]
     """By source offset."""
-    failed: Mapping[int, str] = field(default_factory=dict)
+    failed: dict[int, str] = field(default_factory=dict)
     """Why a record could not be changed, by source offset."""
     dropped: Sequence[int] = ()
     """The source offsets of the others."""
-    stops: bool = False
-    """The partition stops at a record that failed; otherwise it is not copied."""
+    on_error: OnError = OnError.SKIP
 
     @property
-    def left_out(self) -> Sequence[tuple[int, LaneReason]]:
-        """The offsets of records that are not copied, and why."""
-        skipped = () if self.stops else self.failed
-        return [
-            *((offset, LaneReason.FILTERED) for offset in self.dropped),
-            *((offset, LaneReason.SKIPPED) for offset in skipped),
-        ]
+    def stops(self) -> bool:
+        """The partition stops at a record that failed; otherwise that is not copied."""
+        return bool(self.failed) and self.on_error is OnError.STOP
+
+    def left_out(self, below: int) -> Mapping[LaneReason, int]:
+        """How many records below an offset are not copied, and why."""
+        found = {LaneReason.FILTERED: sum(offset < below for offset in self.dropped)}
+        if self.on_error in _LEFT_OUT:
+            found[_LEFT_OUT[self.on_error]] = len(self.failed_below(below))
+        return {reason: count for reason, count in found.items() if count}
+
+    def failed_below(self, offset: int) -> Mapping[int, str]:
+        return {each: why for each, why in self.failed.items() if each < offset}
+
+    def leave_out(self, partition: TopicPartition, offset: int, why: str) -> bool:
+        """Treat a record that passed as one that failed; false if its partition has to stop anyway."""
+        if self.on_error is OnError.STOP:
+            return False
+        del self.passed[offset]
+        self.failed[offset] = why
+        log.warning("record_not_changed", partition=str(partition), offset=offset, error=why)
+        return True
 
     def take(self, records: Sequence[OpenRecord]) -> list[OpenRecord]:
         """As `ChangeRecords`. Raises WireFormatError (TRANSFORM_FAILED)."""
@@ -78,20 +96,21 @@ class Changing:
 
     expressions: Expressions
     pipe: Pipe
+    alone: Pipe
+    """For what broke it: everything else goes on meanwhile."""
     strict: Pipe
     """Breaks at a record whose expression fails, with the reason."""
-    _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by a chunk that may break the pipe; then no other is in it."""
-    _together: int = 0
-    """How many other chunks are in the pipe."""
-    _emptied: asyncio.Event = field(default_factory=asyncio.Event)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One chunk at a time is in `alone`, so that it is to blame."""
+    _broke_at: dict[TopicPartition, int] = field(default_factory=dict)
+    """The last record that broke the pipe alone, by its offset: it is tried again, but not among others."""
     _explained: tuple[TopicPartition, int, str] | None = None
     """The last answer of `strict`: a partition that stopped tries the same record again."""
 
     @property
     def pipes(self) -> Sequence[Pipe]:
         """They run beside the copy; each costs nothing before it is used."""
-        return self.pipe, self.strict
+        return self.pipe, self.alone, self.strict
 
     async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Changed:
         """Raises KafkaError when Spark is away, and ConfigError when it refuses the expressions."""
@@ -107,14 +126,14 @@ class Changing:
                 passed[offset] = (offset, row.timestamp_ms, row.body)
             else:
                 failed[offset] = f"{steps[row.failed]} fails for it"
-        stops = bool(failed) and self.expressions.on_error is OnError.STOP
-        if stops:
+        on_error = self.expressions.on_error
+        if failed and on_error is OnError.STOP:
             record = next(each for each in records if each[0] in failed)
             failed[record[0]] = await self.why(partition, record, failed[record[0]])
         for offset, error in failed.items():
             log.warning("record_not_changed", partition=str(partition), offset=offset, error=error)
         dropped = [record[0] for record in records if record[0] not in passed and record[0] not in failed]
-        return Changed(passed=passed, failed=failed, dropped=dropped, stops=stops)
+        return Changed(passed=passed, failed=failed, dropped=dropped, on_error=on_error)
 
     async def _through(
         self,
@@ -124,34 +143,33 @@ class Changing:
         failed: dict[int, str],
     ) -> None:
         """Fill `rows` by source offset; `failed` gets the records that break the pipe."""
-        async with self._alone:
-            self._together += 1
-        try:
-            self._note(await self.pipe.change(partition, records), records, rows)
-            return
-        except TransformFailedError as error:
-            log.info("pipe_broke", partition=str(partition), records=len(records), error=str(error))
-        finally:
-            self._together -= 1
-            self._emptied.set()
         suspects = [records]
-        async with self._alone:
-            while self._together:
-                self._emptied.clear()
-                await self._emptied.wait()
-            while suspects:
-                some = suspects.pop()
-                try:
-                    self._note(await self.pipe.change(partition, some), some, rows)
-                except TransformFailedError as error:
-                    if len(some) == 1:
-                        key = PYTHON if self.expressions.python else WHERE
-                        failed[some[0][0]] = f"{key}: {error}"
-                        if self.expressions.on_error is OnError.STOP:
-                            return
-                    else:
-                        middle = len(some) // 2
-                        suspects += [some[middle:], some[:middle]]
+        broke_at = self._broke_at.get(partition)
+        known = next((place for place, record in enumerate(records) if record[0] == broke_at), None)
+        if known is None:
+            try:
+                self._note(await self.pipe.change(partition, records), records, rows)
+                return
+            except TransformFailedError as error:
+                log.info("pipe_broke", partition=str(partition), records=len(records), error=str(error))
+        else:
+            suspects = [records[known + 1 :], records[known : known + 1], records[:known]]
+        while suspects:
+            some = suspects.pop()
+            if not some:
+                continue
+            try:
+                async with self._turn:
+                    self._note(await self.alone.change(partition, some), some, rows)
+            except TransformFailedError as error:
+                if len(some) > 1:
+                    middle = len(some) // 2
+                    suspects += [some[middle:], some[:middle]]
+                    continue
+                offset = self._broke_at[partition] = some[0][0]
+                failed[offset] = f"{PYTHON if self.expressions.python else WHERE}: {error}"
+                if self.expressions.on_error is OnError.STOP:
+                    return
 
     async def why(self, partition: TopicPartition, record: OpenRecord, failed: str) -> str:
         """What failed for a record, with what Spark says about it."""
@@ -172,7 +190,9 @@ class Changing:
 
 @asynccontextmanager
 async def changing_with(
-    run_pipe: Callable[[PipeJob], Awaitable[None]], expressions: Expressions
+    run_pipe: Callable[[PipeJob], Awaitable[None]],
+    expressions: Expressions,
+    make_pipe: MakePipe = record_pipe,
 ) -> AsyncIterator[Changing]:
     """For whoever is no task. `run_pipe` raises TwinlogError when its job failed."""
 
@@ -185,8 +205,9 @@ async def changing_with(
 
     changing = Changing(
         expressions=expressions,
-        pipe=record_pipe(run_job, expressions, False),
-        strict=record_pipe(run_job, expressions, True),
+        pipe=make_pipe(run_job, expressions, False),
+        alone=make_pipe(run_job, expressions, False),
+        strict=make_pipe(run_job, expressions, True),
     )
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(pipe.run(), name="pipe") for pipe in changing.pipes]

@@ -1,7 +1,7 @@
 """Shows what Spark makes of the last records of a topic, and writes nothing."""
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -9,12 +9,11 @@ from twinlog.batches.bodies import OpenRecord, encode_body
 from twinlog.errors import ConfigError, KafkaError, NotFoundError
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.kafka.whole_logs import log_bounds, records_to
-from twinlog.model import Flow, TopicPartition
+from twinlog.model import TopicPartition
 from twinlog.policy.transformed import TopicTransforms
-from twinlog.transforms.expressions import Expressions, OnError
+from twinlog.transforms.expressions import OnError
 from twinlog_source.config import SourceFlow
-from twinlog_source.records.changing import Changed, changing_with
-from twinlog_source.records.pipe import PipeJob
+from twinlog_source.records.changing import Changed, RunPipe, changing_with
 
 OFFSETS_PER_RECORD = 10
 """So many offsets are looked at for a record: logs have holes."""
@@ -34,7 +33,7 @@ class TransformTrial:
     flow: SourceFlow
     source: KafkaCluster
     """Reads as the copy does."""
-    run_pipe: Callable[[Flow, Expressions, PipeJob], Awaitable[None]]
+    run_pipe: RunPipe
 
     async def try_last(self, topic: str, partition: int | None, last: int) -> list[Tried]:
         """Raises KafkaError, ConfigError for a topic of which Spark changes nothing, and TwinlogError

@@ -34,6 +34,7 @@ from twinlog_source.preserved.partition import Changed, Failed
 from twinlog_source.preserved.tails import KafkaCopyTails
 from twinlog_source.preserved.writer import PreservedWriter
 from twinlog_source.records.changing import Changing, Pipe
+from twinlog_source.records.dead_letters import DeadLetters
 from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.getting_ready import make_ready
@@ -167,6 +168,9 @@ async def open_copier(
             transforms = dials.transforms
             assert transforms is not None
             source_reader.change = records.change
+            source_reader.dead_letters = DeadLetters(
+                topic=records.expressions.dead_letters, connector_name=setup.connector_name
+            )
             source_reader.changed_topics = lambda topic: transforms.expressions(topic) is not None
         spans = TaskSpans.of(flow, slot, traceparent=setup.traceparent, clock=clock)
         target_writer = TargetWriter(
@@ -256,7 +260,10 @@ def _changing(setup: TaskSetup, make_pipe: Callable[[Expressions, bool], Pipe]) 
     if expressions is None:
         return None
     return Changing(
-        expressions=expressions, pipe=make_pipe(expressions, False), strict=make_pipe(expressions, True)
+        expressions=expressions,
+        pipe=make_pipe(expressions, False),
+        alone=make_pipe(expressions, False),
+        strict=make_pipe(expressions, True),
     )
 
 

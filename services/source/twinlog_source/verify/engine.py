@@ -12,7 +12,10 @@ from twinlog.comparison.model import Bounds, NotCompared, PartitionProof, Side
 from twinlog.comparison.sides import Extended
 from twinlog.config import Configuration
 from twinlog.errors import ConfigError, TwinlogError
+from twinlog.transforms.expressions import OnError, expressions_of
 from twinlog.verify.report import FlowFailure, FlowReport, name_moved_records
+from twinlog_source.records.changing import Changing, MakePipe, RunPipe, changing_with
+from twinlog_source.records.pipe import record_pipe
 from twinlog_source.verify.differing_records import named_writers, shown_records
 from twinlog_source.verify.gathering.flow import GatheredFlow, OpenClient, open_gathering
 from twinlog_source.verify.progress import OnProgress, ProgressBoard
@@ -35,6 +38,9 @@ class Verification:
     """Keeps what is proven from one run to the next, instead of the request's directory."""
     open_client: OpenClient | None = None
     """Connects to a cluster; None = over the network."""
+    run_pipe: RunPipe | None = None
+    """The Spark that changes records as the copy does; None = one of its own, if it is needed."""
+    make_pipe: MakePipe = record_pipe
 
     async def run(self) -> FlowReport:
         """Raises ConfigError if the requested topics or partitions do not exist."""
@@ -68,6 +74,7 @@ class Verification:
             read_committed=gathered.read_committed,
             max_bytes_per_second=self.request.max_bytes_per_second,
             policy_config=gathered.flow.policy_config,
+            changing=await self._changing(gathered, stack),
         )
         proofs = await self._prove_all(gathered, sides, bounds, stack)
         lost = {
@@ -87,6 +94,21 @@ class Verification:
         if self.request.show:
             report = replace(report, records=await shown_records(sides, report))
         return report
+
+    async def _changing(self, gathered: GatheredFlow, stack: AsyncExitStack) -> Changing | None:
+        expressions, run_pipe = expressions_of(gathered.flow.policy_config), self.run_pipe
+        if expressions is None:
+            return None
+        # What fails is not in the copy, or behind its position.
+        expressions = replace(expressions, on_error=OnError.SKIP)
+        if run_pipe is None:
+            # Here, because it loads pyspark.
+            from twinlog_source.pipeline.runner import own_spark
+
+            spark = await stack.enter_async_context(own_spark(self.configuration.spark.conf, self.clock))
+            run_pipe = spark.run_pipe
+        run = functools.partial(run_pipe, gathered.flow.flow, expressions)
+        return await stack.enter_async_context(changing_with(run, expressions, self.make_pipe))
 
     def _report(
         self,

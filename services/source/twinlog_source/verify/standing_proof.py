@@ -21,9 +21,12 @@ from twinlog.config import Configuration
 from twinlog.errors import TwinlogError
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
+from twinlog.transforms.expressions import Expressions
 from twinlog.verify.report import FlowReport
 from twinlog.verify.standing import ProofStanding, advanced, standings
 from twinlog_source.log.facts import ProofFact
+from twinlog_source.records.changing import RunPipe
+from twinlog_source.records.pipe import PipeJob
 from twinlog_source.verify.engine import Verification, first_of
 from twinlog_source.verify.proof_facts import range_key, to_fact, to_standing, to_store
 from twinlog_source.verify.request import VerifyRequest
@@ -57,6 +60,8 @@ class StandingProof:
     """The results on the log, from any owner."""
     store: Callable[[Collection[ProofFact], Collection[TopicPartition]], Awaitable[None]]
     """Store results on the log, and remove those of partitions that no longer exist. Raises KafkaError."""
+    run_pipe: RunPipe
+    """The service's Spark."""
     clock: Clock
     memory: dict[str, str] = field(default_factory=dict)
     """The proven ranges, for `ProvenRanges`."""
@@ -177,6 +182,7 @@ class StandingProof:
             ),
             clock=self.clock,
             memory=self.memory,
+            run_pipe=self._run_pipe_in(asyncio.get_running_loop()),
         )
         known = set(self.memory.values())
 
@@ -195,6 +201,15 @@ class StandingProof:
         if isinstance(outcome, TwinlogError):
             raise outcome
         return outcome
+
+    def _run_pipe_in(self, loop: asyncio.AbstractEventLoop) -> RunPipe:
+        """`run_pipe`, for callers in another loop."""
+
+        async def run_pipe(flow: Flow, expressions: Expressions, job: PipeJob) -> None:
+            running = asyncio.run_coroutine_threadsafe(self.run_pipe(flow, expressions, job), loop)
+            await asyncio.wrap_future(running)
+
+        return run_pipe
 
     async def _tell_progress(self, known: Collection[str]) -> None:
         """Report what the running verification has proven; `known` is from before it began."""

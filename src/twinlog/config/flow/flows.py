@@ -20,7 +20,7 @@ from twinlog.config.values.reader import SettingsReader
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from twinlog.transforms import problems_of_config
-from twinlog.transforms.expressions import ON_ERROR, TIMEOUT, problems_of_expressions
+from twinlog.transforms.expressions import DEAD_LETTERS, ON_ERROR, TIMEOUT, problems_of_expressions
 from twinlog.transforms.expressions import PREFIX as EXPRESSIONS_PREFIX
 
 SHORTEST_INTERVAL_SECONDS = 0.1
@@ -131,6 +131,9 @@ def _expressions(sources: FlowSources) -> dict[str, str]:
     config = {key: text for key, prop in found.items() if (text := prop.value.strip())}
     typed = {ON_ERROR: sources.read.text(ON_ERROR), TIMEOUT: f"{sources.read.number(TIMEOUT):g}"}
     config |= {key: value for key, value in typed.items() if key in config}
+    dead_letters = sources.read.text(DEAD_LETTERS)
+    if config and dead_letters:
+        config[DEAD_LETTERS] = dead_letters
     for problem in problems_of_expressions(config):
         key, _, text = problem.partition(": ")
         prop = found[key]

@@ -185,7 +185,12 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
          " it changed. The expressions are applied to its result.", scope=Scope.FLOW),
     _key("twinlog.transform.on.error", ValueType.TEXT, "stop", ALL_SERVICES,
          "What happens to a record that cannot be changed: `stop` = its partition is FAULTED, and tries it"
-         " again; `skip` = it is not copied, and is counted.", scope=Scope.FLOW, choices=("stop", "skip")),
+         " again; `skip` = it is not copied, and is counted; `dead-letter` = the same, and it goes to"
+         " `twinlog.dead.letter.topic`.", scope=Scope.FLOW, choices=("stop", "skip", "dead-letter")),
+    _key("twinlog.dead.letter.topic", ValueType.TEXT, "", ALL_SERVICES,
+         "The topic of the target that gets records which cannot be changed, as the source has them, with"
+         " Kafka Connect's headers `__connect.errors.*`. It is created with one partition.",
+         scope=Scope.FLOW),
     _key("twinlog.transform.timeout.seconds", ValueType.NUMBER, "60", ALL_SERVICES,
          "How long Spark may take for the records of one fetch; after that they count as not changeable.",
          scope=Scope.FLOW, unit="s", minimum=1),

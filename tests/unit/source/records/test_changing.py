@@ -12,6 +12,7 @@ from twinlog.batches.bodies import OpenRecord
 from twinlog.errors import WireFormatError
 from twinlog.kafka.deadline import pause
 from twinlog.model import TopicPartition
+from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog.transforms.expressions import Expressions, OnError
 from twinlog_source.records.changing import Changing
 from twinlog_source.records.frames import ChunkOut, Row, decode_back, decode_chunk, encode_back, encode_chunk
@@ -24,6 +25,7 @@ DROP, FAIL, BREAK = b"drop", b"fail", b"break"
 class FakePipe:
     """Loses every chunk that is in it when a record breaks it."""
 
+    break_seconds: float = 0.0
     inside: list[asyncio.Event] = field(default_factory=list)
     calls: int = 0
 
@@ -35,6 +37,8 @@ class FakePipe:
         lost = asyncio.Event()
         self.inside.append(lost)
         await pause(0.01 * (1 + len(records) % 3))
+        if any(BREAK in body for _, _, body in records):
+            await pause(self.break_seconds)
         self.inside.remove(lost)
         if any(BREAK in body for _, _, body in records):
             for other in self.inside:
@@ -64,6 +68,38 @@ def _expected(records: Sequence[OpenRecord], on_error: OnError) -> tuple[list[Op
     return passed, dropped, None
 
 
+def test_others_go_on_while_a_record_that_takes_too_long_is_looked_for() -> None:
+    async def run() -> None:
+        changing = Changing(
+            expressions=Expressions(topics=("t",), python="a:b"),
+            pipe=FakePipe(),
+            alone=FakePipe(break_seconds=60),
+            strict=FakePipe(),
+        )
+        records = [(n, n, BREAK if n == 700 else b"a") for n in range(1000)]
+        now = asyncio.get_running_loop().time
+
+        async def others() -> float:
+            for number in range(10):
+                await changing.change(TopicPartition("t", 1), [(number, 0, b"a")])
+            return now()
+
+        async with asyncio.TaskGroup() as group:
+            stopping = group.create_task(changing.change(TopicPartition("t", 0), records), name="stops")
+            went_on = group.create_task(others(), name="others")
+        assert list(stopping.result().failed) == [700]
+        assert went_on.result() < 121
+        assert now() > 500
+        began, pipe = now(), changing.pipe
+        assert isinstance(pipe, FakePipe)
+        calls = pipe.calls
+        again = await changing.change(TopicPartition("t", 0), records[600:])
+        assert (list(again.failed), pipe.calls) == ([700], calls)
+        assert now() - began < 61
+
+    run_in_virtual_time(run())
+
+
 _BODIES = st.lists(st.sampled_from([b"a", b"b", b"c", DROP, FAIL, BREAK]), max_size=9)
 
 
@@ -75,6 +111,7 @@ def test_each_record_becomes_what_it_becomes_alone(chunks: list[list[bytes]], on
         changing = Changing(
             expressions=Expressions(topics=("t",), columns=(("value", "…"),), on_error=on_error),
             pipe=pipe,
+            alone=FakePipe(),
             strict=pipe,
         )
         fetched = [[(7 * n, n, body) for n, body in enumerate(bodies)] for bodies in chunks]

@@ -14,7 +14,7 @@ from twinlog.batches import AbortedTransaction, CopyFault, CopyPolicy, Prepared,
 from twinlog.batches.header import LOG_OVERHEAD_BYTES
 from twinlog.model import TopicPartition
 
-CORRUPT_BATCH = "CORRUPT_BATCH"
+CORRUPT_BATCH, RECORD_TOO_LARGE = "CORRUPT_BATCH", "RECORD_TOO_LARGE"
 _LENGTH_AT = 8
 """The position of a batch's length, which counts the bytes after it."""
 

@@ -10,11 +10,12 @@ one ended, and none survives a rewind (its generation is old).
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
-from twinlog.batches import CopyPolicy, LaneReason, Prepared
+from twinlog.batches import CopyPolicy, LaneReason, OutgoingBatch, Prepared
 from twinlog.batches.bodies import OpenRecord
 from twinlog.batches.header import CURRENT_MAGIC, producer_ids, whole_batches_bytes
 from twinlog.batches.prepared import NOT_YET
@@ -24,12 +25,14 @@ from twinlog.kafka.raw import FetchedPartition, FetchFailure, FetchSizes, RawFet
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
+from twinlog.transforms.expressions import OnError
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.records.changing import Changed
+from twinlog_source.records.dead_letters import DeadLetters
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.fetch_schedule import BACKLOG_BYTES, FetchSchedule
 from twinlog_source.task.reading.horizon import FOR_EVER, Cut, Horizon
-from twinlog_source.task.reading.preparing import CORRUPT_BATCH, prepare_partition
+from twinlog_source.task.reading.preparing import CORRUPT_BATCH, RECORD_TOO_LARGE, prepare_partition
 from twinlog_source.task.reading.read_shares import WHOLE_FETCH_BYTES, ReadShares
 from twinlog_source.task.reading.throttle import Throttle
 
@@ -52,6 +55,8 @@ class PreparedChunk:
     """What was fetched, or what was made of it if that is more."""
     left_out: Mapping[LaneReason, int] = field(default_factory=dict)
     """How many records Spark has left out."""
+    dead_letters: Sequence[OutgoingBatch] = ()
+    """Those of them that go to another topic."""
 
     @property
     def is_current(self) -> bool:
@@ -106,6 +111,8 @@ class SourceReader:
     """How far partitions may be copied for now."""
     change: Change | None = None
     """What Spark does to records; None = nothing."""
+    dead_letters: DeadLetters | None = None
+    """What becomes of records that cannot be changed, if that is wanted."""
     changed_topics: Callable[[str], bool] = lambda _topic: False
     chunks: deque[PreparedChunk] = field(default_factory=deque)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
@@ -405,17 +412,17 @@ class SourceReader:
         """Take an answer after Spark has changed its records."""
         assert self.change is not None
         policy, generation, opened = self._policy(copy, cut.records), copy.generation, list[OpenRecord]()
-        before, seen = policy.transform, set[int]()
+        before, fetched = policy.transform, dict[int, OpenRecord]()
 
         def open_only(records: Sequence[OpenRecord]) -> list[OpenRecord]:
             opened.extend(records if before is None else before(records))
-            seen.update(record[0] for record in records)
+            fetched.update((record[0], record) for record in records)
             return []
 
         fault = self._prepared(answer, cut, replace(policy, transform=open_only)).fault
 
         def take(records: Sequence[OpenRecord]) -> list[OpenRecord]:
-            if not seen.issuperset(record[0] for record in records):
+            if not all(record[0] in fetched for record in records):
                 # Spark did not have them, so nothing may be concluded from their absence.
                 raise WireFormatError(
                     "the batch could not be opened for Spark" if fault is None else fault.message,
@@ -439,7 +446,7 @@ class SourceReader:
             self.in_question.discard(answer.partition)
         # A partition that was moved meanwhile may have the same position again, in another log.
         if copy.generation == generation and copy.takes_answers:
-            self._queue(copy, answer, cut, replace(policy, transform=take), changed.left_out)
+            self._queue(copy, answer, cut, replace(policy, transform=take), changed, fetched)
         self.wake()
 
     def _prepared(
@@ -463,10 +470,19 @@ class SourceReader:
         answer: FetchedPartition,
         cut: Cut,
         policy: CopyPolicy,
-        left_out: Sequence[tuple[int, LaneReason]] = (),
+        changed: Changed | None = None,
+        fetched: Mapping[int, OpenRecord] = MappingProxyType({}),
     ) -> None:
+        """`changed`: what Spark made of the records, which were `fetched` like this."""
         size_bytes = len(cut.records)
         prepared = self._prepared(answer, cut, policy, self._room_bytes(copy))
+        while (
+            changed is not None
+            and (fault := prepared.fault) is not None
+            and fault.reason == RECORD_TOO_LARGE
+            and changed.leave_out(copy.partition, fault.offset, fault.message)
+        ):
+            prepared = self._prepared(answer, cut, policy, self._room_bytes(copy))
         is_reached = self.horizon.is_reached(copy.partition, prepared.next_offset)
         if not prepared.is_cut and (is_reached or cut.wait_seconds != FOR_EVER):
             # Otherwise not all of it was prepared: the rest is fetched again.
@@ -483,7 +499,8 @@ class SourceReader:
             generation=copy.generation,
             prepared=prepared,
             held_bytes=max(size_bytes, prepared.size_bytes),
-            left_out=Counter(reason for offset, reason in left_out if offset < prepared.next_offset),
+            left_out={} if changed is None else changed.left_out(prepared.next_offset),
+            dead_letters=self._dead_letters(copy, changed, fetched, prepared.next_offset),
         )
         if prepared.fault is not None:
             copy.hold()
@@ -500,6 +517,13 @@ class SourceReader:
             buffered_bytes=self.buffered_bytes,
             now=self.clock.monotonic(),
         )
+
+    def _dead_letters(
+        self, copy: PartitionCopy, changed: Changed | None, fetched: Mapping[int, OpenRecord], below: int
+    ) -> Sequence[OutgoingBatch]:
+        if changed is None or self.dead_letters is None or changed.on_error is not OnError.DEAD_LETTER:
+            return ()
+        return self.dead_letters.batches(copy.partition, changed.failed_below(below), fetched)
 
     def _within_horizon(self, copy: PartitionCopy, answer: FetchedPartition) -> Cut:
         """What may be copied of an answer now; sets the partition aside where its end cannot be found. Other

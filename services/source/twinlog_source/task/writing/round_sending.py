@@ -38,6 +38,8 @@ class RoundSending:
     target_throttled: Callable[[], bool]
     """Whether a quota of the target delays requests now."""
     clock: Clock
+    dead_letters: TopicPartition | None = None
+    """Where records go that could not be changed."""
     late: dict[TopicPartition, KafkaError] = field(default_factory=dict)
     """Partitions of the present round that the others no longer wait for, with the error."""
     _way_seconds: float = 0.0
@@ -62,6 +64,11 @@ class RoundSending:
                 if current.transaction is None:
                     current.transaction = transport.begin()
                 current.sent.append((copy, batch, current.transaction.send(target, batch)))
+        for batch in [each for chunk in current.chunks for each in chunk.dead_letters]:
+            assert self.dead_letters is not None
+            if current.transaction is None:
+                current.transaction = transport.begin()
+            current.transaction.send(self.dead_letters, batch)
 
     async def await_doubtful(self, current: Round) -> None:
         """Partitions that failed last time must not delay the others for a whole delivery time-out. Raises

@@ -106,6 +106,7 @@ class TargetWriter:
             policies=self.source_reader.policies,
             target_throttled=self.target_throttled,
             clock=self.clock,
+            dead_letters=dead.partition if (dead := self.source_reader.dead_letters) is not None else None,
         )
 
     async def open(self) -> None:
@@ -352,6 +353,10 @@ class TargetWriter:
             for target, why in blamed.items()
             if (copy := self.by_target.get(target)) is not None
         } | self.sending.late
+        dead_letters = self.sending.dead_letters
+        if dead_letters is not None and dead_letters in blamed:
+            refused = blamed[dead_letters]
+            at_fault |= {chunk.copy.partition: refused for chunk in self._round.chunks if chunk.dead_letters}
         self.sending.late = {}
         in_round = {
             partition

@@ -9,7 +9,6 @@ from twinlog.errors import ConfigError, KafkaError
 from twinlog.kafka.ports import KafkaCluster, TopicDescription
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
-from twinlog.policy.transformed import TopicTransforms
 from twinlog.selection import TopicSelector
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog.verify.report import FlowFailure
@@ -72,18 +71,11 @@ class VerifiedTopics:
         on_target = await self.target.describe_topics(list(copies.values()))
         source_compacted = await _compacted(self.source, names)
         target_compacted = await _compacted(self.target, list(copies.values()))
-        transforms = TopicTransforms(self.flow.policy_config, self.flow.flow.source)
         for name, copy in copies.items():
             here, its_copy = on_source[name], on_target[copy]
             of_source, of_target = source_compacted[name], target_compacted[copy]
             if isinstance(here, KafkaError):
                 self._refuse_topic(name, here)
-            elif transforms.expressions(name) is not None:
-                for number in range(here.partition_count):
-                    partition, of_copy = TopicPartition(name, number), TopicPartition(copy, number)
-                    self.refuse(
-                        partition, of_copy, Reason.TRANSFORMED, "Spark changes the records of the topic"
-                    )
             elif isinstance(its_copy, KafkaError):
                 missing = Reason.TARGET_MISSING if its_copy.reason == KafkaReason.TOPIC_UNKNOWN else None
                 self._refuse_topic(name, its_copy, missing)

@@ -2,9 +2,11 @@
 comparison goes back."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from twinlog.batches.bodies import OpenRecord
 from twinlog.comparison.sides import Chunk, KeptChunks
 from twinlog.comparison.view import View
 from twinlog.errors import KafkaError, TransientKafkaError
@@ -14,6 +16,7 @@ from twinlog.kafka.raw.fetch.reader import FetchedBatches
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
+from twinlog_source.records.changing import Changing
 from twinlog_source.verify.proving.pace import Pace
 
 FETCH_BYTES = 4 << 20
@@ -39,6 +42,8 @@ class PartitionLog:
     patience_seconds: float
     group: asyncio.TaskGroup
     """Runs the fetch ahead."""
+    changing: Changing | None = None
+    """What Spark does to the records before they are compared."""
     read_bytes: int = 0
     is_ahead: bool = True
     _kept: KeptChunks = field(default_factory=lambda: KeptChunks(most_bytes=_KEPT_BYTES))
@@ -105,9 +110,9 @@ class PartitionLog:
             return await self._beyond(offset, error)
         self.pace.spend(fetched.size_bytes)
         self.read_bytes += fetched.size_bytes
-        return self._chunk(fetched, offset)
+        return await self._chunk(fetched, offset)
 
-    def _chunk(self, fetched: FetchedBatches, offset: int) -> Chunk:
+    async def _chunk(self, fetched: FetchedBatches, offset: int) -> Chunk:
         next_offset = fetched.next_offset(offset)
         if not fetched.batches:
             if fetched.end_offset <= offset:
@@ -120,10 +125,23 @@ class PartitionLog:
                 )
             # Compaction removed the last records of the log.
             next_offset = fetched.end_offset
-        batches = self.view.of(fetched.batches, fetched.aborted)
+        view = self.view if self.changing is None else await self._changed(self.changing, fetched)
+        batches = view.of(fetched.batches, fetched.aborted)
         # Of what a transform writes anew, not of what was fetched.
         size = sum(len(batch.data) for batch in batches)
         return Chunk(batches=batches, next_offset=next_offset, size_bytes=size)
+
+    async def _changed(self, changing: Changing, fetched: FetchedBatches) -> View:
+        """The view of these batches after Spark."""
+        before, opened = self.view.change, list[OpenRecord]()
+
+        def open_only(records: Sequence[OpenRecord]) -> list[OpenRecord]:
+            opened.extend(records if before is None else before(records))
+            return []
+
+        replace(self.view, change=open_only).of(fetched.batches, fetched.aborted)
+        changed = await changing.change(self.partition, opened)
+        return replace(self.view, change=changed.take)
 
     async def _beyond(self, offset: int, error: KafkaError) -> Chunk:
         """Retention removed the offset meanwhile; or the log ends before it, and nothing follows."""

@@ -12,7 +12,8 @@ from twinlog.config.client_settings import ClientConfig
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.raw import BatchReader, DataClientPool
 from twinlog.model import TopicPartition
-from twinlog.policy.transformed import TopicTransforms
+from twinlog.policy.transformed import TopicTransforms, changes_records
+from twinlog_source.records.changing import Changing
 from twinlog_source.verify.proving.pace import Pace
 from twinlog_source.verify.proving.partition_log import PartitionLog
 
@@ -30,6 +31,8 @@ class Sides:
     source_pace: Pace
     target_pace: Pace
     transforms: TopicTransforms | None
+    changing: Changing | None = None
+    """What Spark does to records of the source; None = nothing."""
 
     def log(
         self,
@@ -41,7 +44,9 @@ class Sides:
     ) -> PartitionLog:
         is_source = side is Side.SOURCE
         reader = self.source_reader if is_source else self.target_reader
-        change = self.transforms.changes(partition.topic) if is_source and self.transforms else None
+        transforms = self.transforms if is_source else None
+        change = None if transforms is None else transforms.changes(partition.topic)
+        by_spark = transforms is not None and transforms.expressions(partition.topic) is not None
         return PartitionLog(
             partition=partition,
             session=self.source if is_source else self.target,
@@ -50,6 +55,7 @@ class Sides:
             view=View(read_committed=reader.read_committed, counts=counts, change=change),
             patience_seconds=patience,
             group=group,
+            changing=self.changing if by_spark else None,
         )
 
 
@@ -61,6 +67,7 @@ async def open_sides(
     read_committed: bool,
     max_bytes_per_second: int,
     policy_config: Mapping[str, str],
+    changing: Changing | None,
 ) -> Sides:
     """They close with the stack. `policy_config`: the flow's, with its transforms. Raises ConfigError."""
     pools = []
@@ -76,5 +83,6 @@ async def open_sides(
         target_reader=BatchReader(pools[1], read_committed=True),
         source_pace=Pace(max_bytes_per_second),
         target_pace=Pace(max_bytes_per_second),
-        transforms=TopicTransforms(policy_config, source.alias) if "transforms" in policy_config else None,
+        transforms=TopicTransforms(policy_config, source.alias) if changes_records(policy_config) else None,
+        changing=changing,
     )
