@@ -21,7 +21,7 @@ RELEASED_API := proto/released.binpb
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install kerberos demo test unit properties conformance nightly versions simulate chaos chaos-models chaos-translation bench lint format proto api-released lock audit sbom digests images wheels clean
+.PHONY: help install kerberos demo test unit properties conformance nightly versions simulate chaos chaos-models chaos-translation bench lint format proto api-released lock audit sbom digests images wheels release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -124,6 +124,9 @@ images: install ## Build every image on base images by digest; needs docker
 
 wheels: install ## Build the wheel of every distribution into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist $(foreach d,. $(wildcard distributions/* services/*),./$(d))
+
+release: install ## What is published, in dist/release: wheels, chart, SBOM, notes, checksums; tried from these alone
+	$(BIN)/python -m deploy.supply.release $(ARGS)
 
 clean: ## Remove what the targets made here (not the download cache)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .run dist

@@ -18,6 +18,7 @@ from deploy.supply.sbom import IMAGES
 
 FILE: Final = ROOT / "deploy" / "images.env"
 COMPOSE: Final = tuple(sorted((ROOT / "deploy" / "compose").glob("*.yaml")))
+PLATFORMS: Final = "linux/amd64,linux/arm64"
 _DIGEST: Final = re.compile(r"@sha256:[0-9a-f]{64}")
 _OF_OTHERS: Final = re.compile(
     r"^(?P<key>\w+_IMAGE=| *image: )(?P<tag>(?!twinlog)[^\s@]+)(?:@\S+)?$", re.MULTILINE
@@ -45,13 +46,16 @@ def unpinned(text: str) -> list[str]:
     return [found["tag"] for found in _OF_OTHERS.finditer(text) if not _DIGEST.search(found[0])]
 
 
-def build_command(image: str, bases: Mapping[str, str], epoch: int) -> list[str]:
-    """How an image is built; `epoch` in seconds stands in it instead of the time of the build."""
+def build_command(image: str, bases: Mapping[str, str], epoch: int, registry: str = "") -> list[str]:
+    """How an image is built, or for every platform built and pushed to a registry; `epoch` in seconds stands
+    in it instead of the time of the build."""
     service = image.removeprefix("twinlog-")
     dockerfile = "deploy/twinlog/Dockerfile" if image == "twinlog" else f"services/{service}/Dockerfile"
     arguments = {**bases, "SOURCE_DATE_EPOCH": str(epoch)}
+    push = ("buildx", "build", "--platform", PLATFORMS, "--push") if registry else ("build",)
+    name = f"{registry}/{image}" if registry else image
     return [
-        *("docker", "build", "--file", dockerfile, "--tag", f"{image}:{projects()[image].version}"),
+        *("docker", *push, "--file", dockerfile, "--tag", f"{name}:{projects()[image].version}"),
         *(word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")),
         ".",
     ]
@@ -61,6 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="make images", description=__doc__)
     parser.add_argument("command", choices=("digests", "build"))
     parser.add_argument("--tags", action="store_true", help="build on the tags where no digest is known")
+    parser.add_argument("--push", metavar="REGISTRY", default="", help="for every platform, to a registry")
     options = parser.parse_args(arguments)
     if options.command == "digests":
         texts = {path: path.read_text() for path in (FILE, *COMPOSE)}
@@ -72,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     if unpinned(text) and not options.tags:
         sys.exit(f"no digest is known of {', '.join(unpinned(text))}: `make digests`, or ARGS=--tags")
     for image in IMAGES:
-        subprocess.run(build_command(image, base_images(text), _epoch()), check=True, cwd=ROOT)
+        subprocess.run(build_command(image, base_images(text), epoch(), options.push), check=True, cwd=ROOT)
     return 0
 
 
@@ -84,7 +89,7 @@ def _digest_now(tag: str) -> str:
     return answer.stdout.strip()
 
 
-def _epoch() -> int:
+def epoch() -> int:
     """Time of the commit, unless SOURCE_DATE_EPOCH says another."""
     if said := os.environ.get("SOURCE_DATE_EPOCH"):
         return int(said)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deploy.supply.projects import ROOT, canonical, projects, required_of_others
+from deploy.supply.projects import ROOT, SERVICES, canonical, projects, required_of_others
 
 FOLDER = ROOT / "deploy" / "requirements"
 _FINGERPRINT = "# Made from: "
@@ -42,7 +42,7 @@ def wanted() -> Mapping[str, tuple[str, ...]]:
         "build.txt": tuple(sorted({*build, *OTHER_BUILDS})),
         "library.txt": required_of_others(service),
         "source.txt": required_of_others(service | {"twinlog-source": ()}),
-        "twinlog.txt": required_of_others(service | {"twinlog": ("ui",)}),
+        "twinlog.txt": required_of_others(service | {"twinlog": ("ui",)}, without=SERVICES),
         "dev.txt": required_of_others(everything),
         "java.txt": known["twinlog"].extras["java"],
         "kerberos.txt": known["twinlog-core"].extras["gssapi"],

@@ -2,11 +2,14 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 ROOT = Path(__file__).resolve().parents[2]
+SERVICES: Final = frozenset(f"twinlog-{name}" for name in ("checkpoint", "configsync", "heartbeat", "source"))
+"""What `pip install twinlog` brings along, and the image of the command line does not hold."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -38,9 +41,9 @@ def projects() -> dict[str, Project]:
     return {project.name: project for project in map(_read, files)}
 
 
-def ours_in(name: str) -> tuple[Project, ...]:
+def ours_in(name: str, *, without: Collection[str] = ()) -> tuple[Project, ...]:
     """A distribution and those of ours that it needs, in the order of their names."""
-    known = projects()
+    known = {each: project for each, project in projects().items() if each not in without}
     found: set[str] = set()
     waiting = [name]
     while waiting:
@@ -51,16 +54,18 @@ def ours_in(name: str) -> tuple[Project, ...]:
     return tuple(known[each] for each in sorted(found))
 
 
-def required_of_others(wanted: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+def required_of_others(
+    wanted: Mapping[str, tuple[str, ...]], *, without: Collection[str] = ()
+) -> tuple[str, ...]:
     """Requirements on packages of others, sorted: of distributions of ours with these extras, and of those
     of ours that they need."""
-    return tuple(sorted(set(_required(wanted))))
+    return tuple(sorted(set(_required(wanted, without))))
 
 
-def _required(wanted: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+def _required(wanted: Mapping[str, tuple[str, ...]], without: Collection[str]) -> Iterator[str]:
     known = projects()
     for name, extras in wanted.items():
-        for project in ours_in(name):
+        for project in ours_in(name, without=without):
             yield from (each for each in project.dependencies if required_name(each) not in known)
         for extra in extras:
             yield from known[name].extras[extra]

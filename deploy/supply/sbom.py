@@ -18,7 +18,7 @@ from typing import Any, Final
 from deploy.supply.jars import Jar, jars_in
 from deploy.supply.licences import licence_of
 from deploy.supply.locks import FOLDER, Locked, read
-from deploy.supply.projects import Project, canonical, ours_in, projects
+from deploy.supply.projects import SERVICES, Project, canonical, ours_in, projects
 from packaging.markers import Marker
 
 IMAGES: Final = {
@@ -57,7 +57,7 @@ def components(image: str, site: Path) -> list[dict[str, Any]]:
 
 
 def ours_in_image(image: str) -> Iterator[Project]:
-    yield from ours_in(image)
+    yield from ours_in(image, without=SERVICES - {image})
     known = projects()
     yield from (known[name] for name in ALSO_HOLDS.get(image, ()))
 

@@ -1,6 +1,7 @@
 """`twinlog start` on real clusters: two addresses are enough for the first record on the other side."""
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -15,10 +16,13 @@ from twinlog.testing.records import write_batches
 
 _STOP_SECONDS = 60.0
 _RECORDS = 5
+_COMMAND_VARIABLE = "TWINLOG_TESTS_COMMAND"
+"""Another `twinlog`, such as one that was installed from wheels."""
 
 
 def _start(directory: Path, *arguments: str) -> GuardedProcess:
-    command = [sys.executable, "-m", "twinlog", "start", *arguments]
+    other = os.environ.get(_COMMAND_VARIABLE)
+    command = [*([other] if other else [sys.executable, "-m", "twinlog"]), "start", *arguments]
     return GuardedProcess(command, cwd=directory, output=directory / "log")
 
 
