@@ -3,7 +3,9 @@
 from collections import Counter
 from pathlib import Path
 
+from simulated.test_steering import order, scope
 from simulated.world import ONE_BROKER, SERVICES, World, live
+from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.config import load
 from twinlog.model import Flow
 from twinlog.testing.virtual_time import LoopClock
@@ -241,5 +243,44 @@ def test_verify_compares_the_records_of_one_cluster_with_their_copies(tmp_path: 
             world.on["B"].produce("orders", 0, b"B6", b"B8")
             assert await verified(world, a_to_b) == ("EQUAL", 0)
             assert await verified(world, b_to_a) == ("DIFFERENT", 2)
+
+    live(life())
+
+
+def test_a_loop_over_another_replicator_is_noticed_and_stopped(tmp_path: Path) -> None:
+    """MirrorMaker 2 copies the copies back under the same name."""
+    file = FILE.replace("B->A.enabled = true\n", "")
+
+    async def life() -> None:
+        async with World(tmp_path, file, seed=12) as world:
+            for application in world.on.values():
+                application.cluster.create_topic("orders")
+                application.cluster.create_topic("orders.quiet")
+            a, b = world.on["A"], world.on["B"]
+            world.start("configsync", "source")
+            copied = 0
+            for number in range(60):
+                if number % 6 == 0:
+                    a.produce("orders", 0, b"A%d" % number)
+                    a.produce("orders.quiet", 0, b"A%d" % number)
+                there = b.read("orders")
+                a.copy("orders", there[copied:])
+                copied = len(there)
+                await world.pause(1)
+            most = Counter(values(world, "B")).most_common(1)[0][1]
+            assert 4 < most < 12, "it went round, and was stopped"
+            await stands_still(world)
+            assert len(values(world, "B", "orders.quiet")) == 10
+            asked = source.ListPartitionsRequest(flow=scope("orders").flow, source_topic="orders")
+            (told,) = (await order(world, "ListPartitions", asked)).partitions
+            assert (told.state, told.reason) == (source.PARTITION_STATE_FAULTED, "LOOP")
+            a.produce("orders", 0, b"behind it")
+            await world.kill_tasks()
+            await stands_still(world, "orders.quiet")
+            assert (0, b"behind it") not in values(world, "B")
+            behind = source.PositionTarget(offset=a.ends("orders")[0] - 1)
+            move = source.SetPositionsRequest(scope=scope("orders"), target=behind, by="ann")
+            assert (await order(world, "SetPositions", move)).applied
+            await world.until(lambda: (0, b"behind it") in values(world, "B"))
 
     live(life())

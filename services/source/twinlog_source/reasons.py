@@ -19,6 +19,8 @@ class PartitionReason(StrEnum):
     DELAYED = "DELAYED"
     """The next records of a RUNNING partition are too young (`Horizon`)."""
     FETCH_UNANSWERED = "FETCH_UNANSWERED"
+    LOOP = "LOOP"
+    """Somebody else copies the copies back (`Returns`)."""
     NO_POSITION = "NO_POSITION"
     NO_TASK = "NO_TASK"
     NO_TOPICS = "NO_TOPICS"

@@ -18,9 +18,11 @@ FLOWS: Final = ReasonGroup(
             "flows that keep names would copy a topic round over a third cluster, in a ring without direct"
             " flows; nothing is started, and a changed rule that would cause it is refused. If only the"
             " cluster ids show it (two aliases of one cluster), these flows do not run. If only a later topic"
-            " shows it, no flow of the ring copies this topic",
+            " shows it, no flow of the ring copies this topic. Of a partition: another program copies the"
+            " copies back, and the same records come again and again",
             "make the `topics` of these flows distinct, add the direct flows (docs/both-ways.md), or use the"
-            " default policy",
+            " default policy; of a partition: stop the other program, then set the position"
+            " (docs/both-ways.md)",
         ),
         OwnReason(
             "FILTER_FAILED",

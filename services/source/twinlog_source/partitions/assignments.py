@@ -17,6 +17,7 @@ from twinlog_source.partitions.planner import Plan
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.shares import SlotLimits, share_limit
 from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.reasons import PartitionReason
 
 Limits = tuple[str, int, str, str]
 """The topic of the copies, and its limits."""
@@ -146,13 +147,15 @@ def _prior_failure(row: PartitionRow, *, now: float) -> PriorFailure | None:
     """Why the partition is in back-off or faulted, according to its last task."""
     report = row.report
     retry_at = row.retry_at
-    if report is None or retry_at is None or report.position != row.position:
+    if report is None or report.position != row.position:
+        return None
+    if retry_at is None and report.reason != PartitionReason.LOOP:
         return None
     return PriorFailure(
         state=report.state,
         reason=report.reason,
         message=report.message,
-        retry_in_seconds=max(0.0, retry_at - now),
+        retry_in_seconds=None if retry_at is None else max(0.0, retry_at - now),
         failures=report.failures,
         source_lost_from=report.source_lost_from,
     )

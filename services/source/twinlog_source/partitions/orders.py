@@ -82,7 +82,8 @@ class PriorFailure:
     state: PartitionState
     reason: str
     message: str
-    retry_in_seconds: float
+    retry_in_seconds: float | None
+    """None = it waits for an operator."""
     failures: int
     """The number of failures in a row."""
     source_lost_from: int | None = None

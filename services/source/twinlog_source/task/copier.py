@@ -199,12 +199,13 @@ class Copier:
         return self.preserved
 
     def _restore_failure(self, copy: PartitionCopy, prior_failure: PriorFailure) -> None:
+        wait = prior_failure.retry_in_seconds
         copy.restore_failure(
             state=State.FAULTED if prior_failure.state is PartitionState.FAULTED else State.BACKOFF,
             reason=prior_failure.reason,
             message=prior_failure.message,
             failures=prior_failure.failures,
-            retry_at=self.clock.monotonic() + min(prior_failure.retry_in_seconds, LONGEST_RETRY_SECONDS),
+            retry_at=None if wait is None else self.clock.monotonic() + min(wait, LONGEST_RETRY_SECONDS),
         )
         if prior_failure.source_lost_from is not None:
             copy.source_lost_from = prior_failure.source_lost_from

@@ -11,6 +11,7 @@ sent twice.
 Invariant C: a partition that is not RUNNING has a reason.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -22,6 +23,7 @@ from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.partitions.latency import LatencyHistogram
 from twinlog_source.reasons import PartitionReason
+from twinlog_source.task.reading.returns import Returns
 
 FIRST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 60.0
@@ -80,6 +82,8 @@ class PartitionCopy:
     origins: dict[int, tuple[int, int]] | None = None
     """By producer id of the source's batches, where they are echoes, as in `CopyPolicy.echoes`, as far as the
     driver was asked; None = the source has none."""
+    returns: Returns = field(default_factory=Returns)
+    """Whether somebody else copies it back, where the source may have copies of the target."""
     keeps_offsets: bool = False
     """The copy is preserved: its end is the position."""
     is_full: bool = False
@@ -322,8 +326,8 @@ class PartitionCopy:
         """Set the partition aside: BACKOFF if a retry may help, FAULTED if an operator must act.
 
         Both retry by themselves, with growing waits up to a minute: when the cause is removed, the partition
-        continues without a command. `keep_in_flight` if only reading failed: what was read before may still
-        be committed.
+        continues without a command; with `wait_seconds=math.inf` it waits for one. `keep_in_flight` if only
+        reading failed: what was read before may still be committed.
         """
         self.held = False
         if not keep_in_flight:
@@ -333,7 +337,7 @@ class PartitionCopy:
         self.failures += 1
         self.counters.failures_by_reason[reason] = self.counters.failures_by_reason.get(reason, 0) + 1
         self._become(State.BACKOFF if retriable else State.FAULTED, reason, message)
-        self.retry_at = now + wait_seconds
+        self.retry_at = now + wait_seconds if wait_seconds < math.inf else None
 
     def give_up_offsets(self, *, reason: str, message: str) -> None:
         """The copy cannot keep the source's offsets from `committed` on. Final: the driver assigns the
@@ -343,7 +347,7 @@ class PartitionCopy:
         self._become(State.FAULTED, reason, message)
 
     def restore_failure(
-        self, *, state: State, reason: str, message: str, failures: int, retry_at: float
+        self, *, state: State, reason: str, message: str, failures: int, retry_at: float | None
     ) -> None:
         """The earlier task had set the partition aside: it stays so, and is not retried earlier."""
         self._become(state, reason, message)
@@ -356,7 +360,7 @@ class PartitionCopy:
             return
         if self.state in (State.BACKOFF, State.FAULTED):
             self._try_again()
-            self.reason_before = ""
+            self.reason_before, self.returns = "", Returns()
 
     def pause(self, *, paused: bool) -> None:
         """Pause by an operator's command, or end the pause. A fault stays visible during the pause."""

@@ -10,6 +10,7 @@ one ended, and none survives a rewind (its generation is old).
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -401,17 +402,32 @@ class SourceReader:
             # The bytes up to the limit end in the middle of a batch; that batch is fetched again.
             spent_bytes = whole_batches_bytes(records) or size_bytes
             self.throttle.spend(answer.partition.topic, spent_bytes, self.clock.monotonic())
-        if self.changed_topics(answer.partition.topic):
+        policy = self._policy(copy, records)
+        if copy.origins is not None and copy.returns.are_endless(
+            records, echoes=policy.echoes, sent=copy.sent, now=self.clock.monotonic()
+        ):
+            copy.fail(
+                reason=PartitionReason.LOOP,
+                message="another program copies the copies back, and the same records come again and again:"
+                " stop it, then set the position",
+                retriable=False,
+                now=self.clock.monotonic(),
+                keep_in_flight=True,
+                wait_seconds=math.inf,
+            )
+        elif self.changed_topics(answer.partition.topic):
             assert self._ask is not None
             self.in_question.add(answer.partition)
-            self._ask(self._change(copy, answer, cut), "change records")
+            self._ask(self._change(copy, answer, cut, policy), "change records")
         else:
-            self._queue(copy, answer, cut, self._policy(copy, records))
+            self._queue(copy, answer, cut, policy)
 
-    async def _change(self, copy: PartitionCopy, answer: FetchedPartition, cut: Cut) -> None:
+    async def _change(
+        self, copy: PartitionCopy, answer: FetchedPartition, cut: Cut, policy: CopyPolicy
+    ) -> None:
         """Take an answer after Spark has changed its records."""
         assert self.change is not None
-        policy, generation, opened = self._policy(copy, cut.records), copy.generation, list[OpenRecord]()
+        generation, opened = copy.generation, list[OpenRecord]()
         before, fetched = policy.transform, dict[int, OpenRecord]()
 
         def open_only(records: Sequence[OpenRecord]) -> list[OpenRecord]:

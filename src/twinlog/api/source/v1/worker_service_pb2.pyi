@@ -1599,7 +1599,7 @@ class PriorFailure(_message.Message):
     message: _builtins.str
     """In words."""
     retry_in_seconds: _builtins.float
-    """Until the next try."""
+    """Until the next try; absent when it waits for an operator."""
     failures: _builtins.int
     """Failures in a row so far."""
     source_lost_from: _builtins.int
@@ -1610,16 +1610,21 @@ class PriorFailure(_message.Message):
         state: _builtins.str = ...,
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
-        retry_in_seconds: _builtins.float = ...,
+        retry_in_seconds: _builtins.float | None = ...,
         failures: _builtins.int = ...,
         source_lost_from: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_source_lost_from", b"_source_lost_from", "source_lost_from", b"source_lost_from"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_retry_in_seconds", b"_retry_in_seconds", "_source_lost_from", b"_source_lost_from", "retry_in_seconds", b"retry_in_seconds", "source_lost_from", b"source_lost_from"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_source_lost_from", b"_source_lost_from", "failures", b"failures", "message", b"message", "reason", b"reason", "retry_in_seconds", b"retry_in_seconds", "source_lost_from", b"source_lost_from", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_in_seconds", b"_retry_in_seconds", "_source_lost_from", b"_source_lost_from", "failures", b"failures", "message", b"message", "reason", b"reason", "retry_in_seconds", b"retry_in_seconds", "source_lost_from", b"source_lost_from", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__retry_in_seconds: _TypeAlias = _typing.Literal["retry_in_seconds"]  # noqa: Y015
+    _WhichOneofArgType__retry_in_seconds: _TypeAlias = _typing.Literal["_retry_in_seconds", b"_retry_in_seconds"]  # noqa: Y015
     _WhichOneofReturnType__source_lost_from: _TypeAlias = _typing.Literal["source_lost_from"]  # noqa: Y015
     _WhichOneofArgType__source_lost_from: _TypeAlias = _typing.Literal["_source_lost_from", b"_source_lost_from"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retry_in_seconds) -> _WhichOneofReturnType__retry_in_seconds | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__source_lost_from) -> _WhichOneofReturnType__source_lost_from | None: ...
 
 Global___PriorFailure: _TypeAlias = PriorFailure  # noqa: Y015

@@ -1,0 +1,126 @@
+"""Notices that somebody else copies the copies of a partition back to it, so that its records go round. Pure:
+takes `now`.
+
+What Twinlog copies back it knows by its producer ids (docs/adr/0017). Others leave no trace in a batch. So a
+few records are watched: the same record, with its timestamp, key, value and headers, is back again and again,
+each time after it was copied. A few batches are opened for that.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.batches.bodies import OpenRecord
+from twinlog.batches.header import CURRENT_MAGIC, Batch, BatchHeader, iter_batches
+from twinlog.batches.records import open_records
+from twinlog.errors import WireFormatError
+
+RETURNS: Final = 4
+"""A producer without idempotence writes a batch that is not acknowledged at most four times
+(delivery.timeout.ms and request.timeout.ms), and more only if somebody wants it."""
+RECORDS: Final = 2
+"""So many different records have to come back: others that are written again and again are alike."""
+PERIODS_SECONDS: Final = (20.0, 300.0, 3600.0)
+"""How long a record is waited for until another one is taken. A round over a slow copier takes long."""
+TOGETHER_SECONDS: Final = 3600.0
+BYTES_PER_SECOND: Final = 256 * 1024
+"""Opened for a record. Where more may have it, nearly all timestamps are alike, and another one is taken."""
+LARGEST_BYTES: Final = 256 * 1024
+"""Of a batch that is opened to take a record from it."""
+MOST_BATCHES: Final = 8
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A record that was copied, or will be."""
+
+    record: OpenRecord
+    taken_at: float
+    last_offset: int
+    """Where it was seen last."""
+    bytes_left: float
+    returns: int = 0
+
+
+@dataclass(slots=True)
+class Returns:
+    """The records of one partition that are watched."""
+
+    _watched: dict[int, _Watched] = field(default_factory=dict)
+    """By the index of their period."""
+    _taken_at: dict[int, float] = field(default_factory=dict)
+    _back: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=RECORDS))
+    """When records had returned often enough, and their timestamps."""
+
+    def are_endless(
+        self,
+        records: bytes | memoryview,
+        *,
+        echoes: Mapping[int, tuple[int, int]],
+        sent: int,
+        now: float,
+    ) -> bool:
+        """Look at fetched records before they are copied. `echoes`: as in `CopyPolicy`; those are left out.
+        `sent`: what lies behind cannot be on the target yet."""
+        try:
+            batches = [each for each in iter_batches(records) if _counts(each.header, echoes)]
+            for batch in batches:
+                self._compare(batch, sent, now)
+            if batches:
+                self._take(batches, now)
+        except WireFormatError:
+            return False  # Told where the batch is prepared.
+        while self._back and now - self._back[0][0] > TOGETHER_SECONDS:
+            self._back.popleft()
+        return len({timestamp_ms for _, timestamp_ms in self._back}) >= RECORDS
+
+    def _compare(self, batch: Batch, sent: int, now: float) -> None:
+        header = batch.header
+        found: list[OpenRecord] | None = None
+        for index, each in list(self._watched.items()):
+            offset, timestamp_ms, _ = each.record
+            may_have_it = header.base_timestamp_ms <= timestamp_ms <= header.max_timestamp_ms
+            if not may_have_it or header.last_offset <= each.last_offset:
+                continue
+            each.bytes_left -= header.size_bytes
+            if each.bytes_left < 0:
+                del self._watched[index]
+                continue
+            found = open_records(batch) if found is None else found
+            back = [
+                at for at, when, what in found if at > each.last_offset and (when, what) == each.record[1:]
+            ]
+            if not back:
+                continue
+            if offset >= sent:
+                del self._watched[index]  # Nobody can have copied it back: others are like it.
+                continue
+            each.last_offset, each.returns = back[-1], each.returns + 1
+            each.bytes_left = PERIODS_SECONDS[index] * BYTES_PER_SECOND
+            if each.returns >= RETURNS:
+                self._back.append((now, timestamp_ms))
+                del self._watched[index], self._taken_at[index]
+
+    def _take(self, batches: list[Batch], now: float) -> None:
+        """Watch another record if it is time."""
+        for index, period in enumerate(PERIODS_SECONDS):
+            watched = self._watched.get(index)
+            waits_seconds = TOGETHER_SECONDS if watched is not None and watched.returns else period
+            if now < self._taken_at.get(index, now - waits_seconds) + waits_seconds:
+                continue
+            known = {each.record[1] for each in self._watched.values()} | {when for _, when in self._back}
+            small = [each for each in batches if each.header.size_bytes <= LARGEST_BYTES][-MOST_BATCHES:]
+            records = (each for batch in reversed(small) for each in reversed(open_records(batch)))
+            record = next((each for each in records if each[1] not in known), None)
+            if record is None:
+                return
+            self._taken_at[index] = now
+            self._watched[index] = _Watched(record, now, record[0], period * BYTES_PER_SECOND)
+            return  # The next one is taken from a later answer.
+
+
+def _counts(header: BatchHeader, echoes: Mapping[int, tuple[int, int]]) -> bool:
+    begin, end = echoes.get(header.producer_id, (0, 0))
+    is_echo = begin <= header.base_offset < end
+    return header.magic == CURRENT_MAGIC and not header.is_control and header.record_count > 0 and not is_echo
