@@ -13,6 +13,8 @@ from twinlog.testing.rpc import MemoryRpc, RpcNetwork
 _PROCESS: ContextVar["Process | None"] = ContextVar("process", default=None)
 _DYING_SECONDS = 1.0
 _NUMBERS = count()
+_FIRST_PID = 4711
+_living: set[int] = set()
 
 
 class Process:
@@ -21,6 +23,8 @@ class Process:
     def __init__(self, name: str, network: RpcNetwork) -> None:
         self.name = name
         self.rpc = MemoryRpc(network)
+        self.pid = _FIRST_PID + next(_NUMBERS)
+        _living.add(self.pid)
         self.is_killed = False
         self.main: asyncio.Task[Any] | None = None
         self._cable = Cable()
@@ -40,6 +44,7 @@ class Process:
     async def kill(self) -> None:
         """As SIGKILL: what it wrote still arrives, and nothing that it does while it ends has an effect."""
         self.is_killed = True
+        _living.discard(self.pid)
         self._cable.cut()
         self.rpc.cut()
         while self._tasks:
@@ -51,6 +56,22 @@ class Process:
         del self._tasks[task]
         if self.is_killed and not task.cancelled():
             task.exception()  # Nobody is left to look at it.
+
+
+def pid() -> int:
+    """As `os.getpid`, for the process whose task runs."""
+    process = _PROCESS.get()
+    return _FIRST_PID if process is None else process.pid
+
+
+def kill_here(pid: int, _signal: int) -> None:
+    """As `os.kill`, where all processes are on one machine."""
+    if pid not in _living:
+        raise ProcessLookupError(pid)
+
+
+def kill_elsewhere(_pid: int, _signal: int) -> None:
+    """Where they are on different machines: nobody sees that another one has ended."""
 
 
 class _Task(asyncio.Task[Any]):

@@ -28,12 +28,12 @@ import twinlog_configsync.app
 import twinlog_heartbeat.app
 import twinlog_source.app
 from simulated.clients import Applications
-from simulated.process import Process, task_factory
+from simulated.process import Process, kill_elsewhere, kill_here, pid, task_factory
 from simulated.tasks import SimulatedTasks
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.errors import TwinlogError
-from twinlog.service.app import Build, ServiceContext, Surroundings, run_service
+from twinlog.service.app import Build, ServiceContext, ServiceParts, Surroundings, run_service
 from twinlog.service.options import load_configuration, parse_options
 from twinlog.testing.broker import FakeKafka
 from twinlog.testing.broker.codec import Request
@@ -61,7 +61,6 @@ _LOOK_SECONDS = 0.5
 TICK_SECONDS = 1e-6
 """Without it, a wait that is shorter than a float can tell would be over at once, again and again."""
 _PATIENCE_SECONDS = 300.0
-_PID = 4711
 _MOST_AT_ONCE = 10_000
 """Requests in a second: who asks without a pause would not let virtual time go on."""
 
@@ -88,6 +87,8 @@ class World:
         self.services: dict[str, Process] = {}
         self.refusal: TwinlogError | None = None
         """Why Spark refuses the flow's expressions."""
+        self.contexts: dict[str, ServiceContext] = {}
+        """What the processes of `services` have from their runtime."""
         self.tasks: SimulatedTasks | None = None
         """Those of the source service that started last."""
         self.properties = properties
@@ -125,7 +126,7 @@ class World:
         await self._stack.__aexit__(kind, error, trace)
         structlog.reset_defaults()
 
-    def start(self, *names: str, arguments: tuple[str, ...] = ()) -> None:
+    def start(self, *names: str, arguments: tuple[str, ...] = (), clock: LoopClock | None = None) -> None:
         """Start services; "source 2" is another process of the service source."""
         for name in names:
             service = name.split()[0]
@@ -134,10 +135,10 @@ class World:
             argv = ["--config", str(self.file), *arguments]
             main = run_service(
                 service,
-                self._build(service),
+                partial(self._built, name, self._build(service)),
                 load_configuration(service, parse_options(service, argv, environment={}), environment={}),
                 Surroundings(
-                    clock=LoopClock(),
+                    clock=clock or LoopClock(),
                     meter=NoOpMeterProvider().get_meter("simulated"),
                     instance_id=f"{random.getrandbits(128):032x}",
                     rpc=process.rpc,
@@ -205,6 +206,12 @@ class World:
     async def pause(self, seconds: float) -> None:
         await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=seconds)
 
+    async def _built(
+        self, name: str, build: Build, context: ServiceContext, stack: AsyncExitStack
+    ) -> ServiceParts:
+        self.contexts[name] = context
+        return await build(context, stack)
+
     def _build(self, service: str) -> Build:
         if service == "source":
             return partial(twinlog_source.app.build_on, self._run_tasks)
@@ -242,7 +249,7 @@ class World:
         raise structlog.DropEvent
 
 
-def live(life: Coroutine[Any, Any, None]) -> None:
+def live(life: Coroutine[Any, Any, None], *, machines_differ: bool = False) -> None:
     """Run a history in virtual time; also libraries have its clock, and ids that the seed decides."""
     clock = LoopClock()
     edges: dict[Any, dict[str, Any]] = {
@@ -251,7 +258,11 @@ def live(life: Coroutine[Any, Any, None]) -> None:
             "time_ns": lambda: clock.now_ms() * 1_000_000,
             "monotonic": clock.monotonic,
         },
-        os: {"getpid": lambda: _PID, "urandom": random.randbytes},
+        os: {
+            "getpid": pid,
+            "urandom": random.randbytes,
+            "kill": kill_elsewhere if machines_differ else kill_here,
+        },
     }
     with ExitStack() as stack:
         for module, functions in edges.items():

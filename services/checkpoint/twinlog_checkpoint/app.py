@@ -148,7 +148,6 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         parts = assemble_flow(entry, await _clusters(context, stack, entry), around)
         loops[f"offset syncs {entry.flow}"] = parts.checkpointer.tail.run
         lease = open_lease(context, entry.flow, parts.target)
-        loops[f"owner of {entry.flow}"] = lease.run
         loops[f"checkpoints {entry.flow}"] = lease.guard(parts.checkpointer.run)
         loops[f"fences {entry.flow}"] = lease.guard(partial(watch_fences, parts=parts, around=around))
         syncer = assemble_group_syncer(parts, around)

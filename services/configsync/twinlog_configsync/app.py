@@ -233,7 +233,6 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         lease = open_lease(context, entry.flow, await context.clusters.get(entry.target_client))
         flow = await _flow(context, entry, boards, claims, lease, gate, others)
         served[entry.flow] = flow
-        loops[f"owner of {entry.flow}"] = lease.run
         loops[f"flow {entry.flow}"] = lease.guard(flow.sync.run, otherwise=flow.sync.stand_by)
     run_here = {each: flow.sync.passes for each, flow in served.items()}
     for passes in run_here.values():

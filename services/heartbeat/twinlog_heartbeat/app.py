@@ -38,7 +38,6 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     for entry in flows:
         beats = FlowBeats(entry=entry, state=state, loops_of=await _loops_of(context, entry, state, writers))
         lease = open_lease(context, entry.flow, await context.clusters.get(entry.clients.target_admin))
-        loops[f"owner of {entry.flow}"] = lease.run
         # When the owner is unknown, two processes may write: an extra heartbeat does no harm, and a missing
         # one would look like a broken path.
         loops[f"beats {entry.flow}"] = lease.guard(beats.run, in_doubt=True)

@@ -122,7 +122,7 @@ async def build_on(make_runner: MakeRunner, context: ServiceContext, stack: Asyn
         if flow.expressions is not None
     }
     observe_flows(context.meter, list(drivers.values()))
-    loops: dict[str, Loop] = {f"owner of {flow}": lease.run for flow, lease in leases.items()}
+    loops: dict[str, Loop] = {}
     for flow, driver in drivers.items():
         # A coordinator that does not answer stops no copy: the process that copies fences its rivals in any
         # case.

@@ -24,18 +24,19 @@ from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.kafka.groups.coordinators import GroupCoordinators
 from twinlog.kafka.groups.descriptions import DescribedGroup, GroupDescriptionsClient
-from twinlog.kafka.groups.election import KafkaCandidate
 from twinlog.kafka.groups.listing import ListedGroup, list_groups
+from twinlog.kafka.groups.membership import KafkaMember
 from twinlog.kafka.groups.offsets import GroupOffsetsClient
 from twinlog.kafka.log import LogAdminMixin
 from twinlog.kafka.ports import (
-    Candidate,
+    Assign,
     CommittedOffset,
     GroupDescription,
     Introduce,
     KafkaCluster,
     ManagedReader,
     ManagedWriter,
+    Member,
     Outage,
     QuotaEntity,
     never_gone,
@@ -245,7 +246,11 @@ def _description(group_id: str, answer: DescribedGroup | KafkaError) -> GroupDes
     if isinstance(answer, KafkaError):
         return answer
     return GroupDescription(
-        group_id=group_id, state=answer.state, group_type=_CLASSIC, member_count=answer.member_count
+        group_id=group_id,
+        state=answer.state,
+        group_type=_CLASSIC,
+        member_count=len(answer.members),
+        members=tuple(about for _, about in answer.members),
     )
 
 
@@ -336,21 +341,23 @@ class _Cluster(
             introduce=introduce,
         )
 
-    def candidate(
+    def member(
         self,
         group_id: str,
         *,
-        name: Callable[[], str],
+        assign: Assign,
         session_seconds: float,
+        rebalance_seconds: float,
         mark: str = "",
         is_gone: Callable[[str], bool] = never_gone,
-    ) -> Candidate:
-        """A candidate with its own connection."""
-        return KafkaCandidate(
+    ) -> Member:
+        """A member with its own connections."""
+        return KafkaMember(
             self._session(),
             group_id,
-            name=name,
+            assign=assign,
             session_seconds=session_seconds,
+            rebalance_seconds=rebalance_seconds,
             mark=mark,
             is_gone=is_gone,
         )

@@ -10,7 +10,7 @@ others. Implementations: `twinlog.kafka.cluster` and
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import NamedTuple, Protocol
 
 from twinlog.errors import KafkaError
@@ -231,6 +231,8 @@ class GroupDescription:
     """classic, consumer, share or streams."""
     member_count: int
     """For a share or streams group 1 means any number above 0."""
+    members: tuple[bytes, ...] = field(default=(), compare=False)
+    """What each member of a classic group says of itself."""
 
 
 class GroupAdmin(Protocol):
@@ -365,34 +367,61 @@ class LogWriter(Protocol):
         ...
 
 
-# ------------------------------------------------------------------------------------------------ elections
+# ------------------------------------------------------------------------------------------------ membership
+
+Assign = Callable[[Mapping[str, bytes], int], Mapping[str, bytes]]
+"""What a leader tells each member, from what all of them say, by member id; and the number of the generation
+for which it does. Pure; must not raise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElectionResult:
-    """The state of a candidate in its group."""
+class Seat:
+    """A member's place in one generation of its group."""
 
-    leads: bool
-    leader: str
-    """The name of the leader."""
+    member: str
+    """Its id."""
+    generation: int
+    assignment: bytes
+    """What the leader tells it."""
+
+
+class Pulse(Enum):
+    """What the coordinator answers to a member's sign of life."""
+
+    SEATED = "SEATED"
+    """It has its place in the present generation."""
+    WAITED_FOR = "WAITED_FOR"
+    """It is a member, and the group is between two generations: it loses its place unless it joins in
+    time."""
+    JOINS = "JOINS"
+    """It is no member, or not of the present generation."""
 
 
 def never_gone(mark: str) -> bool:
-    """For candidates that cannot tell whether another process has ended."""
+    """For members that cannot tell whether another process has ended."""
     return False
 
 
-class Candidate(Protocol):
-    """One of several processes, of which one leads: the first one, then the next one when it is gone."""
+class Member(Protocol):
+    """One of several processes, each of which is told its part by the one that leads."""
 
-    async def stand(self) -> ElectionResult:
-        """Take part and learn who leads; waits during an election. Has to be called several times per
-        session. Raises KafkaError: GROUP_UNAUTHORIZED without the right to READ the group."""
+    async def join(self, about: Callable[[bool], bytes]) -> Seat:
+        """Say what this process is; waits until all members have. `about` is asked with each try, and told
+        whether this process has been a member without interruption. Raises KafkaError: GROUP_UNAUTHORIZED
+        without the right to READ the group."""
+        ...
+
+    async def beat(self) -> Pulse:
+        """Give a sign of life; several times a session, also while `join` waits. Raises KafkaError."""
+        ...
+
+    async def others(self, group_ids: Collection[str]) -> Mapping[str, tuple[bytes, ...]]:
+        """What the members of other groups say. Raises KafkaError."""
         ...
 
     async def withdraw(self) -> None:
-        """Leave and close, so that another process leads at once. Never raises; takes at most a second or
-        two."""
+        """Leave and close, so that the others need not wait for the session. Never raises; takes at most a
+        second or two."""
         ...
 
 
@@ -414,17 +443,18 @@ class KafkaCluster(TopicAdmin, ConfigAdmin, AclAdmin, QuotaAdmin, GroupAdmin, Lo
         before that one is acknowledged."""
         ...
 
-    def candidate(
+    def member(
         self,
         group_id: str,
         *,
-        name: Callable[[], str],
+        assign: Assign,
         session_seconds: float,
+        rebalance_seconds: float,
         mark: str = "",
         is_gone: Callable[[str], bool] = never_gone,
-    ) -> Candidate:
-        """A candidate for leading the group, with this `name` for the others; it counts as gone when silent
-        for a session. `mark` identifies its process. A new candidate removes members whose marks `is_gone`
+    ) -> Member:
+        """A member of a group, which counts as gone when silent for a session, or when it does not join again
+        within the rebalance. `mark` identifies its process. Members remove those whose marks `is_gone`
         reports as gone, instead of waiting for the end of their sessions."""
         ...
 

@@ -18,7 +18,7 @@ from twinlog.kafka.reasons import KafkaReason
 from twinlog.loops import whole_file
 from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.policy.internal_topics import source_of_offsets, source_offsets_topic
-from twinlog.policy.names import lease_group, transactional_id_prefix
+from twinlog.policy.names import owners_group, transactional_id_prefix
 from twinlog.preflight.facts import (
     ClusterFacts,
     Facts,
@@ -52,7 +52,7 @@ async def group_rights(
     on_source_cluster: Operations,
 ) -> GroupRights:
     """The principal's rights on the flow's groups. Never raises KafkaError: the answer holds it."""
-    leases = [lease_group(str(service), config.flow) for service in Service]
+    leases = [owners_group(str(service), config.flow.target) for service in Service]
     if not config.checkpoint.enabled:
         return GroupRights(elections=await _asked(target_rights, leases))
     taken = group_filter(config)

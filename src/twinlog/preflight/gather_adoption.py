@@ -5,18 +5,18 @@ from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
-from twinlog.config import ClientConfig, Configuration, FlowConfig, Service
+from twinlog.config import ClientConfig, Configuration, FlowConfig
 from twinlog.errors import KafkaError, WireFormatError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, LogReader, OffsetSpec, TopicDescription
 from twinlog.kafka.whole_logs import read_to, records_to
 from twinlog.model import Record, TopicPartition
-from twinlog.policy.names import lease_group
 from twinlog.policy.replication import ReplicationPolicy
 from twinlog.preflight.adoption import AdoptionFacts, Log, Signs, StoredPositions
 from twinlog.preflight.own_topics import own_topics
 from twinlog.selection_configured import topic_selector
 from twinlog.service.feeds.rules_in_force import flow_in_force
+from twinlog.service.owner.membership import services_of
 from twinlog.service.waiting import wait_or_stop
 from twinlog.wire.heartbeat import HEARTBEATS_PARTITION, decode_heartbeat
 from twinlog.wire.source_offset import (
@@ -165,18 +165,15 @@ class _Look:
 
     async def _signs(self) -> Signs:
         flow = self._config.flow
-        groups = {self._group: "connect"} if self._group else {}
-        groups |= {lease_group(str(service), flow): "twinlog" for service in Service}
-        described = await self._target.describe_groups([*groups])
-        members = {"connect": 0, "twinlog": 0}
-        for group, found in described.items():
+        connect_members = 0
+        for found in (await self._target.describe_groups([self._group] if self._group else [])).values():
             if isinstance(found, KafkaError):
                 raise found
-            members[groups[group]] += found.member_count
+            connect_members += found.member_count
         await self._read_positions()
         return Signs(
-            connect_members=members["connect"],
-            twinlog_members=members["twinlog"],
+            connect_members=connect_members,
+            twinlog_members=len(await services_of(self._target, flow)),
             positions_written=self._read.written,
             newest_heartbeat_ms=await self._newest_heartbeat(),
         )

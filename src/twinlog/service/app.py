@@ -39,6 +39,7 @@ from twinlog.service.clusters import Clusters
 from twinlog.service.credentials import LoginCertificates, Tokens
 from twinlog.service.grpc_server import GrpcServer, GrpcService
 from twinlog.service.options import load_configuration, parse_options
+from twinlog.service.owner.membership import Membership
 from twinlog.service.owner.standings import FlowStandings
 from twinlog.service.peers import Peers
 from twinlog.service.rpc import GRPC, Rpc
@@ -97,6 +98,8 @@ class ServiceContext:
     standings: FlowStandings
     """Ownership of the flows, for metrics and readiness; `open_lease` enters it."""
     bound: BoundPort = field(default_factory=BoundPort)
+    memberships: dict[ClusterAlias, Membership] = field(default_factory=dict)
+    """By target; `open_lease` enters them."""
 
     @property
     def clock(self) -> Clock:
@@ -287,6 +290,7 @@ async def run_service(
             "connections": context.peers.tidy,
             "grpc": serve,
             "drain": drain,
+            **{f"owners on {alias}": each.run for alias, each in context.memberships.items()},
         }
         try:
             await supervise({**parts.loops, **runtime_loops}, stop=stop, grace_seconds=settings.grace_seconds)

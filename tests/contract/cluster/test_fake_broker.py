@@ -7,12 +7,12 @@ import pytest
 from contract.cluster.acl_admin_contract import AclAdminContract, NoAuthorizerContract
 from contract.cluster.cluster_rig import ClusterRig, success
 from contract.cluster.config_admin_contract import ConfigAdminContract
-from contract.cluster.election_contract import ElectionContract
 from contract.cluster.group_admin_contract import GroupAdminContract
 from contract.cluster.kafka_rig import KafkaRig
 from contract.cluster.log_admin_contract import LogAdminContract, RetentionContract
 from contract.cluster.log_reader_contract import LogReaderContract
 from contract.cluster.log_writer_contract import LogWriterContract
+from contract.cluster.membership_contract import MembershipContract
 from contract.cluster.quota_admin_contract import QuotaAdminContract
 from contract.cluster.topic_admin_contract import TopicAdminContract
 from contract.cluster.wire_contract import TransactionWireContract, WireContract
@@ -47,7 +47,7 @@ class TestGroupAdmin(GroupAdminContract):
     pass
 
 
-class TestElection(ElectionContract):
+class TestElection(MembershipContract):
     pass
 
 

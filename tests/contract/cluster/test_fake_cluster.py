@@ -8,11 +8,11 @@ import pytest
 from contract.cluster.acl_admin_contract import AclAdminContract, NoAuthorizerContract
 from contract.cluster.cluster_rig import ClusterRig, Ending
 from contract.cluster.config_admin_contract import ConfigAdminContract
-from contract.cluster.election_contract import ElectionContract
 from contract.cluster.group_admin_contract import GroupAdminContract
 from contract.cluster.log_admin_contract import LogAdminContract
 from contract.cluster.log_reader_contract import LogReaderContract
 from contract.cluster.log_writer_contract import LogWriterContract
+from contract.cluster.membership_contract import MembershipContract
 from contract.cluster.quota_admin_contract import QuotaAdminContract
 from contract.cluster.topic_admin_contract import TopicAdminContract
 from twinlog.kafka.ports import KafkaCluster
@@ -92,7 +92,7 @@ class TestGroupAdmin(GroupAdminContract):
     pass
 
 
-class TestElection(ElectionContract):
+class TestElection(MembershipContract):
     pass
 
 

@@ -7,12 +7,12 @@ import pytest
 from contract.cluster.acl_admin_contract import AclAdminContract, NoAuthorizerContract
 from contract.cluster.cluster_rig import ClusterRig, append_values, failure, new_topic, success
 from contract.cluster.config_admin_contract import ConfigAdminContract
-from contract.cluster.election_contract import ElectionContract
 from contract.cluster.group_admin_contract import GroupAdminContract
 from contract.cluster.kafka_rig import KafkaRig
 from contract.cluster.log_admin_contract import LogAdminContract, RetentionContract
 from contract.cluster.log_reader_contract import LogReaderContract
 from contract.cluster.log_writer_contract import LogWriterContract
+from contract.cluster.membership_contract import MembershipContract
 from contract.cluster.quota_admin_contract import QuotaAdminContract
 from contract.cluster.topic_admin_contract import TopicAdminContract
 from contract.cluster.wire_client import wire_client
@@ -65,7 +65,7 @@ class TestGroupAdmin(GroupAdminContract):
     pass
 
 
-class TestElection(ElectionContract):
+class TestElection(MembershipContract):
     pass
 
 
@@ -120,10 +120,12 @@ class TestRightsOnGroups:
         group_id = unique_name("rights")
         properties = kafka_pair.a.client_properties()
         lease = unique_name("lease")
-        leader = rig.cluster.candidate(lease, name=lambda: "leader", session_seconds=20)
+        leader = rig.cluster.member(
+            lease, assign=lambda said, _: said, session_seconds=20, rebalance_seconds=20
+        )
         async with ClusterInspector("A", properties, timeout_seconds=TIMEOUT_SECONDS) as inspector:
             try:
-                assert (await eventually(leader.stand)).leads
+                await eventually(lambda: leader.join(lambda _: b"leader"))
                 async with rig.active_group(group_id, topic, group_type=group_type):
                     told = await inspector.group_operations([lease, group_id, "nobody"])
             finally:

@@ -22,9 +22,9 @@ from integration.observability.watched_rig import (
     WatchedRig,
 )
 from twinlog.api.source.v1 import source_service_pb2 as pb
-from twinlog.kafka.ports import Candidate, NewTopic
+from twinlog.kafka.ports import Member, NewTopic, Pulse
 from twinlog.model import Flow, TopicPartition
-from twinlog.policy.names import lease_group
+from twinlog.policy.names import election_group
 from twinlog.testing.brokers import eventually, make_topics, retry_admin
 
 QUOTA_BYTES_PER_SECOND = 1_000.0
@@ -109,18 +109,19 @@ async def topic_limited_below_its_backlog(of: WatchedRig, _: Prometheus) -> Asyn
 
 @asynccontextmanager
 async def owner_changes_again_and_again(of: WatchedRig, scraper: Prometheus) -> AsyncIterator[None]:
-    """Somebody puts the heartbeat service out of its group, leads the group, and leaves it."""
+    """Somebody is in the group of the heartbeat service's owners in earlier releases, and leaves it."""
     for _ in range(2):
-        rival = of.target.candidate(
-            lease_group("heartbeat", Flow(A, B)),
-            name=lambda: "rival",
+        rival = of.target.member(
+            election_group("heartbeat", Flow(A, B)),
+            assign=lambda said, _: said,
             session_seconds=OWNER_TIMEOUT_SECONDS,
-            is_gone=lambda _mark: True,
+            rebalance_seconds=OWNER_TIMEOUT_SECONDS,
         )
         owners = await scraper.value(OWNERS)
 
-        async def service_hears_of_the_rival(rival: Candidate = rival, owners: float = owners) -> bool:
-            await rival.stand()
+        async def service_hears_of_the_rival(rival: Member = rival, owners: float = owners) -> bool:
+            if await rival.beat() is not Pulse.SEATED:
+                await rival.join(lambda _: b"rival")
             return await scraper.value(OWNERS) > owners
 
         async def service_is_the_owner_again(owners: float = owners) -> bool:

@@ -199,4 +199,4 @@ async def test_a_cluster_makes_clients_while_its_keystore_is_being_renewed(
         else:
             store.write_bytes(identity[:kept_bytes])
         async with cluster.reader(), cluster.writer():
-            cluster.candidate("group", name=lambda: "one", session_seconds=10.0)
+            cluster.member("group", assign=lambda said, _: said, session_seconds=10.0, rebalance_seconds=10.0)

@@ -15,7 +15,7 @@ from twinlog.kafka.reasons import KafkaReason
 from twinlog.kafka.whole_logs import records_to
 from twinlog.model import Flow, Record, TopicPartition
 from twinlog.policy.internal_topics import HostedTopic, configsync_topic, failover_topic
-from twinlog.policy.names import lease_group
+from twinlog.service.owner.membership import services_of
 from twinlog_source.config import SourceFlow, source_flows
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.state.state_file import Role
@@ -55,16 +55,7 @@ class FlowClusters:
 
     async def owners(self) -> list[str]:
         """Services of which a process owns the flow or stands by for it."""
-        groups = {lease_group(service, self.flow.flow): service for service in OWNERS}
-        working = []
-        for group, found in (await self.target.describe_groups(groups)).items():
-            if isinstance(found, KafkaError):
-                if found.reason == KafkaReason.GROUP_UNKNOWN:
-                    continue
-                raise found
-            if found.member_count:
-                working.append(groups[group])
-        return sorted(working)
+        return sorted(set(OWNERS) & set(await services_of(self.target, self.flow.flow)))
 
     async def positions_log(self, stack: AsyncExitStack) -> PositionsLog:
         """Not read yet; without partitions if the topic does not exist."""

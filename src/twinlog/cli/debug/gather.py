@@ -36,7 +36,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.policy import policy_from_config
-from twinlog.policy.names import lease_group
+from twinlog.policy.names import owners_group
 from twinlog.preflight.own_topics import OwnTopic, own_topics
 from twinlog.properties import Property, parse
 from twinlog.supervisor.runs import LivingRun, living_runs
@@ -99,7 +99,7 @@ async def _topics(cluster: KafkaCluster, topics: list[OwnTopic]) -> dict[str, An
 
 
 async def _owners(cluster: KafkaCluster, entry: FlowConfig) -> dict[str, Any]:
-    groups = {lease_group(str(service), entry.flow): str(service) for service in Service}
+    groups = {owners_group(str(service), entry.flow.target): str(service) for service in Service}
     return {
         groups[group]: {"reason": found.reason, "message": str(found)}
         if isinstance(found, TwinlogError)

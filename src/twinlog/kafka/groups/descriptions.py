@@ -28,7 +28,8 @@ class DescribedGroup(NamedTuple):
 
     state: str
     """By the names of `GroupDescription`; DEAD for a group that does not exist, or has another protocol."""
-    member_count: int
+    members: tuple[tuple[str, bytes], ...]
+    """Each one's id and what it says of itself."""
     operations: int
     """Bits by the numbers of AclOperation; 0 if they were not requested."""
 
@@ -66,6 +67,6 @@ class GroupDescriptionsClient:
         rights = group.authorized_operations
         return DescribedGroup(
             _STATES.get(group.group_state, "UNKNOWN"),
-            len(group.members),
+            tuple((each.member_id, each.member_metadata) for each in group.members),
             0 if rights == _NOT_TOLD else rights,
         )

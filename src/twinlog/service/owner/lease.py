@@ -1,7 +1,7 @@
 """One owner per flow: several processes of one service may serve a flow, one of them owns it.
 
-Kafka's group coordinator of the flow's target elects the owner (docs/adr/0004). The others stand by, and one
-takes over at once when the owner leaves, or after the owner was silent for a session. The owner itself stops
+They agree on it as members of a group on the flow's target (`membership`, docs/adr/0004). The others stand
+by, and one takes over when the owner leaves, or after it was silent for a session. The owner itself stops
 before another may begin: it trusts the coordinator's last answer for less than a session.
 """
 
@@ -16,21 +16,17 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogError
-from twinlog.kafka.ports import Candidate, ElectionResult
 from twinlog.model import Flow
 from twinlog.service.owner.deployments import (
     are_twins,
     twin_deployment,
 )
 from twinlog.service.owner.name import OWNER_ADDRESS, OwnerName, OwnerReason
-from twinlog.service.runtime import Backoff, Loop, LoopExited, finish_or_cancel, wait_for_any
+from twinlog.service.runtime import Loop, LoopExited, finish_or_cancel, wait_for_any
 from twinlog.service.waiting import STEP_GRACE_SECONDS
-from twinlog.telemetry.repeats import RepeatLimiter
 
 T = TypeVar("T")
 
-STEPS_PER_SESSION: Final = 4
-"""A step without an answer leaves time for another, even on a busy machine."""
 _LEAST_VALID_SHARE: Final = 0.4
 _REQUIRE_SECONDS: Final = 10.0
 _SESSIONS_OF_SILENCE: Final = 3
@@ -55,33 +51,28 @@ class LeaseState(Enum):
 
 
 class FlowLease:
-    """Whether this process owns a flow, for one service. `run` is a loop; all is for one event loop."""
+    """Whether this process owns a flow, for one service. All is for one event loop."""
 
     def __init__(
         self,
         flow: Flow,
-        candidate: Candidate,
         *,
         group: str,
         session_seconds: float,
         clock: Clock,
-        backoff: Backoff,
         rules: str = "",
         on_owner: Callable[[], None] = lambda: None,
     ) -> None:
         """`rules`: a `selection_fingerprint`; "" is a value like others. `on_owner`: called for every new
         owner."""
         self._on_owner = on_owner
-        self._rules = rules
+        self.rules = rules
         self.flow = flow
-        self._candidate = candidate
         self._group = group
         self._session_seconds = session_seconds
         # How long the coordinator's answer is trusted; a running step ends in the rest of the session.
         self._valid_seconds = max(session_seconds - STEP_GRACE_SECONDS, session_seconds * _LEAST_VALID_SHARE)
         self._clock = clock
-        self._backoff = backoff
-        self._limiter = RepeatLimiter(interval_seconds=60.0)
         self._state = LeaseState.UNKNOWN
         self._owner = ""
         self.problem: TwinlogError | None = None
@@ -91,8 +82,8 @@ class FlowLease:
         self._alone = False
         self._changed = asyncio.Event()
         self._at_work = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self.on_idle: Callable[[], None] = lambda: None
+        """Called when the last guarded work has ended."""
 
     @property
     def state(self) -> LeaseState:
@@ -146,7 +137,7 @@ class FlowLease:
         )
 
     def _is_twin(self) -> bool:
-        return are_twins(self._rules, OwnerName.parse(self._owner).rules)
+        return are_twins(self.rules, OwnerName.parse(self._owner).rules)
 
     def _unknown(self) -> TransientKafkaError:
         return TransientKafkaError(
@@ -235,75 +226,47 @@ class FlowLease:
 
         return guarded
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Loop: be a candidate until `stop`; then let the guarded loops end, and leave."""
-        try:
-            while not stop.is_set():
-                wait_seconds = await self._step(stop)
-                await wait_for_any(stop, seconds=wait_seconds)
-            await self._idle.wait()
-        finally:
-            await self._candidate.withdraw()
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing that it guards is at work."""
+        return not self._at_work
 
-    async def _step(self, stop: asyncio.Event) -> float:
-        asked_at = self._clock.monotonic()
-        try:
-            standing = await finish_or_cancel(self._candidate.stand(), stop=stop)
-        except KafkaError as error:
-            self._failed(error)
-            return self._backoff.next()
-        if standing is not None:
-            self._backoff.reset()
-            self._learn(standing, asked_at)
-        return self._session_seconds / STEPS_PER_SESSION
-
-    def _learn(self, standing: ElectionResult, asked_at: float) -> None:
-        state = LeaseState.OWNER if standing.leads else LeaseState.ELSEWHERE
-        is_news = (self.state, self._owner) != (state, standing.leader)
-        if is_news:
-            if self._owner != standing.leader:
-                self._on_owner()
-            event = "flow_owned" if standing.leads else "flow_owned_elsewhere"
-            _log.info(event, flow=str(self.flow), owner=standing.leader, group=self._group)
-            self._tell_twin(standing)
-        is_news |= self.problem is not None or self._alone
-        self._state, self._owner, self.problem = state, standing.leader, None
+    def learn(self, *, leads: bool, owner: str, asked_at: float) -> None:
+        """Take what the group's coordinator has confirmed since `asked_at`, in monotonic seconds."""
+        state = LeaseState.OWNER if leads else LeaseState.ELSEWHERE
+        is_new_owner = self._owner != owner
+        is_news = is_new_owner or self.state is not state or self.problem is not None or self._alone
+        was = self.state
+        self._state, self._owner, self.problem = state, owner, None
         self._alone, self._loading_since = False, None
         self._valid_until, self._heard_at = asked_at + self._valid_seconds, asked_at
+        if is_new_owner:
+            self._on_owner()
+        if is_new_owner or was is not state:
+            event = "flow_owned" if leads else "flow_owned_elsewhere"
+            _log.info(event, flow=str(self.flow), owner=owner, group=self._group)
+            if not leads and self._is_twin():
+                why = twin_deployment(self.flow, owner)
+                _log.warning("twin_deployment", flow=str(self.flow), reason=why.reason, message=str(why))
         if is_news:
             # The end of the lease wakes watchers by itself: a renewal does not concern a flow's loops.
             self._tell()
 
-    def _tell_twin(self, standing: ElectionResult) -> None:
-        self._state, self._owner = (
-            LeaseState.OWNER if standing.leads else LeaseState.ELSEWHERE,
-            standing.leader,
-        )
-        refusal = None if standing.leads else self.refusal()
-        if refusal is not None and refusal.reason == OwnerReason.TWIN_DEPLOYMENT:
-            _log.warning("twin_deployment", flow=str(self.flow), reason=refusal.reason, message=str(refusal))
-
-    def _failed(self, error: KafkaError) -> None:
-        # A process on standby knows an owner: without this, a brief loss of the right to elect would start
+    def failed(self, error: KafkaError) -> None:
+        """Take that the coordinator cannot be asked."""
+        # A process on standby knows an owner: without this, a brief loss of the right to join would start
         # all.
-        works_alone = error.reason in _NO_ELECTION and self._state is not LeaseState.ELSEWHERE
-        left_out = self._limiter.admit(error.reason, now=self._clock.monotonic())
-        if left_out is not None:
-            _log.warning(
-                "flow_owner_unknown",
-                flow=str(self.flow),
-                group=self._group,
-                reason=error.reason,
-                message=str(error),
-                left_out=left_out,
-                works_on_alone=works_alone,
-            )
-        if works_alone:
+        if error.reason in _NO_ELECTION and self._state is not LeaseState.ELSEWHERE:
             self._state, self._alone = LeaseState.OWNER, True
         if error.reason == _LOADING and self._loading_since is None:
             self._loading_since = self._clock.monotonic()
         self.problem = error
         self._tell()
+
+    @property
+    def works_alone(self) -> bool:
+        """Whether nobody can be asked who the owner is, and this process knows of none."""
+        return self._alone
 
     def _tell(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -319,13 +282,12 @@ class FlowLease:
     def _working(self) -> Iterator[None]:
         """Keeps the lease until the work ends."""
         self._at_work += 1
-        self._idle.clear()
         try:
             yield
         finally:
             self._at_work -= 1
             if not self._at_work:
-                self._idle.set()
+                self.on_idle()
 
     async def _watch(self, serves: bool, stop: asyncio.Event, halt: asyncio.Event, in_doubt: bool) -> None:
         """Set `halt` at `stop`, or when the condition for running changes."""

@@ -1,7 +1,7 @@
-"""A process's entry in the group of a flow, for people and for callers."""
+"""What a process is called in its group, for people and for callers."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -59,6 +59,19 @@ class OwnerName:
         process, _, address = told.partition(_ADDRESS)
         usable = len(address) <= _MOST_CHARACTERS and _CALLABLE.fullmatch(address)
         return cls(process=process, address=address if usable else "", rules=rules)
+
+    @property
+    def called(self) -> set[str]:
+        """What people may call this process.
+
+        >>> sorted(OwnerName(process="box:17404, process 7").called)
+        ['box', 'box:17404', 'box:17404, process 7']
+        """
+        place = self.process.partition(", ")[0]
+        return {self.process, place, place.rpartition(":")[0], self.address} - {""}
+
+    def with_rules(self, rules: str) -> "OwnerName":
+        return replace(self, rules=rules)
 
     def address_from(self, host: str) -> str:
         """The owner's address for a caller of a process on `host`; empty when not known. An owner that

@@ -4,51 +4,73 @@ import os
 import socket
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from twinlog.config import Service
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import Flow
-from twinlog.policy.names import lease_group
+from twinlog.policy.names import owners_group
 from twinlog.service.app import ServiceContext
+from twinlog.service.owner.assignment import Reach
 from twinlog.service.owner.deployments import selection_fingerprint
-from twinlog.service.owner.lease import STEPS_PER_SESSION, FlowLease
+from twinlog.service.owner.lease import FlowLease
+from twinlog.service.owner.membership import STEPS_PER_SESSION, Membership
 from twinlog.service.owner.name import OwnerName, own_address
 from twinlog.service.owner.process_mark import is_gone, process_mark
 
+_LOST_AFTER_SECONDS: Final = 60.0
+"""A source that a process has not reached for so long is another's, who does."""
 
-def open_lease(context: ServiceContext, flow: Flow, target: KafkaCluster) -> FlowLease:
-    """The lease of a flow for the service of this context. Connects nothing yet."""
+
+def open_lease(
+    context: ServiceContext,
+    flow: Flow,
+    target: KafkaCluster,
+    *,
+    megabytes_per_second: Callable[[], float] = lambda: 0.0,
+) -> FlowLease:
+    """The lease of a flow for the service of this context; the runtime keeps the membership that it belongs
+    to. Connects nothing yet."""
     seconds = context.configuration.runtime.owner_timeout_seconds
-    group = lease_group(context.name, flow)
-    rules = selection_fingerprint(context.configuration.flow(flow))
-    candidate = target.candidate(
-        group,
-        name=_process_name(context, rules),
-        session_seconds=seconds,
-        mark=process_mark(),
-        is_gone=is_gone,
-    )
+    group = owners_group(context.name, flow.target)
     lease = FlowLease(
         flow,
-        candidate,
         group=group,
         session_seconds=seconds,
         clock=context.clock,
-        backoff=context.backoff(0.2, seconds / STEPS_PER_SESSION),
-        rules=rules,
+        rules=selection_fingerprint(context.configuration.flow(flow)),
         on_owner=partial(context.standings.owner_changed, flow),
     )
+    membership = context.memberships.get(flow.target)
+    if membership is None:
+        membership = context.memberships[flow.target] = Membership(
+            target,
+            service=context.name,
+            group=group,
+            name=partial(_process_name, context),
+            session_seconds=seconds,
+            clock=context.clock,
+            backoff=context.backoff(0.2, seconds / STEPS_PER_SESSION),
+            mark=process_mark(),
+            is_gone=is_gone,
+        )
+    membership.add(lease, megabytes_per_second=megabytes_per_second, reach=partial(_reach, context, flow))
     context.standings.add(flow, lease.is_owner)
     return lease
 
 
-def _process_name(context: ServiceContext, rules: str) -> Callable[[], str]:
-    """People need it to find the process, callers to reach it, and deployments to tell each other apart."""
+def _reach(context: ServiceContext, flow: Flow) -> Reach:
+    for status in context.clusters.statuses((flow.source,)):
+        if status.reachable:
+            return Reach.FINE
+        if status.since_ms and context.clock.now_ms() - status.since_ms > _LOST_AFTER_SECONDS * 1000:
+            return Reach.LOST
+    return Reach.UNKNOWN
 
-    def name() -> str:
-        host, port = socket.gethostname(), context.bound.number
-        places = context.configuration.endpoints[Service(context.name)]
-        address = own_address(endpoint=places.endpoint, listen=places.listen, port=port, host=host)
-        return str(OwnerName(process=f"{host}:{port}, process {os.getpid()}", address=address, rules=rules))
 
-    return name
+def _process_name(context: ServiceContext) -> OwnerName:
+    """People need it to find the process, and callers to reach it."""
+    host, port = socket.gethostname(), context.bound.number
+    places = context.configuration.endpoints[Service(context.name)]
+    address = own_address(endpoint=places.endpoint, listen=places.listen, port=port, host=host)
+    return OwnerName(process=f"{host}:{port}, process {os.getpid()}", address=address)

@@ -32,10 +32,10 @@ from twinlog.kafka.ports import (
 )
 from twinlog.model import Record, TopicPartition
 from twinlog.testing.fakes.cluster_base import FakeClusterBase
-from twinlog.testing.fakes.cluster_elections import FakeElections
 from twinlog.testing.fakes.cluster_groups import FakeAclAdmin, FakeGroupAdmin
 from twinlog.testing.fakes.cluster_hooks import Call, Hook, operation
 from twinlog.testing.fakes.cluster_io import FakeReader, FakeWriter
+from twinlog.testing.fakes.cluster_members import FakeMembers
 from twinlog.testing.fakes.cluster_state import FakeLog, Transaction
 from twinlog.testing.fakes.cluster_topics import FakeConfigAdmin, FakeTopicAdmin
 
@@ -206,7 +206,7 @@ class FakeCluster(
     FakeQuotaAdmin,
     FakeGroupAdmin,
     FakeLogAdmin,
-    FakeElections,
+    FakeMembers,
 ):
     """`KafkaCluster` in memory. For one event loop."""
 

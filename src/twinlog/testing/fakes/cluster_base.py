@@ -14,7 +14,7 @@ from twinlog.testing.fakes.cluster_hooks import Hooks
 from twinlog.testing.fakes.cluster_state import FakeGroup, FakeLog, FakeTopic, new_kafka_id
 
 if TYPE_CHECKING:
-    from twinlog.testing.fakes.cluster_elections import FakeCandidate
+    from twinlog.testing.fakes.cluster_members import FakeMemberGroup
 
 KAFKA_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -43,7 +43,7 @@ class FakeClusterBase:
         self.groups: dict[str, FakeGroup] = {}
         self.acls: set[AclBinding] = set()
         self.quotas: dict[QuotaEntity, dict[str, float]] = {}
-        self.elections: dict[str, list[FakeCandidate]] = {}
+        self.member_groups: dict[str, FakeMemberGroup] = {}
         self.users: dict[str, frozenset[str]] = {}
         self._cluster_id = cluster_id or new_kafka_id()
         self._broker_count = broker_count

@@ -6,12 +6,15 @@ from contextlib import asynccontextmanager
 
 from twinlog.model import Flow
 from twinlog.service.owner.lease import FlowLease
+from twinlog.service.owner.membership import Membership
+from twinlog.service.owner.name import OwnerName
 from twinlog.service.runtime import Backoff, Loop
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 
 FLOW = Flow("A", "B")
+GROUP = "group"
 SESSION_SECONDS = 0.05
 """The real clock only paces the candidates: how long something counts is the fake clock's."""
 
@@ -19,17 +22,26 @@ SESSION_SECONDS = 0.05
 class Process:
     """One process with a lease, and what its guarded loops do."""
 
-    def __init__(self, name: str, cluster: FakeCluster, clock: FakeClock, *, rules: str = "") -> None:
+    def __init__(self, name: str, cluster: FakeCluster, clock: FakeClock) -> None:
+        """`name` as an owner is called, with the rules of its file."""
         self.lease = FlowLease(
             FLOW,
-            cluster.candidate("group", name=lambda: name, session_seconds=SESSION_SECONDS),
-            group="group",
+            group=GROUP,
+            session_seconds=SESSION_SECONDS,
+            clock=clock,
+            rules=OwnerName.parse(name).rules,
+            on_owner=self._on_owner,
+        )
+        self.membership = Membership(
+            cluster,
+            service="source",
+            group=GROUP,
+            name=lambda: OwnerName.parse(name),
             session_seconds=SESSION_SECONDS,
             clock=clock,
             backoff=Backoff(initial_seconds=0.005, max_seconds=0.01, random=lambda: 0.5),
-            rules=rules,
-            on_owner=self._on_owner,
         )
+        self.membership.add(self.lease)
         self.owners_seen = 0
         self.works = False
         self.stands_by = False
@@ -67,7 +79,7 @@ async def running(*processes: Process) -> AsyncIterator[Callable[[Process], asyn
         for process, stop in stops.items():
             lease = process.lease
             for loop in (
-                lease.run,
+                process.membership.run,
                 lease.guard(process.work, otherwise=process.stand_by),
                 lease.guard(process.draw, in_doubt=True),
                 lease.guard(process.fence, stays_in_doubt=True),

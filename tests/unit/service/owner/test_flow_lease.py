@@ -1,15 +1,27 @@
 """FlowLease: one of several processes works at a flow, and it stops before another may begin."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from twinlog.errors import ConflictError, FatalKafkaError, StateError, TransientKafkaError
 from twinlog.service.owner.lease import LeaseState
 from twinlog.testing.fakes.clock import FakeClock
-from twinlog.testing.fakes.cluster import Call, FakeCluster
-from unit.service.owner.lease_rig import SESSION_SECONDS, Process, running, until
+from twinlog.testing.fakes.cluster import Call, FakeCluster, Hook
+from unit.service.owner.lease_rig import GROUP, SESSION_SECONDS, Process, running, until
 from unit.service.owner.test_owner_names import _refused
+
+
+def refuse_all(cluster: FakeCluster, hook: Hook) -> Callable[[], None]:
+    """For every request of a member; returns a function that ends it."""
+    undo = [cluster.intercept(operation, hook) for operation in ("join", "beat")]
+
+    def end() -> None:
+        for each in undo:
+            each()
+
+    return end
 
 
 async def test_one_works_the_other_stands_by_and_takes_over() -> None:
@@ -21,7 +33,9 @@ async def test_one_works_the_other_stands_by_and_takes_over() -> None:
             await until(lambda: two.stands_by and two.lease.state is LeaseState.ELSEWHERE)
             assert (two.works, two.draws, two.fences) == (False, False, False)
             assert (one.lease.is_elected, two.lease.is_elected) == (True, False)
-            with pytest.raises(StateError, match="served by another process now \\(one\\)") as refused:
+            with pytest.raises(
+                StateError, match="served by another process now \\(one, rules \\)"
+            ) as refused:
                 await two.lease.require()
             assert refused.value.reason == "OWNED_ELSEWHERE"
             stop_of(one).set()
@@ -57,7 +71,7 @@ async def test_an_owner_that_was_put_out_stands_by() -> None:
         await until(lambda: one.works)
         async with running(two):
             await until(lambda: two.stands_by)
-            cluster.silence("group")
+            cluster.silence(GROUP)
             await until(lambda: two.works and one.stands_by)
             assert not one.works
             await until(lambda: two.fences and not one.fences)
@@ -81,7 +95,7 @@ async def test_without_the_right_to_elect_it_works_alone() -> None:
     def refuse(call: Call) -> None:
         raise FatalKafkaError("no", reason="GROUP_UNAUTHORIZED", code=30)
 
-    cluster.intercept("stand", refuse)
+    refuse_all(cluster, refuse)
     process = Process("one", cluster, clock)
     async with running(process):
         await until(lambda: process.works)
@@ -104,7 +118,7 @@ async def test_losing_the_right_to_elect_makes_no_stand_by_an_owner() -> None:
         await until(lambda: one.works)
         async with running(two):
             await until(lambda: two.stands_by and two.lease.state is LeaseState.ELSEWHERE)
-            cluster.intercept("stand", refuse)
+            refuse_all(cluster, refuse)
             await until(lambda: two.lease.problem is not None and one.lease.problem is not None)
             assert two.lease.state is LeaseState.ELSEWHERE
             assert two.stands_by
@@ -125,7 +139,7 @@ async def test_an_owner_that_cannot_be_asked_about_any_more_is_not_said_to_serve
         await until(lambda: one.works)
         async with running(two):
             await until(lambda: two.stands_by and two.lease.state is LeaseState.ELSEWHERE)
-            undo = cluster.intercept("stand", refuse)
+            undo = refuse_all(cluster, refuse)
             stop_of(one).set()
             await until(lambda: two.lease.problem is not None)
             clock.advance(3 * SESSION_SECONDS + 0.01)
@@ -145,7 +159,7 @@ async def test_a_coordinator_that_loads_is_a_problem_only_if_it_takes_long() -> 
     def loads(call: Call) -> None:
         raise TransientKafkaError("so", reason=reasons[0])
 
-    undo = cluster.intercept("stand", loads)
+    undo = refuse_all(cluster, loads)
     process = Process("one", cluster, clock)
 
     def told() -> str | None:
@@ -206,7 +220,7 @@ async def test_a_step_ends_when_its_process_is_no_longer_the_owner() -> None:
             await until(lambda: two.stands_by)
             held = group.create_task(_refused(one.lease.hold(endless, grace_seconds=0.0)), name="held")
             await began.wait()
-            cluster.silence("group")
+            cluster.silence(GROUP)
             await until(lambda: two.works)
             assert await held == "OWNED_ELSEWHERE"
             assert ended.is_set()

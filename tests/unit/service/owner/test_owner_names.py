@@ -11,7 +11,7 @@ from twinlog.config import Address, load
 from twinlog.errors import StateError
 from twinlog.service.owner.deployments import selection_fingerprint
 from twinlog.service.owner.lease import LeaseState
-from twinlog.service.owner.name import own_address
+from twinlog.service.owner.name import OwnerName, own_address
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 from unit.service.owner.lease_rig import FLOW, Process, running, until
@@ -34,7 +34,7 @@ async def _refused(step: Coroutine[Any, Any, None]) -> str:
 async def test_a_deployment_that_selects_something_else_is_named_as_a_twin(owner: str, reason: str) -> None:
     cluster, clock = FakeCluster("B"), FakeClock()
     first = Process(owner, cluster, clock)
-    second = Process("host:2, process 8, rules aaaa", cluster, clock, rules="aaaa")
+    second = Process("host:2, process 8, rules aaaa", cluster, clock)
     async with running(first):
         await until(lambda: first.lease.state is LeaseState.OWNER)
         async with running(second):
@@ -42,7 +42,7 @@ async def test_a_deployment_that_selects_something_else_is_named_as_a_twin(owner
             refusal = second.lease.refusal()
             assert refusal is not None
             assert refusal.reason == reason
-            assert owner in str(refusal)
+            assert OwnerName.parse(owner).process in str(refusal)
 
 
 def test_the_fingerprint_is_of_what_the_file_selects(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_a_refusal_names_the_address_at_which_the_owner_is_called(
     owner: str, address: str | None
 ) -> None:
     cluster, clock = FakeCluster("B"), FakeClock()
-    first, second = Process(owner, cluster, clock), Process("mine", cluster, clock, rules="aaaa")
+    first, second = Process(owner, cluster, clock), Process("mine, rules aaaa", cluster, clock)
     async with running(first):
         await until(lambda: first.lease.state is LeaseState.OWNER)
         async with running(second):

@@ -10,7 +10,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
 from twinlog.model import Record, TopicPartition
-from twinlog.policy.names import lease_group
+from twinlog.policy.names import election_group
 from twinlog.testing.fakes.cluster import Transaction
 from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.log.facts import (
@@ -248,9 +248,9 @@ async def test_a_copy_that_is_gone_is_refused_where_a_new_one_would_skip_records
 
 
 async def test_of_a_running_flow_the_ends_of_copies_are_not_taken_for_its_positions(copied: StateRig) -> None:
-    copied.target.set_group(lease_group("source", FLOW), state="STABLE", member_count=1)
+    copied.target.set_group(election_group("source", FLOW), state="STABLE", member_count=1)
     state = await copied.export()
-    copied.target.set_group(lease_group("source", FLOW), state="EMPTY", member_count=0)
+    copied.target.set_group(election_group("source", FLOW), state="EMPTY", member_count=0)
     assert [line.target_end for line in state.copies] == [None]
     copied.lose_the_topics()
     assert (await copied.verdict(state)).reason == "POSITION_NOT_DERIVABLE"
@@ -284,9 +284,9 @@ async def test_a_preserved_copy_is_compared_offset_by_offset(copied: StateRig) -
 
 
 async def exported_while_it_runs(rig: StateRig) -> FlowState:
-    rig.target.set_group(lease_group("source", FLOW), state="STABLE", member_count=1)
+    rig.target.set_group(election_group("source", FLOW), state="STABLE", member_count=1)
     state = await rig.export()
-    rig.target.set_group(lease_group("source", FLOW), state="EMPTY", member_count=0)
+    rig.target.set_group(election_group("source", FLOW), state="EMPTY", member_count=0)
     rig.lose_the_topics()
     return state
 

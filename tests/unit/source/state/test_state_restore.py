@@ -7,7 +7,7 @@ import pytest
 from twinlog.errors import StateError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import TopicPartition
-from twinlog.policy.names import lease_group
+from twinlog.policy.names import election_group
 from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.log.facts import (
     EpochStart,
@@ -67,7 +67,7 @@ async def test_a_restored_flow_never_looks_as_if_its_last_owner_had_left_it_in_o
 async def test_a_running_flow_is_refused(copied: StateRig) -> None:
     state = await copied.export()
     copied.lose_the_topics()
-    copied.target.set_group(lease_group("source", FLOW), state="STABLE", member_count=1)
+    copied.target.set_group(election_group("source", FLOW), state="STABLE", member_count=1)
     assert await copied.refusal(state) == "FLOW_RUNS"
 
 
@@ -108,7 +108,7 @@ async def test_who_begins_to_work_while_it_is_imported_does_not_copy_by_half_of_
     copied.lose_the_topics()
     work = StateImport(clusters=copied.clusters(), state=state)
     plan = await work.plan()
-    copied.target.set_group(lease_group("source", FLOW), state="STABLE", member_count=1)
+    copied.target.set_group(election_group("source", FLOW), state="STABLE", member_count=1)
     with pytest.raises(StateError) as refused:
         await work.carry_out(plan)
     assert refused.value.reason == "FLOW_RUNS"

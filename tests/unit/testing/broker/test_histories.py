@@ -10,6 +10,7 @@ from contract.cluster.wire_client import WireClient
 from twinlog.batches import iter_batches
 from twinlog.kafka.clients import fetch_options
 from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import Pulse
 from twinlog.kafka.raw import FetchedPartition, ProducerSettings, RawFetcher, RawProducer
 from twinlog.model import TopicPartition
 from twinlog.testing.broker import FakeKafka, Loss
@@ -89,7 +90,7 @@ async def _write(kafka: FakeKafka, number: int, chance: random.Random) -> None:
 
 
 async def _read(kafka: FakeKafka, name: str, ends: asyncio.Event) -> int:
-    """Stand for election; the leader reads and commits. Returns how many bytes it saw."""
+    """Join a group; the first of its members reads and commits. Returns how many bytes it saw."""
     seen = 0
     positions = dict.fromkeys(_PARTITIONS, 0)
     async with (
@@ -97,10 +98,17 @@ async def _read(kafka: FakeKafka, name: str, ends: asyncio.Event) -> int:
         pool(kafka) as session,
         RawFetcher(session, fetch_options({})) as fetcher,
     ):
-        candidate = cluster.candidate("readers", name=lambda: name, session_seconds=6)
+
+        def lead(said: Mapping[str, bytes], _generation: int) -> Mapping[str, bytes]:
+            return dict.fromkeys(said, min(said.values()))
+
+        leader = b""
+        member = cluster.member("readers", assign=lead, session_seconds=6, rebalance_seconds=6)
         try:
             while not ends.is_set():
-                if (await candidate.stand()).leads:
+                if await member.beat() is not Pulse.SEATED:
+                    leader = (await member.join(lambda _: name.encode())).assignment
+                if leader == name.encode():
                     for partition, found in (await fetcher.poll(positions, max_wait_seconds=0.5)).items():
                         if isinstance(found, FetchedPartition) and found.records:
                             positions[partition] = max(
@@ -110,7 +118,7 @@ async def _read(kafka: FakeKafka, name: str, ends: asyncio.Event) -> int:
                     await _commit(kafka, positions)
                 await _pause(0.2)
         finally:
-            await candidate.withdraw()
+            await member.withdraw()
     return seen
 
 

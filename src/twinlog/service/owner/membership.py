@@ -1,0 +1,333 @@
+"""A process's membership among those that own the flows to one cluster, for one service.
+
+Each member says which flows it can own and has (`assignment`), and learns from the table of the group's
+leader which ones are its own. What it loses it gives back once its work has ended, and says so by joining
+again; only then another one gets it.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from twinlog.clock import Clock
+from twinlog.config import Service
+from twinlog.errors import ConflictError, KafkaError, NotFoundError, StateError, TransientKafkaError
+from twinlog.kafka.ports import KafkaCluster, Pulse, Seat, never_gone
+from twinlog.kafka.reasons import KafkaReason
+from twinlog.model import Flow
+from twinlog.policy.names import election_group, owners_group
+from twinlog.service.owner.assignment import Announcement, Offer, Part, Reach, Table, Why, assign, serves
+from twinlog.service.owner.lease import FlowLease
+from twinlog.service.owner.name import OwnerName
+from twinlog.service.runtime import Backoff, finish_or_cancel, wait_for_any
+from twinlog.telemetry.repeats import RepeatLimiter
+
+STEPS_PER_SESSION: Final = 4
+"""A step without an answer leaves time for another, even on a busy machine."""
+_SESSIONS_TO_JOIN: Final = 3
+"""How long the group waits for a member that lives and does not join: longer than for one that is silent, so
+that waiting for that one costs nobody its flows."""
+_LOAD_SECONDS: Final = 300.0
+_LOAD_FACTOR: Final = 4
+"""Loads are told anew when they are so many times as large or small as they were for so long."""
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Served:
+    lease: FlowLease
+    megabytes_per_second: Callable[[], float]
+    reach: Callable[[], Reach]
+
+
+class Membership:
+    """All is for one event loop."""
+
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        *,
+        service: str,
+        group: str,
+        name: Callable[[], OwnerName],
+        session_seconds: float,
+        clock: Clock,
+        backoff: Backoff,
+        mark: str = "",
+        is_gone: Callable[[str], bool] = never_gone,
+    ) -> None:
+        """`name` identifies this process to people and callers. Connects nothing yet."""
+        self._group = group
+        self._service = service
+        self._rebalance_seconds = _SESSIONS_TO_JOIN * session_seconds
+        self._member = cluster.member(
+            group,
+            assign=assign,
+            session_seconds=session_seconds,
+            rebalance_seconds=self._rebalance_seconds,
+            mark=mark,
+            is_gone=is_gone,
+        )
+        self._name = name
+        self._session_seconds = session_seconds
+        self._clock = clock
+        self._backoff = backoff
+        self._limiter = RepeatLimiter(interval_seconds=60.0)
+        self._flows: dict[str, _Served] = {}
+        self._id = ""
+        self._table = Table()
+        self._since: dict[str, int] = {}
+        """The generations since which this process has its flows."""
+        self._said: Mapping[str, Offer] = {}
+        self._said_at = 0.0
+        self._wishes: dict[str, str] = {}
+        """Names of the processes to which an operator moves flows from here."""
+        self._steady_at = 0.0
+        self._joins = asyncio.Event()
+        self._joins.set()
+        self._is_joining = False
+        self._soon = asyncio.Event()
+        self._stops = False
+        self._is_void = False
+        """Others may have got the flows of the table since this process was a member."""
+
+    def add(
+        self,
+        lease: FlowLease,
+        *,
+        megabytes_per_second: Callable[[], float] = lambda: 0.0,
+        reach: Callable[[], Reach] = lambda: Reach.FINE,
+    ) -> None:
+        """Let this process be the owner of a flow, too. Before `run`."""
+        self._flows[str(lease.flow)] = _Served(
+            lease=lease, megabytes_per_second=megabytes_per_second, reach=reach
+        )
+        lease.on_idle = self._soon.set
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop: be a member until `stop`; then let the guarded loops end, and leave."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                joining = tasks.create_task(self._keep_joining(stop), name=f"join {self._group}")
+                while not stop.is_set() or self._is_at_work():
+                    self._stops = stop.is_set()
+                    seconds = await self._step(stop)
+                    self._soon.clear()
+                    events = (self._soon,) if self._stops else (self._soon, stop)
+                    await wait_for_any(*events, seconds=seconds)
+                joining.cancel()
+        finally:
+            await self._member.withdraw()
+
+    def move(self, flow: Flow, to: str, *, dry_run: bool) -> "Move":
+        """Hand a flow that this process owns over to the one with this name, host or HOST:PORT, and leave it
+        there. Raises StateError (as the lease's refusal), NotFoundError (REPLICA_UNKNOWN), ConflictError
+        (REPLICA_UNFIT)."""
+        served = self._flows[str(flow)]
+        part = self._table.parts.get(str(flow))
+        refusal = served.lease.refusal()
+        if refusal is not None:
+            raise refusal
+        if part is None or served.lease.works_alone:
+            raise StateError(
+                f"{flow}: this process is in no group with others, so there is nobody to move it to",
+                reason="REPLICA_UNKNOWN",
+            )
+        able = {member: OwnerName.parse(self._table.names[member]) for member in part.able}
+        found = [member for member, name in able.items() if to in name.called]
+        if len(found) != 1:
+            known = ", ".join(sorted(name.process for name in able.values()))
+            raise NotFoundError(
+                f"{flow}: {'no process' if not found else 'more than one process'} that can own it is called"
+                f" {to!r}; there are {known}",
+                reason="REPLICA_UNKNOWN",
+                metadata={"flow": str(flow)},
+            )
+        (chosen,) = found
+        if chosen == self._id:
+            raise ConflictError(f"{flow} is owned by {able[chosen].process} already", reason="REPLICA_UNFIT")
+        if not dry_run:
+            self._wishes[str(flow)] = self._table.names[chosen]
+            self._soon.set()
+        return Move(owner=able[self._id].process, to=able[chosen].process)
+
+    def why(self, flow: Flow) -> str:
+        """Why the flow's owner owns it, or gets it; empty while that is not known."""
+        part = self._table.parts.get(str(flow))
+        return part.why if part is not None else ""
+
+    def owned(self) -> list[Flow]:
+        """The flows that this process owns now."""
+        return [each.lease.flow for each in self._flows.values() if each.lease.is_owner()]
+
+    async def _keep_joining(self, stop: asyncio.Event) -> None:
+        while not stop.is_set() or self._is_at_work():
+            await self._joins.wait()
+            self._joins.clear()
+            self._is_joining = True
+            try:
+                seat = await finish_or_cancel(self._member.join(self._announced), stop=stop)
+                if seat is None:
+                    return
+                self._take(seat)
+            except KafkaError as error:
+                self._failed(error)
+                await wait_for_any(stop, seconds=self._backoff.next())
+                self._joins.set()
+            finally:
+                self._is_joining = False
+            self._soon.set()
+
+    async def _step(self, stop: asyncio.Event) -> float:
+        """Give a sign of life, and tell the leases what it confirms. Returns the seconds to the next one."""
+        asked_at = self._clock.monotonic()
+        try:
+            answered = await finish_or_cancel(self._asked(), stop=stop)
+        except KafkaError as error:
+            self._failed(error)
+            return self._backoff.next()
+        if answered is None:
+            return self._session_seconds / STEPS_PER_SESSION
+        pulse, earlier = answered
+        if pulse is Pulse.SEATED:
+            self._backoff.reset()
+            self._steady_at = asked_at
+            self._tell(asked_at, earlier)
+        elif pulse is Pulse.WAITED_FOR:
+            # Whoever does not join in time is put out, so what this confirms ends before that.
+            self._tell(
+                min(asked_at, self._steady_at + self._rebalance_seconds - self._session_seconds), earlier
+            )
+        if not self._is_joining and (pulse is not Pulse.SEATED or self._has_news()):
+            self._joins.set()
+        return self._session_seconds / STEPS_PER_SESSION
+
+    async def _asked(self) -> tuple[Pulse, Mapping[str, str]]:
+        """The coordinator's answer, and who has this process's flows by the way of earlier releases."""
+        pulse = await self._member.beat()
+        groups = {
+            election_group(self._service, served.lease.flow): flow
+            for flow, served in self._flows.items()
+            if pulse is not Pulse.JOINS and self._part(flow).owner == self._id
+        }
+        found = await self._member.others(groups) if groups else {}
+        return pulse, {
+            groups[group]: members[0].decode(errors="replace") for group, members in found.items() if members
+        }
+
+    def _take(self, seat: Seat) -> None:
+        try:
+            self._table = Table.parse(seat.assignment)
+        except ValueError as error:
+            raise TransientKafkaError(
+                f"{self._group}: another process tells nothing that this release understands ({error})",
+                reason="WIRE_FORMAT",
+            ) from error
+        self._id, self._is_void = seat.member, False
+        own = {flow for flow, part in self._table.parts.items() if part.owner == self._id}
+        self._since = {flow: self._since.get(flow, seat.generation) for flow in own}
+        names = set(self._table.names.values())
+        self._wishes = {flow: to for flow, to in self._wishes.items() if flow in own and to in names}
+
+    def _tell(self, asked_at: float, earlier: Mapping[str, str]) -> None:
+        for flow, served in self._flows.items():
+            part = self._part(flow)
+            if self._is_void or not part.owner:
+                continue
+            leads = part.owner == self._id and not part.to and flow not in earlier
+            name = OwnerName.parse(self._table.names[part.to or part.owner])
+            owner = earlier.get(flow) or str(name.with_rules(part.rules))
+            served.lease.learn(leads=leads, owner=owner, asked_at=asked_at)
+
+    def _failed(self, error: KafkaError) -> None:
+        for served in self._flows.values():
+            served.lease.failed(error)
+        left_out = self._limiter.admit(error.reason, now=self._clock.monotonic())
+        if left_out is not None:
+            _log.warning(
+                "flow_owner_unknown",
+                flows=sorted(self._flows),
+                group=self._group,
+                reason=error.reason,
+                message=str(error),
+                left_out=left_out,
+                works_on_alone=any(served.lease.works_alone for served in self._flows.values()),
+            )
+
+    def _announced(self, kept: bool) -> bytes:
+        self._is_void |= not kept
+        self._said, self._said_at = self._offers(), self._clock.monotonic()
+        flows = {flow: offer for flow, offer in self._said.items() if offer.held >= 0 or not self._stops}
+        return Announcement(name=str(self._name()), kept=kept, flows=flows).to_bytes()
+
+    def _offers(self) -> dict[str, Offer]:
+        return {flow: self._offer(flow, served) for flow, served in self._flows.items()}
+
+    def _offer(self, flow: str, served: _Served) -> Offer:
+        part = self._part(flow)
+        owns, wish = part.owner == self._id != "", self._wishes.get(flow, "")
+        # A lease that still says "owner" may begin new work at any time.
+        holds = not served.lease.is_idle or (owns and (not part.to or served.lease.is_owner() is True))
+        to = wish or (self._table.names.get(part.to, "") if owns else "")
+        return Offer(
+            rules=served.lease.rules,
+            megabytes_per_second=round(served.megabytes_per_second()) if owns else part.megabytes_per_second,
+            reach=served.reach(),
+            held=self._since.get(flow, 0) if holds else -1,
+            to=to,
+            why=Why.BY_HAND if wish else part.why if owns else "",
+        )
+
+    def _part(self, flow: str) -> Part:
+        return self._table.parts.get(flow, _NOBODYS)
+
+    def _has_news(self) -> bool:
+        """Whether the others have to hear something. Loads alone do not matter often."""
+        is_late = self._clock.monotonic() - self._said_at >= _LOAD_SECONDS
+        for flow, now in self._offers().items():
+            said = self._said.get(flow)
+            if (
+                said is None
+                or (now.held < 0 <= said.held)
+                or now.to != said.to
+                or (now.reach == Reach.LOST) != (said.reach == Reach.LOST)
+            ):
+                return True
+            less, more = sorted((1 + now.megabytes_per_second, 1 + said.megabytes_per_second))
+            if is_late and more >= _LOAD_FACTOR * less:
+                return True
+        return False
+
+    def _is_at_work(self) -> bool:
+        return any(not served.lease.is_idle for served in self._flows.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A flow's hand-over by hand; processes as people know them."""
+
+    owner: str
+    to: str
+
+
+_NOBODYS: Final = Part("", "", "", "", 0, ())
+
+
+async def services_of(target: KafkaCluster, flow: Flow) -> list[str]:
+    """The services of which a process owns the flow or could own it. Raises KafkaError."""
+    found: list[str] = []
+    for service in map(str, Service):
+        group, earlier = owners_group(service, flow.target), election_group(service, flow)
+        for name, members in (await target.describe_groups((group, earlier))).items():
+            if isinstance(members, KafkaError):
+                if members.reason != KafkaReason.GROUP_UNKNOWN:
+                    raise members
+            elif (name == earlier and members.member_count) or any(
+                serves(each, flow) for each in members.members
+            ):
+                found.append(service)
+    return found

@@ -1,0 +1,223 @@
+"""Several processes of a service share the flows to a cluster: evenly, one owner each, and as they were."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from simulated.world import ONE_BROKER, World, live
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import Pulse
+from twinlog.testing.virtual_time import LoopClock
+
+TWELVE, FOUR = "ABCDEFGHIJKL", "ABCD"
+SESSION_SECONDS = 10.0
+OTHERS = ("--listen", "127.0.0.1:0")
+"""Arguments of the second and later processes."""
+
+
+@asynccontextmanager
+async def replicated(directory: Path, sources: str) -> AsyncIterator[tuple[World, "Replicas"]]:
+    """A world with a flow from each of these clusters to M."""
+    file = (
+        f"clusters = {', '.join(sources)}, M\n"
+        + "".join(f"{alias}.bootstrap.servers = {{{alias}}}\n" for alias in (*sources, "M"))
+        + "".join(f"{source}->M.enabled = true\n" for source in sources)
+        + "\n".join(ONE_BROKER.splitlines()[4:])
+    )
+    async with World(directory, file, aliases=[*sources, "M"]) as world:
+        # As brokers have it.
+        world.kafka["M"].cluster.broker_configs["group.initial.rebalance.delay.ms"] = "3000"
+        replicas = Replicas(world)
+        try:
+            yield world, replicas
+        finally:
+            await replicas.close()
+
+
+class Replicas:
+    """Configsync processes of a world, and who of them owns what at every moment."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.doubles: list[tuple[float, str, list[str]]] = []
+        self.changes: Counter[str] = Counter()
+        """How often each flow has got another owner."""
+        self._seen: dict[str, str] = {}
+        self._watching = asyncio.get_running_loop().create_task(self._watch(), name="watch owners")
+
+    def start(self, *numbers: int, more: tuple[str, ...] = ()) -> None:
+        for number in numbers:
+            self.world.start(f"configsync {number}", arguments=(*(OTHERS if number > 1 else ()), *more))
+
+    @property
+    def owners(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in self.world.services:
+            memberships = self.world.contexts[name].memberships if name in self.world.contexts else {}
+            for membership in memberships.values():
+                for flow in membership.owned():
+                    found.setdefault(str(flow), []).append(name.split()[1])
+        return found
+
+    @property
+    def counts(self) -> list[int]:
+        counts = Counter(owner for owners in self.owners.values() for owner in owners)
+        return sorted(counts.values())
+
+    async def until(self, *counts: int, seconds: float = 120) -> None:
+        await self.world.until(lambda: self.counts == [*counts], seconds)
+
+    async def close(self) -> None:
+        self._watching.cancel()
+        await asyncio.wait([self._watching])
+        assert not self.doubles, f"two owners: {self.doubles[:5]}"
+
+    async def _watch(self) -> None:
+        while True:
+            for flow, owners in self.owners.items():
+                if len(owners) > 1:
+                    self.doubles.append((self.world.now(), flow, owners))
+                if self._seen.get(flow) != owners[0]:
+                    self.changes[flow] += flow in self._seen
+                    self._seen[flow] = owners[0]
+            await self.world.pause(0.1)
+
+
+def test_three_share_twelve_flows_and_only_what_must_moves(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with replicated(tmp_path, TWELVE) as (world, replicas):
+            replicas.start(1, 2, 3)
+            await replicas.until(4, 4, 4)
+            await world.pause(20)
+            replicas.changes.clear()
+            lost = {flow for flow, (owner,) in replicas.owners.items() if owner == "2"}
+            await world.kill("configsync 2")
+            await replicas.until(6, 6, seconds=SESSION_SECONDS + 5)
+            assert set(replicas.changes) == lost, "the others were left alone"
+            replicas.changes.clear()
+            replicas.start(4)
+            await replicas.until(4, 4, 4)
+            await world.pause(60)
+            assert set(replicas.changes.values()) == {1}
+            assert len(replicas.changes) == 4
+            await world.stop("configsync 1")
+            await replicas.until(6, 6)
+
+    live(life(), machines_differ=True)
+
+
+def test_owners_stay_while_the_cluster_is_away(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with replicated(tmp_path, FOUR) as (world, replicas):
+            replicas.start(1, 2, 3)
+            await replicas.until(1, 1, 2)
+            before = replicas.owners
+            await world.kafka["M"].stop_node(1)
+            await world.pause(90)
+            assert replicas.counts == [], "nobody works on hearsay"
+            await world.kafka["M"].start_node(1)
+            await replicas.until(1, 1, 2)
+            assert replicas.owners == before
+            await world.pause(60)
+            assert replicas.owners == before
+
+    live(life(), machines_differ=True)
+
+
+def test_one_that_comes_while_another_is_frozen_costs_nobody_its_flows(tmp_path: Path) -> None:
+    """The group waits for the frozen one as long as its session lasts."""
+
+    async def life() -> None:
+        async with replicated(tmp_path, FOUR) as (world, replicas):
+            replicas.start(1, 2)
+            await replicas.until(2, 2)
+            kept = {flow for flow, (owner,) in replicas.owners.items() if owner == "1"}
+            await world.kill("configsync 2")
+            replicas.start(3)
+            for _ in range(100):
+                await world.pause(0.1)
+                assert {flow for flow, owners in replicas.owners.items() if "1" in owners} >= kept
+            await replicas.until(2, 2)
+
+    live(life(), machines_differ=True)
+
+
+def test_each_gets_only_flows_that_it_serves(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with replicated(tmp_path, FOUR) as (world, replicas):
+            replicas.start(1, more=("--flows", "A->M,B->M"))
+            replicas.start(2, more=("--flows", "B->M,C->M"))
+            await replicas.until(1, 2)
+            owners = replicas.owners
+            assert (owners["A->M"], owners["C->M"]) == (["1"], ["2"])
+            assert sorted(owners) == ["A->M", "B->M", "C->M"]
+            other = tmp_path / "other.properties"
+            other.write_text(world.file.read_text() + "\nC->M.topics = orders\n")
+            replicas.start(3, more=("--config", str(other), "--flows", "B->M,C->M"))
+            await world.pause(30)
+            assert replicas.owners["C->M"] == ["2"], "of files that differ the owner's stays"
+            await world.kill("configsync 2")
+            await world.until(lambda: replicas.owners.get("C->M") == ["3"])
+
+    live(life(), machines_differ=True)
+
+
+def test_clocks_that_are_apart_change_nothing(tmp_path: Path) -> None:
+    class Ahead(LoopClock):
+        def now_ms(self) -> int:
+            return super().now_ms() + 3_600_000
+
+        def monotonic(self) -> float:
+            return super().monotonic() + 1e6
+
+    async def life() -> None:
+        async with replicated(tmp_path, FOUR) as (world, replicas):
+            replicas.start(1)
+            world.start("configsync 2", arguments=OTHERS, clock=Ahead())
+            await replicas.until(2, 2)
+            await world.kill("configsync 1")
+            await replicas.until(4, seconds=SESSION_SECONDS + 5)
+
+    live(life(), machines_differ=True)
+
+
+def test_a_process_of_an_earlier_release_keeps_its_flow_until_it_ends(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with replicated(tmp_path, FOUR) as (world, replicas):
+            properties = {"bootstrap.servers": world.kafka["M"].bootstrap}
+            async with open_cluster("M", properties) as cluster:
+                earlier = cluster.member(
+                    "twinlog-configsync-A-M",
+                    assign=lambda said, _: said,
+                    session_seconds=SESSION_SECONDS,
+                    rebalance_seconds=SESSION_SECONDS,
+                )
+                await earlier.join(lambda _: b"old:17402, process 1, rules ")
+                replicas.start(1, 2)
+                for _ in range(10):
+                    await world.pause(3)
+                    assert await earlier.beat() is Pulse.SEATED
+                    assert "A->M" not in replicas.owners
+                assert sum(replicas.counts) == 3
+                await earlier.withdraw()
+                await world.until(lambda: len(replicas.owners) == 4, 10)
+
+    live(life(), machines_differ=True)
+
+
+def test_what_the_members_say_of_many_flows_is_not_large(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with replicated(tmp_path, FOUR) as (world, replicas):
+            replicas.start(1)
+            await replicas.until(4)
+            async with open_cluster("M", {"bootstrap.servers": world.kafka["M"].bootstrap}) as cluster:
+                (group,) = (await cluster.describe_groups(["twinlog-configsync.M"])).values()
+                (about,) = group.members  # type: ignore[union-attr]
+            said = json.loads(about.partition(b"\0")[0])
+            assert sorted(said["flows"]) == [f"{source}->M" for source in FOUR]
+            assert len(about) < 150 + 4 * 60
+
+    live(life(), machines_differ=True)
