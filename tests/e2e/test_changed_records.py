@@ -5,6 +5,9 @@ import hashlib
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,6 @@ from twinlog.testing.records import write_batches
 
 pytestmark = pytest.mark.java
 
-GUIDE = Path(__file__).parents[2] / "docs" / "transforms.md"
 _FLOW = {
     "twinlog.transform.where": "get_json_object(CAST(value AS string), '$.country') = 'CH'",
     "twinlog.transform.value": "regexp_replace(CAST(value AS string), "
@@ -68,102 +70,125 @@ def _wanted(numbers: int, topic: str) -> list[tuple[Any, ...]]:
     return wanted
 
 
-async def test_records_arrive_changed_and_once_also_when_the_jvm_is_killed(
+@dataclass(slots=True, kw_only=True)
+class ChangedFlow:
+    pair: KafkaPair
+    flow: Flow
+    source: KafkaCluster
+    target: KafkaCluster
+    file: str
+    orders: str
+    plain: str
+    dead: str
+    written: int = 0
+
+    async def write(self, count: int) -> None:
+        records = [_record(number) for number in range(self.written, self.written + count)]
+        self.written += count
+        for partition, codec in enumerate((Codec.ZSTD, Codec.NONE)):
+            await write_batches(self.pair.a, self.orders, [(partition, codec, records)])
+        await write_batches(self.pair.a, self.plain, [(0, Codec.ZSTD, records)])
+
+    async def have_arrived(self) -> bool | None:
+        wanted = _wanted(self.written, self.orders)
+        for number in range(2):
+            found = await _content(self.target, TopicPartition(f"{self.flow.source}.{self.orders}", number))
+            assert found == wanted
+        assert sorted(await self._dead()) == [
+            (number, partition) for number in range(7, self.written, 10) if number % 3 for partition in (0, 1)
+        ]
+        unchanged = await _content(self.target, TopicPartition(f"{self.flow.source}.{self.plain}", 0))
+        return len(unchanged) == self.written
+
+    async def _dead(self) -> list[tuple[int, int]]:
+        """Number and partition of the dead letters, which are as they were."""
+        found = []
+        for key, value, timestamp_ms, headers in await _content(self.target, TopicPartition(self.dead, 0)):
+            was, told = _record(int(key)), dict(headers)
+            assert (value, timestamp_ms) == (was.value, was.timestamp_ms)
+            assert headers[:2] == (("trace", b"1"), ("keep", b"\x00\xff"))
+            assert told["__connect.errors.topic"] == self.orders.encode()
+            found.append((int(key), int(told["__connect.errors.partition"])))
+        return found
+
+    async def command(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "twinlog", *words, "--config", self.file]
+        return await asyncio.to_thread(
+            partial(subprocess.run, command, capture_output=True, text=True, check=False, timeout=300)
+        )
+
+
+@pytest.fixture
+async def changed(
     kafka_pair: KafkaPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> AsyncIterator[ChangedFlow]:
     (tmp_path / "changed_records_rules.py").write_text(_RULES)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    orders, plain = unique_name("orders"), unique_name("plain")
+    orders, plain, dead = unique_name("orders"), unique_name("plain"), unique_name("dead")
     flow = Flow(unique_name("east"), unique_name("west"))
+    clients = {
+        flow.source: kafka_pair.a.client_properties(),
+        flow.target: kafka_pair.b.client_properties(),
+    }
+    keys = {**_FLOW, "twinlog.transform.topics": orders, "twinlog.dead.letter.topic": dead}
+    more = {"topics": f"{orders}, {plain}", **{f"{flow}.{key}": value for key, value in keys.items()}}
     async with (
-        open_cluster(flow.source, kafka_pair.a.client_properties()) as source,
-        open_cluster(flow.target, kafka_pair.b.client_properties()) as target,
+        open_cluster(flow.source, clients[flow.source]) as source,
+        open_cluster(flow.target, clients[flow.target]) as target,
     ):
-        await make_topics(
-            source,
-            *(NewTopic(name=name, partition_count=2, replication_factor=1) for name in (orders, plain)),
+        topics = [NewTopic(name=name, partition_count=2, replication_factor=1) for name in (orders, plain)]
+        await make_topics(source, *topics)
+        file = quick_mm2_properties(clients, [flow], more)
+        yield ChangedFlow(
+            pair=kafka_pair,
+            flow=flow,
+            source=source,
+            target=target,
+            file=file,
+            orders=orders,
+            plain=plain,
+            dead=dead,
         )
-        clients = {
-            flow.source: kafka_pair.a.client_properties(),
-            flow.target: kafka_pair.b.client_properties(),
-        }
-        of_flow = {f"{flow}.{key}": value for key, value in _FLOW.items()}
-        of_flow[f"{flow}.twinlog.dead.letter.topic"] = unique_name("dead")
-        file = quick_mm2_properties(
-            clients,
-            [flow],
-            {"topics": f"{orders}, {plain}", f"{flow}.twinlog.transform.topics": orders, **of_flow},
+
+
+async def test_records_arrive_changed_and_once_also_when_the_jvm_is_killed(
+    changed: ChangedFlow, tmp_path: Path
+) -> None:
+    async with TwinlogRun(changed.file, tmp_path) as run:
+        await changed.write(50)
+        await eventually(changed.have_arrived, timeout_seconds=300)  # Spark loads its SQL.
+        await changed.write(3_000)
+        await asyncio.to_thread(_kill_jvm, run)
+        await changed.write(500)
+        await eventually(changed.have_arrived, timeout_seconds=200)
+
+
+async def test_what_becomes_of_records_is_shown_and_verified(changed: ChangedFlow, tmp_path: Path) -> None:
+    flow, orders = str(changed.flow), changed.orders
+    async with TwinlogRun(changed.file, tmp_path) as run:
+        changed.file = str(run.file)
+        await changed.write(50)
+        await eventually(changed.have_arrived, timeout_seconds=300)
+        tried = await changed.command(
+            "transform", "try", flow, "--topic", orders, "--last", "10", "-o", "json"
         )
-        written = 0
-
-        async def write(count: int) -> None:
-            nonlocal written
-            records = [_record(number) for number in range(written, written + count)]
-            written += count
-            await write_batches(kafka_pair.a, orders, [(0, Codec.ZSTD, records), (1, Codec.NONE, records)])
-            await write_batches(kafka_pair.a, plain, [(0, Codec.ZSTD, records)])
-
-        async def dead() -> list[tuple[int, int]]:
-            """Number and partition of the records among the dead letters, which are as they were."""
-            found = []
-            for key, value, timestamp_ms, headers in await _content(
-                target, TopicPartition(of_flow[f"{flow}.twinlog.dead.letter.topic"], 0)
-            ):
-                was = _record(int(key))
-                assert (value, timestamp_ms, headers[:2]) == (
-                    was.value,
-                    was.timestamp_ms,
-                    (("trace", b"1"), ("keep", b"\x00\xff")),
-                )
-                told = dict(headers)
-                assert told["__connect.errors.topic"] == orders.encode()
-                found.append((int(key), int(told["__connect.errors.partition"])))
-            return found
-
-        async def arrived() -> bool | None:
-            wanted = _wanted(written, orders)
-            for number in range(2):
-                found = await _content(target, TopicPartition(f"{flow.source}.{orders}", number))
-                assert found == wanted
-            assert sorted(await dead()) == [
-                (number, partition) for number in range(7, written, 10) if number % 3 for partition in (0, 1)
-            ]
-            unchanged = await _content(target, TopicPartition(f"{flow.source}.{plain}", 0))
-            return len(unchanged) == written
-
-        async with TwinlogRun(file, tmp_path) as run:
-            await write(50)
-            await eventually(arrived, timeout_seconds=300)  # Spark loads its SQL.
-            for _ in range(2):
-                await write(3_000)
-                await asyncio.to_thread(_kill_jvm, run)
-                await write(500)
-                await eventually(arrived, timeout_seconds=200)
-            tried = await asyncio.to_thread(
-                _twinlog, file, "transform", "try", str(flow), "--topic", orders, "--last", "10", "-o", "json"
-            )
-            assert tried.returncode == 0, tried.stderr
-            assert "xxxx" in tried.stdout
-            assert "CAST_INVALID_INPUT" in tried.stdout
-            verify = "verify", str(flow), "--topic", orders
-            verified = await asyncio.to_thread(_twinlog, file, *verify)
-            assert verified.returncode == 0, verified.stdout + verified.stderr
-            copy = f"{flow.source}.{orders}"
-            key, value, timestamp_ms, headers = _wanted(2, orders)[0]
-            again = NewRecord(
-                key, value, timestamp_ms, tuple((name.encode(), text) for name, text in headers)
-            )
-            wrong = again._replace(value=_record(1).value)
-            await write_batches(kafka_pair.b, copy, [(0, Codec.NONE, [again]), (1, Codec.NONE, [wrong])])
-            verified = await asyncio.to_thread(_twinlog, file, *verify)
-            assert verified.returncode == 1, verified.stdout + verified.stderr
-            assert "DUPLICATE" in verified.stdout
-            assert "FOREIGN" in verified.stdout
-
-
-def _twinlog(file: str, *words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "twinlog", *words, "--config", file]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        assert tried.returncode == 0, tried.stderr
+        assert "xxxx" in tried.stdout
+        assert "CAST_INVALID_INPUT" in tried.stdout
+        status = await changed.command("status")
+        assert "8 DEAD_LETTERED, 34 FILTERED" in status.stdout, status.stdout
+    verify = "verify", flow, "--topic", orders
+    verified = await changed.command(*verify)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    key, value, timestamp_ms, headers = _wanted(2, orders)[0]
+    again = NewRecord(key, value, timestamp_ms, tuple((name.encode(), text) for name, text in headers))
+    wrong = again._replace(value=_record(1).value)
+    copy = f"{changed.flow.source}.{orders}"
+    await write_batches(changed.pair.b, copy, [(0, Codec.NONE, [again]), (1, Codec.NONE, [wrong])])
+    verified = await changed.command(*verify)
+    assert verified.returncode == 1, verified.stdout + verified.stderr
+    assert "DUPLICATE" in verified.stdout
+    assert "FOREIGN" in verified.stdout
 
 
 def _kill_jvm(run: TwinlogRun) -> None:

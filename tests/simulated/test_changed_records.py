@@ -4,15 +4,19 @@ import asyncio
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from simulated.world import ONE_BROKER, World, live
+from twinlog.api.source.v1 import source_service_pb2 as source_api
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.batches.bodies import OpenRecord, decode_record, encode_body
 from twinlog.comparison.model import Kind
 from twinlog.config import load
 from twinlog.errors import StateError, TransientKafkaError
 from twinlog.model import Flow, TopicPartition
+from twinlog.testing.rpc import MemoryRpc
 from twinlog.testing.virtual_time import LoopClock
 from twinlog.transforms.expressions import Expressions
 from twinlog.verify.report import FlowReport
@@ -103,6 +107,9 @@ def test_records_arrive_changed_and_once_whatever_is_killed(tmp_path: Path, seed
             await world.until(lambda: world.on["B"].read("plain") == source.read("plain"))
             await world.pause(60)
             assert values(world, "B") == wanted(world)
+            (flow,) = (await asked(world, "ListFlows", source_api.ListFlowsRequest())).flows
+            assert flow.lag_records == 0
+            assert flow.left_out_records["FILTERED"] >= 5
             for service in ("source", "configsync"):
                 await world.stop(service)
 
@@ -217,6 +224,11 @@ def test_expressions_are_looked_at_before_a_record_is_fetched(tmp_path: Path) ->
                 await world.stop(service)
 
     live(life())
+
+
+async def asked(world: World, name: str, request: Any) -> Any:
+    async with MemoryRpc(world.rpc).insecure_channel("127.0.0.1:17401") as channel:
+        return await getattr(SourceServiceStub(channel), name)(request, timeout=60)
 
 
 def values(world: World, alias: str) -> list[tuple[int, bytes | None]]:

@@ -69,6 +69,8 @@ class LaneReason(StrEnum):
     """Of single records: Spark could not change them."""
 
 
+LEFT_OUT = frozenset({LaneReason.ECHO, LaneReason.FILTERED, LaneReason.SKIPPED, LaneReason.DEAD_LETTERED})
+"""Reasons for which a record that applications of the source see is not in the copy."""
 BATCH_LIMITS = "max.message.bytes", "segment.bytes"
 
 

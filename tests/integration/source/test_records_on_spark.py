@@ -1,10 +1,14 @@
 """Records through a real Spark: what comes out of the pipe for each, and what happens to those that fail."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import re
+import time
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -15,12 +19,13 @@ from twinlog.batches.bodies import OpenRecord, decode_record, encode_body
 from twinlog.clock import SystemClock
 from twinlog.errors import TwinlogError
 from twinlog.model import Flow, TopicPartition
-from twinlog.transforms.expressions import Expressions, OnError
+from twinlog.transforms.expressions import TOPICS, Expressions, OnError, expressions_of
 from twinlog_source.pipeline.runner import SparkRunner, own_spark
 from twinlog_source.records.changing import Changed, Changing, changing_with
 
 pytestmark = [pytest.mark.java, pytest.mark.asyncio(loop_scope="module")]
 
+_Record = tuple[bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...]]
 FLOW = Flow("A", "B")
 ORDERS = TopicPartition("orders", 3)
 MASKED = Expressions(
@@ -155,3 +160,113 @@ async def test_what_a_record_must_have_is_null(
     assert changed.failed[10].startswith(
         f"twinlog.transform.{key} fails for it: [USER_RAISED_EXCEPTION] is null"
     )
+
+
+def _recipes() -> Mapping[str, tuple[Mapping[str, str], str]]:
+    """By the sentence before it: the keys of a recipe of the page, and its module."""
+    page = (Path(__file__).parents[3] / "docs" / "transforms.md").read_text().split("## With Spark")[1]
+    found, module = {}, ""
+    for words, language, text in re.findall(r"([^\n]*)\n\n```(properties|python)\n(.*?)```", page, re.DOTALL):
+        if language == "python":
+            module = text
+            continue
+        lines = [line.removeprefix("A->B.").split(" = ", 1) for line in text.splitlines() if line[:1] == "A"]
+        found[words] = {TOPICS: "orders", **dict(lines)}, module
+    return found
+
+
+_CH, _DE = b'{"country":"CH","card":"4111"}', b'{"country":"DE","card":"4222"}'
+_BOTH = ((b"trace", b"1"), (b"internal", b"1"))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "before", "after"),
+    [
+        ("some topics", [(b"1", _CH, ())], [(b"1", b'{"country":"CH","card":"xxxx"}', ())]),
+        ("some topics", [(b"1", _CH, _BOTH)], []),
+        (
+            "one country",
+            [(b"1", _CH, ()), (b"1", _DE, ()), (None, None, ()), (b"", b"\xff{", ())],
+            [(b"1", _CH, ())],
+        ),
+        ("Without one header", [(b"1", None, _BOTH)], [(b"1", None, _BOTH[1:])]),
+        ("comes from", [(b"1", b"", _BOTH)], [(b"1", b"", (*_BOTH, (b"origin", b"A:orders:3:10")))]),
+        (
+            "pseudonym",
+            [(b"1", None, ()), (None, b"", ())],
+            [(sha256(b"1").hexdigest().encode(), None, ()), (None, b"", ())],
+        ),
+        ("", [(b"2", _CH, ()), (b"7", _CH, ())], [(b"2", b"two", ()), (b"7", _CH, ())]),
+    ],
+)
+async def test_each_recipe_of_the_page_does_what_it_says(
+    spark: SparkRunner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    recipe: str,
+    before: list[_Record],
+    after: list[_Record],
+) -> None:
+    found = _recipes()
+    assert len(found) == 6
+    (values, module), *_ = (each for words, each in found.items() if (recipe in words if recipe else each[1]))
+    (tmp_path / "rules.py").write_text(module)
+    monkeypatch.syspath_prepend(tmp_path)
+    expressions = expressions_of(values)
+    assert expressions is not None
+    async with _changing(spark, expressions) as changing:
+        changed = await changing.change(ORDERS, _records(*(encode_body(*each) for each in before)))
+    assert [decode_record(record)[2:] for record in changed.passed.values()] == after
+    assert not changed.failed
+
+
+def waits_for_ever(records: DataFrame) -> DataFrame:
+    @f.udf("binary")
+    def wait(value: bytes | None) -> bytes | None:
+        while value == b"for ever":
+            time.sleep(0.1)
+        return value
+
+    return records.withColumn("value", wait("value"))
+
+
+def raises(records: DataFrame) -> DataFrame:
+    @f.udf("binary")
+    def change(value: bytes | None) -> bytes | None:
+        if value == b"for ever":
+            raise LookupError("no such customer")
+        return value
+
+    return records.withColumn("value", change("value"))
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [("waits_for_ever", "took longer than 3 s"), ("raises", "LookupError: no such customer")],
+)
+async def test_a_function_that_fails_for_one_record_stops_no_other(
+    spark: SparkRunner, function: str, why: str
+) -> None:
+    expressions = Expressions(
+        topics=("orders",), python=f"{__name__}:{function}", on_error=OnError.SKIP, timeout_seconds=3
+    )
+    values = [b"a", b"b", b"for ever", b"c"]
+    async with _changing(spark, expressions) as changing:
+        changed = await changing.change(ORDERS, _records(*(encode_body(None, each) for each in values)))
+    assert [*_values(changed).values()] == [b"a", b"b", b"c"]
+    assert list(changed.failed) == [12]
+    assert changed.failed[12].startswith("twinlog.transform.python: ")
+    assert why in changed.failed[12]
+
+
+async def test_bytes_that_are_no_text_and_large_ones_are_records_like_others(spark: SparkRunner) -> None:
+    large = b"x" * (50 << 20)
+    bodies = [
+        encode_body(None, None),
+        encode_body(b"\xff", b"\xff\xfe", ((b"\xff", None),)),
+        encode_body(b"", b"{"),
+        encode_body(None, large + b'"card":"1"'),
+    ]
+    async with _changing(spark, MASKED) as changing:
+        changed = await changing.change(ORDERS, _records(*bodies))
+    assert [*_values(changed).values()] == [None, b"\xef\xbf\xbd" * 2, b"{", large + b'"card":"x"']

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeGuard
 
 from twinlog.api.source.v1 import source_service_pb2 as pb
+from twinlog.batches import LaneReason
 from twinlog.batches.bodies import OpenRecord, decode_record
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow
@@ -45,6 +46,7 @@ def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.Flo
     if not reason:
         reason, message = _most_frequent_trouble(driver, told)
     backlog = backlog_of(told, facts)
+    left_out = sum((row.left_out for row, _ in told), Counter[str]())
     status = pb.FlowStatus(
         flow=flow_message(driver.flow),
         epoch=0 if driver.current is None else driver.current.number,
@@ -57,7 +59,8 @@ def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.Flo
         last_known_lag_records=backlog.last_known_records,
         partitions_of_unknown_lag=backlog.unknown_partitions,
         foreign_records=sum(row.foreign_records for row, _ in told),
-        echo_records=sum(row.echo_records for row, _ in told),
+        echo_records=left_out.pop(LaneReason.ECHO, 0),
+        left_out_records=left_out,
         partitions_both_ways=sum(_is_both_ways(row.copy) for row, _ in told),
         exactly_once=driver.state.flow.settings.exactly_once,
         reason=reason,
@@ -114,7 +117,8 @@ def partition_status(
         bytes_per_second=row.bytes.shown(facts.now),
         slot=-1 if row.slot is None else row.slot,
         is_heartbeats=row.is_heartbeats,
-        echo_records=row.echo_records,
+        echo_records=row.left_out[LaneReason.ECHO],
+        left_out_records={why: count for why, count in row.left_out.items() if why != LaneReason.ECHO},
         reason=standing.reason,
         message=_words(driver, row, standing),
     )

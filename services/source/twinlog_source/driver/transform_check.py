@@ -14,6 +14,8 @@ from twinlog_source.config import SourceFlow
 from twinlog_source.reasons import STARTING, PartitionReason
 
 RETRY_SECONDS = 5.0
+CHECK_SECONDS = 300.0
+"""A function of the user may not return."""
 Check = Callable[[Expressions], Awaitable[None]]
 """Raises TwinlogError (TRANSFORM_REFUSED: for good)."""
 
@@ -43,8 +45,12 @@ class TransformCheck:
         expressions = self.flow.expressions
         while expressions is not None and self._problem is not None:
             try:
-                await check(expressions)
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await check(expressions)
                 self._problem = None
+            except TimeoutError:
+                told = f"Spark has not understood the flow's twinlog.transform.* within {CHECK_SECONDS:g} s"
+                self._problem = StateError(told, reason=PartitionReason.TRANSFORM_REFUSED)
             except TwinlogError as error:
                 log.warning("transform_not_checked", flow=str(self.flow.flow), error=str(error))
                 self._problem = error

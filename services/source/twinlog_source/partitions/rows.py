@@ -1,6 +1,7 @@
 """The row of one partition: position, ends, copy, and its task's newest report. Only `transitions` changes
 it."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from twinlog.errors import KafkaError
@@ -110,8 +111,8 @@ class PartitionRow:
     lag_time: LagTime = field(default_factory=LagTime)
     catch_up: CatchUp = field(default_factory=CatchUp)
     stall: StallWatch = field(default_factory=StallWatch)
-    echo_records: int = 0
-    """Records that tasks of this process left out because they are copies of what the target has already."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Records that tasks of this process left out, by the reason (`LEFT_OUT`)."""
     counted_lanes: dict[str, int] = field(default_factory=dict)
     """Records by lane, from the present task's last report."""
     told_shortened: tuple[int | None, int | None, int] | None = None

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from twinlog.batches import LaneReason
+from twinlog.batches.lanes import LEFT_OUT
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.partitions.events import (
     Assigned,
@@ -264,8 +265,9 @@ def added_by_lane(row: PartitionRow, report: PartitionReport) -> dict[str, int]:
     counts = {**report.recoded_records, "UNOPENED": report.raw_records, LaneReason.ECHO: report.echoes}
     added = {lane: count - row.counted_lanes.get(lane, 0) for lane, count in counts.items()}
     row.counted_lanes = counts
-    row.echo_records += max(0, added[LaneReason.ECHO])
-    return {lane: records for lane, records in added.items() if records > 0}
+    copied = {lane: records for lane, records in added.items() if records > 0}
+    row.left_out.update({lane: records for lane, records in copied.items() if lane in LEFT_OUT})
+    return copied
 
 
 def _forget_words(row: PartitionRow) -> None:

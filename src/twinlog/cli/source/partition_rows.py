@@ -112,13 +112,16 @@ def partition_fields(now_ms: int) -> Fields[pb2.PartitionStatus]:
         Field("", column="delay", text=_delay, right=True, spare=5),
         Field("", column="next try", text=lambda row: _until(row, now_ms), right=True, spare=1),
         Field("echo_records"),
+        Field("left_out_records", lambda row: dict(sorted(row.left_out_records.items()))),
         Field("foreign_records"),
         Field("foreign_write", lambda row: _part(_FOREIGN, row, "foreign_write")),
         Field("slot"),
         Field(
             "reason",
             column="reason",
-            text=lambda row: f"{row.reason} {row.message}".strip() or _foreign_words(row),
+            text=lambda row: (
+                f"{row.reason} {row.message}".strip() or _foreign_words(row) or left_out_words(row)
+            ),
         ),
         *(Field(name) for name in ("message", "retry_at", "stalled_since", "as_of", "source_end_as_of")),
         Field(
@@ -172,6 +175,11 @@ def lag_seconds(status: pb2.PartitionStatus, *, now_ms: int) -> float | None:
     if not status.HasField("oldest_record_at"):
         return None
     return max(0.0, (now_ms - status.oldest_record_at.ToMilliseconds()) / 1000)
+
+
+def left_out_words(status: pb2.PartitionStatus | pb2.FlowStatus) -> str:
+    """What twinlog.transform.* left out; empty = nothing."""
+    return ", ".join(f"{count:,} {why}" for why, count in sorted(status.left_out_records.items()))
 
 
 def _foreign_words(status: pb2.PartitionStatus) -> str:

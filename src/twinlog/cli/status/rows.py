@@ -16,7 +16,7 @@ Answer = TypeVar("Answer")
 DOWN = "DOWN"
 PAUSE, LIMIT, RULE, MANUAL, WAITING, GAPS = "PAUSE", "LIMIT", "RULE", "MANUAL", "WAITING", "GAPS"
 MOVE, MOVED, FENCE, HELD = "MOVE", "MOVED", "FENCE", "HELD"
-BOTH_WAYS, DELAY, OFFSETS = "BOTH_WAYS", "DELAY", "OFFSETS"
+BOTH_WAYS, DELAY, OFFSETS, TRANSFORM = "BOTH_WAYS", "DELAY", "OFFSETS", "TRANSFORM"
 FOREIGN, DIFFERS = "FOREIGN", "DIFFERS"
 OPEN_TRANSACTION, SHARED_COPY = "OPEN_TRANSACTION", "SHARED_COPY"
 NAMED_TOPICS = 5
@@ -62,11 +62,11 @@ class InForce:
     """Something that somebody ordered, or that is left of what happened, and holds until somebody acts."""
 
     kind: str
-    """PAUSE, LIMIT, DELAY, BOTH_WAYS (topics of the same name), RULE, MANUAL, WAITING (topics), GAPS, FENCE,
-    HELD (deletions of groups), MOVE (a failover or failback that is not finished), MOVED (groups that work on
-    the target), FOREIGN (somebody else wrote into copies), DIFFERS (copies, by the standing proof), OFFSETS
-    (copies that lost the source's), OPEN_TRANSACTION (on the source; partitions stand still behind it),
-    SHARED_COPY (groups have no place in copies that two flows write)."""
+    """PAUSE, LIMIT, DELAY, BOTH_WAYS (topics of the same name), TRANSFORM (what it left out), RULE, MANUAL,
+    WAITING (topics), GAPS, FENCE, HELD (deletions of groups), MOVE (a failover or failback that is not
+    finished), MOVED (groups that work on the target), FOREIGN (somebody else wrote into copies), DIFFERS
+    (copies, by the standing proof), OFFSETS (copies that lost the source's), OPEN_TRANSACTION (on the source;
+    partitions stand still behind it), SHARED_COPY (groups have no place in copies that two flows write)."""
     about: str
     message: str
     by: str | None = None

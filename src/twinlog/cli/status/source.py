@@ -11,6 +11,7 @@ from twinlog.cli.common.call import every
 from twinlog.cli.common.names import partition_name, shown_bytes
 from twinlog.cli.common.times import CLOCK
 from twinlog.cli.source.client import scope_name, scope_words
+from twinlog.cli.source.partition_rows import left_out_words
 from twinlog.cli.status.rows import (
     BOTH_WAYS,
     DELAY,
@@ -21,6 +22,7 @@ from twinlog.cli.status.rows import (
     OFFSETS,
     OPEN_TRANSACTION,
     PAUSE,
+    TRANSFORM,
     FlowRow,
     InForce,
     Status,
@@ -133,6 +135,8 @@ def _add_ordered(row: FlowRow, flow: source.FlowStatus) -> None:
         if flow.echo_records:
             told = f"{told}; {flow.echo_records:,} records that came from there were left out"
         row.hold(BOTH_WAYS, told)
+    if words := left_out_words(flow):
+        row.hold(TRANSFORM, f"records that twinlog.transform left out: {words}", "twinlog partitions {flow}")
     if lost := dict(sorted(flow.offsets_lost_by_reason.items())):
         count = sum(lost.values())
         copies = "1 copy no longer has" if count == 1 else f"{count:,} copies no longer have"

@@ -14,6 +14,7 @@ from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.cli.checkpoint.client import verdict_name
 from twinlog.cli.common.fields import Field, Fields, as_json, value_of
 from twinlog.cli.common.names import flow_name, partition_name
+from twinlog.cli.source.partition_rows import left_out_words
 from twinlog.cli.status.rows import SERVING, FlowRow, ServiceRow
 from twinlog.cli.verdict.moving import TRANSLATED
 
@@ -37,6 +38,7 @@ _PARTITION: Fields[source.PartitionStatus] = (
     Field("proof", lambda row: row.proof.verdict),
     Field("heartbeats", "is_heartbeats"),
     Field("foreign", "foreign_records"),
+    Field("left_out", lambda row: left_out_words(row)),
 )
 PARTITION_FIELDS: Final = tuple(each.name for each in _PARTITION)
 GROUP_FIELDS: Final = ("flow", "group", "verdict", "partitions", "lag", "target_lag", "verdicts", "message")

@@ -930,6 +930,26 @@ class FlowStatus(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class LeftOutRecordsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     FLOW_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     SLOTS_FIELD_NUMBER: _builtins.int
@@ -964,6 +984,7 @@ class FlowStatus(_message.Message):
     OPEN_TRANSACTION_FIELD_NUMBER: _builtins.int
     ECHO_RECORDS_FIELD_NUMBER: _builtins.int
     PARTITIONS_BOTH_WAYS_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_RECORDS_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """Number of the running epoch, from 1; 0 before the first."""
     slots: _builtins.int
@@ -1075,6 +1096,10 @@ class FlowStatus(_message.Message):
     def offsets_lost_by_reason(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Copies that had the source's offsets and have offsets of their own now, by the reason."""
 
+    @_builtins.property
+    def left_out_records(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Records that twinlog.transform.* left out since the service started, by the reason: FILTERED, SKIPPED, DEAD_LETTERED."""
+
     def __init__(
         self,
         *,
@@ -1112,10 +1137,11 @@ class FlowStatus(_message.Message):
         open_transaction: _builtins.str = ...,
         echo_records: _builtins.int = ...,
         partitions_both_ways: _builtins.int = ...,
+        left_out_records: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "caught_up_in", b"caught_up_in", "delay", b"delay", "flow", b"flow", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "oldest_record_at", b"oldest_record_at", "proven_at", b"proven_at", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "clusters", b"clusters", "delay", b"delay", "echo_records", b"echo_records", "epoch", b"epoch", "exactly_once", b"exactly_once", "falls_behind_per_second", b"falls_behind_per_second", "flow", b"flow", "foreign_partitions", b"foreign_partitions", "foreign_records", b"foreign_records", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "last_known_lag_records", b"last_known_lag_records", "message", b"message", "offsets_lost_by_reason", b"offsets_lost_by_reason", "oldest_record_at", b"oldest_record_at", "open_transaction", b"open_transaction", "partitions_behind_transactions", b"partitions_behind_transactions", "partitions_both_ways", b"partitions_both_ways", "partitions_by_proof", b"partitions_by_proof", "partitions_by_state", b"partitions_by_state", "partitions_of_unknown_lag", b"partitions_of_unknown_lag", "pauses", b"pauses", "proven_at", b"proven_at", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at", "throttles", b"throttles"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "clusters", b"clusters", "delay", b"delay", "echo_records", b"echo_records", "epoch", b"epoch", "exactly_once", b"exactly_once", "falls_behind_per_second", b"falls_behind_per_second", "flow", b"flow", "foreign_partitions", b"foreign_partitions", "foreign_records", b"foreign_records", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "last_known_lag_records", b"last_known_lag_records", "left_out_records", b"left_out_records", "message", b"message", "offsets_lost_by_reason", b"offsets_lost_by_reason", "oldest_record_at", b"oldest_record_at", "open_transaction", b"open_transaction", "partitions_behind_transactions", b"partitions_behind_transactions", "partitions_both_ways", b"partitions_both_ways", "partitions_by_proof", b"partitions_by_proof", "partitions_by_state", b"partitions_by_state", "partitions_of_unknown_lag", b"partitions_of_unknown_lag", "pauses", b"pauses", "proven_at", b"proven_at", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at", "throttles", b"throttles"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lag_records: _TypeAlias = _typing.Literal["lag_records"]  # noqa: Y015
     _WhichOneofArgType__lag_records: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records"]  # noqa: Y015
@@ -1242,6 +1268,26 @@ class PartitionStatus(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class LeftOutRecordsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     FLOW_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
     TARGET_TOPIC_FIELD_NUMBER: _builtins.int
@@ -1272,6 +1318,7 @@ class PartitionStatus(_message.Message):
     CAUGHT_UP_IN_FIELD_NUMBER: _builtins.int
     FOREIGN_WRITES_FIELD_NUMBER: _builtins.int
     ECHO_RECORDS_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_RECORDS_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic; the partition number is the same."""
     state: Global___PartitionState.ValueType
@@ -1362,6 +1409,10 @@ class PartitionStatus(_message.Message):
         spans records of Twinlog.
         """
 
+    @_builtins.property
+    def left_out_records(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """The same as FlowStatus.left_out_records of this partition."""
+
     def __init__(
         self,
         *,
@@ -1395,10 +1446,11 @@ class PartitionStatus(_message.Message):
         caught_up_in: _duration_pb2.Duration | None = ...,
         foreign_writes: _abc.Iterable[Global___ForeignWrite] | None = ...,
         echo_records: _builtins.int = ...,
+        left_out_records: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "caught_up_in", b"caught_up_in", "flow", b"flow", "foreign_write", b"foreign_write", "lag_records", b"lag_records", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "proof", b"proof", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source", b"source", "source_end_as_of", b"source_end_as_of", "stalled_since", b"stalled_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "echo_records", b"echo_records", "flow", b"flow", "foreign_records", b"foreign_records", "foreign_write", b"foreign_write", "foreign_writes", b"foreign_writes", "is_heartbeats", b"is_heartbeats", "lag_records", b"lag_records", "lane", b"lane", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "proof", b"proof", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "echo_records", b"echo_records", "flow", b"flow", "foreign_records", b"foreign_records", "foreign_write", b"foreign_write", "foreign_writes", b"foreign_writes", "is_heartbeats", b"is_heartbeats", "lag_records", b"lag_records", "lane", b"lane", "left_out_records", b"left_out_records", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "proof", b"proof", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__foreign_write: _TypeAlias = _typing.Literal["foreign_write"]  # noqa: Y015
     _WhichOneofArgType__foreign_write: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write"]  # noqa: Y015

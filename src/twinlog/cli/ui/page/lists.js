@@ -31,7 +31,7 @@ export function Partitions({ flow, search, onSearch, selected, onSelect, only, o
     { key: "lag", title: "Lag", kind: "num", show: (each) => number(each.lag) },
     { key: "oldest_ms", title: "Oldest", kind: "num wide", show: (each) => (each.lag ? joined(seconds(age(each.oldest_ms, now()))) : "") },
     { key: "rate", title: "Records/s", kind: "num wide", show: (each) => number(each.rate) },
-    { key: "reason", title: "Reason", kind: "wide", show: (each) => `${each.reason} ${each.message}`.trim() || (each.foreign ? `FOREIGN ${counted(each.foreign, "record")} of others` : ""), hint: (each) => each.message }];
+    { key: "reason", title: "Reason", kind: "wide", show: (each) => `${each.reason} ${each.message}`.trim() || (each.foreign ? `FOREIGN ${counted(each.foreign, "record")} of others` : each.left_out), hint: (each) => each.message }];
   const list = html`<${List} name=${template("partitions", flow)} columns=${columns} rows=${rows} sort=${sort} onSort=${onSort} selected=${selected}
     onSelect=${onSelect} empty=${all.length ? "No partition matches the filter." : "No partition is known yet."}/>`;
   return html`<${Filter} search=${search} onSearch=${onSearch} only=${only} onOnly=${onOnly} troubled=${troubled.length} shown=${rows.length} all=${all.length} what="partitions"/>
