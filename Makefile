@@ -46,7 +46,7 @@ endif
 kerberos: install ## Add to .venv what logs in by Kerberos; needs gcc and the system's Kerberos (Debian: libkrb5-dev)
 	$(BIN)/python -m pip install --quiet --no-build-isolation --require-hashes -r $(LOCKS)/kerberos.txt
 
-demo: install ## Two real clusters, four services, a group that fails over: about a minute; ARGS=--ui: on the live page
+demo: install ## Two real clusters, four services, a group that fails over: about a minute; ARGS="--ui --transform": on the live page, with Spark
 	$(BIN)/twinlog demo $(ARGS)
 
 test: install ## Unit tests, properties, and the README's promises on real brokers: minutes

@@ -15,6 +15,10 @@ def demo_command(
         bool,
         typer.Option("--ui", help="Also show the live page, in a browser if there is one."),
     ] = False,
+    transform: Annotated[
+        bool,
+        typer.Option("--transform", help="Also filter and mask the records of a topic with Spark SQL."),
+    ] = False,
 ) -> None:
     """Run two real Kafka clusters and four services, and fail a consumer group over: about a minute.
 
@@ -31,7 +35,7 @@ def demo_command(
     # The clients' messages about coordinators that are still starting would look like our errors.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     try:
-        held = asyncio.run(tell(console, keep=keep, ui=ui))
+        held = asyncio.run(tell(console, keep=keep, ui=ui, transform=transform))
     except TwinlogError as error:
         console.print(f"[bold red]The demo could not continue:[/] {error}")
         console.print(f"next: {help_after(error)}")

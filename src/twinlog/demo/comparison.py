@@ -1,6 +1,7 @@
 """Checks whether the copy is complete and exact: reads both logs to their ends and compares them record by
 record."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from twinlog.kafka.ports import KafkaCluster
@@ -34,15 +35,27 @@ class CopyCheck:
         )
 
 
+def _as_it_is(record: Record) -> Record | None:
+    return record
+
+
 async def compare(
-    source: KafkaCluster, source_topic: str, target: KafkaCluster, target_topic: str, *, partition_count: int
+    source: KafkaCluster,
+    source_topic: str,
+    target: KafkaCluster,
+    target_topic: str,
+    *,
+    partition_count: int,
+    change: Callable[[Record], Record | None] = _as_it_is,
 ) -> CopyCheck:
-    """Compare two topics as a read_committed reader sees them, partition by partition. Raises KafkaError."""
+    """Compare two topics as a read_committed reader sees them, partition by partition. `change`: what becomes
+    of a record of the source; None = it is not copied. Raises KafkaError."""
     result = CopyCheck()
     async with source.reader() as source_reader, target.reader() as target_reader:
         for number in range(partition_count):
             mine, theirs = TopicPartition(source_topic, number), TopicPartition(target_topic, number)
-            left = [record async for record in committed_records(source, source_reader, mine)]
+            all_left = [record async for record in committed_records(source, source_reader, mine)]
+            left = [changed for record in all_left if (changed := change(record)) is not None]
             right = [record async for record in committed_records(target, target_reader, theirs)]
             _compare_partition(left, right, mine, result)
     return result

@@ -4,7 +4,7 @@ import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import grpc
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from twinlog.clock import SystemClock
+from twinlog.demo import changing
 from twinlog.demo.comparison import CopyCheck, compare
 from twinlog.demo.failover import Reading, first_records, group_position, read_some
 from twinlog.demo.live_page import live_page
@@ -40,7 +41,7 @@ A.bootstrap.servers = {a}
 B.bootstrap.servers = {b}
 
 A->B.enabled = true
-A->B.topics = orders
+A->B.topics = orders, payments
 B->A.enabled = false
 
 replication.factor = 1
@@ -84,6 +85,8 @@ class StoryFindings:
     """The content of the summary, from which the exit code follows."""
 
     comparison: CopyCheck = field(default_factory=CopyCheck)
+    changed: CopyCheck | None = None
+    """Of the topic whose records Spark changes."""
     offsets: dict[int, tuple[int, int, bool]] = field(default_factory=dict)
     """Partition -> the group's offset on A, the one on B, whether both name the same record."""
     read_on_a: int = 0
@@ -95,6 +98,10 @@ class StoryFindings:
         compared, read = self.comparison, self.read_on_a + self.read_on_b
         elsewhere = [str(number) for number, (_, _, exact) in sorted(self.offsets.items()) if not exact]
         checks = (
+            (
+                self.changed is None or self.changed.identical,
+                "the changed records are not what they should be",
+            ),
             (compared.identical, "the copy is not the same records in the same order"),
             (not compared.elsewhere, f"{compared.elsewhere:,} records have another offset than on A"),
             (bool(self.offsets), "the group has no offsets on A"),
@@ -111,9 +118,9 @@ class StoryFindings:
         return not self.failures
 
 
-async def tell(console: Console, *, keep: bool, ui: bool = False) -> bool:
+async def tell(console: Console, *, keep: bool, ui: bool = False, transform: bool = False) -> bool:
     """Run the demo; return whether everything was as promised. With `keep`, leave it running until
-    interrupted.
+    interrupted; with `transform`, Spark changes the records of a topic.
 
     A signal cancels it: everything that it started is stopped in order, and CancelledError is raised. Raises
     TwinlogError when something did not start or did not finish in time.
@@ -126,7 +133,7 @@ async def tell(console: Console, *, keep: bool, ui: bool = False) -> bool:
 
     with handle_signals(on_first=cancel, on_second=cancel):
         try:
-            return await _tell(Screen(console), keep=keep, ui=ui)
+            return await _tell(Screen(console), keep=keep, ui=ui, transform=transform)
         except ExceptionGroup as failures:
             # It caused the cancellation of the other tasks.
             failure: Exception = failures
@@ -135,7 +142,7 @@ async def tell(console: Console, *, keep: bool, ui: bool = False) -> bool:
             raise failure from failures
 
 
-async def _tell(screen: Screen, *, keep: bool, ui: bool) -> bool:
+async def _tell(screen: Screen, *, keep: bool, ui: bool, transform: bool) -> bool:
     a, b = LocalCluster(ClusterSpec(name="A")), LocalCluster(ClusterSpec(name="B"))
     async with AsyncExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="twinlog-demo-"))
@@ -144,11 +151,15 @@ async def _tell(screen: Screen, *, keep: bool, ui: bool) -> bool:
             for cluster in (a, b):
                 stack.push_async_callback(cluster.stop)
                 starting.create_task(cluster.start(), name=f"start {cluster.spec.name}")
-        return await _Story(screen, a.blocking, b.blocking, Path(directory)).tell(keep=keep, ui=ui)
+        story = _Story(screen, a.blocking, b.blocking, Path(directory), transform=transform)
+        return await story.tell(keep=keep, ui=ui)
 
 
 class _Story:
-    def __init__(self, screen: Screen, a: BlockingCluster, b: BlockingCluster, directory: Path) -> None:
+    def __init__(
+        self, screen: Screen, a: BlockingCluster, b: BlockingCluster, directory: Path, *, transform: bool
+    ) -> None:
+        self._transform = transform
         self._screen, self._a, self._b, self._directory = screen, a, b, directory
         self._findings = StoryFindings()
         self._clock = SystemClock()
@@ -161,9 +172,14 @@ class _Story:
             cluster_a = await stack.enter_async_context(open_cluster("A", self._a.client_properties()))
             cluster_b = await stack.enter_async_context(open_cluster("B", self._b.client_properties()))
             stream = await self._open_shop(stack, cluster_a)
+            if self._transform:
+                await self._write_payments(stream, cluster_a)
             screen.step("Starting Twinlog: source, checkpoint, heartbeat and configsync")
             running = await stack.enter_async_context(
-                TwinlogRun(demo_properties(self._a, self._b), self._directory)
+                TwinlogRun(
+                    demo_properties(self._a, self._b) + (changing.PROPERTIES if self._transform else ""),
+                    self._directory,
+                )
             )
             screen.fact(f"ready; its file is {running.file}, its log {running.log}")
             if ui:
@@ -175,6 +191,8 @@ class _Story:
             self._findings.comparison = await compare(
                 cluster_a, TOPIC, cluster_b, REMOTE_TOPIC, partition_count=PARTITIONS
             )
+            if self._transform:
+                await self._compare_payments(watching, cluster_a, cluster_b)
             self._summary()
             if keep:
                 await self._stay(running)
@@ -207,6 +225,29 @@ class _Story:
             f" retention has deleted the first {EXPIRED_BELOW:,} of each partition"
         )
         return stream
+
+    async def _write_payments(self, stream: OrderStream, cluster_a: KafkaCluster) -> None:
+        payments = replace(stream, topic=changing.TOPIC, partition_count=changing.PARTITIONS, written=0)
+        topic = NewTopic(name=changing.TOPIC, partition_count=changing.PARTITIONS, replication_factor=1)
+        if (error := (await cluster_a.create_topics([topic]))[changing.TOPIC]) is not None:
+            raise error
+        await payments.write(changing.RECORDS)
+        self._screen.fact(
+            f"and {changing.RECORDS:,} payments, of which Spark drops some and masks the others"
+        )
+
+    async def _compare_payments(
+        self, watching: Watching, cluster_a: KafkaCluster, cluster_b: KafkaCluster
+    ) -> None:
+        async def copied() -> bool:
+            partitions = await watching.partitions()
+            return sum(p.position for p in partitions if p.source.topic == changing.TOPIC) >= changing.RECORDS
+
+        await self._until(copied, "the payments are on B")
+        self._findings.changed = await compare(
+            cluster_a, changing.TOPIC, cluster_b, changing.REMOTE_TOPIC,
+            partition_count=changing.PARTITIONS, change=changing.change,
+        )  # fmt: skip
 
     async def _connect(self, stack: AsyncExitStack, running: TwinlogRun) -> Watching:
         channels = [
@@ -327,6 +368,11 @@ class _Story:
             f"{comparison.different} different, {comparison.elsewhere} at another offset. "
             f"The group read {findings.read_on_a:,} on A and {findings.read_on_b:,} on B."
         )
+        if (changed := findings.changed) is not None:
+            console.print(
+                f"Of {changing.RECORDS:,} payments {changed.target_records:,} are on B, masked:"
+                f" {changed.missing} missing, {changed.duplicates} duplicates, {changed.different} different."
+            )
         if findings.held:
             console.print(
                 "Nothing is lost, nothing is twice, and the group continued at its next record."
