@@ -1,7 +1,7 @@
 """The two that are compared: the real MirrorMaker 2 and Twinlog, each as a process tree of its own."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
@@ -52,6 +52,7 @@ def copier_properties(
     *,
     topics: str,
     codec: Codec = Codec.NONE,
+    more: Iterable[tuple[str, str]] = (),
 ) -> dict[str, str]:
     """The properties file: the same for both but for what is said here.
 
@@ -70,6 +71,7 @@ def copier_properties(
         "tasks.max": str(TASKS),
         "twinlog.offsets": "translated" if copier is Copier.TWINLOG_TRANSLATED else "auto",
         **dict.fromkeys(_FACTORS, "1"),
+        **{f"{flow}.{key}": value for key, value in more},
     }
     if copier is Copier.MM2_TUNED:
         settings |= {

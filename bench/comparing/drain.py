@@ -31,8 +31,14 @@ class Backlog:
     """By partition."""
 
     @property
+    def wanted(self) -> tuple[int, ...]:
+        """Records of the copy, by partition."""
+        return tuple(count // self.load.kept_one_in for count in self.records)
+
+    @property
     def record_count(self) -> int:
-        return sum(self.records)
+        """Records of the copy."""
+        return sum(self.wanted)
 
 
 async def run_drain(
@@ -59,6 +65,7 @@ async def run_drain(
                 far,
                 topics=backlog.topic,
                 codec=backlog.load.codec,
+                more=backlog.load.settings,
             )
             async with copier_in(directory, copier, properties) as running, starting(running):
                 samples = await _sample(stage, backlog, remote_topic, running, meter, progress)
@@ -118,7 +125,7 @@ async def _copied(stage: Stage, backlog: Backlog, remote_topic: str, *, is_whole
     """Records on the target. Raises StateError when some are missing of a run that copied all."""
     ends = await stage.target.ends(remote_topic, backlog.load.partition_count)
     copied = await stage.target.count_records(remote_topic, ends)
-    missing = sum(max(wanted - found, 0) for wanted, found in zip(backlog.records, copied, strict=True))
+    missing = sum(max(wanted - found, 0) for wanted, found in zip(backlog.wanted, copied, strict=True))
     if missing and is_whole:
         raise StateError(f"{missing:,} records are missing on the target")
     return sum(copied)

@@ -32,12 +32,24 @@ class Load:
     """Between the copier and the target."""
     most_seconds: float = math.inf
     """A run is ended after so long; what it has copied by then is what it is judged by."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """More keys of the flow."""
+    kept_one_in: int = 1
+    """The copiers drop all records but one in so many: the others have the header `internal`."""
 
     def scaled(self, scale: float) -> "Load":
         """The same load with `scale` times as many records, but not so few that nothing can be measured."""
         return replace(self, record_count=max(int(self.record_count * scale), _FEWEST_RECORDS))
 
 
+_FILTER = (
+    ("transforms", "local"),
+    ("transforms.local.type", "org.apache.kafka.connect.transforms.Filter"),
+    ("transforms.local.predicate", "isLocal"),
+    ("predicates", "isLocal"),
+    ("predicates.isLocal.type", "org.apache.kafka.connect.transforms.predicates.HasHeaderKey"),
+    ("predicates.isLocal.name", "internal"),
+)
 LOADS = (
     Load(name="1kb-none", title="1 KB, none", codec=Codec.NONE, value_bytes=1000, record_count=3_000_000),
     Load(name="1kb-zstd", title="1 KB, zstd", codec=Codec.ZSTD, value_bytes=1000, record_count=4_000_000),
@@ -80,6 +92,32 @@ LOADS = (
         partition_count=1,
         round_trip_ms=60,
         most_seconds=60.0,
+    ),
+    *(
+        Load(
+            name=f"filter-{codec.name.lower()}",
+            title=f"1 KB, {codec.name.lower()}, half dropped by a header (transforms)",
+            codec=codec,
+            value_bytes=1000,
+            record_count=2_000_000,
+            settings=_FILTER,
+            kept_one_in=2,
+        )
+        for codec in (Codec.NONE, Codec.ZSTD)
+    ),
+    Load(
+        name="expression",
+        title="1 KB, none, a regular expression on each value (MM2: only copied)",
+        codec=Codec.NONE,
+        value_bytes=1000,
+        record_count=1_000_000,
+        settings=(
+            ("twinlog.transform.topics", "load-.*"),
+            (
+                "twinlog.transform.value",
+                """regexp_replace(CAST(value AS string), '"amount": [0-9.]+', '"amount": 0')""",
+            ),
+        ),
     ),
 )
 
@@ -176,8 +214,10 @@ def make_pool(load: Load, *, batch_bytes: int, pool_bytes: int, now_ms: int) -> 
     """About `pool_bytes` of values in batches of `batch_bytes` on the wire, as a busy Java producer with that
     `batch.size` makes them: it reckons with the compression it has seen.
     """
-    records = _records(load.value_bytes, now_ms)
+    records = _records(load, now_ms)
     sizes = load.batch_records or (_records_that_fill(load, batch_bytes, now_ms),)
+    # The same share of each batch is kept.
+    sizes = tuple(max(size // load.kept_one_in, 1) * load.kept_one_in for size in sizes)
     batches = []
     left = max(pool_bytes // load.value_bytes, 1)
     for size in cycle(sizes):
@@ -190,16 +230,17 @@ def make_pool(load: Load, *, batch_bytes: int, pool_bytes: int, now_ms: int) -> 
 
 def _records_that_fill(load: Load, batch_bytes: int, now_ms: int) -> int:
     count = max(batch_bytes // load.value_bytes, 1)
-    records = _records(load.value_bytes, now_ms)
+    records = _records(load, now_ms)
     sample = build_batch([next(records) for _ in range(count)], codec=load.codec)
     return max(int(count * batch_bytes / sample.size_bytes), 1)
 
 
-def _records(value_bytes: int, now_ms: int) -> Iterator[NewRecord]:
+def _records(load: Load, now_ms: int) -> Iterator[NewRecord]:
     rng = random.Random(_SEED)
     number = 0
     while True:
-        yield NewRecord(b"key-%07d" % number, _value(rng, number, value_bytes), now_ms)
+        headers = ((b"internal", b"1"),) if number % load.kept_one_in else ()
+        yield NewRecord(b"key-%07d" % number, _value(rng, number, load.value_bytes), now_ms, headers)
         number += 1
 
 
