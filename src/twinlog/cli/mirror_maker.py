@@ -34,8 +34,6 @@ Exit codes are those of `twinlog run`.
 """
 
 _REFUSED = {
-    "--message.handler": "they are Java classes that change or drop records; Twinlog does not change records",
-    "--message.handler.args": "there are no message handlers",
     "--consumer.rebalance.listener": "they are Java classes; Twinlog has no rebalances",
     "--rebalance.listener.args": "there are no rebalance listeners",
     "--blacklist": "it is for Kafka's old consumer: give --include with an expression for the topics to copy",
@@ -84,8 +82,17 @@ def mirror_maker_command(
     new_consumer: Annotated[
         bool, typer.Option("--new.consumer", help="No effect: there is only one consumer.")
     ] = False,
-    message_handler: Annotated[str, typer.Option("--message.handler", help="Refused.")] = "",
-    message_handler_args: Annotated[str, typer.Option("--message.handler.args", help="Refused.")] = "",
+    message_handler: Annotated[
+        str,
+        typer.Option(
+            "--message.handler",
+            metavar="CLASS",
+            help="com.opencore.RenameTopicHandler, which renames topics; no other.",
+        ),
+    ] = "",
+    message_handler_args: Annotated[
+        str, typer.Option("--message.handler.args", metavar="SOURCE,TARGET;…", help="Its new names.")
+    ] = "",
     rebalance_listener: Annotated[str, typer.Option("--consumer.rebalance.listener", help="Refused.")] = "",
     rebalance_listener_args: Annotated[str, typer.Option("--rebalance.listener.args", help="Refused.")] = "",
     blacklist: Annotated[str, typer.Option("--blacklist", help="Refused.")] = "",
@@ -110,8 +117,6 @@ def mirror_maker_command(
     from twinlog.service.signals import exit_on_signals
 
     given = {
-        "--message.handler": message_handler,
-        "--message.handler.args": message_handler_args,
         "--consumer.rebalance.listener": rebalance_listener,
         "--rebalance.listener.args": rebalance_listener_args,
         "--blacklist": blacklist,
@@ -129,6 +134,8 @@ def mirror_maker_command(
                 include=include,
                 num_streams=num_streams,
                 source_alias=source_alias,
+                message_handler=message_handler,
+                message_handler_args=message_handler_args,
             )
         )
         if dry_run:

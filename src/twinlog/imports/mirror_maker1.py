@@ -13,11 +13,14 @@ from twinlog.config.keys.client import CLUSTER_CLIENT_KEYS, CONSUMER_KEYS, PRODU
 from twinlog.errors import ConfigError
 from twinlog.imports.draft import Draft
 from twinlog.imports.report import Line, Report, Setting
+from twinlog.policy.rename import RENAME_KEY
 from twinlog.properties import Properties, Property
 
 _IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 TARGET = "target"
 
+_RENAMES_TOPICS = "com.opencore.RenameTopicHandler"
+"""Of https://github.com/opencore/mirrormaker_topic_rename, which many used: one topic per pair."""
 _OF_THE_OLD_CONSUMER = ("zookeeper.connect",)
 _OLD_NAMES = {"bootstrap.servers": "metadata.broker.list"}
 _RESETS = {"smallest": "earliest", "largest": "latest"}
@@ -50,6 +53,8 @@ class MirrorMaker1:
     num_streams: int = 1
     source_alias: str = ""
     """Empty = the consumer group's name, which differs between replicators."""
+    message_handler: str = ""
+    message_handler_args: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +103,8 @@ def mirror_maker_file(mirror: MirrorMaker1) -> MirrorMakerFile:
         "emit.offset-syncs.enabled": "false",
     }.items():
         draft.decide_flow(flow, key, value)
+    if mirror.message_handler or mirror.message_handler_args:
+        draft.decide_flow(flow, RENAME_KEY, renames(mirror.message_handler, mirror.message_handler_args))
     draft.set_cluster(TARGET, "offset.storage.replication.factor", Setting(value="-1", place="offsets"))
     origin = f"{mirror.consumer_file} and {mirror.producer_file}"
     return MirrorMakerFile(properties=draft.render(origin=origin), lines=report.lines)
@@ -107,6 +114,24 @@ def include_pattern(text: str) -> str:
     """MirrorMaker 1's interpretation of --include: blanks and enclosing quotes are removed, commas mean
     "or"."""
     return re.sub(r"^[\"']+|[\"']+$", "", text.strip().replace(",", "|").replace(" ", ""))
+
+
+def renames(handler: str, args: str) -> str:
+    """The rules of `twinlog.topic.rename` for the one handler that is known. Raises ConfigError for others,
+    which are classes of Java."""
+    if handler != _RENAMES_TOPICS:
+        raise ConfigError(
+            f"--message.handler: Twinlog knows {_RENAMES_TOPICS} and runs no Java: say what others do with"
+            " records by twinlog.transform.* (docs/transforms.md)",
+            metadata={"key": "--message.handler"},
+        )
+    pairs = [pair.split(",") for pair in args.split(";") if pair.strip()]
+    if not pairs or any(len(pair) != 2 for pair in pairs):
+        raise ConfigError(
+            f"--message.handler.args: must be SOURCE,TARGET;SOURCE,TARGET, not {args!r}",
+            metadata={"key": "--message.handler.args"},
+        )
+    return "; ".join(f"{before.strip()} -> {after.strip()}" for before, after in pairs)
 
 
 def _required(properties: Properties, key: str, file: str) -> Property:

@@ -118,3 +118,14 @@ def test_what_cannot_be_obeyed_is_refused_with_its_reason(files: list[str], opti
 
     assert answer.exit_code == 2
     assert f"{option}: " in answer.output
+
+
+def test_topics_that_a_handler_renamed_keep_their_new_names(files: list[str]) -> None:
+    handler = ["--message.handler", "com.opencore.RenameTopicHandler", "--message.handler.args", "a,x.a; b,y"]
+    answer = CliRunner().invoke(app, ["mirror-maker", *files, "--include", "a,b,c", *handler, "--dry-run"])
+    assert answer.exit_code == 0, answer.output
+    assert "mm1->target.twinlog.topic.rename=a -> x.a; b -> y" in answer.stdout
+    refused = CliRunner().invoke(
+        app, ["mirror-maker", *files, "--include", "a", *handler[:3], "a", "--dry-run"]
+    )
+    assert refused.exit_code == 2
