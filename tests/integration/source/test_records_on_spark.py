@@ -221,23 +221,23 @@ async def test_each_recipe_of_the_page_does_what_it_says(
 
 
 def waits_for_ever(records: DataFrame) -> DataFrame:
-    @f.udf("binary")
-    def wait(value: bytes | None) -> bytes | None:
-        while value == b"for ever":
-            time.sleep(0.1)
-        return value
+    return records.withColumn("value", f.udf(_wait, "binary")("value"))
 
-    return records.withColumn("value", wait("value"))
+
+def _wait(value: bytes | None) -> bytes | None:
+    while value == b"for ever":
+        time.sleep(0.1)
+    return value
 
 
 def raises(records: DataFrame) -> DataFrame:
-    @f.udf("binary")
-    def change(value: bytes | None) -> bytes | None:
-        if value == b"for ever":
-            raise LookupError("no such customer")
-        return value
+    return records.withColumn("value", f.udf(_raise, "binary")("value"))
 
-    return records.withColumn("value", change("value"))
+
+def _raise(value: bytes | None) -> bytes | None:
+    if value == b"for ever":
+        raise LookupError("no such customer")
+    return value
 
 
 @pytest.mark.parametrize(
