@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from contract.access.access_rig import TIMEOUT_SECONDS, Port, look, opened, person
-from twinlog.api.heartbeat.v1 import heartbeat_service_pb2, heartbeat_service_pb2_grpc
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2, checkpoint_service_pb2_grpc
 from twinlog.config.security import ClientSecurity
 from twinlog.errors import StateError, TwinlogError
 from twinlog.service.errors_wire import error_from_rpc
@@ -44,9 +44,9 @@ def channel_to(port: Port, security: ClientSecurity | None = None) -> grpc.aio.C
 
 async def watched(channel: grpc.aio.Channel) -> int:
     """How many answers a stream gave."""
-    stub = heartbeat_service_pb2_grpc.HeartbeatServiceStub(channel)
-    request = heartbeat_service_pb2.WatchDelaysRequest()
-    return len([each async for each in stub.WatchDelays(request, timeout=TIMEOUT_SECONDS)])
+    stub = checkpoint_service_pb2_grpc.CheckpointServiceStub(channel)
+    request = checkpoint_service_pb2.WatchMoveRequest()
+    return len([each async for each in stub.WatchMove(request, timeout=TIMEOUT_SECONDS)])
 
 
 async def refusal_of(port: Port, security: ClientSecurity | None = None) -> TwinlogError:
@@ -60,7 +60,7 @@ async def test_a_call_that_a_standby_refuses_is_answered_by_the_owner(tmp_path: 
     async with two(tmp_path) as (standby, owner), channel_to(standby) as channel:
         await look(channel)
         assert await watched(channel) == 1
-        calls = [("GetTopology", "file:viewer"), ("WatchDelays", "file:viewer")]
+        calls = [("GetTopology", "file:viewer"), ("WatchMove", "file:viewer")]
         assert standby.seen == owner.seen == calls, "as the same caller, once"
 
 

@@ -243,12 +243,6 @@ class _Heartbeat(heartbeat_grpc.HeartbeatServiceServicer):
         ]
         return heartbeat.ListDelaysResponse(delays=[delay, *others])
 
-    async def WatchDelays(  # noqa: N802
-        self, request: Any, context: Any
-    ) -> AsyncIterator[heartbeat.WatchDelaysResponse]:
-        listed = await self.ListDelays(request, context)
-        yield heartbeat.WatchDelaysResponse(delays=listed.delays)
-
 
 class _ConfigSync(configsync_grpc.ConfigSyncServiceServicer):
     async def ListFlows(self, request: Any, context: Any) -> configsync.ListFlowsResponse:  # noqa: N802

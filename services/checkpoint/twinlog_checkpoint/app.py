@@ -24,8 +24,7 @@ from twinlog.kafka.raw.transactions.open_transactions import open_transactions
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.errors_wire import error_from_rpc
-from twinlog.service.feeds.rules import RulesWatch
-from twinlog.service.feeds.topics import TopicsWatch
+from twinlog.service.feeds.registry import Decisions
 from twinlog.service.grpc_server import GrpcService
 from twinlog.service.owner.name import OwnerReason
 from twinlog.service.owner.opening import open_lease
@@ -124,14 +123,11 @@ READ_TIMEOUT_SECONDS = 30.0
 
 async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     """Connect the parts. Does not wait for any broker."""
-    topics = TopicsWatch(
-        context.peers.channel("configsync"), clock=context.clock, backoff=context.backoff(0.2, 5.0)
-    )
-    rules = RulesWatch(
+    decisions = Decisions(
         context.peers.channel("configsync"), clock=context.clock, backoff=context.backoff(0.2, 5.0)
     )
     around = SharedDependencies(
-        known_topics=topics,
+        known_topics=decisions,
         clock=context.clock,
         meter=context.meter,
         stop=context.stop,
@@ -143,10 +139,11 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         ),
     )
     flows: dict[Flow, FlowParts] = {}
-    loops: dict[str, Loop] = {"topics of configsync": topics.run, "rules of configsync": rules.run}
+    loops: dict[str, Loop] = {"decisions of configsync": decisions.run}
     for entry in checkpoint_flows(context.configuration):
         parts = assemble_flow(entry, await _clusters(context, stack, entry), around)
         loops[f"offset syncs {entry.flow}"] = parts.checkpointer.tail.run
+        decisions.add(entry.flow, parts.target)
         lease = open_lease(context, entry.flow, parts.target)
         loops[f"checkpoints {entry.flow}"] = lease.guard(parts.checkpointer.run)
         loops[f"fences {entry.flow}"] = lease.guard(partial(watch_fences, parts=parts, around=around))
@@ -154,7 +151,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         loops[f"group offsets {entry.flow}"] = lease.guard(syncer.run)
         follower = RulesFollower(
             configuration=context.configuration,
-            rules=rules,
+            decisions=decisions,
             checkpointer=parts.checkpointer,
             syncer=syncer,
             is_owner=lease.is_owner,
@@ -174,9 +171,10 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
             unknown[back] = f"this process cannot read flow {back} of the file: {error}"
             continue
         parts = assemble_flow_elsewhere(entry, await _clusters(context, stack, entry), around)
+        decisions.add(back, parts.target)
         follower = RulesFollower(
             configuration=found,
-            rules=rules,
+            decisions=decisions,
             checkpointer=parts.checkpointer,
             syncer=assemble_group_syncer(parts, around),
             is_owner=lambda: False,

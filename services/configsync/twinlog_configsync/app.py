@@ -1,4 +1,4 @@
-"""The composition root of the configsync service: one loop per flow, one board, the gRPC service."""
+"""The composition root of the configsync service: one loop per flow, the gRPC services."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -8,6 +8,8 @@ from typing import Any, Final, TypeVar, cast
 
 from opentelemetry.metrics import Meter, Observation
 
+from twinlog.api.common.v1.table_service_pb2 import DESCRIPTOR as TABLES
+from twinlog.api.common.v1.table_service_pb2_grpc import add_TableServiceServicer_to_server
 from twinlog.api.configsync.v1.configsync_service_pb2 import DESCRIPTOR
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import add_ConfigSyncServiceServicer_to_server
 from twinlog.clock import Clock
@@ -17,6 +19,7 @@ from twinlog.kafka.ports import AclBinding, ConfigChange, KafkaCluster, NewTopic
 from twinlog.loops import circle_of
 from twinlog.model import Flow
 from twinlog.service.app import ServiceContext, ServiceParts
+from twinlog.service.feeds.tables import ToldTables
 from twinlog.service.grpc_server import GrpcService
 from twinlog.service.owner.lease import FlowLease
 from twinlog.service.owner.name import STANDS_BY
@@ -34,27 +37,25 @@ from twinlog_configsync.api.servicer import ConfigSyncServicer, ServedFlow
 from twinlog_configsync.config import ConfigSyncFlow, configsync_flows, flows_of_others
 from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.commands import FlowCommands
-from twinlog_configsync.flow.feeds import Boards
 from twinlog_configsync.flow.known_flow import OtherFlow
 from twinlog_configsync.flow.loop_guard import Partner
 from twinlog_configsync.flow.passes import FlowPasses
-from twinlog_configsync.flow.rules_feed import RulesBoard
 from twinlog_configsync.flow.sync import FlowSync
-from twinlog_configsync.flow.topic_feed import TopicBoard
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
 
 # The gauges of configsync. Scrapes run in another thread, so the callbacks only read.
 
 
-def observe(meter: Meter, topics: TopicBoard, syncs: Sequence[FlowSync], *, clock: Clock) -> None:
+def observe(meter: Meter, syncs: Sequence[FlowSync], *, clock: Clock) -> None:
     """Publish topics by state, and missing changes by part."""
 
     def topics_by_state() -> Iterable[Observation]:
         counts: dict[tuple[str, str, str], int] = {}
-        for flow, entry in topics.topics():
-            key = (flow.source, flow.target, entry.state.value)
-            counts[key] = counts.get(key, 0) + 1
+        for sync in syncs:
+            for entry in sync.passes.topics:
+                key = (sync.flow.source, sync.flow.target, entry.state.value)
+                counts[key] = counts.get(key, 0) + 1
         return [
             Observation(count, {**flow_attributes(source, target), "twinlog.state": state})
             for (source, target, state), count in counts.items()
@@ -214,10 +215,7 @@ _PASSES_AT_A_TIME = 4
 async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     """Connect the parts. Does not wait for any broker. Raises ConfigError for a pattern that does not
     compile."""
-    boards = Boards(
-        topics=TopicBoard(history_id=context.instance_id, meter=context.meter),
-        rules=RulesBoard(history_id=context.instance_id, meter=context.meter),
-    )
+    told = ToldTables(context.stop)
     configured = configsync_flows(context.configuration)
     whole = (*configured, *flows_of_others(context.configuration))
     acl_flows, quota_flows = (
@@ -231,18 +229,16 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     loops: dict[str, Loop] = {}
     for entry in configured:
         lease = open_lease(context, entry.flow, await context.clusters.get(entry.target_client))
-        flow = await _flow(context, entry, boards, claims, lease, gate, others)
+        flow = await _flow(context, entry, told, claims, lease, gate, others)
         served[entry.flow] = flow
         loops[f"flow {entry.flow}"] = lease.guard(flow.sync.run, otherwise=flow.sync.stand_by)
     run_here = {each: flow.sync.passes for each, flow in served.items()}
     for passes in run_here.values():
         passes.loop_guard.partners = _partners(passes, {**others, **run_here})
-    observe(context.meter, boards.topics, [flow.sync for flow in served.values()], clock=context.clock)
+    observe(context.meter, [flow.sync for flow in served.values()], clock=context.clock)
     servicer = ConfigSyncServicer(
         served,
-        boards=boards,
         clusters=context.clusters,
-        clock=context.clock,
         stop=context.stop,
     )
     service = GrpcService(
@@ -250,9 +246,14 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         add=add_ConfigSyncServiceServicer_to_server,
         servicer=servicer,
     )
+    tables = GrpcService(
+        name=TABLES.services_by_name["TableService"].full_name,
+        add=add_TableServiceServicer_to_server,
+        servicer=told,
+    )
     return ServiceParts(
         loops=loops,
-        grpc=[service],
+        grpc=[service, tables],
         first_pass_done=lambda flow: served[flow].sync.status.last_refresh_ms is not None,
     )
 
@@ -260,7 +261,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
 async def _flow(
     context: ServiceContext,
     flow: ConfigSyncFlow,
-    boards: Boards,
+    told: ToldTables,
     claims: DesiredBindings,
     lease: FlowLease,
     gate: asyncio.Semaphore,
@@ -272,7 +273,7 @@ async def _flow(
         flow,
         source=await context.clusters.get(flow.source_client),
         target=forwarded(target, flow.forwarding_class, flow.target_client.properties),
-        boards=boards,
+        told=told,
         claims=claims,
         clock=context.clock,
         journal=journal,

@@ -7,7 +7,8 @@ from twinlog.api.heartbeat.v1.heartbeat_service_pb2 import DESCRIPTOR
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import add_HeartbeatServiceServicer_to_server
 from twinlog.kafka.ports import KafkaCluster, LogWriter
 from twinlog.service.app import ServiceContext, ServiceParts
-from twinlog.service.feeds.rules import AppliedRules, RulesWatch
+from twinlog.service.feeds.registry import Decisions
+from twinlog.service.feeds.rules import AppliedRules
 from twinlog.service.grpc_server import GrpcService
 from twinlog.service.owner.opening import open_lease
 from twinlog.service.runtime import Loop
@@ -30,24 +31,28 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     instruments = HeartbeatInstruments(context.meter)
     state = HeartbeatState(flows, clock=context.clock, meter=instruments, statuses=context.clusters.statuses)
     instruments.show(state.delays)
-    rules = RulesWatch(
+    decisions = Decisions(
         context.peers.channel("configsync"), clock=context.clock, backoff=context.backoff(0.2, 5.0)
     )
-    loops: dict[str, Loop] = {"rules of configsync": rules.run}
+    loops: dict[str, Loop] = {"decisions of configsync": decisions.run}
     writers = SharedWriters(stack)
     for entry in flows:
         beats = FlowBeats(entry=entry, state=state, loops_of=await _loops_of(context, entry, state, writers))
-        lease = open_lease(context, entry.flow, await context.clusters.get(entry.clients.target_admin))
+        target = await context.clusters.get(entry.clients.target_admin)
+        decisions.add(entry.flow, target)
+        lease = open_lease(context, entry.flow, target)
         # When the owner is unknown, two processes may write: an extra heartbeat does no harm, and a missing
         # one would look like a broken path.
         loops[f"beats {entry.flow}"] = lease.guard(beats.run, in_doubt=True)
-        applied = AppliedRules(rules, context.configuration, entry.flow, beats.follow)
+        applied = AppliedRules(
+            decisions, context.configuration, entry.flow, beats.follow, is_owner=lease.is_owner
+        )
         loops[f"rules {entry.flow}"] = applied.run
     for watcher in await _watchers(context, flows, state):
         loops[f"watch heartbeats on {watcher.alias}"] = watcher.run
     ends = SourceLogEnds(context.peers.channel("source"))
     loops["ends of logs"] = LogEndsWatch(ends=ends, state=state, clock=context.clock).run
-    servicer = HeartbeatServicer(state, context.clusters.statuses, stop=context.stop)
+    servicer = HeartbeatServicer(state, context.clusters.statuses)
     service = GrpcService(
         name=DESCRIPTOR.services_by_name["HeartbeatService"].full_name,
         add=add_HeartbeatServiceServicer_to_server,

@@ -14,7 +14,7 @@ from twinlog.machine.java import spark_environment
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.clusters import UNKNOWN, Clusters
-from twinlog.service.feeds.topics import TopicsWatch
+from twinlog.service.feeds.registry import Decisions
 from twinlog.service.grpc_server import GrpcService
 from twinlog.service.owner.lease import FlowLease
 from twinlog.service.owner.opening import open_lease
@@ -88,7 +88,7 @@ async def build_on(make_runner: MakeRunner, context: ServiceContext, stack: Asyn
     stack.push_async_callback(port.stop)
     await port.start()
     runner = make_runner(context, flows, port, stack)
-    watch = TopicsWatch(
+    decisions = Decisions(
         context.peers.channel("configsync"),
         clock=context.clock,
         backoff=context.backoff(WATCH_RETRY_INITIAL_SECONDS, WATCH_RETRY_MAX_SECONDS),
@@ -99,7 +99,7 @@ async def build_on(make_runner: MakeRunner, context: ServiceContext, stack: Asyn
     }
     drivers = {
         flow.flow: await _driver(
-            context, flow, leases[flow.flow], watch, runner, stack, index=index, flows=len(flows)
+            context, flow, leases[flow.flow], decisions, runner, stack, index=index, flows=len(flows)
         )
         for index, flow in enumerate(flows)
     }
@@ -129,7 +129,7 @@ async def build_on(make_runner: MakeRunner, context: ServiceContext, stack: Asyn
         guarded = leases[flow].guard(driver.run, otherwise=driver.stand_by, stays_in_doubt=True)
         loops[f"flow {flow}"] = guarded
     loops |= {f"lag of {flow}": monitor.run for flow, monitor in monitors.items()}
-    loops["topics"] = watch.run
+    loops["decisions of configsync"] = decisions.run
     for each in flows:
         if each.settings.verify_interval_seconds:
             proof = _standing_proof(context, each, drivers[each.flow])
@@ -181,7 +181,7 @@ async def _driver(
     context: ServiceContext,
     flow: SourceFlow,
     lease: FlowLease,
-    watch: TopicsWatch,
+    decisions: Decisions,
     runner: EpochRunner,
     stack: AsyncExitStack,
     *,
@@ -234,10 +234,13 @@ async def _driver(
         producers=producers,
         clock=context.clock,
     )
+    decisions.add(flow.flow, target)
+    for partner in flow.partners:
+        decisions.add(partner.flow, target if partner.flow.target == flow.flow.target else source)
     state = FlowState(
         flow=flow,
         ownership=ownership,
-        watch=watch,
+        decisions=decisions,
         known=KnownTopics(
             flow=flow,
             source=source,
@@ -263,12 +266,12 @@ async def _driver(
             reader=await stack.enter_async_context(sources.reader(read_committed=False)),
             positions=positions,
             cluster_id=context.clusters.cluster_id,
-            topics_of=lambda other: watch.topics(other) if watch.settled(other) else None,
+            topics_of=lambda other: decisions.topics(other) if decisions.settled(other) else None,
             clock=context.clock,
         ),
         clock=context.clock,
         on_gap=instruments.gap,
-        topics_changed=watch.subscribe(),
+        topics_changed=decisions.subscribe(),
         table=table,
         flows=flows,
     )
@@ -330,7 +333,7 @@ async def _monitor(
             flow=flow,
             target=state.known.target,
             positions=state.positions,
-            watch=state.watch,
+            decisions=state.decisions,
             table=state.table,
             selection=state.known.selection,
             is_owned=lambda: driver.owned,

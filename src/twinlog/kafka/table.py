@@ -91,6 +91,32 @@ class Table(Generic[K, V]):
         async with self._busy:
             return await self._load()
 
+    @property
+    def revision(self) -> tuple[str, int] | None:
+        """The topic's id, and the next offset to read; None before the first `load`, and without a topic."""
+        return None if self._place is None else (self._place.topic_id, self._place.next_offset)
+
+    async def take(
+        self, records: Mapping[bytes, bytes | None], revision: tuple[str, int], *, is_whole: bool
+    ) -> None:
+        """Take what another process has read from the topic: the newest values since `self.revision`, None
+        for rows that are gone, or all rows. The next `load` reads on from `revision`.
+
+        Raises WireFormatError for a row that this release cannot read; then nothing changes.
+        """
+        async with self._busy:
+            rows: dict[K, V] = {} if is_whole else dict(self.rows)
+            newest = {
+                key: Record(offset=-1, timestamp_ms=-1, key=raw, value=value)
+                for raw, value in records.items()
+                if (key := self.codec.decode_key(raw)) is not None
+            }
+            await self._take(newest, rows)
+            (topic_id, end), now = revision, asyncio.get_running_loop().time()
+            self.rows, self._exists = rows, True
+            self._unsure.clear()
+            self._place = LogPlace(topic_id=topic_id, next_offset=end, seen_end=end, at_seconds=now)
+
     async def _load(self) -> Mapping[K, V]:
         found = (await self.cluster.describe_topics([self.topic]))[self.topic]
         if isinstance(found, KafkaError):

@@ -86,16 +86,6 @@ COMMANDS: Final = ReasonGroup(
             "begin with the first page",
         ),
         OwnReason("INVALID_PAGE_SIZE", "a page size is negative", "give 0 (as many as fit) or more"),
-        OwnReason(
-            "INVALID_RESUME_TOKEN",
-            "the resume token is not from this service",
-            "open a new watch without one",
-        ),
-        OwnReason(
-            "RESUME_TOKEN_EXPIRED",
-            "the service no longer keeps the changes since the token",
-            "open a new watch without one",
-        ),
         OwnReason("PLAN_UNKNOWN", "there is no plan of this id, or it is too old", "`twinlog plan` again"),
         OwnReason(
             "PLAN_STALE",

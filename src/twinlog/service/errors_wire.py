@@ -32,12 +32,6 @@ class ExhaustedError(TwinlogError):
     default_reason = "EXHAUSTED"
 
 
-class ResumeTokenExpiredError(TwinlogError):
-    """The history behind a resume token is gone: start again from a snapshot."""
-
-    default_reason = "RESUME_TOKEN_EXPIRED"
-
-
 class PeerUnavailableError(TwinlogError):
     """A service did not answer: it is down, not reachable, or too slow."""
 
@@ -68,7 +62,6 @@ _CODES: tuple[tuple[type[TwinlogError], int], ...] = (
     (UnauthenticatedError, code_pb2.UNAUTHENTICATED),
     (ForbiddenError, code_pb2.PERMISSION_DENIED),
     (ExhaustedError, code_pb2.RESOURCE_EXHAUSTED),
-    (ResumeTokenExpiredError, code_pb2.OUT_OF_RANGE),
     (PeerUnavailableError, code_pb2.UNAVAILABLE),
     (WireFormatError, code_pb2.DATA_LOSS),
     (TwinlogError, code_pb2.INTERNAL),

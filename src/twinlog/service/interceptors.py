@@ -47,20 +47,10 @@ if TYPE_CHECKING:
 REQUEST_SECONDS = 10.0
 """Longest time between a call and its request."""
 
-_PEER = "twinlog-peer"
-PEER_METADATA = ((_PEER, "1"),)
-"""Metadata of calls between services of Twinlog."""
-
 VERSION_METADATA_KEY = "twinlog-version"
 """Every answer carries the server's version."""
 SECURITY_METADATA_KEY = "twinlog-security"
 """Every answer carries the port's security; see `GrpcServer`."""
-
-
-def is_peer(context: Context) -> bool:
-    """Whether the caller claims to be a service of Twinlog. The claim is believed: no right follows from
-    it."""
-    return any(key == _PEER for key, _ in context.invocation_metadata() or ())
 
 
 LOG_INTERVAL_SECONDS = 0.2

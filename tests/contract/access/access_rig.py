@@ -16,6 +16,7 @@ from google.protobuf.message_factory import GetMessageClass
 from opentelemetry.metrics import NoOpMeterProvider
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2, checkpoint_service_pb2_grpc
+from twinlog.api.common.v1 import table_service_pb2, table_service_pb2_grpc
 from twinlog.api.configsync.v1 import configsync_service_pb2, configsync_service_pb2_grpc
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2, heartbeat_service_pb2_grpc
 from twinlog.api.source.v1 import (
@@ -42,6 +43,7 @@ SERVICES = {
     "WorkerService": (worker_service_pb2, worker_service_pb2_grpc),
     "CheckpointService": (checkpoint_service_pb2, checkpoint_service_pb2_grpc),
     "HeartbeatService": (heartbeat_service_pb2, heartbeat_service_pb2_grpc),
+    "TableService": (table_service_pb2, table_service_pb2_grpc),
     "ConfigSyncService": (configsync_service_pb2, configsync_service_pb2_grpc),
 }
 

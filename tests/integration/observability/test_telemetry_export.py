@@ -111,20 +111,6 @@ async def test_metrics_logs_and_spans_reach_a_collector_and_a_call_joins_its_cal
         assert await service.end() == 0
 
 
-async def test_a_watch_has_a_span_of_its_callers_trace_which_ends_with_it(tmp_path: Path) -> None:
-    async with collector() as (endpoint, collected), heartbeat(tmp_path, endpoint) as service:
-        async with open_channel(f"127.0.0.1:{await service.port()}") as channel:
-            stub = pb2_grpc.HeartbeatServiceStub(channel)
-            call = stub.WatchDelays(pb2.WatchDelaysRequest(), metadata=(("traceparent", TRACEPARENT),))
-            await call.read()
-            call.cancel()
-        method = "twinlog.api.heartbeat.v1.HeartbeatService/WatchDelays"
-        await eventually(lambda: method in {span.name for span in collected.spans})
-        span = next(span for span in collected.spans if span.name == method)
-        assert span.trace_id.hex() == TRACE_ID
-        assert await service.end() == 0
-
-
 async def test_a_line_of_a_traced_call_names_its_trace(tmp_path: Path) -> None:
     async with collector() as (endpoint, _), heartbeat(tmp_path, endpoint) as service:
         channel = open_channel(f"127.0.0.1:{await service.port()}")

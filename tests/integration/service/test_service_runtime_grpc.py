@@ -17,6 +17,11 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_status import rpc_status
 from opentelemetry.metrics import NoOpMeterProvider
 
+from twinlog.api.common.v1 import table_service_pb2 as tables_pb2
+from twinlog.api.common.v1.table_service_pb2_grpc import (
+    TableServiceStub,
+    add_TableServiceServicer_to_server,
+)
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import (
     ConfigSyncServiceServicer,
@@ -39,19 +44,16 @@ from twinlog.service.answering_process import PROCESS_METADATA_KEY, AnsweringPro
 from twinlog.service.errors_wire import (
     ExhaustedError,
     PeerUnavailableError,
-    ResumeTokenExpiredError,
     error_from_rpc,
 )
-from twinlog.service.feeds.topics import TopicsWatch
 from twinlog.service.grpc_server import Context, GrpcServer, GrpcService
 from twinlog.service.interceptors import VERSION_METADATA_KEY, too_late
 from twinlog.service.peers import open_channel
 from twinlog.service.probe import probe
-from twinlog.service.runtime import Backoff
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.clock import FakeClock
 
 FULL_NAME = pb2.DESCRIPTOR.services_by_name["ConfigSyncService"].full_name
+TABLES = tables_pb2.DESCRIPTOR.services_by_name["TableService"].full_name
 TIMEOUT_SECONDS = 30.0
 PROCESS = AnsweringProcess(host="vm", pid=7, config="/etc/mm2.properties")
 
@@ -71,13 +73,13 @@ class Scripted(ConfigSyncServiceServicer):
             raise self.failure
         if self.waits:
             await self.stop.wait()
-        return pb2.ListTopicsResponse(resume_token=b"token")
+        return pb2.ListTopicsResponse(next_page_token="token")
 
-    async def WatchTopics(  # noqa: N802
-        self, request: pb2.WatchTopicsRequest, context: Context
-    ) -> AsyncIterator[pb2.WatchTopicsResponse]:
+    async def Follow(  # noqa: N802
+        self, request: tables_pb2.FollowRequest, context: Context
+    ) -> AsyncIterator[tables_pb2.FollowResponse]:
         self.watchers += 1
-        yield pb2.WatchTopicsResponse(snapshot_end=pb2.SnapshotEnd(), resume_token=b"1")
+        yield tables_pb2.FollowResponse()
         if self.failure is not None:
             raise self.failure
         await (asyncio.Event() if self.ignores_stop else self.stop).wait()
@@ -91,6 +93,7 @@ class Running:
         self.servicer = servicer
         self.channel = channel
         self.stub = ConfigSyncServiceStub(channel)
+        self.tables = TableServiceStub(channel)
 
     async def health(self, service: str) -> str:
         answer = await health_pb2_grpc.HealthStub(self.channel).Check(
@@ -109,7 +112,10 @@ async def _running(
 ) -> AsyncIterator[Running]:
     servicer = Scripted()  # type: ignore[abstract]  # its other methods answer UNIMPLEMENTED
     server = GrpcServer(
-        [GrpcService(name=FULL_NAME, add=add_ConfigSyncServiceServicer_to_server, servicer=servicer)],
+        [
+            GrpcService(name=FULL_NAME, add=add_ConfigSyncServiceServicer_to_server, servicer=servicer),
+            GrpcService(name=TABLES, add=add_TableServiceServicer_to_server, servicer=servicer),
+        ],
         service="configsync",
         listen=Address(host="127.0.0.1", port=0),
         meter=NoOpMeterProvider().get_meter("test"),
@@ -169,7 +175,6 @@ _ERRORS: list[tuple[TwinlogError, int]] = [
     (KafkaError("what", code=1234), code_pb2.UNKNOWN),
     (WireFormatError("bytes", metadata={"offset": "7"}), code_pb2.DATA_LOSS),
     (ExhaustedError("too many"), code_pb2.RESOURCE_EXHAUSTED),
-    (ResumeTokenExpiredError("too old"), code_pb2.OUT_OF_RANGE),
     (PeerUnavailableError("source is away"), code_pb2.UNAVAILABLE),
     (TwinlogError("other"), code_pb2.INTERNAL),
 ]
@@ -236,14 +241,14 @@ async def test_a_defect_tells_the_client_an_id_and_the_log_the_traceback(
 
 
 async def test_a_stream_maps_errors_too(running: Running) -> None:
-    running.servicer.failure = ResumeTokenExpiredError("too old")
+    running.servicer.failure = NotFoundError("none")
 
-    call = running.stub.WatchTopics(pb2.WatchTopicsRequest(), timeout=TIMEOUT_SECONDS)
+    call = running.tables.Follow(tables_pb2.FollowRequest(), timeout=TIMEOUT_SECONDS)
     with pytest.raises(grpc.aio.AioRpcError) as failure:
         async for _ in call:
             pass
 
-    assert isinstance(error_from_rpc(failure.value), ResumeTokenExpiredError)
+    assert isinstance(error_from_rpc(failure.value), NotFoundError)
 
 
 async def test_a_peer_that_is_not_there_is_named_within_the_timeout() -> None:
@@ -343,7 +348,7 @@ async def test_a_second_server_on_the_port_is_refused_and_the_key_named(running:
 
 async def test_a_watch_that_selects_on_stop_ends_cleanly_and_holds_nothing_up(running: Running) -> None:
     loop = asyncio.get_running_loop()
-    call = running.stub.WatchTopics(pb2.WatchTopicsRequest())
+    call = running.tables.Follow(tables_pb2.FollowRequest())
     await call.read()
 
     began = loop.time()
@@ -357,7 +362,7 @@ async def test_a_watch_that_selects_on_stop_ends_cleanly_and_holds_nothing_up(ru
 async def test_a_watch_that_ignores_stop_is_cut_at_the_grace(running: Running) -> None:
     running.servicer.ignores_stop = True
     loop = asyncio.get_running_loop()
-    call = running.stub.WatchTopics(pb2.WatchTopicsRequest())
+    call = running.tables.Follow(tables_pb2.FollowRequest())
     await call.read()
 
     began = loop.time()
@@ -365,23 +370,6 @@ async def test_a_watch_that_ignores_stop_is_cut_at_the_grace(running: Running) -
 
     assert 0.4 < loop.time() - began < 30
     assert await call.code() is not grpc.StatusCode.OK
-
-
-async def test_a_topics_watch_connects_and_survives_the_servers_end() -> None:
-    stop = asyncio.Event()
-    async with _running() as running:
-        watch = TopicsWatch(
-            running.channel,
-            clock=FakeClock(),
-            backoff=Backoff(initial_seconds=0.1, max_seconds=0.2, random=lambda: 1.0),
-        )
-        async with asyncio.TaskGroup() as group:
-            group.create_task(watch.run(stop), name="topics")
-            await eventually(lambda: watch.connected)
-            running.servicer.stop.set()
-            await running.server.stop(1)
-            await eventually(lambda: not watch.connected)
-            stop.set()
 
 
 async def test_log_lines_of_a_call_carry_its_request_id_and_method(

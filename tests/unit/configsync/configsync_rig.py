@@ -11,6 +11,8 @@ from opentelemetry.metrics import NoOpMeterProvider
 from twinlog.config import load
 from twinlog.errors import TwinlogError
 from twinlog.kafka.ports import AclBinding, ConfigSource
+from twinlog.service.feeds.registry import registry_name
+from twinlog.service.feeds.tables import ToldTables
 from twinlog.service.runtime import Backoff
 from twinlog.telemetry import instruments
 from twinlog.telemetry.metrics.configsync import CONFIGSYNC_CHANGES
@@ -19,13 +21,11 @@ from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_configsync.config import ConfigSyncFlow, configsync_flows
 from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.commands import FlowCommands
-from twinlog_configsync.flow.feeds import Boards
 from twinlog_configsync.flow.known_flow import OtherFlow
 from twinlog_configsync.flow.passes import FlowPasses
-from twinlog_configsync.flow.rules_feed import RulesBoard
 from twinlog_configsync.flow.sync import FlowSync
-from twinlog_configsync.flow.topic_feed import TopicBoard
 from twinlog_configsync.model.entry import TopicEntry
+from twinlog_configsync.model.records import Kind, RecordKey, RecordValue
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
 
@@ -52,8 +52,7 @@ class ConfigSyncRig:
     source: FakeCluster
     target: FakeCluster
     clock: FakeClock
-    board: TopicBoard = field(init=False)
-    rules_board: RulesBoard = field(init=False)
+    told: ToldTables = field(init=False)
     sync: FlowSync = field(init=False)
     commands: FlowCommands = field(init=False)
     passes: FlowPasses = field(init=False)
@@ -72,14 +71,13 @@ class ConfigSyncRig:
 
     def restart(self, *, random: Callable[[], float] = lambda: 0.0) -> None:
         """`random` decides the length of back-offs."""
-        self.board = TopicBoard(history_id="test", meter=_METER)
-        self.rules_board = RulesBoard(history_id="test", meter=_METER)
+        self.told = ToldTables(self.stop)
         journal = _journal(self.config, self.clock)
         self.passes = passes = FlowPasses(
             self.config,
             source=self.source,
             target=self.target,
-            boards=Boards(topics=self.board, rules=self.rules_board),
+            told=self.told,
             claims=self.claims or DesiredBindings({self.config.flow}, {self.config.flow}),
             clock=self.clock,
             journal=journal,
@@ -110,8 +108,18 @@ class ConfigSyncRig:
     async def refresh(self, scopes: Collection[Scope] = (Scope.TOPICS, Scope.CONFIGS)) -> None:
         await self.sync.sync(scopes, self.stop)
 
+    @property
+    def told_rows(self) -> Mapping[RecordKey, RecordValue]:
+        """What peers are told."""
+        return self.told.rows(registry_name(self.config.flow))
+
+    @property
+    def told_settled(self) -> bool:
+        return RecordKey(Kind.FLOW) in self.told_rows
+
     def topics(self) -> dict[str, TopicEntry]:
-        return {entry.source_topic: entry for _, entry in self.board.topics()}
+        told = [row for row in self.told_rows.values() if isinstance(row, TopicEntry) and row.selected]
+        return {row.source_topic: row for row in sorted(told, key=lambda row: row.source_topic)}
 
     async def target_overrides(self, topic: str) -> dict[str, str | None]:
         entries = (await self.target.describe_topic_configs([topic]))[topic]

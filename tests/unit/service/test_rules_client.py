@@ -3,75 +3,114 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import grpc
 import pytest
 import structlog
 
-from twinlog.api.common.v1 import types_pb2
-from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.config import Configuration, FlowConfig, load
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, TransientKafkaError
+from twinlog.kafka.table import Table
 from twinlog.model import Flow
-from twinlog.service.errors_wire import PeerUnavailableError
 from twinlog.service.feeds import rules as rules_feed
-from twinlog.service.feeds.client import Lost, Received, Restarted
-from twinlog.service.feeds.rules import AppliedRules, RulesWatch
+from twinlog.service.feeds.registry import Decisions, registry_name
+from twinlog.service.feeds.rules import AppliedRules
 from twinlog.service.feeds.rules_in_force import flow_in_effect
+from twinlog.service.feeds.rules_record import NO_RULES, RuleOrigin, RulesRecord
+from twinlog.service.feeds.tables import ToldTables
 from twinlog.service.runtime import Backoff
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_checkpoint.config import checkpoint_flow
+from twinlog_configsync.model.records import RegistryCodec
 from twinlog_heartbeat.config import heartbeat_flow
+from unit.decided import Joined, decide
 
 FLOW = Flow("A", "B")
 
 
+BACKOFF = Backoff(initial_seconds=0.01, max_seconds=0.01, random=lambda: 0.0)
+
+
 @pytest.fixture
-async def rules() -> RulesWatch:
-    backoff = Backoff(initial_seconds=1.0, max_seconds=1.0, random=lambda: 0.0)
-    return RulesWatch(grpc.aio.insecure_channel("127.0.0.1:1"), clock=FakeClock(), backoff=backoff)
+def target() -> FakeCluster:
+    return FakeCluster("B")
 
 
-def changed(values: dict[str, str], version: int = 1) -> pb2.ChangedRules:
-    return pb2.ChangedRules(flow=types_pb2.Flow(source="A", target="B"), version=version, values=values)
+@pytest.fixture
+async def decisions(target: FakeCluster) -> Decisions:
+    channel: Any = Joined(ToldTables(asyncio.Event()))
+    made = Decisions(channel, clock=FakeClock(), backoff=BACKOFF)
+    made.add(FLOW, target)
+    return made
 
 
-async def test_a_flow_nothing_is_known_of_follows_its_file(rules: RulesWatch) -> None:
-    assert rules.values(FLOW) == {}
+async def put(decisions: Decisions, target: FakeCluster, values: dict[str, str]) -> None:
+    """These are the rules that configsync has stored, and this process has read."""
+    await decide(target, FLOW, rules=values)
+    await decisions.know(FLOW)
 
 
-async def test_what_is_known_stays_while_configsync_is_away_or_has_just_started(rules: RulesWatch) -> None:
-    rules.handle(Restarted())
-    rules.handle(Received(pb2.WatchRulesResponse(snapshot_item=changed({"groups": "g1"}))))
-    rules.handle(Received(pb2.WatchRulesResponse(snapshot_end=pb2.RulesSnapshotEnd())))
-    rules.handle(Lost(PeerUnavailableError("gone")))
-    assert rules.values(FLOW) == {"groups": "g1"}
-    rules.handle(Restarted())
-    rules.handle(Received(pb2.WatchRulesResponse(snapshot_end=pb2.RulesSnapshotEnd())))
-    assert rules.values(FLOW) == {"groups": "g1"}
+async def test_a_flow_nothing_is_known_of_follows_its_file(decisions: Decisions) -> None:
+    assert decisions.rules(FLOW) == NO_RULES
+    assert not decisions.knows(FLOW)
 
 
-async def test_subscribers_hear_of_changes_and_of_nothing_else(rules: RulesWatch) -> None:
-    heard = rules.subscribe()
+async def test_what_is_known_stays_while_nothing_answers(decisions: Decisions, target: FakeCluster) -> None:
+    await put(decisions, target, {"groups": "g1"})
+    target.take_away()
+    with pytest.raises(TransientKafkaError):
+        await decisions.know(FLOW)
+    assert decisions.rules(FLOW).values == {"groups": "g1"}
+
+
+async def test_subscribers_hear_of_changes_and_of_nothing_else(
+    decisions: Decisions, target: FakeCluster
+) -> None:
+    heard = decisions.subscribe()
     heard.clear()
-    rules.handle(Received(pb2.WatchRulesResponse(changed=changed({"groups": "g1"}))))
+    await put(decisions, target, {"groups": "g1"})
     assert heard.is_set()
     heard.clear()
-    rules.handle(Received(pb2.WatchRulesResponse(changed=changed({"groups": "g1"}, version=2))))
+    await decisions.know(FLOW)
     assert not heard.is_set()
-    rules.handle(Received(pb2.WatchRulesResponse(changed=changed({}, version=3))))
+    await put(decisions, target, {})
     assert heard.is_set()
-    assert rules.values(FLOW) == {}
+    assert decisions.rules(FLOW).values == {}
 
 
-async def test_stored_rules_do_not_replace_what_configsync_has_sent(rules: RulesWatch) -> None:
-    """Also a flow whose rules were reset, or never changed, has been sent."""
-    assert not rules.knows(FLOW)
-    rules.handle(Received(pb2.WatchRulesResponse(changed=changed({}, version=2))))
-    assert rules.knows(FLOW)
-    assert rules.seed(FLOW, {"groups": "g1"}) == {}
-    assert rules.values(FLOW) == {}
+@pytest.mark.parametrize("by", ["its topic", "configsync"])
+async def test_rules_that_the_owners_file_replaces_count_only_where_configsync_itself_tells_them(
+    target: FakeCluster, tmp_path: Path, by: str
+) -> None:
+    """configsync puts aside what its own file replaces; another file may be an older one."""
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.groups = g2\n"
+    )
+    rule = RulesRecord(
+        revision=1,
+        updated_at_ms=1,
+        values={"groups": "g1"},
+        origins={"groups": RuleOrigin(replaced="g0")},
+    )
+    await decide(target, FLOW, rules=rule)
+    stop = asyncio.Event()
+    owner = Table(cluster=target, topic=registry_name(FLOW).topic, codec=RegistryCodec())
+    await owner.load()
+    told = ToldTables(stop)
+    if by == "configsync":
+        told.show(registry_name(FLOW), owner, lambda _key: True)
+    channel: Any = Joined(told)
+    followed = Decisions(channel, clock=FakeClock(), backoff=BACKOFF, patience_seconds=0.01)
+    followed.add(FLOW, target)
+    applied = AppliedRules(followed, load(file, environ={}), FLOW, lambda _config: None)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(followed.run(stop), name="decisions")
+        await eventually(lambda: followed.knows(FLOW))
+        stop.set()
+    assert applied.values == ({"groups": "g1"} if by == "configsync" else {})
 
 
 def test_changed_rules_are_checked_against_this_processes_file(tmp_path: Path) -> None:
@@ -88,7 +127,7 @@ def test_changed_rules_are_checked_against_this_processes_file(tmp_path: Path) -
 
 
 async def test_a_reset_is_followed_also_before_the_loop_has_seen_the_rules_that_it_resets(
-    rules: RulesWatch, tmp_path: Path
+    decisions: Decisions, target: FakeCluster, tmp_path: Path
 ) -> None:
     file = tmp_path / "mm2.properties"
     file.write_text(
@@ -96,10 +135,10 @@ async def test_a_reset_is_followed_also_before_the_loop_has_seen_the_rules_that_
     )
     configuration = load(file, environ={})
     taken: list[FlowConfig] = []
-    applied = AppliedRules(rules, configuration, FLOW, taken.append)
-    rules.seed(FLOW, {"groups": "g1"})
+    applied = AppliedRules(decisions, configuration, FLOW, taken.append)
+    await put(decisions, target, {"groups": "g1"})
     await applied.apply()
-    rules.handle(Received(pb2.WatchRulesResponse(changed=changed({}, version=2))))
+    await put(decisions, target, {})
     assert applied.problem
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
@@ -136,20 +175,22 @@ def test_a_reference_in_a_rule_of_the_registry_is_refused_and_never_resolved(
 
 @pytest.mark.parametrize("compile_rules", [checkpoint_flow, heartbeat_flow])
 async def test_a_service_keeps_its_rules_and_tells_nothing_when_the_registry_holds_a_reference(
-    rules: RulesWatch, configuration: Configuration, compile_rules: Callable[[FlowConfig], object]
+    decisions: Decisions,
+    target: FakeCluster,
+    configuration: Configuration,
+    compile_rules: Callable[[FlowConfig], object],
 ) -> None:
     taken: list[object] = []
     stop = asyncio.Event()
-    forged = changed({"groups": ".*|${env:B_PASSWORD}"})
-    rules.handle(Received(pb2.WatchRulesResponse(changed=forged)))
+    await put(decisions, target, {"groups": ".*|${env:B_PASSWORD}"})
     with structlog.testing.capture_logs() as lines:
         async with asyncio.TaskGroup() as group:
             applied = AppliedRules(
-                rules, configuration, FLOW, lambda config: taken.append(compile_rules(config))
+                decisions, configuration, FLOW, lambda config: taken.append(compile_rules(config))
             )
             group.create_task(applied.run(stop), name="follow")
             await eventually(lambda: any(line["event"] == "changed_rules_unusable" for line in lines))
-            rules.handle(Received(pb2.WatchRulesResponse(changed=changed({"groups": "g1"}, version=2))))
+            await put(decisions, target, {"groups": "g1"})
             await eventually(lambda: bool(taken))
             stop.set()
     assert len(taken) == 1
@@ -157,7 +198,7 @@ async def test_a_service_keeps_its_rules_and_tells_nothing_when_the_registry_hol
 
 
 async def test_a_changed_rule_is_followed_once_the_secrets_of_the_file_can_be_read_again(
-    rules: RulesWatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    decisions: Decisions, target: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rule itself is right, and configsync does not send it twice."""
     monkeypatch.setattr(rules_feed, "FIRST_RETRY_SECONDS", 0.01)
@@ -174,10 +215,10 @@ async def test_a_changed_rule_is_followed_once_the_secrets_of_the_file_can_be_re
     secrets.rename(tmp_path / "away")
     taken: list[FlowConfig] = []
     stop = asyncio.Event()
-    rules.handle(Received(pb2.WatchRulesResponse(changed=changed({"groups": "g1"}))))
+    await put(decisions, target, {"groups": "g1"})
     with structlog.testing.capture_logs() as lines:
         async with asyncio.TaskGroup() as group:
-            applied = AppliedRules(rules, configuration, FLOW, taken.append)
+            applied = AppliedRules(decisions, configuration, FLOW, taken.append)
             group.create_task(applied.run(stop), name="follow")
             await eventually(lambda: any(line["event"] == "changed_rules_unusable" for line in lines))
             assert str(secrets) in applied.problem

@@ -5,11 +5,12 @@ import json
 import pytest
 
 from twinlog.errors import FatalKafkaError, TransientKafkaError, WireFormatError
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.feeds.registry import stored_rules
 from twinlog.service.feeds.rules_record import NO_RULES
-from twinlog.service.feeds.stored_rules import stored_rules
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 
+FLOW = Flow("A", "B")
 TOPIC = "mm2-configsync.A.internal"
 
 
@@ -39,14 +40,14 @@ async def test_the_newest_rules_count() -> None:
         (b'["topic","orders"]', b"{}"),
         rules({"sync.group.offsets.enabled": "false"}),
     )
-    assert (await stored_rules(cluster, "A")).values == {"sync.group.offsets.enabled": "false"}
+    assert (await stored_rules(cluster, FLOW)).values == {"sync.group.offsets.enabled": "false"}
 
 
 async def test_no_rules_are_none() -> None:
-    assert await stored_rules(FakeCluster("B"), "A") == NO_RULES
-    assert await stored_rules(await cluster_with(), "A") == NO_RULES
+    assert await stored_rules(FakeCluster("B"), FLOW) == NO_RULES
+    assert await stored_rules(await cluster_with(), FLOW) == NO_RULES
     gone = await cluster_with(rules({"groups.exclude": "a"}), (b'["rules"]', None))
-    assert await stored_rules(gone, "A") == NO_RULES
+    assert await stored_rules(gone, FLOW) == NO_RULES
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ async def test_no_rules_are_none() -> None:
 )
 async def test_rules_that_cannot_be_read_are_an_error(value: bytes) -> None:
     with pytest.raises(WireFormatError):
-        await stored_rules(await cluster_with((b'["rules"]', value)), "A")
+        await stored_rules(await cluster_with((b'["rules"]', value)), FLOW)
 
 
 async def test_a_new_leader_that_shows_less_for_a_moment_is_asked_again() -> None:
@@ -62,10 +63,10 @@ async def test_a_new_leader_that_shows_less_for_a_moment_is_asked_again() -> Non
     cluster = await cluster_with(rules({"groups.exclude": "a"}), (b'["topic","orders"]', b"{}"))
     undo = cluster.intercept("fetch", show_nothing, after=True)
     with pytest.raises(TransientKafkaError, match="ends at 2") as shown:
-        await stored_rules(cluster, "A")
+        await stored_rules(cluster, FLOW)
     assert shown.value.reason == "KAFKA_UNAVAILABLE"
     undo()
-    assert (await stored_rules(cluster, "A")).values == {"groups.exclude": "a"}
+    assert (await stored_rules(cluster, FLOW)).values == {"groups.exclude": "a"}
 
 
 async def test_a_new_leader_that_ends_before_the_position_is_asked_again() -> None:
@@ -76,13 +77,13 @@ async def test_a_new_leader_that_ends_before_the_position_is_asked_again() -> No
 
     undo = cluster.intercept("fetch", refuse)
     with pytest.raises(TransientKafkaError):
-        await stored_rules(cluster, "A")
+        await stored_rules(cluster, FLOW)
     undo()
-    assert (await stored_rules(cluster, "A")).values == {"groups.exclude": "a"}
+    assert (await stored_rules(cluster, FLOW)).values == {"groups.exclude": "a"}
 
 
 async def test_a_target_that_is_away_is_asked_again() -> None:
     cluster = await cluster_with()
     cluster.take_away()
     with pytest.raises(TransientKafkaError):
-        await stored_rules(cluster, "A")
+        await stored_rules(cluster, FLOW)

@@ -6,14 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from twinlog.api.common.v1 import types_pb2
-from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync_pb
 from twinlog.config import load
 from twinlog.errors import KafkaError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
-from twinlog.model import Record, TopicPartition
-from twinlog.service.feeds.client import Received, Restarted
-from twinlog.service.feeds.topics import TopicsWatch
+from twinlog.model import Flow, Record, TopicPartition
+from twinlog.service.feeds.registry import Decisions
 from twinlog.service.peers import open_channel
 from twinlog.service.runtime import Backoff
 from twinlog.testing.fakes.clock import FakeClock
@@ -22,6 +19,7 @@ from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+from twinlog_configsync.model.entry import TargetLimits, TopicEntry, TopicState
 from twinlog_source.config import source_flows
 from twinlog_source.driver.ownership import Ownership
 from twinlog_source.driver.state import FlowState
@@ -36,6 +34,7 @@ from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.start_positions import StartPositions
 from twinlog_source.topics.stored_selection import StoredSelection
+from unit.decided import told
 from unit.source.target_probe import FakeTargetProbe
 
 FILE = """\
@@ -127,9 +126,9 @@ class FlowRig:
         (flow,) = source_flows(configuration)
         channel = await self.stack.enter_async_context(open_channel("127.0.0.1:1"))
         backoff = Backoff(initial_seconds=1, max_seconds=1, random=lambda: 1.0)
-        watch = TopicsWatch(channel, clock=self.clock, backoff=backoff)
+        decisions = Decisions(channel, clock=self.clock, backoff=backoff)
         if has_configsync:
-            self.say(watch)
+            await self.say(decisions)
         writer = await self.stack.enter_async_context(
             self.target.writer(introduce=lambda producer_id: producers.introduction(producer_id))
         )
@@ -181,7 +180,7 @@ class FlowRig:
         return FlowState(
             flow=flow,
             ownership=ownership,
-            watch=watch,
+            decisions=decisions,
             known=KnownTopics(
                 flow=flow,
                 source=self.source,
@@ -202,33 +201,26 @@ class FlowRig:
             probe=FakeTargetProbe(self.target, last=self.last_producers),
             clock=self.clock,
             on_gap=lambda _: None,
-            topics_changed=watch.subscribe(),
+            topics_changed=decisions.subscribe(),
             flows=self.flows,
         )
 
-    def say(self, watch: TopicsWatch, *, topics: Collection[str] = ("t",)) -> None:
+    async def say(self, decisions: Decisions, *, topics: Collection[str] = ("t",)) -> None:
         """As configsync does: the flow has these topics."""
-        flow = types_pb2.Flow(source="A", target="B")
-        items = [
-            configsync_pb.ReplicatedTopic(
-                flow=flow,
+        entries = [
+            TopicEntry(
                 source_topic=name,
                 target_topic=f"A.{name}",
                 partition_count=1,
                 target_partition_count=1,
                 source_topic_id=self.source.topics[name].topic_id,
                 target_topic_id=self.target.topics[f"A.{name}"].topic_id,
-                state=configsync_pb.TOPIC_STATE_READY,
-                target_max_message_bytes=1000,
+                state=TopicState.READY,
+                limits=TargetLimits(max_message_bytes=1000),
             )
             for name in topics
         ]
-        watch.handle(Restarted())
-        for response in (
-            *(configsync_pb.WatchTopicsResponse(snapshot_item=item) for item in items),
-            configsync_pb.WatchTopicsResponse(snapshot_end=configsync_pb.SnapshotEnd(settled_flows=[flow])),
-        ):
-            watch.handle(Received(response))
+        await told(decisions, self.target, Flow("A", "B"), *entries)
 
 
 def reported(state: FlowState, /, **fields: Any) -> None:

@@ -23,7 +23,7 @@ class CopyIdentity(Enum):
 
 
 class KnownTopics(Protocol):
-    """What configsync knows of a flow's topics. Implemented by `twinlog.service.feeds.topics.TopicsWatch`."""
+    """What configsync knows of a flow's topics. Implemented by `twinlog.service.feeds.registry.Decisions`."""
 
     def settled(self, flow: Flow) -> bool: ...
 

@@ -2,8 +2,7 @@
 Kafka."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice, starmap
 from typing import Final, Literal
@@ -13,7 +12,6 @@ import structlog
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceServicer
-from twinlog.clock import Clock
 from twinlog.config.keys.table import BY_NAME
 from twinlog.errors import ConfigError, NotFoundError
 from twinlog.model import Flow
@@ -30,10 +28,7 @@ from twinlog.service.feeds.pages import (
     encode_key,
     page_of,
 )
-from twinlog.service.feeds.rules_record import RulesRecord
-from twinlog.service.feeds.server import Changed, Event, Marked, Progress, Removed, SnapshotEnd, SnapshotItem
 from twinlog.service.grpc_server import Context
-from twinlog.service.interceptors import is_peer
 from twinlog_configsync.access.acl_listing import AclEntry
 from twinlog_configsync.api.messages import (
     flow_of,
@@ -48,11 +43,8 @@ from twinlog_configsync.api.messages_plan import (
     planned_message,
 )
 from twinlog_configsync.flow.commands import Asked, FlowCommands
-from twinlog_configsync.flow.feeds import Boards
 from twinlog_configsync.flow.sync import FlowSync
-from twinlog_configsync.flow.topic_feed import TopicKey
 from twinlog_configsync.model.actions import Action
-from twinlog_configsync.model.entry import TopicEntry
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation, RulesView, is_list
 
@@ -99,29 +91,6 @@ def rule_change_of(message: pb2.RuleChange) -> RuleChange:
     return RuleChange(key=message.key, operation=operation, value=message.value)
 
 
-def watch_rules_message(event: Event[Flow, RulesRecord], *, now_ms: int) -> pb2.WatchRulesResponse | None:
-    """None for changes that watchers of rules do not need."""
-    match event:
-        case SnapshotItem(key=flow, item=record, token=token):
-            return pb2.WatchRulesResponse(resume_token=token, snapshot_item=_changed(flow, record))
-        case SnapshotEnd(marks=flows, token=token):
-            known = [flow_message(flow) for flow in flows]
-            return pb2.WatchRulesResponse(
-                resume_token=token, snapshot_end=pb2.RulesSnapshotEnd(known_flows=known)
-            )
-        case Changed(key=flow, item=record, token=token):
-            return pb2.WatchRulesResponse(resume_token=token, changed=_changed(flow, record))
-        case Progress(token=token):
-            as_of = timestamp(now_ms)
-            return pb2.WatchRulesResponse(resume_token=token, progress=types_pb2.Progress(as_of=as_of))
-        case Marked() | Removed():
-            return None
-
-
-def _changed(flow: Flow, record: RulesRecord) -> pb2.ChangedRules:
-    return pb2.ChangedRules(flow=flow_message(flow), version=record.revision, values=record.values)
-
-
 _log = structlog.stdlib.get_logger(__name__)
 
 
@@ -150,16 +119,12 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
         self,
         flows: Mapping[Flow, ServedFlow],
         *,
-        boards: Boards,
         clusters: Clusters,
-        clock: Clock,
         stop: asyncio.Event,
     ) -> None:
         self._flows = flows
-        self._boards = boards
-        self._clusters = clusters
-        self._clock = clock
         self._stop = stop
+        self._clusters = clusters
         self._plans: KeptAnswers[tuple[Action, Mapping[str, ExpectedOffsets]], pb2.Plan] = KeptAnswers()
         self._acls: KeptAnswers[AclEntry, None] = KeptAnswers()
 
@@ -169,7 +134,7 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
                 flow_status_message(
                     flow,
                     served.sync.status,
-                    (entry for _, entry in self._boards.topics.topics(flow)),
+                    served.sync.passes.topics,
                     self._clusters.statuses([flow.source, flow.target]),
                 )
                 for flow, served in sorted(self._flows.items(), key=lambda each: each[0])
@@ -177,16 +142,18 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
         )
 
     async def ListTopics(self, request: pb2.ListTopicsRequest, context: Context) -> pb2.ListTopicsResponse:  # noqa: N802
-        flow, size = self._asked(request), checked_page_size(request.page_size)
+        asked, size = self._asked(request), checked_page_size(request.page_size)
+        flows = sorted(self._flows) if asked is None else [asked]
         after = _topic_behind(request.page_token)
         response = pb2.ListTopicsResponse(
-            # A watch from the first page's token also sends later changes of topics on the following pages.
-            resume_token=self._boards.topics.token if after is None else b"",
-            settled_flows=[flow_message(each) for each in self._boards.topics.settled(flow)],
+            settled_flows=[
+                flow_message(each) for each in flows if self._flows[each].sync.passes.memory.settled
+            ],
         )
         left = (
             topic_message(each, entry)
-            for each, entry in self._boards.topics.topics(flow)
+            for each in flows
+            for entry in self._flows[each].sync.passes.topics
             if after is None or (each, entry.source_topic) > after
         )
         page, more = page_of(left, size=size, beside_bytes=response.ByteSize())
@@ -195,17 +162,6 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
             last = page[-1]
             response.next_page_token = encode_key((last.flow.source, last.flow.target, last.source_topic))
         return response
-
-    async def WatchTopics(  # noqa: N802
-        self, request: pb2.WatchTopicsRequest, context: Context
-    ) -> AsyncIterator[pb2.WatchTopicsResponse]:
-        flow = self._asked(request)
-        events = self._boards.topics.watch(
-            request.resume_token, stop=self._stop, flow=flow, is_peer=is_peer(context)
-        )
-        async with aclosing(events):
-            async for event in events:
-                yield self._watch_message(event)
 
     async def PlanSync(self, request: pb2.PlanSyncRequest, context: Context) -> pb2.PlanSyncResponse:  # noqa: N802
         commands, flow = self._served(request.flow).commands, flow_of(request.flow)
@@ -303,19 +259,7 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
             )
         return pb2.UpdateRulesResponse(rules=answer)
 
-    async def WatchRules(  # noqa: N802
-        self, request: pb2.WatchRulesRequest, context: Context
-    ) -> AsyncIterator[pb2.WatchRulesResponse]:
-        events = self._boards.rules.watch(request.resume_token, stop=self._stop, is_peer=is_peer(context))
-        async with aclosing(events):
-            async for event in events:
-                message = watch_rules_message(event, now_ms=self._clock.now_ms())
-                if message is not None:
-                    yield message
-
-    def _asked(
-        self, request: pb2.ListTopicsRequest | pb2.WatchTopicsRequest | pb2.ExplainTopicRequest
-    ) -> Flow | None:
+    def _asked(self, request: pb2.ListTopicsRequest | pb2.ExplainTopicRequest) -> Flow | None:
         """The flow that a request names, None for all. Raises NotFoundError when this process does not have
         it."""
         return self._served(request.flow).sync.flow if request.HasField("flow") else None
@@ -331,25 +275,6 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
                 metadata={"flow": str(flow)},
             )
         return self._flows[flow]
-
-    def _watch_message(self, event: Event[TopicKey, TopicEntry]) -> pb2.WatchTopicsResponse:
-        match event:
-            case SnapshotItem(key=(flow, _), item=entry, token=token):
-                return pb2.WatchTopicsResponse(resume_token=token, snapshot_item=topic_message(flow, entry))
-            case SnapshotEnd(marks=marks, token=token):
-                settled = [flow_message(flow) for flow, _ in marks]
-                return pb2.WatchTopicsResponse(
-                    resume_token=token, snapshot_end=pb2.SnapshotEnd(settled_flows=settled)
-                )
-            case Changed(key=(flow, _), item=entry, token=token):
-                return pb2.WatchTopicsResponse(resume_token=token, changed=topic_message(flow, entry))
-            case Removed(key=(flow, _), item=entry, token=token):
-                return pb2.WatchTopicsResponse(resume_token=token, removed=topic_message(flow, entry))
-            case Marked(mark=(flow, _), token=token):
-                return pb2.WatchTopicsResponse(resume_token=token, flow_settled=flow_message(flow))
-            case Progress(token=token):
-                as_of = timestamp(self._clock.now_ms())
-                return pb2.WatchTopicsResponse(resume_token=token, progress=types_pb2.Progress(as_of=as_of))
 
 
 def _topic_behind(token: str) -> tuple[Flow, str] | None:

@@ -243,8 +243,13 @@ class KnownFlow:
                 after=rules_noted(rules),
             )
         memory = replace(memory, rules=rules)
-        await self._store.replace(await asyncio.to_thread(memory.records))
+        await self._write(memory)
         return memory
+
+    async def _write(self, memory: Memory) -> None:
+        """Store it, and read back what others are told. Raises KafkaError; then some may be stored."""
+        if await self._store.replace(await asyncio.to_thread(memory.records)):
+            await self._store.load()
 
     @property
     def _may_use_rules_now(self) -> bool:
@@ -270,7 +275,7 @@ class KnownFlow:
                 self._journal.rules_unusable(error)
 
     def _publish(self) -> None:
-        """Tell those who watch the flow."""
+        """Tell those who follow the flow."""
 
 
 class OtherFlow(KnownFlow):

@@ -10,6 +10,8 @@ from twinlog.clock import Clock
 from twinlog.errors import StateError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.selection import TopicReason, TopicSelector
+from twinlog.service.feeds.registry import TOLD_KINDS, registry_name
+from twinlog.service.feeds.tables import ToldTables
 from twinlog_configsync.access.acl_rules import GROUP, Translation, translate_acls
 from twinlog_configsync.clusters.apply import Applier
 from twinlog_configsync.clusters.observe import Ask, Observer
@@ -17,8 +19,8 @@ from twinlog_configsync.config import ConfigSyncFlow
 from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.claims import claimed, wanted_now
 from twinlog_configsync.flow.failover_watch import FailoverWatch
-from twinlog_configsync.flow.feeds import Boards
 from twinlog_configsync.flow.known_flow import KnownFlow, OtherFlow, identify
+from twinlog_configsync.model.entry import TopicEntry
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.memory import Memory
 from twinlog_configsync.model.observation import (
@@ -82,7 +84,7 @@ class FlowPasses(KnownFlow):
     """The state of one flow, and the steps of a pass. Hold `lock` from `open` to the end of a pass.
 
     Work that takes long with thousands of topics and ACLs runs in a thread, because the loop also keeps the
-    lease. Everything is stored in the registry on the target before watchers see it.
+    lease. Others are told what was read back from the registry on the target.
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class FlowPasses(KnownFlow):
         *,
         source: KafkaCluster,
         target: KafkaCluster,
-        boards: Boards,
+        told: ToldTables,
         claims: DesiredBindings,
         clock: Clock,
         journal: Journal,
@@ -109,7 +111,7 @@ class FlowPasses(KnownFlow):
             flow=flow.flow, source=source, target=target, registry_topic=flow.registry_topic
         )
         self._applier = Applier(target=target, observer=self._observer, clock=clock)
-        self._boards = boards
+        self._told = told
         self._neighbours = neighbours
         self._blockers = Blockers()
         self._counterparts = Counterparts()
@@ -118,6 +120,11 @@ class FlowPasses(KnownFlow):
         """As read by the last pass that asked the target's brokers."""
         self._source_id = ""
         self._failover = FailoverWatch(target=target, flow=flow.flow)
+
+    @property
+    def topics(self) -> list[TopicEntry]:
+        """Those that the flow replicates now, by name."""
+        return [entry for _, entry in sorted(self.memory.entries.items()) if entry.selected]
 
     @property
     def known_names(self) -> Collection[str]:
@@ -282,7 +289,7 @@ class FlowPasses(KnownFlow):
         answer."""
         known, intended = self.memory, self._intended(plan)
         if intended != known:
-            await self._store.replace(await asyncio.to_thread(intended.records))
+            await self._write(intended)
         self.memory = intended  # Also after an error, because any of it may have been done.
         outcome = await self._applier.carry_out(plan, world, stop)
         self.memory = known
@@ -297,7 +304,7 @@ class FlowPasses(KnownFlow):
 
     async def keep(self, memory: Memory) -> None:
         """Store this memory, then publish it. Raises KafkaError; then nothing is published."""
-        await self._store.replace(await asyncio.to_thread(memory.records))
+        await self._write(memory)
         self.memory = memory
         self._publish()
 
@@ -315,7 +322,7 @@ class FlowPasses(KnownFlow):
         blockers = self._blockers.after(plan, outcome.refused, applied=applied)
         before = self.memory
         after = await asyncio.to_thread(learn, before, plan, outcome, blockers, self.rules, now_ms=now_ms)
-        await self._store.replace(await asyncio.to_thread(after.records))
+        await self._write(after)
         self.memory = after
         self._blockers = blockers
         self._journal.entries(before.entries, after.entries)
@@ -337,7 +344,4 @@ class FlowPasses(KnownFlow):
         )
 
     def _publish(self) -> None:
-        self._boards.topics.publish(self.flow, self.memory.entries)
-        if self.memory.settled:
-            self._boards.topics.settle(self.flow)
-        self._boards.rules.publish(self.flow, self.memory.rules)
+        self._told.show(registry_name(self.flow), self._store, lambda key: key.kind in TOLD_KINDS)

@@ -217,7 +217,7 @@ def throttles(driver: FlowDriver) -> list[pb.Throttle]:
 
 def _words(driver: FlowDriver, row: PartitionRow, standing: PartitionStanding) -> str:
     """Why a partition makes no progress, and which service could help."""
-    if standing.reason == KafkaReason.TOPIC_UNKNOWN and not driver.state.watch.connected:
+    if standing.reason == KafkaReason.TOPIC_UNKNOWN and not driver.state.decisions.connected:
         return f"{standing.message}; configsync, which would create it, does not answer"
     pause = driver.state.control.pause_of(row.partition)
     if standing.state == PartitionState.PAUSED and pause is not None:

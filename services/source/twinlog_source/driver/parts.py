@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
-from twinlog.service.feeds.topics import TopicsWatch
+from twinlog.service.feeds.registry import Decisions
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.driver_moves import DriverMoves
 from twinlog_source.driver.withdrawals import Withdrawals
@@ -50,7 +50,7 @@ class FlowParts:
 def assemble_parts(
     *,
     flow: SourceFlow,
-    watch: TopicsWatch,
+    decisions: Decisions,
     known: KnownTopics,
     positions: PositionsLog,
     starts: StartPositions,
@@ -70,11 +70,11 @@ def assemble_parts(
     flow."""
     control, exactly_once = positions.control, flow.settings.exactly_once
     ledger = Ledger(flow=flow.flow, journal=journal, positions=positions, on_gap=on_gap)
-    marks = TopicFacts(flow=flow.flow, watch=watch, control=control, journal=journal)
+    marks = TopicFacts(flow=flow.flow, decisions=decisions, control=control, journal=journal)
     changes = CopyChanges(rule=flow.offsets, table=table, marks=marks, journal=journal, clock=clock)
     wanted = WantedTopics(
         flow=flow.flow,
-        watch=watch,
+        decisions=decisions,
         known=known,
         positions=positions,
         table=table,

@@ -8,7 +8,7 @@ from twinlog.clock import Clock
 from twinlog.kafka.ports import TopicAdmin
 from twinlog.model import TopicPartition
 from twinlog.selection import TopicSelector
-from twinlog.service.feeds.topics import TopicsWatch
+from twinlog.service.feeds.registry import Decisions
 from twinlog_source.config import SourceFlow
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.events import Followed, TopicsChosen
@@ -26,7 +26,7 @@ class PositionsFollower:
     flow: SourceFlow
     target: TopicAdmin
     positions: PositionsLog
-    watch: TopicsWatch
+    decisions: Decisions
     table: PartitionTable
     selection: StoredSelection
     is_owned: Callable[[], bool]
@@ -55,7 +55,7 @@ class PositionsFollower:
             self.positions.partition_count = found.partition_count
         read_at = self.clock.monotonic()
         await self.positions.peek()
-        settled = self.watch.settled(self.flow.flow)
+        settled = self.decisions.settled(self.flow.flow)
         selector = self.flow.selector if settled else await self.selection.selector()
         if self.is_owned():
             return  # This process now owns the flow and knows newer positions.
@@ -70,8 +70,8 @@ class PositionsFollower:
         """The partitions of the flow with their target topics: from configsync, or else those that have a
         position and are selected."""
         flow = self.flow.flow
-        if self.watch.settled(flow):
-            topics = self.watch.topics(flow)
+        if self.decisions.settled(flow):
+            topics = self.decisions.topics(flow)
             return {
                 partition: topics[partition.topic].target_topic for partition in copyable_partitions(topics)
             }

@@ -11,8 +11,8 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
+from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
-from twinlog.service.feeds.topics import TopicsWatch
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.epoch import Slot
 from twinlog_source.driver.ownership import Ownership
@@ -54,7 +54,7 @@ BACKLOG_LOOK_SECONDS = 2.0
 class FlowState:
     flow: SourceFlow
     ownership: Ownership
-    watch: TopicsWatch
+    decisions: Decisions
     known: KnownTopics
     positions: PositionsLog
     starts: StartPositions
@@ -84,7 +84,7 @@ class FlowState:
         self.transform_check = TransformCheck(flow=self.flow, decided=self.topics_changed)
         self._parts = assemble_parts(
             flow=self.flow,
-            watch=self.watch,
+            decisions=self.decisions,
             known=self.known,
             positions=self.positions,
             starts=self.starts,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from twinlog.model import Flow, TopicPartition
+from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
-from twinlog.service.feeds.topics import TopicsWatch
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.facts import CopyFact, TopicFact
 from twinlog_source.log.journal import Journal
@@ -18,7 +18,7 @@ class TopicFacts:
     """All methods that write raise KafkaError."""
 
     flow: Flow
-    watch: TopicsWatch
+    decisions: Decisions
     control: ControlState
     journal: Journal
 
@@ -92,4 +92,4 @@ class TopicFacts:
             self.control.record(mark)
 
     def _was_taken_out(self, topic: str) -> bool:
-        return self.watch.settled(self.flow) and topic not in self.watch.topics(self.flow)
+        return self.decisions.settled(self.flow) and topic not in self.decisions.topics(self.flow)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.model import Flow
+from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
-from twinlog.service.feeds.topics import TopicsWatch
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.reasons import PartitionReason
@@ -29,7 +29,7 @@ BROKER_LAG_SECONDS = 30.0
 @dataclass(slots=True, kw_only=True)
 class WantedTopics:
     flow: Flow
-    watch: TopicsWatch
+    decisions: Decisions
     known: KnownTopics
     positions: PositionsLog
     table: PartitionTable
@@ -52,8 +52,8 @@ class WantedTopics:
         now = self.clock.monotonic()
         if self._began is None:
             self._began = now
-        topics = dict(self.watch.topics(self.flow))
-        if not self.watch.settled(self.flow) and now - self._began >= CONFIGSYNC_PATIENCE_SECONDS:
+        topics = dict(self.decisions.topics(self.flow))
+        if not self.decisions.settled(self.flow) and now - self._began >= CONFIGSYNC_PATIENCE_SECONDS:
             if self._looked_at is None or now - self._looked_at >= LOOK_AGAIN_SECONDS:
                 positions = list(await self.positions.refresh())
                 left = {mark.topic for mark in self.positions.control.topics.values() if mark.left}

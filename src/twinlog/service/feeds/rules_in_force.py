@@ -10,8 +10,8 @@ from twinlog.errors import ConfigError, KafkaError, StateError, TransientKafkaEr
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import Flow
 from twinlog.policy.internal_topics import configsync_topic
+from twinlog.service.feeds.registry import stored_rules
 from twinlog.service.feeds.rules_record import NO_RULES, RulesRecord, heeding, rules_told
-from twinlog.service.feeds.stored_rules import stored_rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ async def flow_in_force(
     read or do not fit this file, ConfigError for an unknown flow.
     """
     try:
-        record = await stored_rules(target, flow.source)
+        record = await stored_rules(target, flow)
         if starting:
             record = heeding_file(configuration, flow, record)
         config = await asyncio.to_thread(flow_in_effect, configuration, flow, record.values)

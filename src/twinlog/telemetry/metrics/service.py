@@ -1,4 +1,4 @@
-"""Metrics of every service: calls, watches, clusters, credentials, its process."""
+"""Metrics of every service: calls, clusters, credentials, its process."""
 
 from twinlog.telemetry.metrics.spec import (
     CALL_BUCKETS_SECONDS,
@@ -18,22 +18,6 @@ RPC_SERVER_CALL_DURATION = MetricSpec(
     attributes=("rpc.method", "rpc.response.status_code", ERROR_TYPE),
     service="every",
     buckets=CALL_BUCKETS_SECONDS,
-)
-WATCH_STREAM_ACTIVE = MetricSpec(
-    name="twinlog.watch.stream.active",
-    kind=Kind.UP_DOWN_COUNTER,
-    unit="{stream}",
-    description="Watch streams that are open now.",
-    attributes=("rpc.method",),
-    service="every",
-)
-WATCH_DROPPED = MetricSpec(
-    name="twinlog.watch.dropped",
-    kind=Kind.COUNTER,
-    unit="{stream}",
-    description="Watch streams that the service ended because their reader was too slow; readers reconnect.",
-    attributes=("rpc.method",),
-    service="every",
 )
 CLUSTER_REACHABLE = MetricSpec(
     name="twinlog.cluster.reachable",
@@ -155,8 +139,6 @@ PROCESS_UPTIME = MetricSpec(
 
 METRICS: tuple[MetricSpec, ...] = (
     RPC_SERVER_CALL_DURATION,
-    WATCH_STREAM_ACTIVE,
-    WATCH_DROPPED,
     CLUSTER_REACHABLE,
     SERVICE_READY,
     FLOW_OWNER,

@@ -14,7 +14,7 @@ from twinlog.config import Configuration
 from twinlog.kafka.ports import AclBinding
 from twinlog.model import TopicPartition
 from twinlog.policy.internal_topics import configsync_topic
-from twinlog.service.feeds.rules import RulesWatch
+from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.rules_in_force import flow_in_effect
 from twinlog.service.runtime import Backoff
 from twinlog.testing.brokers import eventually
@@ -26,7 +26,7 @@ from twinlog_checkpoint.config import checkpoint_flow
 from twinlog_checkpoint.flow.live_rules import RulesFollower
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
-from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig, KnownTopics, NothingKnown
+from unit.checkpoint.checkpoint_rig import A_TO_B, B_TO_A, CheckpointFlowRig, KnownTopics, NothingKnown
 
 ORDERS, INVOICES = TopicPartition("orders", 0), TopicPartition("invoices", 0)
 ORDERS_COPY, INVOICES_COPY = TopicPartition("A.orders", 0), TopicPartition("A.invoices", 0)
@@ -95,15 +95,18 @@ async def live_rig(
         await fakes.write_sync(topic, end - 1, end - 1)
     source.set_group("g", {ORDERS: 90, INVOICES: 20})
     channel = grpc.aio.insecure_channel("127.0.0.1:1")
-    rules = RulesWatch(
+    decisions = Decisions(
         channel,
         clock=FakeClock(),
         backoff=Backoff(initial_seconds=1.0, max_seconds=1.0, random=lambda: 0.0),
+        patience_seconds=0.01,
     )
+    decisions.add(A_TO_B, target)
+    decisions.add(B_TO_A, source)
     async with fakes.running() as parts:
         follower = RulesFollower(
             configuration=configuration,
-            rules=rules,
+            decisions=decisions,
             checkpointer=parts.checkpointer,
             syncer=assemble_group_syncer(parts, fakes.around()),
         )
@@ -121,6 +124,7 @@ async def applied(follower: RulesFollower) -> None:
     """Its loop runs until the stored rules apply."""
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(follower.decisions.run(stop), name="decisions")
         tasks.create_task(follower.run(stop), name="follower")
         await eventually(lambda: not follower.problem)
         stop.set()

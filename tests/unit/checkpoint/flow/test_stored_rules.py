@@ -6,20 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.api.common.v1 import types_pb2
-from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.config import Configuration, load
 from twinlog.errors import StateError
 from twinlog.model import TopicPartition
 from twinlog.policy.internal_topics import configsync_topic
-from twinlog.service.feeds.client import Received
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call
 from twinlog.write_blocks import fence_of, is_fence
 from twinlog_checkpoint.assembly import assemble_group_syncer, assemble_moves
 from twinlog_checkpoint.flow.live_rules import RulesFollower
 from twinlog_checkpoint.translation.translation import Verdict
-from unit.checkpoint.checkpoint_rig import A_TO_B, B_TO_A, turns
+from unit.checkpoint.checkpoint_rig import A_TO_B, B_TO_A
 from unit.checkpoint.flow.live_rig import (
     FENCE,
     INVOICES,
@@ -76,6 +73,7 @@ async def test_a_new_leader_that_shows_less_of_the_rules_for_a_moment_is_asked_a
         undo = rig.fakes.target.intercept("fetch", show_nothing, after=True)
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(rig.follower.decisions.run(stop), name="decisions")
             tasks.create_task(rig.follower.run(stop), name="follower")
             await eventually(lambda: "returned no records" in rig.follower.problem)
             undo()
@@ -127,7 +125,7 @@ async def test_no_failback_runs_before_the_stored_rules_of_the_reverse_flow_are_
         reverse = rig.fakes.reverse_parts()
         follower = RulesFollower(
             configuration=two_way,
-            rules=rig.follower.rules,
+            decisions=rig.follower.decisions,
             checkpointer=reverse.checkpointer,
             syncer=assemble_group_syncer(reverse, rig.fakes.around()),
         )
@@ -175,38 +173,6 @@ async def test_a_stored_record_that_cannot_be_read_stops_moves_until_it_is_gone(
         assert set(filter(is_fence, rig.fakes.source.acls)) == {fence_of("orders")}
 
 
-async def test_a_reset_that_comes_from_configsync_while_stored_rules_are_read_takes_precedence(
-    configuration: Configuration,
-) -> None:
-    async with live_rig(configuration) as rig:
-        await store_rules(rig.fakes.target, {"topics": "orders, invoices"})
-        flow = types_pb2.Flow(source="A", target="B")
-        reset = pb2.ChangedRules(flow=flow, version=2, values={})
-
-        def send_reset(call: object) -> None:
-            rig.follower.rules.handle(Received(pb2.WatchRulesResponse(changed=reset)))
-
-        rig.fakes.target.intercept("list_offsets", send_reset)
-        await rig.follower.learn()
-        assert not rig.parts.entry.topics.selects("invoices")
-        assert rig.follower.problem == ""
-
-
-async def test_rules_that_come_from_configsync_while_stored_ones_are_read_stay_in_effect(
-    configuration: Configuration,
-) -> None:
-    async with live_rig(configuration) as rig:
-        await store_rules(rig.fakes.target, {"topics": "orders"})
-        newer = {"topics": "orders, invoices"}
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(rig.follower.learn(), name="learn")
-            await turns(lambda: rig.follower.rules.values(A_TO_B))
-            flow = types_pb2.Flow(source="A", target="B")
-            changed = pb2.ChangedRules(flow=flow, version=2, values=newer)
-            rig.follower.rules.handle(Received(pb2.WatchRulesResponse(changed=changed)))
-        assert rig.parts.entry.topics.selects("invoices")
-
-
 async def test_a_standby_that_takes_over_follows_rules_that_were_stored_since_it_started(
     configuration: Configuration,
 ) -> None:
@@ -218,14 +184,3 @@ async def test_a_standby_that_takes_over_follows_rules_that_were_stored_since_it
         await rig.follower.learn()
         assert rig.parts.entry.topics.selects("invoices")
         assert not rig.follower.problem
-
-
-async def test_stored_rules_replace_none_that_configsync_has_sent(configuration: Configuration) -> None:
-    async with live_rig(configuration, configsync_knows=()) as rig:
-        await store_rules(rig.fakes.target, {"topics": "orders"})
-        await rig.follower.learn()
-        flow = types_pb2.Flow(source="A", target="B")
-        sent = pb2.ChangedRules(flow=flow, version=2, values={"topics": "orders, invoices"})
-        rig.follower.rules.handle(Received(pb2.WatchRulesResponse(changed=sent)))
-        await rig.follower.learn()
-        assert rig.parts.entry.topics.selects("invoices")

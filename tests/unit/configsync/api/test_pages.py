@@ -17,7 +17,6 @@ from twinlog.service.clusters import Clusters
 from twinlog.service.feeds.pages import PAGED_ANSWERS
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog_configsync.api.servicer import ConfigSyncServicer, ServedFlow
-from twinlog_configsync.flow.feeds import Boards
 from unit.configsync.configsync_rig import READ_ORDERS, ConfigSyncRig, make_flow
 
 FLOW = types_pb2.Flow(source="A", target="B")
@@ -30,14 +29,12 @@ class Stub:
     def __init__(self, flow: ConfigSyncRig) -> None:
         self.servicer = ConfigSyncServicer(
             {flow.config.flow: ServedFlow(sync=flow.sync, commands=flow.commands)},
-            boards=Boards(topics=flow.board, rules=flow.rules_board),
             clusters=Clusters(
                 {},
                 open_cluster=lambda _config, _timeout: FakeCluster(),
                 stack=AsyncExitStack(),
                 clock=flow.clock,
             ),
-            clock=flow.clock,
             stop=flow.stop,
         )
         self.calls = 0

@@ -339,12 +339,7 @@ async def test_an_update_wakes_the_loop_and_changes_its_intervals(flow: ConfigSy
         await flow.commands.update_rules(
             [change(ADD, "topics", "users"), change(SET, "sync.topic.acls.enabled", "false")]
         )
-        async with asyncio.timeout(60):
-            watch = flow.board.watch(flow.board.token, stop=stop)
-            async for _event in watch:
-                if "users" in flow.topics():
-                    break
-            await watch.aclose()
+        await eventually(lambda: "users" in flow.topics())
         stop.set()
         await loop
     assert Scope.ACLS not in flow.sync.passes.rules.intervals_seconds

@@ -8,9 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from twinlog.errors import StateError, TransientKafkaError
-from twinlog.service.feeds.rules_record import RuleOrigin, RulesRecord, decode_rules
-from twinlog.service.feeds.server import Changed, SnapshotEnd
-from twinlog.service.feeds.stored_rules import stored_rules
+from twinlog.service.feeds.registry import stored_rules
+from twinlog.service.feeds.rules_record import NO_RULES, RuleOrigin, RulesRecord, decode_rules
 from twinlog.testing.brokers import eventually
 from twinlog_configsync.flow.commands import Asked
 from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation
@@ -78,7 +77,7 @@ async def test_a_changed_file_wins_and_the_rule_is_put_aside(changed: ConfigSync
     assert sorted(changed.topics()) == ["acct"]
     assert sorted(changed.target.topics.keys() & {"orders", "txt", "acct"}) == ["acct"]
     assert ruled(changed) == {"topics": ("acct", False, "txt")}
-    stored = await stored_rules(changed.target, "A")
+    stored = await stored_rules(changed.target, changed.config.flow)
     assert (stored.revision, stored.values, stored.aside) == (2, {}, {"topics": "txt"})
     assert stored.origins["topics"].replaced == "orders"
     last = changed.passes.memory.changes[-1]
@@ -92,12 +91,11 @@ async def test_a_changed_file_wins_and_the_rule_is_put_aside(changed: ConfigSync
 async def test_nobody_follows_the_rule_before_it_is_put_aside(flow: ConfigSyncRig, tmp_path: Path) -> None:
     changed = with_file(flow, tmp_path / "changed", topics="acct")
     changed.passes.take_over()
-    events = changed.rules_board.watch(b"", stop=changed.stop)
-    assert isinstance(await anext(events), SnapshotEnd)
+    told: list[RulesRecord] = []
+    changed.told.show = lambda *_: told.append(changed.passes.memory.rules or NO_RULES)  # type: ignore[method-assign]
     await changed.refresh()
-    told = await anext(events)
-    assert isinstance(told, Changed)
-    assert told.item.values == {}
+    assert told
+    assert all(each.values == {} for each in told)
 
 
 async def test_it_stays_aside_when_the_file_goes_back_until_somebody_restores_it(
@@ -113,7 +111,7 @@ async def test_it_stays_aside_when_the_file_goes_back_until_somebody_restores_it
     await flow.commands.update_rules([change(RESTORE)], asked=Asked(by="bob"))
     await flow.refresh()
     assert sorted(flow.topics()) == ["txt"]
-    assert (await stored_rules(flow.target, "A")).origins["topics"].by == "bob"
+    assert (await stored_rules(flow.target, flow.config.flow)).origins["topics"].by == "bob"
 
 
 async def test_a_restored_rule_replaces_what_the_file_says_now(changed: ConfigSyncRig) -> None:
@@ -145,7 +143,7 @@ async def test_a_standby_with_another_file_says_so_and_puts_nothing_aside(
         await other.passes.follow()
     assert [log["keys"] for log in logs if log["event"] == "rules_of_another_file"] == [["topics"]]
     assert ruled(other) == {"topics": ("txt", True, None)}
-    assert (await stored_rules(flow.target, "A")).aside == {}
+    assert (await stored_rules(flow.target, flow.config.flow)).aside == {}
 
 
 async def test_a_process_follows_no_stored_rule_before_it_knows_who_owns_the_flow(
@@ -180,7 +178,7 @@ async def test_what_a_rule_of_an_earlier_release_replaced_is_recorded_at_the_fir
     flow.restart()
     flow.passes.take_over()
     await flow.refresh()
-    stored = await stored_rules(flow.target, "A")
+    stored = await stored_rules(flow.target, flow.config.flow)
     assert (stored.revision, stored.origins) == (1, {"topics": RuleOrigin(replaced="orders")})
     changed = with_file(flow, tmp_path / "changed", topics="acct")
     changed.passes.take_over()
@@ -190,7 +188,7 @@ async def test_what_a_rule_of_an_earlier_release_replaced_is_recorded_at_the_fir
 
 async def test_an_earlier_release_reads_what_is_in_force_and_nothing_else(changed: ConfigSyncRig) -> None:
     """It knows revision, time and values, and leaves the other fields out."""
-    stored = await stored_rules(changed.target, "A")
+    stored = await stored_rules(changed.target, changed.config.flow)
     known = {"version": 1, "revision": stored.revision, "updated_at_ms": 0, "values": dict(stored.values)}
     assert decode_rules(known).values == {}
 

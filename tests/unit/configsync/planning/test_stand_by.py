@@ -44,7 +44,7 @@ async def test_it_tells_what_the_owner_decided(tmp_path: Path) -> None:
     await owner.refresh()
     await other.sync.passes.follow()
     assert other.topics() == owner.topics()
-    assert other.board.settled() == owner.board.settled()
+    assert other.told_rows == owner.told_rows
 
     await create(owner, "users")
     await owner.refresh()

@@ -23,7 +23,7 @@ def every_method() -> list[MethodDescriptor]:
 
 
 METHODS = every_method()
-LOOKS = ("List", "Watch", "Get", "Plan", "Explain", "Translate")
+LOOKS = ("List", "Watch", "Get", "Plan", "Explain", "Translate", "Follow")
 
 
 def path(method: MethodDescriptor) -> str:
@@ -38,6 +38,7 @@ def test_all_services_are_seen() -> None:
         "CheckpointService",
         "HeartbeatService",
         "ConfigSyncService",
+        "TableService",
     }
 
 

@@ -28,7 +28,7 @@ def monitor_of_standby(rig: FlowRig, state: FlowState) -> FlowMonitor:
             flow=state.flow,
             target=rig.target,
             positions=state.positions,
-            watch=state.watch,
+            decisions=state.decisions,
             table=state.table,
             selection=state.known.selection,
             is_owned=lambda: False,

@@ -175,7 +175,7 @@ async def test_a_frozen_driver_writes_no_position_of_a_flow_that_another_process
     await first.journal.position(P, 5)
     rig.source.add_topic("t")
     rig.clock.advance(3)
-    rig.say(first.watch)
+    await rig.say(first.decisions)
     second = await rig.process()
     await second.take_over(displaced=False)
     await second.journal.position(P, 3)

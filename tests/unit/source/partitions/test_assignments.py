@@ -52,7 +52,7 @@ async def test_a_prior_failure_goes_to_the_next_task_unless_its_cause_may_be_gon
         3.0,
     )
     rig.target.add_topic("A.t")
-    rig.say(state.watch)
+    await rig.say(state.decisions)
     await state.refresh(owned=state.table.plannable())
     assert state.assignment(P).prior_failure is None
 

@@ -116,7 +116,7 @@ async def test_many_flows_of_a_process_compare_topic_ids_less_often_each(
     known: Any = _Known(cluster)
     wanted = WantedTopics(
         flow=Flow("A", "B"),
-        watch=word,
+        decisions=word,
         known=known,
         positions=word,
         table=PartitionTable(),

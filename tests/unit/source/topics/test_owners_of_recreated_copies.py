@@ -26,7 +26,7 @@ async def owner_before_the_last(rig: FlowRig) -> FlowState:
     reported(second, position=25, source_end=25, target_end=5)
     await second.journal.position(P, 25)
     await second.leave()
-    rig.say(first.watch)
+    await rig.say(first.decisions)
     return first
 
 
@@ -50,7 +50,7 @@ async def test_an_owner_that_gets_the_flow_back_forgets_where_the_former_copy_be
     await rig.write(rig.target, "A.t", 20)
     await second.journal.position(P, 20)
     await second.leave()
-    rig.say(first.watch)
+    await rig.say(first.decisions)
     await first.take_over(displaced=False)
     await first.refresh(owned=frozenset())
     await first.leave()
@@ -93,7 +93,7 @@ async def test_a_stop_before_the_recreated_topic_is_noted_leaves_no_end_of_it(
     reported(state, position=20, source_end=20, target_end=20)
     await state.leave()
     rig.target.add_topic("A.t")
-    rig.say(state.watch)
+    await rig.say(state.decisions)
     assert await state.refresh(owned=frozenset({P}))
     await state.leave()
     assert ledger(state) == []
@@ -110,7 +110,7 @@ async def test_an_end_of_the_former_topic_is_not_stored_as_that_of_the_recreated
     state = await rig.owner(AUTO)
     reported(state, position=20, source_end=20, target_end=20)
     rig.target.add_topic("A.t")
-    rig.say(state.watch)
+    await rig.say(state.decisions)
     assert await state.refresh(owned=frozenset({P}))
     await state.target_logs.put_ends_on_log(state.topics)
     later = await rig.owner(AUTO)

@@ -45,7 +45,7 @@ async def test_a_recreated_target_topic_is_not_also_reported_as_truncated(rig: F
     reported(state, position=5, source_end=5, target_end=5)
     rig.target.add_topic("A.t")
     await state.target_logs.look_at_ends(state.topics, copying=False)
-    rig.say(state.watch)
+    await rig.say(state.decisions)
     await state.refresh(owned=frozenset())
     assert ledger(state) == [(0, 5, "TARGET_RECREATED")]
 
@@ -202,7 +202,7 @@ async def test_a_suspended_copy_restarts_when_its_target_topic_id_changes(rig: F
     aside = SetAside(partition=P, reason="FOREIGN_WRITE", message="who", retry_at=1e9)
     state.table.apply(aside, 0.0)
     rig.target.add_topic("A.t")
-    rig.say(state.watch)
+    await rig.say(state.decisions)
     await state.refresh(owned=frozenset())
     row = state.table.rows[P]
     assert row.copy is not None
@@ -383,6 +383,6 @@ async def test_records_already_in_the_recreated_topic_are_not_part_of_the_gap(
     )
     await state.target_logs.note_shortened(state.topics)
     reported(state, position=12, source_end=20, target_end=6)
-    rig.say(state.watch)
+    await rig.say(state.decisions)
     await state.refresh(owned=frozenset())
     assert ledger(state) == [(0, 6, "TARGET_RECREATED")]

@@ -8,7 +8,7 @@ import pytest
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import TIMEOUT, from_code, from_reason
 from twinlog.model import TopicPartition
-from twinlog.service.feeds.topics import TopicsWatch
+from twinlog.service.feeds.registry import Decisions
 from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.driver.state import FlowState
 from twinlog_source.log.facts import TopicFact
@@ -42,13 +42,13 @@ async def recreated_and_copied(rig: FlowRig) -> tuple[FlowState, str]:
     return state, deleted_id
 
 
-def say_deleted(
-    rig: FlowRig, watch: TopicsWatch, deleted_id: str, *, topics: Collection[str] = ("t",)
+async def say_deleted(
+    rig: FlowRig, decisions: Decisions, deleted_id: str, *, topics: Collection[str] = ("t",)
 ) -> None:
     """configsync looks less often, and still reports the deleted topic."""
     present = rig.source.topics["t"]
     rig.source.topics["t"] = replace(present, topic_id=deleted_id)
-    rig.say(watch, topics=topics)
+    await rig.say(decisions, topics=topics)
     rig.source.topics["t"] = present
 
 
@@ -93,11 +93,11 @@ async def test_the_id_of_a_topic_that_left_is_forgotten(rig: FlowRig) -> None:
     """It may come back as another topic, at a moment when the source does not answer."""
     state = await rig.owner(TRANSLATED)
     await state.journal.position(P, 9)
-    rig.say(state.watch, topics=())
+    await rig.say(state.decisions, topics=())
     rig.clock.advance(2)
     await state.refresh(owned=frozenset())
     rig.source.add_topic("t")
-    rig.say(state.watch)
+    await rig.say(state.decisions)
     undo = rig.source.intercept("describe_topics", no_answer, after=True)
     rig.clock.advance(2)
     await state.refresh(owned=frozenset())
@@ -118,7 +118,7 @@ async def test_a_topic_does_not_begin_again_when_a_new_owner_hears_the_id_of_the
     if release != "this one":
         await as_earlier_releases_record(first)
     second = await rig.process(TRANSLATED)
-    say_deleted(rig, second.watch, deleted_id)
+    await say_deleted(rig, second.decisions, deleted_id)
     undo = rig.source.intercept("describe_topics", no_answer, after=True)
     await second.take_over(displaced=False)
     await second.refresh(owned=frozenset())
@@ -144,7 +144,7 @@ async def test_a_topic_does_not_begin_again_when_an_owner_that_saw_the_deleted_o
     await second.refresh(owned=frozenset())
     await second.journal.position(P, 5)
     await as_earlier_releases_record(second)
-    rig.say(first.watch)
+    await rig.say(first.decisions)
     undo = rig.source.intercept("describe_topics", no_answer, after=True)
     await first.take_over(displaced=False)
     await first.refresh(owned=frozenset())
@@ -221,9 +221,9 @@ async def test_a_topic_that_only_configsync_calls_recreated_waits_for_the_source
     if is_recreated:
         rig.source.add_topic("t")
         await rig.write(rig.source, "t", 2)
-        rig.say(state.watch, topics=topics)
+        await rig.say(state.decisions, topics=topics)
     else:
-        say_deleted(rig, state.watch, deleted_id, topics=topics)
+        await say_deleted(rig, state.decisions, deleted_id, topics=topics)
     undo = rig.source.intercept("describe_topics", no_answer, after=True)
     await state.take_over(displaced=False)
     await state.refresh(owned=frozenset())

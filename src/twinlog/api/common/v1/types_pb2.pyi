@@ -72,30 +72,6 @@ class TopicPartition(_message.Message):
 Global___TopicPartition: _TypeAlias = TopicPartition  # noqa: Y015
 
 @_typing.final
-class Progress(_message.Message):
-    """Progress is sent on idle watch streams so that a client's token stays fresh and a dead link shows."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    AS_OF_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def as_of(self) -> _timestamp_pb2.Timestamp:
-        """Server time at which the stream was known to be complete up to its token."""
-
-    def __init__(
-        self,
-        *,
-        as_of: _timestamp_pb2.Timestamp | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Progress: _TypeAlias = Progress  # noqa: Y015
-
-@_typing.final
 class ClusterStatus(_message.Message):
     """ClusterStatus says whether a service reaches one cluster."""
 

@@ -531,11 +531,8 @@ class ListTopicsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPICS_FIELD_NUMBER: _builtins.int
-    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
     SETTLED_FLOWS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    resume_token: _builtins.bytes
-    """From where a watch continues; opaque. On the first page only: a watch from there tells what changed since."""
     next_page_token: _builtins.str
     """Empty on the last page."""
     @_builtins.property
@@ -550,131 +547,16 @@ class ListTopicsResponse(_message.Message):
         self,
         *,
         topics: _abc.Iterable[Global___ReplicatedTopic] | None = ...,
-        resume_token: _builtins.bytes = ...,
         settled_flows: _abc.Iterable[_types_pb2.Flow] | None = ...,
         next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "resume_token", b"resume_token", "settled_flows", b"settled_flows", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "settled_flows", b"settled_flows", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListTopicsResponse: _TypeAlias = ListTopicsResponse  # noqa: Y015
-
-@_typing.final
-class WatchTopicsRequest(_message.Message):
-    """WatchTopicsRequest starts or resumes a watch."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    FLOW_FIELD_NUMBER: _builtins.int
-    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
-    resume_token: _builtins.bytes
-    """From an earlier answer; empty = snapshot first."""
-    @_builtins.property
-    def flow(self) -> _types_pb2.Flow:
-        """Only this flow; all when absent."""
-
-    def __init__(
-        self,
-        *,
-        flow: _types_pb2.Flow | None = ...,
-        resume_token: _builtins.bytes = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "resume_token", b"resume_token"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
-    _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__flow) -> _WhichOneofReturnType__flow | None: ...
-
-Global___WatchTopicsRequest: _TypeAlias = WatchTopicsRequest  # noqa: Y015
-
-@_typing.final
-class WatchTopicsResponse(_message.Message):
-    """WatchTopicsResponse is one step of the watch."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
-    SNAPSHOT_ITEM_FIELD_NUMBER: _builtins.int
-    SNAPSHOT_END_FIELD_NUMBER: _builtins.int
-    CHANGED_FIELD_NUMBER: _builtins.int
-    REMOVED_FIELD_NUMBER: _builtins.int
-    PROGRESS_FIELD_NUMBER: _builtins.int
-    FLOW_SETTLED_FIELD_NUMBER: _builtins.int
-    resume_token: _builtins.bytes
-    """Where to resume after this message; opaque."""
-    @_builtins.property
-    def snapshot_item(self) -> Global___ReplicatedTopic:
-        """A topic of the initial snapshot."""
-
-    @_builtins.property
-    def snapshot_end(self) -> Global___SnapshotEnd:
-        """The snapshot is complete; flows in it that are settled."""
-
-    @_builtins.property
-    def changed(self) -> Global___ReplicatedTopic:
-        """A topic is new or differs."""
-
-    @_builtins.property
-    def removed(self) -> Global___ReplicatedTopic:
-        """A topic is no longer replicated."""
-
-    @_builtins.property
-    def progress(self) -> _types_pb2.Progress:
-        """Nothing happened; sent at least every 10 s."""
-
-    @_builtins.property
-    def flow_settled(self) -> _types_pb2.Flow:
-        """A flow's selection is complete for the first time."""
-
-    def __init__(
-        self,
-        *,
-        resume_token: _builtins.bytes = ...,
-        snapshot_item: Global___ReplicatedTopic | None = ...,
-        snapshot_end: Global___SnapshotEnd | None = ...,
-        changed: Global___ReplicatedTopic | None = ...,
-        removed: Global___ReplicatedTopic | None = ...,
-        progress: _types_pb2.Progress | None = ...,
-        flow_settled: _types_pb2.Flow | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "event", b"event", "flow_settled", b"flow_settled", "progress", b"progress", "removed", b"removed", "snapshot_end", b"snapshot_end", "snapshot_item", b"snapshot_item"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "event", b"event", "flow_settled", b"flow_settled", "progress", b"progress", "removed", b"removed", "resume_token", b"resume_token", "snapshot_end", b"snapshot_end", "snapshot_item", b"snapshot_item"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["snapshot_item", "snapshot_end", "changed", "removed", "progress", "flow_settled"]  # noqa: Y015
-    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
-
-Global___WatchTopicsResponse: _TypeAlias = WatchTopicsResponse  # noqa: Y015
-
-@_typing.final
-class SnapshotEnd(_message.Message):
-    """SnapshotEnd closes the initial snapshot."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    SETTLED_FLOWS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def settled_flows(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Flow]:
-        """Flows whose selection is complete."""
-
-    def __init__(
-        self,
-        *,
-        settled_flows: _abc.Iterable[_types_pb2.Flow] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["settled_flows", b"settled_flows"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___SnapshotEnd: _TypeAlias = SnapshotEnd  # noqa: Y015
 
 @_typing.final
 class PlannedAction(_message.Message):
@@ -1567,151 +1449,3 @@ class UpdateRulesResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UpdateRulesResponse: _TypeAlias = UpdateRulesResponse  # noqa: Y015
-
-@_typing.final
-class WatchRulesRequest(_message.Message):
-    """WatchRulesRequest starts or resumes a watch."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
-    resume_token: _builtins.bytes
-    """From an earlier answer; empty = snapshot first."""
-    def __init__(
-        self,
-        *,
-        resume_token: _builtins.bytes = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["resume_token", b"resume_token"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___WatchRulesRequest: _TypeAlias = WatchRulesRequest  # noqa: Y015
-
-@_typing.final
-class WatchRulesResponse(_message.Message):
-    """WatchRulesResponse is one step of the watch."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
-    SNAPSHOT_ITEM_FIELD_NUMBER: _builtins.int
-    SNAPSHOT_END_FIELD_NUMBER: _builtins.int
-    CHANGED_FIELD_NUMBER: _builtins.int
-    PROGRESS_FIELD_NUMBER: _builtins.int
-    resume_token: _builtins.bytes
-    """Where to resume after this message; opaque."""
-    @_builtins.property
-    def snapshot_item(self) -> Global___ChangedRules:
-        """Changed rules of a flow in the initial snapshot; flows that follow their file are left out."""
-
-    @_builtins.property
-    def snapshot_end(self) -> Global___RulesSnapshotEnd:
-        """The snapshot is complete."""
-
-    @_builtins.property
-    def changed(self) -> Global___ChangedRules:
-        """The changed rules of a flow are now these, all of them."""
-
-    @_builtins.property
-    def progress(self) -> _types_pb2.Progress:
-        """Nothing happened; sent at least every 10 s."""
-
-    def __init__(
-        self,
-        *,
-        resume_token: _builtins.bytes = ...,
-        snapshot_item: Global___ChangedRules | None = ...,
-        snapshot_end: Global___RulesSnapshotEnd | None = ...,
-        changed: Global___ChangedRules | None = ...,
-        progress: _types_pb2.Progress | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "event", b"event", "progress", b"progress", "snapshot_end", b"snapshot_end", "snapshot_item", b"snapshot_item"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "event", b"event", "progress", b"progress", "resume_token", b"resume_token", "snapshot_end", b"snapshot_end", "snapshot_item", b"snapshot_item"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["snapshot_item", "snapshot_end", "changed", "progress"]  # noqa: Y015
-    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
-
-Global___WatchRulesResponse: _TypeAlias = WatchRulesResponse  # noqa: Y015
-
-@_typing.final
-class ChangedRules(_message.Message):
-    """ChangedRules are those rules of a flow that differ from its file."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    @_typing.final
-    class ValuesEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        value: _builtins.str
-        def __init__(
-            self,
-            *,
-            key: _builtins.str = ...,
-            value: _builtins.str = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-    FLOW_FIELD_NUMBER: _builtins.int
-    VERSION_FIELD_NUMBER: _builtins.int
-    VALUES_FIELD_NUMBER: _builtins.int
-    version: _builtins.int
-    """As in Rules."""
-    @_builtins.property
-    def flow(self) -> _types_pb2.Flow:
-        """The flow."""
-
-    @_builtins.property
-    def values(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Key to value; empty when the flow follows its file."""
-
-    def __init__(
-        self,
-        *,
-        flow: _types_pb2.Flow | None = ...,
-        version: _builtins.int = ...,
-        values: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "values", b"values", "version", b"version"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ChangedRules: _TypeAlias = ChangedRules  # noqa: Y015
-
-@_typing.final
-class RulesSnapshotEnd(_message.Message):
-    """RulesSnapshotEnd closes the initial snapshot."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    KNOWN_FLOWS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def known_flows(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Flow]:
-        """Flows whose changed rules are known: their registry was read."""
-
-    def __init__(
-        self,
-        *,
-        known_flows: _abc.Iterable[_types_pb2.Flow] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["known_flows", b"known_flows"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___RulesSnapshotEnd: _TypeAlias = RulesSnapshotEnd  # noqa: Y015

@@ -45,11 +45,6 @@ class ConfigSyncServiceStub(object):
                 request_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListTopicsRequest.SerializeToString,
                 response_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListTopicsResponse.FromString,
                 _registered_method=True)
-        self.WatchTopics = channel.unary_stream(
-                '/twinlog.api.configsync.v1.ConfigSyncService/WatchTopics',
-                request_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchTopicsRequest.SerializeToString,
-                response_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchTopicsResponse.FromString,
-                _registered_method=True)
         self.PlanSync = channel.unary_unary(
                 '/twinlog.api.configsync.v1.ConfigSyncService/PlanSync',
                 request_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.PlanSyncRequest.SerializeToString,
@@ -80,11 +75,6 @@ class ConfigSyncServiceStub(object):
                 request_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.UpdateRulesRequest.SerializeToString,
                 response_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.UpdateRulesResponse.FromString,
                 _registered_method=True)
-        self.WatchRules = channel.unary_stream(
-                '/twinlog.api.configsync.v1.ConfigSyncService/WatchRules',
-                request_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchRulesRequest.SerializeToString,
-                response_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchRulesResponse.FromString,
-                _registered_method=True)
 
 
 class ConfigSyncServiceServicer(object):
@@ -99,16 +89,7 @@ class ConfigSyncServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListTopics(self, request, context):
-        """ListTopics returns every topic that the flows replicate now, with a token from which WatchTopics continues.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def WatchTopics(self, request, context):
-        """WatchTopics streams the topic registry: without a token a snapshot first, then changes.
-        Guarantee: at least once, in per-flow order, everything after the token (exclusive).
-        An expired token, or one of another history, fails with OUT_OF_RANGE (RESUME_TOKEN_EXPIRED): start again without.
+        """ListTopics returns every topic that the flows replicate now.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -160,14 +141,6 @@ class ConfigSyncServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def WatchRules(self, request, context):
-        """WatchRules streams the changed rules of every flow: without a token a snapshot first, then changes.
-        Guarantee: at least once, in per-flow order, everything after the token (exclusive). As WatchTopics for tokens.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_ConfigSyncServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -180,11 +153,6 @@ def add_ConfigSyncServiceServicer_to_server(servicer, server):
                     servicer.ListTopics,
                     request_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListTopicsRequest.FromString,
                     response_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListTopicsResponse.SerializeToString,
-            ),
-            'WatchTopics': grpc.unary_stream_rpc_method_handler(
-                    servicer.WatchTopics,
-                    request_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchTopicsRequest.FromString,
-                    response_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchTopicsResponse.SerializeToString,
             ),
             'PlanSync': grpc.unary_unary_rpc_method_handler(
                     servicer.PlanSync,
@@ -215,11 +183,6 @@ def add_ConfigSyncServiceServicer_to_server(servicer, server):
                     servicer.UpdateRules,
                     request_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.UpdateRulesRequest.FromString,
                     response_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.UpdateRulesResponse.SerializeToString,
-            ),
-            'WatchRules': grpc.unary_stream_rpc_method_handler(
-                    servicer.WatchRules,
-                    request_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchRulesRequest.FromString,
-                    response_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchRulesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -277,33 +240,6 @@ class ConfigSyncService(object):
             '/twinlog.api.configsync.v1.ConfigSyncService/ListTopics',
             twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListTopicsRequest.SerializeToString,
             twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListTopicsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def WatchTopics(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/twinlog.api.configsync.v1.ConfigSyncService/WatchTopics',
-            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchTopicsRequest.SerializeToString,
-            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchTopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -466,33 +402,6 @@ class ConfigSyncService(object):
             '/twinlog.api.configsync.v1.ConfigSyncService/UpdateRules',
             twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.UpdateRulesRequest.SerializeToString,
             twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.UpdateRulesResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def WatchRules(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/twinlog.api.configsync.v1.ConfigSyncService/WatchRules',
-            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchRulesRequest.SerializeToString,
-            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchRulesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -19,12 +19,7 @@ class ConfigSyncServiceStub:
     ListFlows: _aio.UnaryUnaryMultiCallable[_configsync_service_pb2.ListFlowsRequest, _configsync_service_pb2.ListFlowsResponse]
     """ListFlows returns, for each flow, whether its topics are decided, and if not, why."""
     ListTopics: _aio.UnaryUnaryMultiCallable[_configsync_service_pb2.ListTopicsRequest, _configsync_service_pb2.ListTopicsResponse]
-    """ListTopics returns every topic that the flows replicate now, with a token from which WatchTopics continues."""
-    WatchTopics: _aio.UnaryStreamMultiCallable[_configsync_service_pb2.WatchTopicsRequest, _configsync_service_pb2.WatchTopicsResponse]
-    """WatchTopics streams the topic registry: without a token a snapshot first, then changes.
-    Guarantee: at least once, in per-flow order, everything after the token (exclusive).
-    An expired token, or one of another history, fails with OUT_OF_RANGE (RESUME_TOKEN_EXPIRED): start again without.
-    """
+    """ListTopics returns every topic that the flows replicate now."""
     PlanSync: _aio.UnaryUnaryMultiCallable[_configsync_service_pb2.PlanSyncRequest, _configsync_service_pb2.PlanSyncResponse]
     """PlanSync looks at both clusters and returns what would bring the target in step, each action with its rule.
     Nothing is changed. Fails with UNAVAILABLE when a cluster does not answer.
@@ -44,10 +39,6 @@ class ConfigSyncServiceStub:
     the base: RESET goes back to it. Fails with INVALID_ARGUMENT for a value that the file could not have, and with
     ABORTED (RULES_CHANGED) when expected_version is given and is not the present one.
     """
-    WatchRules: _aio.UnaryStreamMultiCallable[_configsync_service_pb2.WatchRulesRequest, _configsync_service_pb2.WatchRulesResponse]
-    """WatchRules streams the changed rules of every flow: without a token a snapshot first, then changes.
-    Guarantee: at least once, in per-flow order, everything after the token (exclusive). As WatchTopics for tokens.
-    """
 
 class ConfigSyncServiceServicer(metaclass=_abc_1.ABCMeta):
     """ConfigSyncService decides which topics a flow has and keeps their configuration and access in sync."""
@@ -66,18 +57,7 @@ class ConfigSyncServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _configsync_service_pb2.ListTopicsRequest,
         context: _aio.ServicerContext[_configsync_service_pb2.ListTopicsRequest, _abc.Awaitable[_configsync_service_pb2.ListTopicsResponse]],
     ) -> _abc.Awaitable[_configsync_service_pb2.ListTopicsResponse]:
-        """ListTopics returns every topic that the flows replicate now, with a token from which WatchTopics continues."""
-
-    @_abc_1.abstractmethod
-    def WatchTopics(
-        self,
-        request: _configsync_service_pb2.WatchTopicsRequest,
-        context: _aio.ServicerContext[_configsync_service_pb2.WatchTopicsRequest, _abc.AsyncIterator[_configsync_service_pb2.WatchTopicsResponse]],
-    ) -> _abc.AsyncIterator[_configsync_service_pb2.WatchTopicsResponse]:
-        """WatchTopics streams the topic registry: without a token a snapshot first, then changes.
-        Guarantee: at least once, in per-flow order, everything after the token (exclusive).
-        An expired token, or one of another history, fails with OUT_OF_RANGE (RESUME_TOKEN_EXPIRED): start again without.
-        """
+        """ListTopics returns every topic that the flows replicate now."""
 
     @_abc_1.abstractmethod
     def PlanSync(
@@ -132,16 +112,6 @@ class ConfigSyncServiceServicer(metaclass=_abc_1.ABCMeta):
         """UpdateRules changes rules of a flow: checked as the file is, kept on the target, in effect at once. The file stays
         the base: RESET goes back to it. Fails with INVALID_ARGUMENT for a value that the file could not have, and with
         ABORTED (RULES_CHANGED) when expected_version is given and is not the present one.
-        """
-
-    @_abc_1.abstractmethod
-    def WatchRules(
-        self,
-        request: _configsync_service_pb2.WatchRulesRequest,
-        context: _aio.ServicerContext[_configsync_service_pb2.WatchRulesRequest, _abc.AsyncIterator[_configsync_service_pb2.WatchRulesResponse]],
-    ) -> _abc.AsyncIterator[_configsync_service_pb2.WatchRulesResponse]:
-        """WatchRules streams the changed rules of every flow: without a token a snapshot first, then changes.
-        Guarantee: at least once, in per-flow order, everything after the token (exclusive). As WatchTopics for tokens.
         """
 
 def add_ConfigSyncServiceServicer_to_server(servicer: ConfigSyncServiceServicer, server: _aio.Server) -> None: ...

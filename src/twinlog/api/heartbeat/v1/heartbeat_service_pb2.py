@@ -28,7 +28,7 @@ from twinlog.api.common.v1 import access_pb2 as twinlog_dot_api_dot_common_dot_v
 from twinlog.api.common.v1 import types_pb2 as twinlog_dot_api_dot_common_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n0twinlog/api/heartbeat/v1/heartbeat_service.proto\x12\x18twinlog.api.heartbeat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"twinlog/api/common/v1/access.proto\x1a!twinlog/api/common/v1/types.proto\"\x14\n\x12GetTopologyRequest\"|\n\x13GetTopologyResponse\x12\x36\n\x08\x63lusters\x18\x01 \x03(\x0b\x32$.twinlog.api.common.v1.ClusterStatus\x12-\n\x05paths\x18\x02 \x03(\x0b\x32\x1e.twinlog.api.heartbeat.v1.Path\"\xa6\x01\n\x04Path\x12\x13\n\x0bobserved_on\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x19\n\x11upstream_clusters\x18\x03 \x03(\t\x12\x30\n\x0clast_emitted\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\tlast_seen\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"L\n\x11ListDelaysRequest\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.FlowH\x00\x88\x01\x01\x42\x07\n\x05_flow\"I\n\x12ListDelaysResponse\x12\x33\n\x06\x64\x65lays\x18\x01 \x03(\x0b\x32#.twinlog.api.heartbeat.v1.FlowDelay\"M\n\x12WatchDelaysRequest\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.FlowH\x00\x88\x01\x01\x42\x07\n\x05_flow\"J\n\x13WatchDelaysResponse\x12\x33\n\x06\x64\x65lays\x18\x01 \x03(\x0b\x32#.twinlog.api.heartbeat.v1.FlowDelay\"\x97\x03\n\tFlowDelay\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\x32\n\x05state\x18\x02 \x01(\x0e\x32#.twinlog.api.heartbeat.v1.PathState\x12-\n\nlast_delay\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\tmax_delay\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03\x61ge\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07\x65mitted\x18\x06 \x01(\x03\x12\x10\n\x08observed\x18\x07 \x01(\x03\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x0f\n\x07message\x18\t \x01(\t\x12-\n\nclock_skew\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x05\x62\x61sis\x18\x0b \x01(\x0e\x32$.twinlog.api.heartbeat.v1.DelayBasis*_\n\nDelayBasis\x12\x1b\n\x17\x44\x45LAY_BASIS_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x44\x45LAY_BASIS_HEARTBEATS\x10\x01\x12\x18\n\x14\x44\x45LAY_BASIS_LOG_ENDS\x10\x02*l\n\tPathState\x12\x1a\n\x16PATH_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10PATH_STATE_ALIVE\x10\x01\x12\x15\n\x11PATH_STATE_SILENT\x10\x02\x12\x16\n\x12PATH_STATE_UNKNOWN\x10\x03\x32\xe7\x02\n\x10HeartbeatService\x12p\n\x0bGetTopology\x12,.twinlog.api.heartbeat.v1.GetTopologyRequest\x1a-.twinlog.api.heartbeat.v1.GetTopologyResponse\"\x04\xa8\x9f\x19\x01\x12m\n\nListDelays\x12+.twinlog.api.heartbeat.v1.ListDelaysRequest\x1a,.twinlog.api.heartbeat.v1.ListDelaysResponse\"\x04\xa8\x9f\x19\x01\x12r\n\x0bWatchDelays\x12,.twinlog.api.heartbeat.v1.WatchDelaysRequest\x1a-.twinlog.api.heartbeat.v1.WatchDelaysResponse\"\x04\xa8\x9f\x19\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n0twinlog/api/heartbeat/v1/heartbeat_service.proto\x12\x18twinlog.api.heartbeat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"twinlog/api/common/v1/access.proto\x1a!twinlog/api/common/v1/types.proto\"\x14\n\x12GetTopologyRequest\"|\n\x13GetTopologyResponse\x12\x36\n\x08\x63lusters\x18\x01 \x03(\x0b\x32$.twinlog.api.common.v1.ClusterStatus\x12-\n\x05paths\x18\x02 \x03(\x0b\x32\x1e.twinlog.api.heartbeat.v1.Path\"\xa6\x01\n\x04Path\x12\x13\n\x0bobserved_on\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x19\n\x11upstream_clusters\x18\x03 \x03(\t\x12\x30\n\x0clast_emitted\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\tlast_seen\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"L\n\x11ListDelaysRequest\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.FlowH\x00\x88\x01\x01\x42\x07\n\x05_flow\"I\n\x12ListDelaysResponse\x12\x33\n\x06\x64\x65lays\x18\x01 \x03(\x0b\x32#.twinlog.api.heartbeat.v1.FlowDelay\"\x97\x03\n\tFlowDelay\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\x32\n\x05state\x18\x02 \x01(\x0e\x32#.twinlog.api.heartbeat.v1.PathState\x12-\n\nlast_delay\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\tmax_delay\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03\x61ge\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07\x65mitted\x18\x06 \x01(\x03\x12\x10\n\x08observed\x18\x07 \x01(\x03\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x0f\n\x07message\x18\t \x01(\t\x12-\n\nclock_skew\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x05\x62\x61sis\x18\x0b \x01(\x0e\x32$.twinlog.api.heartbeat.v1.DelayBasis*_\n\nDelayBasis\x12\x1b\n\x17\x44\x45LAY_BASIS_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x44\x45LAY_BASIS_HEARTBEATS\x10\x01\x12\x18\n\x14\x44\x45LAY_BASIS_LOG_ENDS\x10\x02*l\n\tPathState\x12\x1a\n\x16PATH_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10PATH_STATE_ALIVE\x10\x01\x12\x15\n\x11PATH_STATE_SILENT\x10\x02\x12\x16\n\x12PATH_STATE_UNKNOWN\x10\x03\x32\xf3\x01\n\x10HeartbeatService\x12p\n\x0bGetTopology\x12,.twinlog.api.heartbeat.v1.GetTopologyRequest\x1a-.twinlog.api.heartbeat.v1.GetTopologyResponse\"\x04\xa8\x9f\x19\x01\x12m\n\nListDelays\x12+.twinlog.api.heartbeat.v1.ListDelaysRequest\x1a,.twinlog.api.heartbeat.v1.ListDelaysResponse\"\x04\xa8\x9f\x19\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,12 +39,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HEARTBEATSERVICE'].methods_by_name['GetTopology']._serialized_options = b'\250\237\031\001'
   _globals['_HEARTBEATSERVICE'].methods_by_name['ListDelays']._loaded_options = None
   _globals['_HEARTBEATSERVICE'].methods_by_name['ListDelays']._serialized_options = b'\250\237\031\001'
-  _globals['_HEARTBEATSERVICE'].methods_by_name['WatchDelays']._loaded_options = None
-  _globals['_HEARTBEATSERVICE'].methods_by_name['WatchDelays']._serialized_options = b'\250\237\031\001'
-  _globals['_DELAYBASIS']._serialized_start=1249
-  _globals['_DELAYBASIS']._serialized_end=1344
-  _globals['_PATHSTATE']._serialized_start=1346
-  _globals['_PATHSTATE']._serialized_end=1454
+  _globals['_DELAYBASIS']._serialized_start=1094
+  _globals['_DELAYBASIS']._serialized_end=1189
+  _globals['_PATHSTATE']._serialized_start=1191
+  _globals['_PATHSTATE']._serialized_end=1299
   _globals['_GETTOPOLOGYREQUEST']._serialized_start=214
   _globals['_GETTOPOLOGYREQUEST']._serialized_end=234
   _globals['_GETTOPOLOGYRESPONSE']._serialized_start=236
@@ -55,12 +53,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTDELAYSREQUEST']._serialized_end=607
   _globals['_LISTDELAYSRESPONSE']._serialized_start=609
   _globals['_LISTDELAYSRESPONSE']._serialized_end=682
-  _globals['_WATCHDELAYSREQUEST']._serialized_start=684
-  _globals['_WATCHDELAYSREQUEST']._serialized_end=761
-  _globals['_WATCHDELAYSRESPONSE']._serialized_start=763
-  _globals['_WATCHDELAYSRESPONSE']._serialized_end=837
-  _globals['_FLOWDELAY']._serialized_start=840
-  _globals['_FLOWDELAY']._serialized_end=1247
-  _globals['_HEARTBEATSERVICE']._serialized_start=1457
-  _globals['_HEARTBEATSERVICE']._serialized_end=1816
+  _globals['_FLOWDELAY']._serialized_start=685
+  _globals['_FLOWDELAY']._serialized_end=1092
+  _globals['_HEARTBEATSERVICE']._serialized_start=1302
+  _globals['_HEARTBEATSERVICE']._serialized_end=1545
 # @@protoc_insertion_point(module_scope)

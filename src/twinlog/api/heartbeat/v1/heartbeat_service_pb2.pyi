@@ -210,56 +210,6 @@ class ListDelaysResponse(_message.Message):
 Global___ListDelaysResponse: _TypeAlias = ListDelaysResponse  # noqa: Y015
 
 @_typing.final
-class WatchDelaysRequest(_message.Message):
-    """WatchDelaysRequest selects flows."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    FLOW_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def flow(self) -> _types_pb2.Flow:
-        """Only this flow; all when absent."""
-
-    def __init__(
-        self,
-        *,
-        flow: _types_pb2.Flow | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
-    _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__flow) -> _WhichOneofReturnType__flow | None: ...
-
-Global___WatchDelaysRequest: _TypeAlias = WatchDelaysRequest  # noqa: Y015
-
-@_typing.final
-class WatchDelaysResponse(_message.Message):
-    """WatchDelaysResponse is every selected flow as of one moment."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    DELAYS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def delays(self) -> _containers.RepeatedCompositeFieldContainer[Global___FlowDelay]:
-        """The delays, sorted by name."""
-
-    def __init__(
-        self,
-        *,
-        delays: _abc.Iterable[Global___FlowDelay] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delays", b"delays"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___WatchDelaysResponse: _TypeAlias = WatchDelaysResponse  # noqa: Y015
-
-@_typing.final
 class FlowDelay(_message.Message):
     """FlowDelay is the measured delay of one flow, from heartbeats written on the source and seen on the target."""
 

@@ -45,11 +45,6 @@ class HeartbeatServiceStub(object):
                 request_serializer=twinlog_dot_api_dot_heartbeat_dot_v1_dot_heartbeat__service__pb2.ListDelaysRequest.SerializeToString,
                 response_deserializer=twinlog_dot_api_dot_heartbeat_dot_v1_dot_heartbeat__service__pb2.ListDelaysResponse.FromString,
                 _registered_method=True)
-        self.WatchDelays = channel.unary_stream(
-                '/twinlog.api.heartbeat.v1.HeartbeatService/WatchDelays',
-                request_serializer=twinlog_dot_api_dot_heartbeat_dot_v1_dot_heartbeat__service__pb2.WatchDelaysRequest.SerializeToString,
-                response_deserializer=twinlog_dot_api_dot_heartbeat_dot_v1_dot_heartbeat__service__pb2.WatchDelaysResponse.FromString,
-                _registered_method=True)
 
 
 class HeartbeatServiceServicer(object):
@@ -70,14 +65,6 @@ class HeartbeatServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def WatchDelays(self, request, context):
-        """WatchDelays returns the delays now, and again whenever they have changed: at most once a second. It ends with
-        the service.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_HeartbeatServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -90,11 +77,6 @@ def add_HeartbeatServiceServicer_to_server(servicer, server):
                     servicer.ListDelays,
                     request_deserializer=twinlog_dot_api_dot_heartbeat_dot_v1_dot_heartbeat__service__pb2.ListDelaysRequest.FromString,
                     response_serializer=twinlog_dot_api_dot_heartbeat_dot_v1_dot_heartbeat__service__pb2.ListDelaysResponse.SerializeToString,
-            ),
-            'WatchDelays': grpc.unary_stream_rpc_method_handler(
-                    servicer.WatchDelays,
-                    request_deserializer=twinlog_dot_api_dot_heartbeat_dot_v1_dot_heartbeat__service__pb2.WatchDelaysRequest.FromString,
-                    response_serializer=twinlog_dot_api_dot_heartbeat_dot_v1_dot_heartbeat__service__pb2.WatchDelaysResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -152,33 +134,6 @@ class HeartbeatService(object):
             '/twinlog.api.heartbeat.v1.HeartbeatService/ListDelays',
             twinlog_dot_api_dot_heartbeat_dot_v1_dot_heartbeat__service__pb2.ListDelaysRequest.SerializeToString,
             twinlog_dot_api_dot_heartbeat_dot_v1_dot_heartbeat__service__pb2.ListDelaysResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def WatchDelays(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/twinlog.api.heartbeat.v1.HeartbeatService/WatchDelays',
-            twinlog_dot_api_dot_heartbeat_dot_v1_dot_heartbeat__service__pb2.WatchDelaysRequest.SerializeToString,
-            twinlog_dot_api_dot_heartbeat_dot_v1_dot_heartbeat__service__pb2.WatchDelaysResponse.FromString,
             options,
             channel_credentials,
             insecure,

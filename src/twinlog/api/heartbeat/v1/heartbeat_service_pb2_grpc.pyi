@@ -20,10 +20,6 @@ class HeartbeatServiceStub:
     """GetTopology returns the clusters and the paths that heartbeats have been seen to take."""
     ListDelays: _aio.UnaryUnaryMultiCallable[_heartbeat_service_pb2.ListDelaysRequest, _heartbeat_service_pb2.ListDelaysResponse]
     """ListDelays returns the end-to-end delay of each flow."""
-    WatchDelays: _aio.UnaryStreamMultiCallable[_heartbeat_service_pb2.WatchDelaysRequest, _heartbeat_service_pb2.WatchDelaysResponse]
-    """WatchDelays returns the delays now, and again whenever they have changed: at most once a second. It ends with
-    the service.
-    """
 
 class HeartbeatServiceServicer(metaclass=_abc_1.ABCMeta):
     """HeartbeatService proves that a path works, and how long it takes."""
@@ -43,15 +39,5 @@ class HeartbeatServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_heartbeat_service_pb2.ListDelaysRequest, _abc.Awaitable[_heartbeat_service_pb2.ListDelaysResponse]],
     ) -> _abc.Awaitable[_heartbeat_service_pb2.ListDelaysResponse]:
         """ListDelays returns the end-to-end delay of each flow."""
-
-    @_abc_1.abstractmethod
-    def WatchDelays(
-        self,
-        request: _heartbeat_service_pb2.WatchDelaysRequest,
-        context: _aio.ServicerContext[_heartbeat_service_pb2.WatchDelaysRequest, _abc.AsyncIterator[_heartbeat_service_pb2.WatchDelaysResponse]],
-    ) -> _abc.AsyncIterator[_heartbeat_service_pb2.WatchDelaysResponse]:
-        """WatchDelays returns the delays now, and again whenever they have changed: at most once a second. It ends with
-        the service.
-        """
 
 def add_HeartbeatServiceServicer_to_server(servicer: HeartbeatServiceServicer, server: _aio.Server) -> None: ...

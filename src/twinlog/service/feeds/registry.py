@@ -1,0 +1,233 @@
+"""What configsync has decided about flows, as its peers know it: the topics of each flow, and its rules that
+were changed. Followed from configsync, or from `mm2-configsync.<A>.internal` on the target."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+import grpc
+
+from twinlog.clock import Clock
+from twinlog.errors import TwinlogError, WireFormatError
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.kafka.table import Table
+from twinlog.model import Flow
+from twinlog.policy.internal_topics import configsync_topic
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
+from twinlog.service.feeds.rules_record import NO_RULES, RulesRecord, decode_rules
+from twinlog.service.feeds.tables import PATIENCE_SECONDS, TableFollower, TableName
+from twinlog.service.waiting import Backoff
+
+FLOW, TOPIC, RULES = "flow", "topic", "rules"
+TOLD_KINDS: Final = frozenset({FLOW, TOPIC, RULES})
+"""What configsync tells of its registry."""
+_VERSION = 1
+_NO_TOPICS: Mapping[str, ReplicatedTopic] = MappingProxyType({})
+
+Key = tuple[str, str]
+"""Kind and name of a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The flow's selection was complete: an absent topic is not selected."""
+
+
+Row = ReplicatedTopic | RulesRecord | Settled | None
+"""None: a topic that is not selected any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionsCodec:
+    """The rows of configsync's registry that concern its peers, which do not write them."""
+
+    flow: Flow
+    kinds: frozenset[str] = TOLD_KINDS
+
+    def decode_key(self, key: bytes) -> Key | None:
+        parts = _parsed(key)
+        if not isinstance(parts, list) or not parts or parts[0] not in self.kinds:
+            return None
+        return parts[0], "".join(parts[1:])
+
+    def decode_value(self, key: Key, value: bytes) -> Row:
+        fields = _parsed(value)
+        if key[0] == RULES:
+            return decode_rules(fields)
+        try:
+            if fields["version"] != _VERSION:
+                raise WireFormatError(
+                    f"the record {key} of configsync is of version {fields['version']}, this Twinlog knows"
+                    f" {_VERSION}",
+                    reason="WIRE_VERSION",
+                )
+            return _topic(self.flow, fields) if key[0] == TOPIC else Settled()
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise WireFormatError(f"the record {key} of configsync is damaged: {error!r}") from error
+
+    def encode(self, key: Key, value: Row | None) -> tuple[bytes, bytes | None]:
+        raise AssertionError("only configsync writes its registry")
+
+
+async def stored_rules(target: KafkaCluster, flow: Flow) -> RulesRecord:
+    """The rules that differ from the file, for a command that asks no service; `NO_RULES` if they never were
+    changed. Raises as `Table.load`."""
+    codec = DecisionsCodec(flow, frozenset({RULES}))
+    return _rules(await Table(cluster=target, topic=configsync_topic(flow.source), codec=codec).load())
+
+
+class Decisions:
+    """All flows of a process. Run `run` as a loop; all else may be called at any time from the same event
+    loop. What is known stays until configsync says otherwise.
+
+    Invariant: a settled flow stays settled. A registry that begins anew removes no topic before it is
+    complete again.
+    """
+
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        *,
+        clock: Clock,
+        backoff: Backoff,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        """`patience_seconds`: how long configsync may say nothing before its topics are read."""
+        self._follower = TableFollower(
+            channel,
+            peer="configsync",
+            clock=clock,
+            backoff=backoff,
+            on_change=self._changed,
+            patience_seconds=patience_seconds,
+        )
+        self._tables: dict[Flow, Table[Key, Row]] = {}
+        self._flows: dict[TableName, Flow] = {}
+        self._seen: dict[Flow, Mapping[Key, Row]] = {}
+        """The rows from which the rest comes."""
+        self._topics: dict[Flow, Mapping[str, ReplicatedTopic]] = {}
+        self._settled: set[Flow] = set()
+        self._told: set[Flow] = set()
+        """Flows of which configsync itself has told what is known."""
+        self._subscribers: list[asyncio.Event] = []
+
+    def add(self, flow: Flow, target: KafkaCluster) -> None:
+        """Follow this flow, too. Before `run`."""
+        if flow not in self._tables:
+            name = registry_name(flow)
+            self._flows[name] = flow
+            self._tables[flow] = Table(cluster=target, topic=name.topic, codec=DecisionsCodec(flow))
+            self._follower.add(name, self._tables[flow])
+
+    def subscribe(self) -> asyncio.Event:
+        """Return a new event for one caller, set now and at every change. The caller clears it before it
+        reads."""
+        event = asyncio.Event()
+        event.set()
+        self._subscribers.append(event)
+        return event
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop: follow configsync, or the topics, until `stop`."""
+        await self._follower.run(stop)
+
+    @property
+    def connected(self) -> bool:
+        """Whether configsync tells them now."""
+        return self._follower.connected
+
+    def knows(self, flow: Flow) -> bool:
+        """Whether configsync has told the flow, or its topic was read."""
+        return flow in self._seen
+
+    def is_told(self, flow: Flow) -> bool:
+        """Whether configsync itself has told what is known of the flow."""
+        return flow in self._told
+
+    async def know(self, flow: Flow) -> None:
+        """Read what is stored now, unless configsync tells it. Raises as `Table.load`."""
+        await self._follower.know(registry_name(flow))
+
+    def problem(self, flow: Flow) -> TwinlogError | None:
+        """Why the stored decisions could not be read when it was tried last."""
+        return self._follower.problem(registry_name(flow))
+
+    def topics(self, flow: Flow) -> Mapping[str, ReplicatedTopic]:
+        """The topics of one flow by source topic; empty when nothing is known of it."""
+        return self._topics.get(flow, _NO_TOPICS)
+
+    def settled(self, flow: Flow) -> bool:
+        """True once configsync's selection for the flow was complete; until then an absent topic means
+        nothing."""
+        return flow in self._settled
+
+    def rules(self, flow: Flow) -> RulesRecord:
+        """The rules that differ from the file of configsync."""
+        return _rules(self._seen.get(flow, {}))
+
+    def _changed(self, name: TableName) -> None:
+        flow = self._flows[name]
+        rows, before = self._tables[flow].rows, self._seen.get(flow)
+        is_news = rows != before
+        if self._follower.is_told(name):
+            is_news = is_news or flow not in self._told
+            self._told.add(flow)
+        elif is_news:
+            self._told.discard(flow)
+        if not is_news:
+            return
+        self._seen[flow] = rows
+        topics = {row.source_topic: row for row in rows.values() if isinstance(row, ReplicatedTopic)}
+        is_settled = any(isinstance(row, Settled) for row in rows.values())
+        if not is_settled and flow in self._settled:
+            topics = {**self.topics(flow), **topics}
+        elif is_settled:
+            self._settled.add(flow)
+        self._topics[flow] = topics
+        for subscriber in self._subscribers:
+            subscriber.set()
+
+
+def _rules(rows: Mapping[Key, Row]) -> RulesRecord:
+    found = rows.get((RULES, ""))
+    return found if isinstance(found, RulesRecord) else NO_RULES
+
+
+def registry_name(flow: Flow) -> TableName:
+    """Where configsync keeps its registry of a flow."""
+    return TableName(flow.target, configsync_topic(flow.source))
+
+
+def _topic(flow: Flow, fields: Mapping[str, Any]) -> ReplicatedTopic | None:
+    if not fields["selected"]:
+        return None
+    limits, state = fields["limits"], str(fields["state"])
+    return ReplicatedTopic(
+        flow=flow,
+        source_topic=str(fields["source_topic"]),
+        target_topic=str(fields["target_topic"]),
+        partition_count=int(fields["partition_count"]),
+        target_partition_count=int(fields["target_partition_count"]),
+        source_topic_id=str(fields["source_topic_id"]),
+        target_topic_id=str(fields["target_topic_id"]),
+        generation=int(fields["generation"]),
+        created_after_start=bool(fields["created_after_start"]),
+        # A state that this version does not know is one in which nothing is copied.
+        state=TopicState(state) if state in TopicState.__members__ else TopicState.WAITING,
+        reason=str(fields["reason"]),
+        message=str(fields["message"]),
+        target_max_message_bytes=int(limits["max_message_bytes"]),
+        target_compression_type=str(limits["compression_type"]),
+        target_timestamp_type=str(limits["timestamp_type"]),
+        source_cleanup_policy=str(fields["source_cleanup_policy"]),
+    )
+
+
+def _parsed(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise WireFormatError(f"{raw[:80]!r} is not a record of configsync: it is not JSON") from error
