@@ -178,3 +178,33 @@ async def test_a_failback_does_not_skip_what_only_the_target_has(site: Site) -> 
             return there == 950
 
         await eventually(goes_on)
+
+
+async def test_foreign_records_between_copied_ones_are_counted_also_after_a_restart(site: Site) -> None:
+    await site.write(100)
+    await site.commits(site.source, site.origin, 10)
+
+    async def is_counted(run: TwinlogRun) -> bool:
+        code, printed = await site.twinlog(run, "failback", "plan", site.flow)
+        assert code in (0, 1), printed
+        return f"7 records in {site.copy.topic} are only on {site.west}" in printed
+
+    async with site.run() as run:
+        await eventually(lambda: site.has_copied(100))
+        code, printed = await site.twinlog(run, "failover", "run", site.flow, "--yes")
+        assert code == 0, printed
+        await site.commits(site.target, site.copy, 50)
+        records = [NewRecord(None, b"by an application", SystemClock().now_ms())] * 7
+        await write_batches(site.pair.b, site.copy.topic, [(0, Codec.NONE, records)])
+        await site.write(20)
+
+        async def is_found() -> bool:
+            _, printed = await site.twinlog(run, "status")
+            return "FOREIGN" in printed
+
+        await eventually(is_found)
+        await eventually(lambda: is_counted(run))
+    async with site.run() as run:
+        await eventually(lambda: is_counted(run))
+        code, printed = await site.twinlog(run, "failback", "run", site.flow, "--yes")
+        assert (code, "7 records" in printed, "--accept-loss" in printed) == (1, True, True), printed

@@ -15,7 +15,7 @@ from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.subjects import Subject, partitions_of, require_owned, require_partitions
 from twinlog_source.log.facts import PauseFact, ThrottleFact
 from twinlog_source.log.gaps import Gap
-from twinlog_source.partitions.events import ForeignAcknowledged
+from twinlog_source.partitions.events import ForeignKnown
 from twinlog_source.partitions.orders import SetPaused
 from twinlog_source.partitions.rows import PartitionRow
 
@@ -147,7 +147,10 @@ class FlowOperations:
         found = [replace(row) for row in rows if row.foreign_records]
         if found and not dry_run:
             for row in found:
-                table.apply(ForeignAcknowledged(partition=row.partition), self.clock.monotonic())
+                table.apply(
+                    ForeignKnown(partition=row.partition, records=0, writes=row.foreign_writes),
+                    self.clock.monotonic(),
+                )
             log.info("foreign_writes_acknowledged", flow=str(self.driver.flow), copies=len(found), by=by)
         return found
 

@@ -8,6 +8,7 @@ from twinlog_source.log.facts import (
     CopyFact,
     EpochStart,
     Fact,
+    ForeignFact,
     LeaderEpochsFact,
     OriginFact,
     OwnerFact,
@@ -52,6 +53,7 @@ class ControlState:
     producers: dict[int, ProducerFact] = field(default_factory=dict)
     restoring: RestoreFact | None = None
     proofs: dict[TopicPartition, ProofFact] = field(default_factory=dict)
+    foreign: dict[TopicPartition, ForeignFact] = field(default_factory=dict)
     origins: dict[TopicPartition, OriginFact] = field(default_factory=dict)
 
     def pause_of(self, partition: TopicPartition) -> PauseFact | None:
@@ -84,6 +86,7 @@ class ControlState:
             self.targets,
             self.copies,
             self.proofs,
+            self.foreign,
             self.origins,
         ):
             facts.clear()
@@ -121,7 +124,8 @@ class ControlState:
                 self._record_of_partition(fact)
 
     def _record_of_partition(
-        self, fact: ZeroFact | LeaderEpochsFact | TargetFact | CopyFact | OriginFact | ProofFact
+        self,
+        fact: ZeroFact | LeaderEpochsFact | TargetFact | CopyFact | OriginFact | ProofFact | ForeignFact,
     ) -> None:
         match fact:
             case ZeroFact() as zero:
@@ -136,6 +140,8 @@ class ControlState:
                 self.origins[origin.partition] = origin
             case ProofFact() as proof:
                 self.proofs[proof.partition] = proof
+            case ForeignFact() as foreign:
+                self.foreign[foreign.partition] = foreign
 
     def retract(self, kind: str, topic: str | None = None, number: int | None = None) -> None:
         """The fact was removed from the log."""
@@ -162,5 +168,7 @@ class ControlState:
                 self.origins.pop(partition, None)
             case "proof":
                 self.proofs.pop(partition, None)
+            case "foreign":
+                self.foreign.pop(partition, None)
             case _:
                 pass

@@ -22,6 +22,7 @@ from twinlog_source.log.facts import (
     CopyFact,
     EpochStart,
     Fact,
+    ForeignFact,
     LeaderEpochsFact,
     OriginFact,
     OwnerFact,
@@ -37,6 +38,7 @@ from twinlog_source.log.facts import (
 )
 
 _INT64_LIMIT = 1 << 63
+_FOREIGN_WRITE_FIELDS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ _KINDS: Mapping[str, _Stored] = {
     ),
     "origin": _Stored(OriginFact, _PARTITION),
     "proof": _Stored(ProofFact, _PARTITION),
+    "foreign": _Stored(ForeignFact, _PARTITION),
 }
 KINDS = frozenset(_KINDS)
 """The kinds of facts that this release knows."""
@@ -232,6 +235,11 @@ def _epochs(value: object) -> object:
     return tuple(found) if len(found) == len(pairs) else _WRONG
 
 
+def _writes(value: object) -> object:
+    are_all = isinstance(value, list) and all(_are_ints(each, _FOREIGN_WRITE_FIELDS) for each in value)
+    return tuple(map(tuple, value)) if isinstance(value, list) and are_all else _WRONG
+
+
 def _are_ints(value: object, count: int) -> TypeGuard[list[int]]:
     return isinstance(value, list) and len(value) == count and all(isinstance(each, int) for each in value)
 
@@ -244,6 +252,7 @@ _READERS: Mapping[Any, Callable[[object], object]] = {
     tuple[int, ...]: _list_of(int),
     tuple[str, ...]: _list_of(str),
     tuple[EpochStart, ...]: _epochs,
+    tuple[tuple[int, ...], ...]: _writes,
     CheckedEnd | None: lambda value: CheckedEnd(*value) if _are_ints(value, 3) else None,
     Mapping[str, int]: lambda value: (
         {kind: count for kind, count in value.items() if isinstance(count, int)}

@@ -245,6 +245,19 @@ class ProofFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignFact:
+    """What other producers wrote into a copy, as far as tasks have found it."""
+
+    partition: TopicPartition
+    topic_id: str
+    """The topic id of the copy."""
+    records: int
+    """Those that nobody has acknowledged."""
+    writes: tuple[tuple[int, ...], ...]
+    """The fields of each `ForeignWrite`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreFact:
     """An import of exported state is running or was interrupted: the state on the log is not complete."""
 
@@ -267,5 +280,6 @@ Fact = (
     | ProducerFact
     | OriginFact
     | ProofFact
+    | ForeignFact
     | RestoreFact
 )

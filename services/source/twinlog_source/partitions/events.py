@@ -11,7 +11,7 @@ from twinlog.verify.standing import ProofStanding
 from twinlog_source.log.facts import CheckedEnd, CopyFact, EpochStart
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.latency import LatencyHistogram
-from twinlog_source.partitions.reports import TaskReport
+from twinlog_source.partitions.reports import ForeignWrite, TaskReport
 from twinlog_source.partitions.rows import PartitionRow, Shortened
 
 # ---------------------------------------------------------------------------------------- of the whole flow
@@ -200,10 +200,14 @@ class TargetRecreated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForeignAcknowledged:
-    """Somebody knows of the foreign records in the copy: they are counted from 0 again."""
+class ForeignKnown:
+    """What is known of foreign records in the copy: an earlier owner recorded it, or somebody acknowledged
+    them."""
 
     partition: TopicPartition
+    records: int
+    """Those that nobody has acknowledged."""
+    writes: tuple[ForeignWrite, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,7 +338,7 @@ PositionEvent = (
 )
 TargetEvent = (
     TargetRecreated
-    | ForeignAcknowledged
+    | ForeignKnown
     | TargetForgotten
     | TargetChanged
     | TargetRemembered

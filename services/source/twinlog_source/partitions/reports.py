@@ -21,7 +21,7 @@ class SkippedRange:
     """The first offset after it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ForeignWrite:
     """One stretch of records that a foreign producer wrote to a copy; offsets are the target's."""
 

@@ -23,7 +23,7 @@ from twinlog_source.partitions.events import (
     CopyEvent,
     CopyReread,
     CopyTranslated,
-    ForeignAcknowledged,
+    ForeignKnown,
     LossRecorded,
     MoveBegun,
     Moved,
@@ -71,7 +71,7 @@ def change(row: PartitionRow, event: PartitionEvent, now: float) -> None:
             _change_copy(row, event)
         case (
             TargetRecreated()
-            | ForeignAcknowledged()
+            | ForeignKnown()
             | TargetForgotten()
             | TargetChanged()
             | TargetRemembered()
@@ -286,8 +286,9 @@ def _change_target(row: PartitionRow, event: TargetEvent) -> None:
         case TargetRecreated():
             _forget_target(row)
             row.foreign_write, row.foreign_records, row.foreign_writes = None, 0, ()
-        case ForeignAcknowledged():
-            row.foreign_write, row.foreign_records = None, 0
+        case ForeignKnown(records=records, writes=writes):
+            row.foreign_write = writes[-1] if records else None
+            row.foreign_records, row.foreign_writes = records, writes
         case TargetChanged():
             row.target_end = row.target_checked = None
         case TargetRemembered(end_offset=end, position=position, held_from=held_from):

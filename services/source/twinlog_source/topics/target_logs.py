@@ -6,7 +6,7 @@ Not for preserved copies: their task sees where they end, and copies the lost re
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 
 import structlog
 
@@ -16,7 +16,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.ports import KafkaCluster, LogEnd, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
-from twinlog_source.log.facts import CheckedEnd, TargetFact
+from twinlog_source.log.facts import CheckedEnd, ForeignFact, TargetFact
 from twinlog_source.log.gaps import Gap, lost_with_target
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
@@ -24,6 +24,7 @@ from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.events import (
     CopyChanged,
+    ForeignKnown,
     LossRecorded,
     TargetChecked,
     TargetContinued,
@@ -34,6 +35,7 @@ from twinlog_source.partitions.events import (
     TargetReplaced,
     TargetStartSeen,
 )
+from twinlog_source.partitions.reports import ForeignWrite
 from twinlog_source.partitions.rows import PartitionRow, Shortened
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.former_topics import topics_by_id
@@ -222,10 +224,14 @@ class TargetLogs:
         control = self.marks.control
         written: dict[TopicPartition, tuple[TopicPartition, int, int]] = {}
         for partition, row in self.table.rows.items():
-            if row.is_preserved:
-                continue
             topic = topics.get(partition.topic)
             if topic is None:
+                continue
+            foreign = None if row.foreign_writes else control.foreign.get(partition)
+            if foreign is not None and foreign.writes and foreign.topic_id == topic.target_topic_id:
+                found = tuple(ForeignWrite(*write) for write in foreign.writes)
+                self._note(ForeignKnown(partition=partition, records=foreign.records, writes=found))
+            if row.is_preserved:
                 continue
             if row.target_end is None:
                 mark, decided = control.targets.get(partition), control.copies.get(partition)
@@ -311,9 +317,18 @@ class TargetLogs:
         """
         await self.note_shortened(topics)
         topics = self._noted(topics)
-        marks = []
+        marks: list[TargetFact | ForeignFact] = []
         for partition, row in self.table.rows.items():
             topic = topics.get(partition.topic)
+            if topic is not None and row.foreign_writes:
+                foreign = ForeignFact(
+                    partition=partition,
+                    topic_id=topic.target_topic_id,
+                    records=row.foreign_records,
+                    writes=tuple(map(astuple, row.foreign_writes)),
+                )
+                if foreign != self.marks.control.foreign.get(partition):
+                    marks.append(foreign)
             if topic is None or row.losses:
                 continue
             if row.is_preserved:
@@ -334,8 +349,8 @@ class TargetLogs:
             if before is None or is_news(before, mark):
                 marks.append(mark)
         await self.journal.record_all(marks)
-        for mark in marks:
-            self.marks.control.record(mark)
+        for fact in marks:
+            self.marks.control.record(fact)
 
 
 def copied_before(row: PartitionRow, position: int) -> int:

@@ -24,7 +24,7 @@ from twinlog_source.partitions.events import (
     EpochEnded,
     Event,
     Followed,
-    ForeignAcknowledged,
+    ForeignKnown,
     GapFound,
     LogReread,
     LossRecorded,
@@ -261,7 +261,10 @@ def test_what_others_wrote_into_a_copy_is_gone_with_it() -> None:
     assert (row.foreign_write, row.foreign_records) == (write, 3)
     _, row = after(said(foreign_writes=(write,)), CopyTranslated(partition=P, copy=TRANSLATED, position=7))
     assert (row.foreign_write, row.foreign_records) == (write, 3), "it is the same copy"
-    for forgets, left in ((TargetRecreated(partition=P), ()), (ForeignAcknowledged(partition=P), (write,))):
+    for forgets, left in (
+        (TargetRecreated(partition=P), ()),
+        (ForeignKnown(partition=P, records=0, writes=(write,)), (write,)),
+    ):
         _, row = after(said(foreign_writes=(write,)), forgets)
         assert (row.foreign_write, row.foreign_records) == (None, 0)
         assert row.foreign_writes == left, "an acknowledgement takes nothing out of the copy"

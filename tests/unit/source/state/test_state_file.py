@@ -13,6 +13,7 @@ from twinlog_source.log.facts import (
     ClaimFact,
     CopyFact,
     Fact,
+    ForeignFact,
     LeaderEpochsFact,
     OriginFact,
     OwnerFact,
@@ -43,6 +44,7 @@ ONE_OF_EACH: tuple[Fact, ...] = (
     ProducerFact(producer_id=1, name="id", cluster_id="B", source_cluster_id="A", at_ms=1),
     OriginFact(partition=P, target_topic_id="id", topic_id="id"),
     ProofFact(partition=P, verdict="EQUAL", proven_until=1, proven_at_ms=1, checked_at_ms=1),
+    ForeignFact(partition=P, topic_id="id", records=1, writes=((0, 1, 1, 7, 0, 1),)),
     RestoreFact(import_id="id", at_ms=1),
 )
 

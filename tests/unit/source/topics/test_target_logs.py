@@ -8,7 +8,8 @@ from twinlog.model import TopicPartition
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.equal_offsets import translated_since
-from twinlog_source.partitions.events import CopyChanged
+from twinlog_source.partitions.events import CopyChanged, ForeignKnown
+from twinlog_source.partitions.reports import ForeignWrite
 from unit.source.flow_rig import FlowRig, P, ledger, reported
 from unit.source.topics.lost_copies_rig import AUTO, COPY, TRANSLATED, copied
 
@@ -27,6 +28,28 @@ async def test_a_copy_that_lost_its_tail_while_nobody_copied_is_a_gap(rig: FlowR
     assert second.table.rows[P].position == 10
     await rig.write(rig.target, "A.t", 1)
     assert ledger(await rig.owner()) == [(6, 10, "TARGET_TRUNCATED")], "only once"
+
+
+async def test_foreign_records_in_a_copy_are_known_to_the_next_owner(rig: FlowRig) -> None:
+    """Without them a failback would let groups skip these records."""
+    await rig.write(rig.target, "A.t", 12)
+    first = await rig.owner()
+    write = ForeignWrite(
+        from_offset=3, to_offset=5, records=2, producer_id=7, producer_epoch=0, written_at_ms=1
+    )
+    first.table.apply(ForeignKnown(partition=P, records=2, writes=(write,)), 0.0)
+    await first.target_logs.put_ends_on_log(first.topics)
+    second = await rig.owner()
+    row = second.table.rows[P]
+    assert (row.foreign_write, row.foreign_records, row.foreign_writes) == (write, 2, (write,))
+    second.table.apply(ForeignKnown(partition=P, records=0, writes=(write,)), 0.0)
+    await second.target_logs.put_ends_on_log(second.topics)
+    row = (await rig.owner()).table.rows[P]
+    assert (row.foreign_write, row.foreign_records, row.foreign_writes) == (None, 0, (write,))
+    rig.target.truncate(COPY, 0)
+    await rig.target.delete_topics(["A.t"])
+    rig.target.add_topic("A.t")
+    assert (await rig.owner()).table.rows[P].foreign_writes == ()
 
 
 async def test_a_copy_that_was_preserved_and_loses_its_tail_below_that_has_fewer_equal_offsets(
