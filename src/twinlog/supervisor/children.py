@@ -20,7 +20,7 @@ from importlib import import_module
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from twinlog.supervisor.streams import silence
 
@@ -70,6 +70,14 @@ class Children:
     main thread only."""
 
     _processes: dict[str, BaseProcess] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """A defect of this process leaves none running: the interpreter would wait for their ends."""
+        for name in self._processes:
+            self.signal(name, signal.SIGKILL)
 
     def start(self, program: Program) -> int:
         """Its process id. Raises OSError."""

@@ -108,8 +108,7 @@ def supervise(
     """Run children until a signal has ended them, or one gave up. A second signal kills them. The probe ends
     with 0 once all serve."""
     by_name = {program.name: program for program in programs}
-    children = Children()
-    with signals(ending_signals()) as received:
+    with Children() as children, signals(ending_signals()) as received:
         while not supervision.is_over:
             now = clock.monotonic()
             for name in supervision.to_start(now):
@@ -126,12 +125,12 @@ def supervise(
                 _tell(supervision.ended(name, exit_code, clock.monotonic()))
             if supervision.has_served and not served:
                 on_serving()
-            # What arrives together is one request: `timeout` signals the process, and then its group.
             if numbers := read_signals(received):
-                is_second = supervision.is_stopping
-                tell = _log.warning if is_second else _log.info
-                tell("stopping_now" if is_second else "stopping", signal=signal.Signals(numbers[0]).name)
-                supervision.stop(clock.monotonic(), at_once=is_second)
+                was_stopping, name = supervision.is_stopping, signal.Signals(numbers[0]).name
+                if supervision.stop(clock.monotonic()):
+                    _log.warning("stopping_now", signal=name)
+                elif not was_stopping:
+                    _log.info("stopping", signal=name)
             for name, number in supervision.signals(clock.monotonic()):
                 children.signal(name, number)
 

@@ -43,6 +43,9 @@ class _Child:
     crashes: int = 0
 
 
+_ONE_REQUEST_SECONDS = 1.0
+
+
 @dataclass(slots=True, kw_only=True)
 class Supervision:
     """The children of a run, by name."""
@@ -74,13 +77,16 @@ class Supervision:
     def running(self) -> list[str]:
         return [name for name, child in self._children.items() if child.is_running]
 
-    def stop(self, now: float, *, at_once: bool = False) -> None:
-        """Begin the stop, or cut it short (`at_once`)."""
-        if at_once:
+    def stop(self, now: float) -> bool:
+        """Begin the stop; asked again later, cut it short, and return True. What arrives within a second is
+        one request: `timeout` signals the process, and then its group."""
+        if self.kill_at is None:
+            self.kill_at = now + self.grace_seconds
+        elif now >= self.kill_at - self.grace_seconds + _ONE_REQUEST_SECONDS:
             self.exit_code = self.exit_code or EXIT_FAILED
             self.kill_at = now
-        elif self.kill_at is None:
-            self.kill_at = now + self.grace_seconds
+            return True
+        return False
 
     def to_start(self, now: float) -> list[str]:
         """The children to be started now; they count as running from then on."""

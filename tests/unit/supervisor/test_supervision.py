@@ -1,6 +1,8 @@
 """Which children of `twinlog run` are started, started again, and ended."""
 
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -107,10 +109,26 @@ def test_a_child_that_waits_for_its_start_is_not_started_after_the_stop() -> Non
 
 
 def test_a_second_signal_kills_at_once() -> None:
+    """Unless it comes so soon after the first that it is the same request: of `timeout`, for example."""
     supervision = _supervision("one")
-    supervision.stop(1)
-    supervision.stop(2, at_once=True)
+    assert not supervision.stop(1)
+    assert not supervision.stop(1.5)
+    assert supervision.signals(1.5) == [("one", signal.SIGTERM), (PROBE, signal.SIGTERM)]
+    assert supervision.stop(2)
     assert supervision.signals(2) == [("one", signal.SIGKILL), (PROBE, signal.SIGKILL)]
     for name in ("one", PROBE):
         supervision.ended(name, _KILLED, 2)
     assert (supervision.is_over, supervision.exit_code) == (True, 1)
+
+
+def test_a_defect_of_the_supervisor_waits_for_no_child() -> None:
+    defect = """
+from twinlog.supervisor.children import Children, Program
+with Children() as children:
+    children.start(Program(name="one", module="http.server", arguments=("0", "--bind", "127.0.0.1")))
+    raise RuntimeError("a defect")
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", defect], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ended.returncode, "RuntimeError: a defect" in ended.stderr) == (1, True)

@@ -8,11 +8,13 @@ is removed with the JVM; directories that killed processes left are removed at t
 
 import os
 import shlex
+import signal
 import struct
 import subprocess
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +166,10 @@ def kill_jvm(gateway: Any) -> None:
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
+    """With what it has started: it leads a session of its own."""
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     process.kill()
     if process.stdin is not None:
         process.stdin.close()
