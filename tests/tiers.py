@@ -121,7 +121,6 @@ _PROPERTIES = (
     "offsets/test_sync_store.py::test_20k_syncs_are_applied_in_seconds",
     "source/driver/test_epoch.py::test_the_command_queue_of_a_slot_is_bounded",
     "source/driver/test_instruments.py::test_the_calls_of_instruments_do_not_grow_with_records_partitions_or_reports",
-    "source/driver/test_moves.py::test_an_order_waits_while_its_task_has_too_many_others_to_take",
     "source/log/test_positions.py::test_gaps_that_left_the_ledger_are_not_remembered_for_ever",
     "source/partitions/test_table.py::test_only_their_owners_write_rows_and_facts",
     "source/pipeline/test_launch.py::test_a_jvm_that_does_not_answer_is_killed_after_a_time",

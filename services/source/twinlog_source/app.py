@@ -109,7 +109,7 @@ async def build_on(make_runner: MakeRunner, context: ServiceContext, stack: Asyn
         flow: FlowOperations(driver=driver, clock=context.clock) for flow, driver in drivers.items()
     }
     moves = {
-        flow: PositionMoves(driver=driver, source=driver.state.known.source, clock=context.clock)
+        flow: PositionMoves(driver=driver, source=driver.state.known.source)
         for flow, driver in drivers.items()
     }
     trials = {

@@ -50,13 +50,8 @@ COMMANDS: Final = ReasonGroup(
         ),
         OwnReason(
             "POSITION_NOT_MOVED",
-            "the target did not store a new position in time; the command was withdrawn",
+            "the flow's tasks did not end in time, so nothing was written; the command was withdrawn",
             "try again when the target accepts records: `twinlog status`",
-        ),
-        OwnReason(
-            "POSITION_BEING_SET",
-            "`twinlog positions set` is moving it, or has failed and is being withdrawn",
-            "nothing; if it stays, check that the target accepts records",
         ),
         OwnReason(
             "OFFSETS_PRESERVED",
@@ -67,7 +62,7 @@ COMMANDS: Final = ReasonGroup(
         ),
         OwnReason(
             "POSITION_UNCERTAIN",
-            "it is unknown whether a position was moved: its task ended meanwhile, or did not answer",
+            "it is unknown whether a position was moved: the target did not answer while it was stored",
             "`twinlog positions get`, and set it again if necessary",
         ),
         OwnReason("INVALID_SCOPE", "this command does not support the scope", READ_THE_MESSAGE),

@@ -24,9 +24,6 @@ from twinlog.testing.brokers import KafkaPair, eventually, make_topics, retry_ad
 from twinlog.wire.source_offset import decode_source_offset, source_offset_key
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact
-from twinlog_source.log.gaps import LogBounds
-from twinlog_source.partitions.orders import PriorFailure, Reposition
-from twinlog_source.partitions.states import PartitionState
 
 
 async def intrude(
@@ -312,47 +309,5 @@ async def test_a_source_that_lost_its_tail_ends_the_copy_and_the_log_says_where(
         assert (report.reason, report.position) == ("SOURCE_TRUNCATED", 40)
         position, fact = await said(rig, partition)
         assert position == 40
-        assert fact is not None
-        assert (fact.preserved, fact.since, fact.reason) == (False, 40, "SOURCE_TRUNCATED")
-
-
-@pytest.mark.parametrize(("wanted", "begins_again"), [(0, True), (40, False), (25, False)])
-async def test_a_position_set_after_the_source_lost_its_tail_ends_the_copy_and_continues_there(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path, wanted: int, begins_again: bool
-) -> None:
-    """With twinlog.on.data.loss=fail somebody decides where it continues; also the next task obeys."""
-    async with preserved_rig(
-        kafka_pair, tmp_path, unique_topic, properties={"twinlog.on.data.loss": "fail"}
-    ) as rig:
-        (partition,) = rig.every
-        await write_plain(kafka_pair.a, unique_topic, 100)
-        await rig.copy_everything()
-        await create_again(kafka_pair.a, unique_topic)
-        await write_plain(kafka_pair.a, unique_topic, 40)
-        order = Reposition(partition=partition, position=wanted, number=7, bounds=LogBounds(start=0, end=40))
-        async with rig.task() as running:
-            await eventually(lambda: running.look()[partition].reason == "DATA_LOSS")
-            assert running.look()[partition].source_lost_from == 40
-            assert not running.look()[partition].needs_translation, "nobody has decided"
-            if begins_again:
-                rig.prior_failure = PriorFailure(
-                    state=PartitionState.FAULTED,
-                    reason="DATA_LOSS",
-                    message="",
-                    retry_in_seconds=60.0,
-                    failures=1,
-                    source_lost_from=40,
-                )
-            else:
-                running.copier.moves.order(order)
-                await eventually(lambda: running.look()[partition].repositioned == 7)
-                assert running.gaps == [(40, 100, "TRUNCATION")]
-                assert running.look()[partition].needs_translation
-        if begins_again:
-            async with rig.task() as running:
-                running.copier.moves.order(order)
-                await eventually(lambda: running.look()[partition].repositioned == 7)
-        position, fact = await said(rig, partition)
-        assert position == wanted or (position, wanted) == (None, 0)
         assert fact is not None
         assert (fact.preserved, fact.since, fact.reason) == (False, 40, "SOURCE_TRUNCATED")

@@ -24,8 +24,6 @@ from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.raw_copying import open_session
 from twinlog.testing.records import write_batches
-from twinlog_source.log.gaps import LogBounds
-from twinlog_source.partitions.orders import Reposition, SetPaused
 
 
 async def test_every_record_lies_at_its_source_offset_over_several_tasks(
@@ -241,31 +239,6 @@ async def test_records_that_are_too_large_for_the_target_stop_only_their_partiti
         async with rig.task() as running:
             await eventually(lambda: running.look()[large].reason == "RECORD_TOO_LARGE")
             assert "offset 5 " in running.look()[large].message
-
-
-async def test_a_position_that_is_moved_forward_leaves_out_records_and_fills_their_offsets(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
-) -> None:
-    async with preserved_rig(
-        kafka_pair, tmp_path, unique_topic, properties={"B.producer.request.timeout.ms": "5000"}
-    ) as rig:
-        (partition,) = rig.every
-        rig.lease_seconds = 2.0
-        await write_plain(kafka_pair.a, unique_topic, 100)
-        async with rig.task() as running:
-            await eventually(lambda: running.position(partition) == 100)
-            running.copier.set_paused(SetPaused(partitions=(partition,), paused=True))
-            await write_plain(kafka_pair.a, unique_topic, 100)
-            running.copier.moves.order(
-                Reposition(partition=partition, position=150, number=7, bounds=LogBounds(start=0, end=200))
-            )
-            await eventually(lambda: running.look()[partition].repositioned == 7)
-            assert running.gaps == [(100, 150, "SKIPPED_BY_OPERATOR")]
-            running.copier.moves.order(Reposition(partition=partition, position=20, number=8))
-            await eventually(lambda: running.look()[partition].withdrawn == 8)
-            running.copier.set_paused(SetPaused(partitions=(partition,), paused=False))
-            await eventually(lambda: running.position(partition) == 200)
-        assert await rig.copied_offsets(partition) == [*range(100), *range(150, 200)]
 
 
 async def test_a_task_whose_lease_is_over_writes_nothing_more(

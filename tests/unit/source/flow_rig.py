@@ -21,9 +21,10 @@ from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_configsync.model.entry import TargetLimits, TopicEntry, TopicState
 from twinlog_source.config import source_flows
+from twinlog_source.driver.driver_moves import MoveOrder
 from twinlog_source.driver.ownership import Ownership
 from twinlog_source.driver.state import FlowState
-from twinlog_source.log.gaps import Gap
+from twinlog_source.log.gaps import Gap, LogBounds
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
@@ -221,6 +222,18 @@ class FlowRig:
             for name in topics
         ]
         await told(decisions, self.target, Flow("A", "B"), *entries)
+
+
+async def set_position(
+    state: FlowState, partition: TopicPartition, position: int, *, bounds: LogBounds | None = None
+) -> None:
+    """As an operator has it done while no task copies. Raises the refusal, or what the driver raises."""
+    order = MoveOrder(partition=partition, position=position, bounds=bounds)
+    state.moves.order(order)
+    await state.carry_out_moves()
+    refused = order.outcome.result()
+    if refused is not None:
+        raise refused
 
 
 def reported(state: FlowState, /, **fields: Any) -> None:

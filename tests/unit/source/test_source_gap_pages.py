@@ -70,7 +70,7 @@ async def listed() -> AsyncIterator[Stub]:
         servicer = SourceServicer(
             flows,
             trials={},
-            moves={A_TO_B: PositionMoves(driver=driver, source=rig.source, clock=rig.clock)},
+            moves={A_TO_B: PositionMoves(driver=driver, source=rig.source)},
             clusters=Clusters(
                 {}, open_cluster=lambda _config, _timeout: FakeCluster(), stack=stack, clock=rig.clock
             ),

@@ -28,6 +28,8 @@ class Log:
     did: list[str] = field(default_factory=list)
     flow: Any = field(default_factory=lambda: SimpleNamespace(flow=Flow("A", "B")))
     table: PartitionTable = field(default_factory=PartitionTable)
+    transform_check: Any = field(default_factory=lambda: SimpleNamespace(run=_nothing))
+    moves: Any = field(default_factory=lambda: SimpleNamespace(ordered=asyncio.Event()))
 
     async def take_over(self, *, displaced: bool) -> None:
         self.did.append("takes over")
@@ -44,7 +46,7 @@ class Log:
         self.did.append("leaves")
 
 
-async def _nothing() -> None:
+async def _nothing(*_: object) -> None:
     """No job runs."""
 
 
@@ -55,7 +57,9 @@ def driver_of(log: Log) -> FlowDriver:
         """Counted elsewhere."""
 
     nobody: Any = SimpleNamespace(
-        runner=SimpleNamespace(warm_up=lambda: None), shut_down=_nothing, failed=no_failure
+        runner=SimpleNamespace(warm_up=lambda: None, check_expressions=_nothing),
+        shut_down=_nothing,
+        failed=no_failure,
     )
     state: Any = log
     refusal: TwinlogError | None = None

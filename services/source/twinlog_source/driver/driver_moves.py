@@ -1,7 +1,7 @@
-"""Moves positions of partitions that no task has; the driver does this itself.
+"""Moves positions for operators, between two epochs: no task copies then, and the last reports of the tasks
+say where each copy stands.
 
-Invariant: a copy that keeps the source's offsets and has begun is moved only by its task, which has compared
-the end of the copy with the source.
+Invariant: nothing is written about a move that was withdrawn before it was begun.
 """
 
 import asyncio
@@ -9,34 +9,32 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from twinlog.clock import Clock
-from twinlog.errors import (
-    FatalKafkaError,
-    KafkaError,
-    NotFoundError,
-    TransientKafkaError,
-    TwinlogError,
-)
+from twinlog.errors import FatalKafkaError, NotFoundError, StateError, TwinlogError
 from twinlog.kafka.deadline import deadline
 from twinlog.model import Flow, TopicPartition
-from twinlog_source.driver.withdrawals import Withdrawals
-from twinlog_source.log.facts import CopyFact
-from twinlog_source.log.gaps import LogBounds, passed_over
+from twinlog_source.log.gaps import Gap, LogBounds, passed_over
 from twinlog_source.log.journal import COMMAND_SECONDS, Journal
 from twinlog_source.log.ledger import Ledger
-from twinlog_source.partitions.events import (
-    BeginningRefused,
-    Begun,
-    CopyChanged,
-    Event,
-    MoveBegun,
-    Moved,
-    MoveUndone,
-)
+from twinlog_source.partitions.events import BeginningRefused, Begun, CopyChanged, Event, Moved
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.copy_changes import CopyChanges
 from twinlog_source.topics.copy_modes import CopyModes
 from twinlog_source.topics.known import Topics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MoveOrder:
+    """A move that waits until no task copies."""
+
+    partition: TopicPartition
+    position: int
+    bounds: LogBounds | None = None
+    """Start and end of the source's log, as far as known."""
+    outcome: "asyncio.Future[TwinlogError | None]" = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+    """Why it did not take place, or may not have; None = the new position is on the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,135 +45,154 @@ class DriverMoves:
     table: PartitionTable
     journal: Journal
     ledger: Ledger
-    withdrawals: Withdrawals
     changes: CopyChanges
     modes: CopyModes
     confirm: Callable[[], Awaitable[None]]
     """Raises KafkaError when this process no longer owns the flow; called before anything is written, because
     nothing fences the driver's own writer: the process may have slept."""
     clock: Clock
-    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Keeps the undoing of one move, the records of the next one, and the restart of a recreated topic from
-    mixing on the log."""
+    ordered: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when moves wait: the running epoch has to end."""
+    _orders: list[MoveOrder] = field(default_factory=list)
 
-    async def move(
-        self, partition: TopicPartition, position: int, *, topics: Topics, bounds: LogBounds | None
-    ) -> None:
-        """Set the position of a partition that has no task. If the previous position is known, skipped
-        records are recorded as a gap. Raises NotFoundError when the flow no longer copies the partition,
-        KafkaError, and WireFormatError as `PositionsLog.refresh`; then it has no effect, neither now nor
-        later.
+    def order(self, order: MoveOrder) -> None:
+        self._orders.append(order)
+        self.ordered.set()
 
-        Until the move is decided, the partition is in no plan, because a task would continue at the previous
-        position.
-        """
-        was_set_aside = self._row(partition).blocker is not None
-        async with self.writing:
-            async with deadline(COMMAND_SECONDS, "check who owns the flow", alias=self.flow.target):
-                await self.confirm()
-            if was_set_aside and self._row(partition).blocker is None:
-                raise _task_is_about_to_copy(partition)
-            if partition in self.withdrawals.of_driver:
-                # Undo a failed move first. If it were undone later, that would undo this move too.
-                await self.withdraw_locked()
-            self._note(MoveBegun(partition=partition))
-            async with self.modes.deciding:
-                row = self._row(partition)
-                if row.blocker is None or row.is_preserved:
-                    self._note(MoveUndone(partition=partition))
-                    raise _task_is_about_to_copy(partition)
-                before, begins = row.position, row.copy is None and not row.stored
-                copy = self.changes.control.copies.get(partition)
-                if begins:
-                    await self._begin_at(row, position, topics, copy)
-                    self._note(MoveBegun(partition=partition))
-            gaps = (
-                []
-                if before is None
-                else passed_over(
-                    partition,
-                    from_offset=before,
-                    to_offset=position,
-                    bounds=bounds,
-                    found_at_ms=self.clock.now_ms(),
-                )
-            )
+    def withdraw(self, order: MoveOrder) -> bool:
+        """Whether the move was not begun: then it has no effect, neither now nor later."""
+        if order not in self._orders:
+            return False
+        self._orders.remove(order)
+        return True
+
+    async def carry_out(self, topics: Topics) -> None:
+        """Carry out what was ordered, while no task copies. Raises TwinlogError when this process may not own
+        the flow any more, or when it is not certain what is on the log: it has to be read again."""
+        self.ordered.clear()
+        if not self._orders:
+            return
+        async with deadline(COMMAND_SECONDS, "check who owns the flow", alias=self.flow.target):
+            await self.confirm()
+        while self._orders:
+            order = self._orders.pop(0)
+            outcome: TwinlogError | None = uncertain(order, "it could not be stored")
             try:
-                # Write the gaps first. After a crash in between, a gap may be listed that was not left out,
-                # but never the other way round.
-                await self.journal.move(partition, position, gaps)
-            except (KafkaError, asyncio.CancelledError):
-                # Keep it out of all plans until the valid position is on the log, behind records that may
-                # still arrive.
-                if begins:
-                    self._give_up_beginning(partition, position, before, copy)
-                else:
-                    self.withdrawals.by_driver(partition, to_offset=position, before=before, gaps=gaps)
-                raise
+                outcome = await self._refusal(order, topics)
+                if outcome is None:
+                    outcome = uncertain(order, "it could not be stored")
+                    await self._move(order)
+                    outcome = None
+            finally:
+                if not order.outcome.done():
+                    order.outcome.set_result(outcome)
+
+    async def _refusal(self, order: MoveOrder, topics: Topics) -> TwinlogError | None:
+        """Why the partition cannot be moved. A copy that has not begun begins there, if it may."""
+        row = self.table.rows.get(order.partition)
+        if row is None:
+            words = f"{self.flow} does not copy {order.partition} any more"
+            return NotFoundError(words, reason="PARTITION_UNKNOWN")
+        if row.copy is None and not row.stored:
+            return await self._begin_at(row, order.position, topics)
+        before = row.position
+        if not row.is_preserved or _lost_from(row) is not None or before is None:
+            return None
+        if order.position < before:
+            return StateError(copied_already_words(before), reason="OFFSETS_PRESERVED")
+        if skip_from(row) == 0 < before:
+            words = f"{order.partition} was not moved: what lies before its copy is being filled: try again"
+            return StateError(words, reason="POSITION_NOT_MOVED")
+        return None
+
+    async def _move(self, order: MoveOrder) -> None:
+        row, position = self.table.rows[order.partition], order.position
+        before, lost_from = row.position, _lost_from(row)
+        gaps = self._gaps(order, before, lost_from)
+        async with deadline(COMMAND_SECONDS, "store a position", alias=self.flow.target):
+            # Write the gaps first. After a crash in between, a gap may be listed that was not left out, but
+            # never the other way round.
+            await self.journal.gaps(gaps)
+            if row.is_preserved and lost_from is not None:
+                await self.changes.end(row, lost_from, position)
+            elif row.is_preserved and before is not None and position > before:
+                await self.changes.leave_out(row, skip_from(row), position)
+            await self.journal.position(order.partition, position)
         for gap in gaps:
             self.ledger.enter(gap)
-        self._note(Moved(partition=partition, position=position))
+        self._note(Moved(partition=order.partition, position=position))
 
-    async def withdraw(self) -> None:
-        """Restore on the log what is valid, after the driver's own moves that failed, unless one is running.
-        Raises KafkaError, also when this process no longer owns the flow."""
-        if self.withdrawals.of_driver and not self.writing.locked():
-            async with self.writing:
-                await self.confirm()
-                await self.withdraw_locked()
+    def _gaps(self, order: MoveOrder, before: int | None, lost_from: int | None) -> list[Gap]:
+        if before is None:
+            return []
+        now_ms = self.clock.now_ms()
+        gaps = passed_over(
+            order.partition,
+            from_offset=before,
+            to_offset=order.position,
+            bounds=order.bounds,
+            found_at_ms=now_ms,
+        )
+        if lost_from is None:
+            return gaps
+        # The copy holds what the source lost, from there on.
+        lost = Gap(
+            partition=order.partition,
+            from_offset=lost_from,
+            to_offset=before,
+            reason="TRUNCATION",
+            found_at_ms=now_ms,
+        )
+        return [lost, *(gap for gap in gaps if gap.reason != "TRUNCATION")]
 
-    async def withdraw_locked(self) -> None:
-        """The same; the caller holds `writing`, and has confirmed the ownership since."""
-        for partition, given_up in self.withdrawals.of_driver.items():
-            await self.journal.restore(partition, given_up.before)
-            if given_up.began:
-                await self.changes.undo_beginning(partition, given_up.copy)
-            await self.ledger.remove(given_up.gaps)
-            self.withdrawals.done(partition, given_up)
-            self._note(MoveUndone(partition=partition))
-
-    def forget(self) -> None:
-        """Another process has owned the flow since: the positions that it stored are valid."""
-        for partition in self.withdrawals.due:
-            self._note(MoveUndone(partition=partition))
-        self.withdrawals.due.clear()
-
-    def _row(self, partition: TopicPartition) -> PartitionRow:
-        row = self.table.rows.get(partition)
-        if row is None:
-            raise NotFoundError(f"{self.flow} does not copy {partition} any more", reason="PARTITION_UNKNOWN")
-        return row
-
-    async def _begin_at(
-        self, row: PartitionRow, position: int, topics: Topics, copy: CopyFact | None
-    ) -> None:
-        """Begin a copy at this position, with the source's offsets where possible; `copy` is the previous
-        decision. Raises KafkaError if it may not begin, and WireFormatError as `PositionsLog.refresh`."""
+    async def _begin_at(self, row: PartitionRow, position: int, topics: Topics) -> TwinlogError | None:
+        """Begin a copy at this position, with the source's offsets where possible; return why it may not
+        begin."""
         before = row.position
         self._note(Begun(partition=row.partition, position=position))
         try:
-            await self.modes.decide_locked(topics, only=row.partition)
+            async with self.modes.deciding:
+                await self.modes.decide_locked(topics, only=row.partition)
         except (TwinlogError, asyncio.CancelledError):
-            self._give_up_beginning(row.partition, position, before, copy)
-            raise
-        if row.copy is None and row.blocker is not None:
+            self._note(CopyChanged(partition=row.partition, copy=None))
             self._note(BeginningRefused(partition=row.partition, before=before))
-            raise FatalKafkaError(row.blocker.message, reason=row.blocker.reason)
-
-    def _give_up_beginning(
-        self, partition: TopicPartition, position: int, before: int | None, copy: CopyFact | None
-    ) -> None:
-        """Give up a beginning. Records about it may be on the log, or arrive later."""
-        self._note(CopyChanged(partition=partition, copy=None))
-        self._note(BeginningRefused(partition=partition, before=before))
-        self.withdrawals.of_beginning(partition, to_offset=position, before=before, copy=copy)
+            raise
+        if row.copy is not None or row.blocker is None:
+            return None
+        self._note(BeginningRefused(partition=row.partition, before=before))
+        return FatalKafkaError(row.blocker.message, reason=row.blocker.reason)
 
     def _note(self, event: Event) -> None:
         self.table.apply(event, self.clock.monotonic())
 
 
-def _task_is_about_to_copy(partition: TopicPartition) -> KafkaError:
-    return TransientKafkaError(
-        f"{partition} was not moved, because a task is about to copy it: try again",
-        reason="POSITION_NOT_MOVED",
+def uncertain(order: MoveOrder, why: str) -> StateError:
+    return StateError(
+        f"{order.partition}: it is not certain that it continues at {order.position}, because {why}:"
+        " check its position, and set it again if necessary",
+        reason="POSITION_UNCERTAIN",
+        metadata={"topic": order.partition.topic, "partition": str(order.partition.partition)},
     )
+
+
+def copied_already_words(position: int) -> str:
+    """Why a copy with the source's offsets is not moved back."""
+    return (
+        f"the copy holds the records before {position} at their offsets already; to copy them again"
+        " delete the target topic; or name the topic in twinlog.offsets.translated.topics, restart, and"
+        " set the position"
+    )
+
+
+def skip_from(row: PartitionRow) -> int | None:
+    """The beginning of the range that a preserved copy leaves out if it is moved on: where it ends, or, if it
+    may end within the range that it leaves out already, the beginning of that."""
+    copy, report = row.copy, row.report
+    is_at_rest = report is not None and report.at_rest
+    is_filling = copy is not None and copy.skip_from < copy.skip_to == row.position and not is_at_rest
+    return copy.skip_from if copy is not None and is_filling else row.position
+
+
+def _lost_from(row: PartitionRow) -> int | None:
+    """The source offset from which on a preserved copy holds what the source lost; None = there is none."""
+    return row.report.source_lost_from if row.is_preserved and row.report is not None else None

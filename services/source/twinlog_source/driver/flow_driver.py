@@ -31,7 +31,7 @@ from twinlog.errors import KafkaError, TwinlogError
 from twinlog.kafka.deadline import deadline
 from twinlog.model import Flow
 from twinlog.service.owner.name import OwnerReason
-from twinlog.service.waiting import finish_or_cancel, wait_or_stop
+from twinlog.service.waiting import finish_or_cancel, wait_for_any, wait_or_stop
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog.telemetry.tracing import span
@@ -298,6 +298,7 @@ class FlowDriver:
             with span("hand-over", self.span_attributes(number)):
                 await self.state.confirm()
                 await self._end_current(EndReason.EPOCH_OVER)
+                await self._carry_out_moves()
         except BaseException:
             epoch.end(EndReason.NOT_NEEDED)
             raise
@@ -330,6 +331,7 @@ class FlowDriver:
     async def _plan(self, stop: asyncio.Event) -> Plan:
         """Plan the next epoch; empty when asked to stop."""
         while not stop.is_set():
+            await self._carry_out_moves()
             gone = await self.state.refresh(owned=self.current.partitions if self.current else frozenset())
             if gone and self.current is not None:
                 await self._end_current(EndReason.PLAN_CHANGED)
@@ -354,6 +356,18 @@ class FlowDriver:
             # Its tasks may still write, so end them before leaving.
             self.current = previous
             raise
+        except TwinlogError:
+            self._owned = False
+            raise
+
+    async def _carry_out_moves(self) -> None:
+        """Move positions for operators, if that was ordered: no task may copy then. Raises TwinlogError: the
+        flow has to be taken over again."""
+        if not self.state.moves.ordered.is_set():
+            return
+        await self._end_current(EndReason.PLAN_CHANGED)
+        try:
+            await self.state.carry_out_moves()
         except TwinlogError:
             self._owned = False
             raise
@@ -384,11 +398,15 @@ class FlowDriver:
             if failure is not None:
                 await self._end_current(EndReason.PLAN_CHANGED)
                 raise failure
+            if self.state.moves.ordered.is_set():
+                await self._carry_out_moves()
+                return
             if self._has_frozen_task(epoch, now) or await self._may_be_away(self._is_stale(epoch)):
                 return
             self.send_throttles()
             # Flows of a group end their epochs at the same time, so that the next ones begin together.
-            await wait_or_stop(stop, min(poll_seconds, span.seconds_left(self.clock.monotonic())))
+            seconds = min(poll_seconds, span.seconds_left(self.clock.monotonic()))
+            await wait_for_any(stop, self.state.moves.ordered, seconds=seconds)
 
     def _has_frozen_task(self, epoch: Epoch, now: float) -> bool:
         """Cut off tasks that say nothing for so long that their worker must be frozen, also while they get
@@ -411,8 +429,10 @@ class FlowDriver:
         return await self.state.plan_is_stale(epoch.partitions)
 
     async def renew_current(self) -> None:
-        """Sign while the next epoch gets ready: an owner that is silent for long counts as gone. Raises
-        FatalKafkaError (PRODUCER_FENCED)."""
+        """Sign while the next epoch gets ready: an owner that is silent for long counts as gone. Moves of
+        positions wait no longer. Raises FatalKafkaError (PRODUCER_FENCED), and TwinlogError as
+        `_carry_out_moves`."""
+        await self._carry_out_moves()
         if self.current is not None:
             await self._may_be_away(self.state.renew())
 

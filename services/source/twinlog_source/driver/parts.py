@@ -8,7 +8,6 @@ from twinlog.errors import TwinlogError
 from twinlog.service.feeds.registry import Decisions
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.driver_moves import DriverMoves
-from twinlog_source.driver.withdrawals import Withdrawals
 from twinlog_source.log.gaps import Gap
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
@@ -58,7 +57,6 @@ def assemble_parts(
     producers: Producers,
     probe: TargetProbe,
     table: PartitionTable,
-    withdrawals: Withdrawals,
     on_gap: Callable[[Gap], None],
     confirm: Callable[[], Awaitable[None]],
     origins: Origins,
@@ -153,7 +151,6 @@ def assemble_parts(
             table=table,
             journal=journal,
             ledger=ledger,
-            withdrawals=withdrawals,
             changes=changes,
             modes=modes,
             confirm=confirm,

@@ -14,15 +14,15 @@ from twinlog.model import TopicPartition
 from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_source.config import SourceFlow
+from twinlog_source.driver.driver_moves import DriverMoves
 from twinlog_source.driver.epoch import Slot
 from twinlog_source.driver.ownership import Ownership
 from twinlog_source.driver.parts import FlowParts, assemble_parts
 from twinlog_source.driver.recheck import Recheck
 from twinlog_source.driver.transform_check import TransformCheck
-from twinlog_source.driver.withdrawals import Withdrawals, gaps_of
 from twinlog_source.log.control import ControlRecord, ControlState
 from twinlog_source.log.facts import PauseFact, ThrottleFact
-from twinlog_source.log.gaps import Gap, LogBounds
+from twinlog_source.log.gaps import Gap
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.positions import PositionsLog
@@ -31,7 +31,6 @@ from twinlog_source.partitions.events import (
     EpochEnded,
     Event,
     LogReread,
-    Restored,
     TopicsChosen,
 )
 from twinlog_source.partitions.orders import TaskAssignment
@@ -70,7 +69,6 @@ class FlowState:
     table: PartitionTable = field(default_factory=PartitionTable)
     topics: dict[str, ReplicatedTopic] = field(default_factory=dict)
     """The topics that may be copied now, by source topic."""
-    withdrawals: Withdrawals = field(default_factory=Withdrawals)
     ledger: Ledger = field(init=False)
     orders: TaskOrders = field(init=False)
     target_logs: TargetLogs = field(init=False)
@@ -92,7 +90,6 @@ class FlowState:
             producers=self.ownership.producers,
             probe=self.probe,
             table=self.table,
-            withdrawals=self.withdrawals,
             on_gap=self.on_gap,
             confirm=self.confirm,
             origins=self.origins,
@@ -120,7 +117,6 @@ class FlowState:
         await self.ownership.take_over(displaced=displaced)
         if self.ownership.others_signed:
             self.target_logs.forget()
-            self._parts.moves.forget()
             self.ownership.others_signed = False
         self._parts.wanted.forget()
         self._parts.modes.forget()
@@ -197,28 +193,10 @@ class FlowState:
             partitions=partitions, positions=positions, leader_epochs=self.control.leader_epochs
         )
         self._note(reread)
-        await self._undo_withdrawn(partitions)
         self._parts.changes.take_from_log(partitions)
-
-    async def _undo_withdrawn(self, partitions: Collection[TopicPartition]) -> None:
-        """Undo moves that former tasks have withdrawn, and that took place according to the log as read
-        last."""
-        for partition, given_up in self.withdrawals.found(self.positions.known(), partitions).items():
-            assert given_up.before is not None
-            left_out = gaps_of(self.positions.gaps, partition, given_up)
-            if given_up.before < given_up.to_offset and not left_out:
-                # It was copied up to there. A move forward left a gap, which the task has withdrawn.
-                self.withdrawals.done(partition, given_up)
-                continue
-            await self.journal.position(partition, given_up.before)
-            await self.ledger.remove(left_out)
-            self._note(Restored(partition=partition, position=given_up.before))
-            self.control.retract("epochs", partition.topic, partition.partition)
-            self.withdrawals.done(partition, given_up)
 
     def settled(self, partitions: Collection[TopicPartition]) -> None:
         """Their last task ended in order, so its report is on the log."""
-        self.withdrawals.settled(partitions)
         self._note(EpochEnded(partitions=partitions))
         self._parts.changes.take_ended()
 
@@ -239,7 +217,6 @@ class FlowState:
             return True
         if recreated:
             await self._restart_recreated()
-        await self._parts.moves.withdraw()
         await self._parts.marks.record_new(self.topics)
         await self._parts.marks.record_left(self.topics)
         await self._parts.finder.find(self.topics)
@@ -264,18 +241,12 @@ class FlowState:
         await self._parts.modes.decide(self.topics)
 
     async def _restart_recreated(self) -> None:
-        """Begin recreated source topics at 0, while nothing copies. Failed moves are undone before, and never
-        after: the positions that this restores are those of the deleted topic."""
-        async with self._parts.moves.writing:
-            # This writes positions, and nothing fences the driver's own writer, so check the claim first: the
-            # process may have slept.
-            await self.confirm()
-            await self._parts.moves.withdraw_locked()
-            if self.withdrawals.due:
-                await self.positions.refresh()
-                await self._undo_withdrawn(list(self.withdrawals.due))
-            await self._parts.changes.translate_recreated(self.topics)
-            await self._parts.source_logs.restart_recreated(self.topics)
+        """Begin recreated source topics at 0, while nothing copies."""
+        # This writes positions, and nothing fences the driver's own writer, so check the claim first: the
+        # process may have slept.
+        await self.confirm()
+        await self._parts.changes.translate_recreated(self.topics)
+        await self._parts.source_logs.restart_recreated(self.topics)
 
     async def backlog_records(self, partitions: Collection[TopicPartition]) -> int:
         """Count the offsets between the positions and the ends of the source's logs; 0 if that takes too
@@ -305,7 +276,6 @@ class FlowState:
             return True
         if limits_differ(self.topics, topics):
             return True
-        await self._parts.moves.withdraw()
         await self._parts.finder.find(self.topics)
         if self._parts.changes.take_ended():
             return True
@@ -314,11 +284,14 @@ class FlowState:
         await self.target_logs.note_shortened(self.topics)
         return self.table.plannable() != planned
 
-    async def set_position(
-        self, partition: TopicPartition, position: int, *, bounds: LogBounds | None = None
-    ) -> None:
-        """Set the position of a partition that has no task. Raises as `DriverMoves.move`."""
-        await self._parts.moves.move(partition, position, topics=self.topics, bounds=bounds)
+    @property
+    def moves(self) -> DriverMoves:
+        """The operators' moves of positions."""
+        return self._parts.moves
+
+    async def carry_out_moves(self) -> None:
+        """Call it while no task copies. Raises as `DriverMoves.carry_out`."""
+        await self._parts.moves.carry_out(self.topics)
 
     async def command(
         self, kind: str, topic: str | None, partition: int | None, fact: PauseFact | ThrottleFact | None

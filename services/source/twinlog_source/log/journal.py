@@ -106,25 +106,6 @@ class Journal:
             await self.append(partition_key(self.flow.source, "zero", partition), None)
         await self.append(partition_key(self.flow.source, "epochs", partition), None)
 
-    async def restore(self, partition: TopicPartition, position: int | None) -> None:
-        """As `position`; None removes the partition's position from the log."""
-        if position is not None:
-            await self.position(partition, position)
-            return
-        key = source_offset_key(self.flow.source, partition, connector=self.connector_name)
-        await self.append(key, None)
-        await self.append(partition_key(self.flow.source, "zero", partition), None)
-
-    async def move(self, partition: TopicPartition, position: int, gaps: Iterable[Gap]) -> None:
-        """Store a move by an operator, of a partition that no task has, with its gaps, within
-        `COMMAND_SECONDS`. If this fails, some of its records may be on the log or reach it later: call
-        `restore` then."""
-        await self._in_time(self._move(partition, position, gaps))
-
-    async def _move(self, partition: TopicPartition, position: int, gaps: Iterable[Gap]) -> None:
-        await self.gaps(gaps)
-        await self.position(partition, position)
-
     async def _append_all(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
         try:
             async with asyncio.TaskGroup() as group:

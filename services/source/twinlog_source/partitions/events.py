@@ -156,30 +156,8 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoveBegun:
-    """An operator moves a partition that no task has; it is in no plan until `Moved` or `MoveUndone`."""
-
-    partition: TopicPartition
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """Its new position is on the log."""
-
-    partition: TopicPartition
-    position: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoveUndone:
-    """The state before the move is on the log again, behind the move's records."""
-
-    partition: TopicPartition
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
-    """The driver restored the position from before a move by a task."""
+    """An operator has moved it: its new position is on the log."""
 
     partition: TopicPartition
     position: int
@@ -325,17 +303,7 @@ class CopyTranslated:
     position: int
 
 
-PositionEvent = (
-    PositionRead
-    | Begun
-    | BeginningRefused
-    | SetAside
-    | MoveBegun
-    | Moved
-    | MoveUndone
-    | Restored
-    | SourceRecreated
-)
+PositionEvent = PositionRead | Begun | BeginningRefused | SetAside | Moved | SourceRecreated
 TargetEvent = (
     TargetRecreated
     | ForeignKnown

@@ -9,7 +9,6 @@ from twinlog.batches import TargetTopicLimits
 from twinlog.model import TopicPartition
 from twinlog.offsets import SyncPace
 from twinlog_source.log.facts import EpochStart, WriterFact
-from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.shares import NO_DEBT, LimitDebt, SlotLimits
 from twinlog_source.partitions.states import PartitionState
 
@@ -141,22 +140,6 @@ class SetPaused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reposition:
-    partition: TopicPartition
-    position: int
-    number: int
-    """The number by which the task confirms the order."""
-    bounds: LogBounds | None = None
-    """Start and end of the source's log, as far as known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WithdrawReposition:
-    partition: TopicPartition
-    number: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class End:
     reason: str
 
@@ -218,4 +201,4 @@ class Answer:
     echoes: tuple[Echo, ...] = ()
 
 
-TaskCommand = TaskSetup | Start | End | SetPaused | SlotLimits | Reposition | WithdrawReposition | Answer
+TaskCommand = TaskSetup | Start | End | SetPaused | SlotLimits | Answer

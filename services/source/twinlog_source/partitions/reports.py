@@ -91,10 +91,6 @@ class PartitionReport:
     """The copy cannot keep the source's offsets from `position` on; this is on the log."""
     preserved_until: int = 0
     """With `needs_translation`: below this offset the copy has the source's offsets."""
-    repositioned: int = 0
-    """The number of the last order to move that is on the log; 0 = none by this task."""
-    withdrawn: int = 0
-    """The number of the last order that was withdrawn before it was on the log; 0 = none."""
     foreign_writes: tuple[ForeignWrite, ...] = ()
     """Found since the last report."""
     at_rest: bool = False

@@ -51,8 +51,6 @@ class PartitionRow:
     stored: bool = False
     """The log has `position` or a later one."""
     blocker: Blocker | None = None
-    blocker_before_move: Blocker | None = None
-    """The blocker from before an operator's move that is not decided yet."""
     copy: CopyFact | None = None
     """Whether the copy keeps the source's offsets; None = not decided yet: it must not be copied."""
     knows_former_tasks: bool = False

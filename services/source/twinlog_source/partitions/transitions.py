@@ -1,13 +1,12 @@
 """How each event changes a partition's row. Pure: no I/O, time is an argument. Used by `PartitionTable.apply`
 only.
 
-Invariant A: a position goes back only by `LogReread`, `Moved`, `Restored`, `Begun`, or when its log is
+Invariant A: a position goes back only by `LogReread`, `Moved`, `Begun`, or when its log is
 replaced.
 
 Invariant B: unknown is None; an event never turns it into 0.
 """
 
-import math
 from dataclasses import replace
 from typing import assert_never
 
@@ -25,14 +24,11 @@ from twinlog_source.partitions.events import (
     CopyTranslated,
     ForeignKnown,
     LossRecorded,
-    MoveBegun,
     Moved,
-    MoveUndone,
     PartitionEvent,
     PositionEvent,
     PositionRead,
     RecordDated,
-    Restored,
     SetAside,
     SourceRecreated,
     TargetChanged,
@@ -50,11 +46,6 @@ from twinlog_source.partitions.foreign_stretches import with_write
 from twinlog_source.partitions.lag_time import LagTime
 from twinlog_source.partitions.reports import PartitionReport
 from twinlog_source.partitions.rows import Blocker, PartitionRow, Shortened
-
-BEING_SET = Blocker(
-    reason="POSITION_BEING_SET", message="`twinlog positions set` moves it now", retry_at=math.inf
-)
-
 
 LONG_AGO_SECONDS = 1e6
 """Longer than any write may be on its way."""
@@ -140,29 +131,14 @@ def _change_position(row: PartitionRow, event: PositionEvent) -> None:
             row.position = before
         case SourceRecreated():
             _forget_source(row)
-        case Restored(position=position):
-            row.position, row.stored, row.leader_epochs = position, True, ()
-            row.target_end_is_old, row.held_from = True, None
-        case _:
-            _change_blocker(row, event)
-
-
-def _change_blocker(row: PartitionRow, event: SetAside | MoveBegun | Moved | MoveUndone) -> None:
-    match event:
         case SetAside():
             row.blocker = Blocker(reason=event.reason, message=event.message, retry_at=event.retry_at)
-        case MoveBegun():
-            if row.blocker is not BEING_SET:
-                row.blocker_before_move = row.blocker
-            row.blocker = BEING_SET
         case Moved(position=position):
             row.position, row.stored, row.leader_epochs = position, True, ()
-            row.target_end_is_old, row.held_from = True, None
-            row.blocker = row.blocker_before_move = None
-        case MoveUndone():
-            if row.blocker is BEING_SET:
-                row.blocker = row.blocker_before_move
-            row.blocker_before_move = None
+            row.target_end_is_old, row.held_from, row.blocker = True, None, None
+            if row.report is not None:
+                # Whatever held it up, its next task tries at once.
+                row.report = replace(row.report, retry_in_seconds=None, source_lost_from=None)
         case _:
             assert_never(event)
 

@@ -223,6 +223,7 @@ async def open_copier(
             target_throttled=lambda: target.is_throttled,
             clock=clock,
             preserved={} if preserved is None else preserved.by_source,
+            late_seconds=settings.request_timeout_seconds,
         )
         foreign_writes = ForeignWrites(
             reader=BatchReader(target_reads, read_committed=True), found=reporter.add_foreign_write

@@ -17,7 +17,6 @@ from twinlog_source.partitions.states import PartitionState
 from twinlog_source.records.changing import Changing
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.loss_judge import LossJudge
-from twinlog_source.task.moves import PositionMoves
 from twinlog_source.task.partition import LONGEST_RETRY_SECONDS, PartitionCopy, State
 from twinlog_source.task.reading.log_questions import LogQuestions
 from twinlog_source.task.reading.source_reader import SourceReader
@@ -56,20 +55,9 @@ class Copier:
     """None if the flow has no preserved copies."""
     changing: Changing | None = None
     """None if Spark changes no records of the flow."""
-    moves: PositionMoves = field(init=False)
-    """The operators' moves of positions."""
     losses: LossJudge = field(init=False)
 
     def __post_init__(self) -> None:
-        self.moves = PositionMoves(
-            flow=self.flow,
-            copies=self.copies,
-            target_writer=self.target_writer,
-            on_gap=self.reporter.add_gap,
-            on_moved=self.source_reader.wake,
-            clock=self.clock,
-            preserved=self.preserved,
-        )
         self.losses = LossJudge(
             flow=self.flow,
             questions=LogQuestions(self.source),
@@ -142,8 +130,6 @@ class Copier:
             waking = group.create_task(wake(), name="wake at stop")
             reading = group.create_task(self.source_reader.run(copied), name="source_reader")
             group.create_task(self.syncs.run(copied), name="offset syncs")
-            # Not after `stop`: such a move would be reported, but not stored.
-            moving = group.create_task(self.moves.run(stop), name="positions")
             looking = group.create_task(self.foreign_writes.run(copied), name="foreign writes")
             resting = group.create_task(self.resting.run(stop), name="copies at rest")
             changing = [
@@ -167,9 +153,8 @@ class Copier:
                 copied.set()
                 # Cancel all of them: a fenced task ends without `stop`, and the driver waits for its last
                 # message.
-                for part in (reading, waking, moving, looking, resting, *changing):
+                for part in (reading, waking, looking, resting, *changing):
                     part.cancel()
-        self.moves.settle()
         await self.syncs.close()
         if failures:
             raise failures[0]

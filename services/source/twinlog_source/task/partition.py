@@ -135,10 +135,6 @@ class PartitionCopy:
     """How often a loss was seen: the same records may be lost twice at the same place."""
     shortenings_told: int = 0
     """How many of these losses were reported to the driver."""
-    repositioned: int = 0
-    """The id of the last order to move that was carried out and stored."""
-    withdrawn: int = 0
-    """The id of the last order that was withdrawn before it was stored."""
     not_before: float = 0.0
     """Nothing more of the partition may be copied before this time, in monotonic seconds (`Horizon`)."""
     not_before_reason: str = ""
@@ -151,8 +147,6 @@ class PartitionCopy:
     overlap."""
     source_lost_from: int | None = None
     """The source lost copied records from here on, and an operator has to decide; None = it did not."""
-    settling: bool = False
-    """Its position was moved by an operator, and is not on the log yet: nothing is fetched."""
     _paused: bool = False
     _fetched_epoch: int | None = None
     _sent_epoch: int | None = None
@@ -168,7 +162,7 @@ class PartitionCopy:
             if self.state is State.PAUSED or self.retry_at is None or now < self.retry_at:
                 return False
             self._try_again()
-        stands_still = self.held or self.settling or self.is_full or self.needs_translation
+        stands_still = self.held or self.is_full or self.needs_translation
         return not stands_still and now >= self.not_before and self.state is State.RUNNING
 
     @property
@@ -202,7 +196,7 @@ class PartitionCopy:
     def takes_answers(self) -> bool:
         """Whether the answer to a fetch in flight may be copied. Not if the partition was paused, moved or
         set aside meanwhile: the records are fetched again when it continues."""
-        return self.state is State.RUNNING and not self.settling and not self.needs_translation
+        return self.state is State.RUNNING and not self.needs_translation
 
     def wait_until(self, at: float, reason: str) -> None:
         """Copy nothing behind `fetched` before this moment, in monotonic seconds."""
@@ -352,15 +346,6 @@ class PartitionCopy:
         """The earlier task had set the partition aside: it stays so, and is not retried earlier."""
         self._become(state, reason, message)
         self.failures, self.retry_at = failures, retry_at
-
-    def retry_now(self) -> None:
-        """An operator acted: retry at once."""
-        self.failures = 0
-        if self.needs_translation:
-            return
-        if self.state in (State.BACKOFF, State.FAULTED):
-            self._try_again()
-            self.reason_before, self.returns = "", Returns()
 
     def pause(self, *, paused: bool) -> None:
         """Pause by an operator's command, or end the pause. A fault stays visible during the pause."""

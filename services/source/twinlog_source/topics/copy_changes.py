@@ -4,8 +4,8 @@ range.
 Invariant A: a copy changes in one direction only, from preserved to translated, at one source offset that is
 on the log. Everything below it keeps the source's offsets.
 
-Invariant B: after a copy has begun, only its task stores what it leaves out and that it ends, in one
-transaction with the position: only the task has compared the end of the copy with the source.
+Invariant B: while a task has a copy, only the task stores what it leaves out and that it ends, in one
+transaction with the position. The driver does so between two epochs, for an operator.
 """
 
 from collections.abc import Collection
@@ -29,7 +29,9 @@ from twinlog_source.partitions.events import (
     Event,
     TargetRecreated,
 )
+from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.topics.known import Topics
 
 log = structlog.get_logger(__name__)
@@ -106,14 +108,22 @@ class CopyChanges:
             else:
                 self.control.record(row.copy)
 
-    async def undo_beginning(self, partition: TopicPartition, before: CopyFact | None) -> None:
-        """Restore the valid decision, behind records that may still arrive about a copy that was to begin."""
-        if before is None:
-            await self.journal.retract("copy", partition.topic, partition.partition)
-            self.control.retract("copy", partition.topic, partition.partition)
-        else:
-            await self._write([before])
-        self._note(CopyChanged(partition=partition, copy=None))
+    async def leave_out(self, row: PartitionRow, skip_from: int | None, skip_to: int) -> None:
+        """An operator moves a copy on, and no task has it: what it leaves out is filled."""
+        assert row.copy is not None
+        assert skip_from is not None
+        copy = replace(row.copy, skip_from=skip_from, skip_to=skip_to)
+        await self._write([copy])
+        self._note(CopyChanged(partition=row.partition, copy=copy))
+
+    async def end(self, row: PartitionRow, since: int, position: int) -> None:
+        """An operator moves a copy that holds what the source lost from `since` on, and no task has it: it
+        continues at `position` with other offsets."""
+        assert row.copy is not None
+        fact = _as_translated(row.copy, since, PreservedReason.SOURCE_TRUNCATED)
+        await self._write([fact])
+        self._note(CopyTranslated(partition=row.partition, copy=self._kept(fact), position=position))
+        _log_translated(self.marks.flow, fact, since, fact.reason)
 
     def _note(self, event: Event) -> None:
         self.table.apply(event, self.clock.monotonic())

@@ -71,9 +71,7 @@ _REASONS_OF: Final[Mapping[str, Sequence[str]]] = {
     _GAPS: ("KNOWN_GAP", "LOST"),
     "twinlog pause": ("NOT_PAUSED",),
     "twinlog gaps {flow} --all": ("GAP_UNKNOWN",),
-    "twinlog positions get {flow}": (
-        *("POSITION_NOT_MOVED", "POSITION_BEING_SET", "POSITION_UNCERTAIN", "OFFSETS_PRESERVED"),
-    ),
+    "twinlog positions get {flow}": (*("POSITION_NOT_MOVED", "POSITION_UNCERTAIN", "OFFSETS_PRESERVED"),),
     "twinlog --version": ("UNIMPLEMENTED", "STATE_FILE_NEWER", "WIRE_VERSION"),
     "twinlog state import {flow} <STATE_FILE> --dry-run": ("STATE_FILE_DAMAGED",),
     "twinlog state import {flow} {state_file} --dry-run": ("COPY_UNSTABLE", "IMPORT_UNFINISHED"),

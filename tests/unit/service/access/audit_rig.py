@@ -141,7 +141,7 @@ async def source_service(stack: AsyncExitStack) -> SourceRig:
     operations = FlowOperations(driver=driver, clock=rig.clock)
     servicer = SourceServicer(
         {flow: operations},
-        moves={flow: PositionMoves(driver=driver, source=rig.source, clock=rig.clock)},
+        moves={flow: PositionMoves(driver=driver, source=rig.source)},
         trials={flow: cast("TransformTrial", FakeTrial())},
         clusters=Clusters(
             {}, open_cluster=lambda _config, _timeout: FakeCluster(), stack=stack, clock=rig.clock

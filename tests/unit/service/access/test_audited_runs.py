@@ -94,7 +94,7 @@ async def test_positions_that_may_be_set_are_on_record_though_the_caller_disconn
         request = source.SetPositionsRequest(scope=SCOPE, target=source.PositionTarget(offset=3), by="ann")
         async with asyncio.TaskGroup() as tasks:
             call = tasks.create_task(port.call(service.servicer.SetPositions, request), name="call")
-            await eventually(service.task.heard)
+            await eventually(service.operations.driver.state.moves.ordered.is_set)
             call.cancel()
     (line,) = port.lines()
     assert (line["outcome"], line["before"], line["after"]) == ("CANCELLED", {str(P): 1}, NOT_KNOWN)

@@ -28,12 +28,9 @@ from twinlog_source.partitions.events import (
     GapFound,
     LogReread,
     LossRecorded,
-    MoveBegun,
     Moved,
-    MoveUndone,
     PositionRead,
     Reported,
-    Restored,
     SetAside,
     SourceRecreated,
     TargetChanged,
@@ -131,9 +128,9 @@ def test_a_copy_that_is_judged_for_longer_than_an_epoch_waits_for_former_tasks_o
     assert table.preserved_at_rest is False
 
 
-def test_a_position_that_was_put_back_is_stored_and_has_no_leader_epochs() -> None:
+def test_a_position_that_was_moved_is_stored_and_has_no_leader_epochs() -> None:
     _, row = after(
-        PositionRead(partition=P, position=9, leader_epochs=EPOCHS), Restored(partition=P, position=4)
+        PositionRead(partition=P, position=9, leader_epochs=EPOCHS), Moved(partition=P, position=4)
     )
     assert (row.position, row.stored, row.leader_epochs) == (4, True, ())
 
@@ -153,28 +150,12 @@ def test_a_flow_that_another_process_copies_has_that_ones_positions() -> None:
 # --------------------------------------------------------------------------------------------- moves, plans
 
 
-def test_a_partition_is_in_no_plan_while_it_is_moved() -> None:
-    table, row = after(
-        Begun(partition=P, position=5), CopyDecided(partition=P, copy=TRANSLATED), MoveBegun(partition=P)
-    )
+def test_a_move_ends_what_stood_against_the_partition() -> None:
+    table, row = after(Begun(partition=P, position=5), CopyDecided(partition=P, copy=TRANSLATED), ASIDE)
     assert table.plannable() == frozenset()
     table.apply(Moved(partition=P, position=2), 9.0)
     assert table.plannable() == {P}
     assert (row.position, row.stored) == (2, True)
-
-
-def test_a_move_that_is_undone_leaves_what_stood_against_the_partition() -> None:
-    _, row = after(ASIDE, MoveBegun(partition=P), MoveUndone(partition=P))
-    assert row.task_reason == "NO_POSITION"
-    _, row = after(MoveBegun(partition=P), MoveUndone(partition=P))
-    assert row.blocker is None
-
-
-def test_a_partition_that_was_moved_twice_in_vain_is_not_set_aside_for_ever() -> None:
-    _, row = after(MoveBegun(partition=P), MoveBegun(partition=P), MoveUndone(partition=P))
-    assert row.blocker is None
-    _, row = after(ASIDE, MoveBegun(partition=P), MoveBegun(partition=P), MoveUndone(partition=P))
-    assert row.task_reason == "NO_POSITION"
 
 
 # ----------------------------------------------------------------------------------------------------- ends

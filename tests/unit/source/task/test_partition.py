@@ -163,17 +163,6 @@ def test_what_somebody_must_heal_is_faulted_and_tried_again_all_the_same() -> No
     assert copy.retry_at == 13.0
 
 
-def test_a_prior_failure_outlives_its_task_and_ends_when_somebody_acts() -> None:
-    copy = copy_at(5)
-    copy.restore_failure(state=State.FAULTED, reason="DATA_LOSS", message="gone", failures=4, retry_at=20.0)
-    assert not copy.fetchable(19.0)
-    copy.retry_now()
-    assert (copy.state, copy.reason) == (State.RUNNING, "")
-    assert copy.fetchable(19.0)
-    copy.fail(reason="X", message="", retriable=True, now=19.0)
-    assert copy.retry_at == 20.0
-
-
 def test_a_prior_failure_goes_on_growing_where_the_task_before_left_it() -> None:
     copy = copy_at(5)
     copy.restore_failure(state=State.BACKOFF, reason="X", message="", failures=4, retry_at=20.0)
@@ -181,14 +170,6 @@ def test_a_prior_failure_goes_on_growing_where_the_task_before_left_it() -> None
     assert copy.reason_before == "X"
     copy.fail(reason="X", message="", retriable=True, now=20.0)
     assert copy.retry_at == 36.0
-
-
-def test_a_partition_that_is_retried_while_paused_stays_paused() -> None:
-    copy = copy_at(5)
-    copy.pause(paused=True)
-    copy.fail(reason="DATA_LOSS", message="", retriable=False, now=0.0)
-    copy.retry_now()
-    assert copy.state is State.PAUSED
 
 
 def test_a_pause_survives_a_fault() -> None:
@@ -271,12 +252,8 @@ def test_a_restart_begins_exactly_where_it_is_told(committed: int, ahead: int, p
 
 def test_a_partition_whose_back_off_ends_while_it_is_paused_says_that_it_is_paused() -> None:
     """Invariant C."""
-    for end in ("time", "command"):
-        copy = copy_at(0)
-        copy.fail(reason="X", message="m", retriable=True, now=0.0)
-        copy.pause(paused=True)
-        if end == "time":
-            assert not copy.fetchable(100.0)
-        else:
-            copy.retry_now()
-        assert (copy.state, copy.reason) == (State.PAUSED, "PAUSED_BY_OPERATOR")
+    copy = copy_at(0)
+    copy.fail(reason="X", message="m", retriable=True, now=0.0)
+    copy.pause(paused=True)
+    assert not copy.fetchable(100.0)
+    assert (copy.state, copy.reason) == (State.PAUSED, "PAUSED_BY_OPERATOR")

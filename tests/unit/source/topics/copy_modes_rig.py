@@ -74,8 +74,10 @@ def waits(state: FlowState) -> tuple[float | None, float | None]:
     return told.former_task_seconds, told.skip_former_task_seconds
 
 
-def says(state: FlowState, *, skip: tuple[int, int] = (0, 0), at_rest: bool = False) -> None:
-    reported(state, position=9, skipped=SkippedRange(first=skip[0], end=skip[1]), at_rest=at_rest)
+def says(
+    state: FlowState, *, position: int = 9, skip: tuple[int, int] = (0, 0), at_rest: bool = False
+) -> None:
+    reported(state, position=position, skipped=SkippedRange(first=skip[0], end=skip[1]), at_rest=at_rest)
 
 
 async def leaves_out(state: FlowState, first: int, end: int) -> None:

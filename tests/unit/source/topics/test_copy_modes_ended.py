@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from twinlog.errors import FatalKafkaError, KafkaError
+from twinlog.errors import FatalKafkaError, StateError
 from twinlog_source.driver.moves import planned_move
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.events import Reported
 from twinlog_source.partitions.reports import PartitionReport, SkippedRange, TaskReport
 from twinlog_source.partitions.rows import PartitionRow
-from unit.source.flow_rig import FlowRig, P, ledger, reported
+from twinlog_source.partitions.states import PartitionState
+from unit.source.flow_rig import FlowRig, P, ledger, reported, set_position
 from unit.source.topics.copy_modes_rig import (
     AUTO,
     NOT_EXACT,
@@ -21,6 +22,7 @@ from unit.source.topics.copy_modes_rig import (
     copy_of,
     ends,
     kind,
+    says,
 )
 
 
@@ -123,25 +125,12 @@ async def test_what_a_task_leaves_out_counts_for_the_next(rig: FlowRig) -> None:
     assert told.skip_from == 4
 
 
-async def test_a_preserved_copy_that_has_begun_is_moved_by_its_task_alone(rig: FlowRig) -> None:
-    """Only the task has compared the end of the copy with the source: a stranger's record may lie there."""
-    await rig.write(rig.source, "t", 9)
-    state = await rig.owner(AUTO)
-    await rig.write(rig.target, "A.t", 2)
-    with pytest.raises(KafkaError) as refused:
-        await state.set_position(P, 6, bounds=LogBounds(start=0, end=9))
-    assert refused.value.reason == "POSITION_NOT_MOVED"
-    assert kind(state) == (True, 0, "", 0, 0)
-    assert ledger(state) == []
-    assert state.table.plannable() == {P}
-
-
 async def test_a_first_position_of_an_operator_can_begin_a_preserved_copy(rig: FlowRig) -> None:
     none = "A.consumer.auto.offset.reset = none"
     await rig.write(rig.source, "t", 9)
     state = await rig.owner(AUTO, none)
     assert blocker(state) == "NO_POSITION"
-    await state.set_position(P, 3)
+    await set_position(state, P, 3)
     assert kind(state) == (True, 3, "", 0, 3)
     assert (await rig.owner(AUTO, none)).table.rows[P].position == 3
 
@@ -151,8 +140,55 @@ async def test_a_first_position_of_a_copy_that_is_refused_is_refused(rig: FlowRi
     await rig.write(rig.source, "t", 9)
     state = await rig.owner(PRESERVED, none, "twinlog.offsets.fill.max = 1")
     with pytest.raises(FatalKafkaError, match=r"fill\.max"):
-        await state.set_position(P, 3)
+        await set_position(state, P, 3)
     assert state.table.rows[P].position is None
+
+
+async def test_what_a_preserved_copy_leaves_out_for_an_operator_is_on_the_log(rig: FlowRig) -> None:
+    await rig.write(rig.source, "t", 9)
+    state = await rig.owner(AUTO)
+    says(state, position=4, at_rest=True)
+    await set_position(state, P, 6, bounds=LogBounds(start=0, end=9))
+    assert kind(state) == (True, 0, "", 4, 6)
+    assert ledger(state) == [(4, 6, "SKIPPED_BY_OPERATOR")]
+    after = await rig.owner(AUTO)
+    assert (kind(after), assigned(after).position) == ((True, 0, "", 4, 6), 6)
+
+
+async def test_a_copy_that_is_moved_again_before_it_is_filled_leaves_out_both_ranges(rig: FlowRig) -> None:
+    await rig.write(rig.source, "t", 9)
+    state = await rig.owner(AUTO)
+    says(state, position=4, at_rest=True)
+    await set_position(state, P, 6)
+    says(state, position=6, skip=(4, 6))
+    await set_position(state, P, 8)
+    assert kind(state) == (True, 0, "", 4, 8)
+
+
+async def test_a_preserved_copy_is_not_moved_back_by_what_its_task_said_at_last(rig: FlowRig) -> None:
+    """The plan was made before."""
+    await rig.write(rig.source, "t", 9)
+    state = await rig.owner(AUTO)
+    says(state, position=8, at_rest=True)
+    with pytest.raises(StateError) as refused:
+        await set_position(state, P, 6, bounds=LogBounds(start=0, end=9))
+    assert refused.value.reason == "OFFSETS_PRESERVED"
+    assert (kind(state), ledger(state)) == ((True, 0, "", 0, 0), [])
+    assert state.table.plannable() == {P}
+
+
+@pytest.mark.parametrize("position", [0, 3])
+async def test_a_copy_that_holds_what_the_source_lost_ends_where_an_operator_moves_it(
+    rig: FlowRig, position: int
+) -> None:
+    await rig.write(rig.source, "t", 5)
+    state = await rig.owner(AUTO)
+    reported(state, position=9, at_rest=True, source_lost_from=5, state=PartitionState.FAULTED)
+    await set_position(state, P, position, bounds=LogBounds(start=0, end=5))
+    for each in (state, await rig.owner(AUTO)):
+        assert kind(each) == (False, 5, "SOURCE_TRUNCATED", 0, 0)
+        assert (assigned(each).position, ledger(each)) == (position, [(5, 9, "TRUNCATION")])
+    assert state.assignment(P).prior_failure is None
 
 
 def test_a_position_of_a_preserved_copy_is_set_forward_only() -> None:

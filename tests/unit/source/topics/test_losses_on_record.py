@@ -9,7 +9,7 @@ from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.driver.ownership import RENEW_SECONDS
-from unit.source.flow_rig import FlowRig, P, ledger, reported
+from unit.source.flow_rig import FlowRig, P, ledger, reported, set_position
 from unit.source.topics.lost_copies_rig import TRANSLATED, copied
 
 
@@ -159,7 +159,7 @@ async def test_what_is_copied_again_in_the_same_process_is_not_taken_for_a_stran
     state = await rig.owner(TRANSLATED)
     reported(state, position=5, source_end=5, target_end=5)
     assert state.assignment(P).target_end_is_exact
-    await state.set_position(P, 0)
+    await set_position(state, P, 0)
     await state.journal.position(P, 5)
     await state.reread([P])
     assert not state.assignment(P).target_end_is_exact

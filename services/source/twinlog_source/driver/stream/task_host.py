@@ -103,7 +103,6 @@ class TaskHost:
         for effect in effects:
             if isinstance(effect, GapFound):
                 self.state.ledger.enter(effect.gap)
-        self.state.withdrawals.take(report.partitions)
         for each in report.partitions:
             for write in each.foreign_writes:
                 self._foreign(epoch, each.partition, write)

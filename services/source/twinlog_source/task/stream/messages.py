@@ -19,13 +19,11 @@ from twinlog_source.partitions.orders import (
     End,
     NewProducer,
     Reopened,
-    Reposition,
     SetPaused,
     Start,
     TaskCommand,
     TaskSetup,
     WhoWrote,
-    WithdrawReposition,
 )
 from twinlog_source.partitions.shares import SlotLimits
 from twinlog_source.records.pipe import PipeJob
@@ -39,8 +37,6 @@ _COMMANDS: dict[str, type] = {
     "end": End,
     "set_paused": SetPaused,
     "set_limits": SlotLimits,
-    "reposition": Reposition,
-    "withdraw_reposition": WithdrawReposition,
     "answer": Answer,
 }
 _QUESTIONS: dict[str, type] = {

@@ -42,6 +42,8 @@ class Reporter:
     clock: Clock
     preserved: Mapping[TopicPartition, PreservedCopy] = field(default_factory=dict)
     """Those of `copies` that are preserved."""
+    late_seconds: float = 30.0
+    """How long after its answer was lost a batch may still get onto a preserved copy."""
     _gaps: dict[TopicPartition, list[Gap]] = field(default_factory=dict)
     _foreign_writes: dict[TopicPartition, list[ForeignWrite]] = field(default_factory=dict)
     _told: dict[TopicPartition, _Seen] = field(default_factory=dict)
@@ -82,15 +84,13 @@ class Reporter:
                 copy.counters.records,
                 copy.counters.echoes,
                 copy.retry_at,
-                copy.repositioned,
-                copy.withdrawn,
                 copy.epochs,
                 copy.needs_translation,
                 copy.source_lost_from,
                 copy.target_shortened_times,
                 None
                 if preserved is None
-                else (*preserved.skipped, preserved.is_at_rest, preserved.is_quiet, is_stored),
+                else (*preserved.skipped, self._is_at_rest(preserved, now), preserved.is_quiet, is_stored),
                 problem is None,
                 waited_seconds >= SLOW_SECONDS,
                 copy.waits(now),
@@ -109,7 +109,8 @@ class Reporter:
                         preserved_until=preserved.preserved_until,
                     )
                 if preserved is not None:
-                    report = replace(report, at_rest=preserved.is_at_rest, is_quiet=preserved.is_quiet)
+                    at_rest = self._is_at_rest(preserved, now)
+                    report = replace(report, at_rest=at_rest, is_quiet=preserved.is_quiet)
                 if everything:
                     report = replace(report, sync_pace=self.syncs.paced.pace(partition, now))
                 reports.append(report)
@@ -128,6 +129,9 @@ class Reporter:
             source_throttled=self.source_throttled(),
             target_throttled=self.target_throttled(),
         )
+
+    def _is_at_rest(self, preserved: PreservedCopy, now: float) -> bool:
+        return preserved.is_at_rest and now >= preserved.at_target.lost_at + self.late_seconds
 
     def _failures(self) -> dict[str, int]:
         failures = Counter(self.target_writer.failures)
@@ -181,8 +185,6 @@ class Reporter:
             target_shortened_times=copy.target_shortened_times,
             leader_epochs=copy.epochs,
             source_lost_from=copy.source_lost_from,
-            repositioned=copy.repositioned,
-            withdrawn=copy.withdrawn,
             foreign_writes=tuple(self._foreign_writes.get(copy.partition, ())),
         )
 

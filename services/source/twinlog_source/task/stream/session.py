@@ -35,13 +35,11 @@ from twinlog_source.partitions.orders import (
     End,
     NewProducer,
     Reopened,
-    Reposition,
     SetPaused,
     Start,
     TaskCommand,
     TaskSetup,
     WhoWrote,
-    WithdrawReposition,
     Writers,
 )
 from twinlog_source.partitions.reports import TaskReport
@@ -201,10 +199,6 @@ class TaskConnection:
                 copier.set_paused(command)
             case SlotLimits() if copier is not None:
                 copier.set_limits(command)
-            case Reposition() if copier is not None:
-                copier.moves.order(command)
-            case WithdrawReposition() if copier is not None:
-                copier.moves.withdraw(command)
 
     def _answered(self, answer: Answer) -> None:
         asked = self._asked.pop(answer.number, None)

@@ -45,8 +45,8 @@ class CopyEndings:
         """End a copy that is given up, if it has come to rest."""
         if taken.giving_up is None or taken.copy.needs_translation or self.is_over():
             return
-        if taken.copy.settling or not taken.is_at_rest:
-            return  # A position that is being moved: the copy ends where it is moved to.
+        if not taken.is_at_rest:
+            return
         if self.seconds_before_still(taken) > 0:
             self.check_later(taken)
         elif not taken.at_target.appends.is_end_read:

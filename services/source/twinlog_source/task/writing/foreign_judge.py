@@ -71,8 +71,6 @@ class ForeignJudge:
 
     async def look_at(self, taken: PreservedCopy) -> None:
         """Find out which producer wrote, where, and from which position the copy continues."""
-        if taken.copy.settling:
-            return  # Later: its new position, once on the log, would replace the end of the copy.
         target, appends = taken.at_target.target, taken.at_target.appends
         if self.seconds_before_still(taken) > 0:
             self._failed.add(target)

@@ -240,30 +240,9 @@ class PreservedCopies:
         """The record about what a copy leaves out: as it is, or after `skip`."""
         return self.positions.fact_of(self.by_source[partition], skip_to=skip_to)
 
-    def forget_queued(self, partition: TopicPartition) -> None:
-        """What was read of it and not sent is void."""
-        taken = self.by_source.get(partition)
-        if taken is not None and taken.is_end_known:
-            taken.forget_queued(self.clock.monotonic())
-
-    def retry_now(self, partition: TopicPartition) -> None:
-        """An operator acted: retry at once."""
-        taken = self.by_source.get(partition)
-        if taken is not None:
-            taken.at_target.retry_at = 0.0
-            self.writer.wake(taken.at_target)
-
     def is_at_rest(self, partition: TopicPartition) -> bool:
         """Whether all of it is on the target for certain."""
         return self.by_source[partition].is_at_rest
-
-    def may_be_moved(self, partition: TopicPartition) -> bool:
-        """Whether the partition may be moved now: the end of its copy is known, and nothing is in flight,
-        being compared, or about to end the copy. True for a translated copy."""
-        taken = self.by_source.get(partition)
-        if taken is None:
-            return True
-        return taken.is_end_known and taken.is_at_rest and not taken.copy.needs_translation
 
     def resting_end(self, partition: TopicPartition) -> int | None:
         """Where the copy ends if only this writer wrote it; None: unknown, or about to change."""

@@ -38,8 +38,6 @@ class PreservedPositions:
         touched, self._touched = self._touched, set()
         for taken in touched:
             self.store_moved(taken)
-            if taken.copy.settling:
-                self._touched.add(taken)  # Wait until it has settled.
 
     def note_stored(self, taken: PreservedCopy) -> None:
         """The log has where a copy stands."""
@@ -88,7 +86,7 @@ class PreservedPositions:
         if copy.epochs and (stored is None or stored[1] != copy.epochs):
             records = [*records, self._record(LeaderEpochsFact(partition=copy.partition, epochs=copy.epochs))]
         epoch_told = None if stored is None else stored[2]
-        if epoch_told != taken.leader_epoch and not copy.needs_translation and not copy.settling:
+        if epoch_told != taken.leader_epoch and not copy.needs_translation:
             # Always with the position: everything below it was checked in this leader's log.
             records, epoch_told = [*records, self.fact_of(taken)], taken.leader_epoch
         self._stored[copy.partition] = copy.committed, copy.epochs, epoch_told

@@ -460,8 +460,6 @@ class PartitionReport(_message.Message):
     SOURCE_LOST_FROM_FIELD_NUMBER: _builtins.int
     NEEDS_TRANSLATION_FIELD_NUMBER: _builtins.int
     PRESERVED_UNTIL_FIELD_NUMBER: _builtins.int
-    REPOSITIONED_FIELD_NUMBER: _builtins.int
-    WITHDRAWN_FIELD_NUMBER: _builtins.int
     FOREIGN_WRITES_FIELD_NUMBER: _builtins.int
     AT_REST_FIELD_NUMBER: _builtins.int
     IS_QUIET_FIELD_NUMBER: _builtins.int
@@ -509,10 +507,6 @@ class PartitionReport(_message.Message):
     """The copy cannot keep the source's offsets."""
     preserved_until: _builtins.int
     """Below this offset it has them."""
-    repositioned: _builtins.int
-    """Number of the last order to move that is on the log."""
-    withdrawn: _builtins.int
-    """Number of the last order to move that was withdrawn."""
     at_rest: _builtins.bool
     """Nothing of a preserved copy is on its way."""
     is_quiet: _builtins.bool
@@ -581,15 +575,13 @@ class PartitionReport(_message.Message):
         source_lost_from: _builtins.int | None = ...,
         needs_translation: _builtins.bool = ...,
         preserved_until: _builtins.int = ...,
-        repositioned: _builtins.int = ...,
-        withdrawn: _builtins.int = ...,
         foreign_writes: _abc.Iterable[Global___ForeignStretch] | None = ...,
         at_rest: _builtins.bool = ...,
         is_quiet: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_lane", b"_lane", "_leader_epoch", b"_leader_epoch", "_replication_latency_ns", b"_replication_latency_ns", "_retry_in_seconds", b"_retry_in_seconds", "_source_end", b"_source_end", "_source_lost_from", b"_source_lost_from", "_target_end", b"_target_end", "_target_shortened_at", b"_target_shortened_at", "_target_shortened_to", b"_target_shortened_to", "lane", b"lane", "latency", b"latency", "leader_epoch", b"leader_epoch", "partition", b"partition", "record_age", b"record_age", "replication_latency_ns", b"replication_latency_ns", "retry_in_seconds", b"retry_in_seconds", "skipped", b"skipped", "source_end", b"source_end", "source_lost_from", b"source_lost_from", "sync_pace", b"sync_pace", "target_end", b"target_end", "target_shortened_at", b"target_shortened_at", "target_shortened_to", b"target_shortened_to"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lane", b"_lane", "_leader_epoch", b"_leader_epoch", "_replication_latency_ns", b"_replication_latency_ns", "_retry_in_seconds", b"_retry_in_seconds", "_source_end", b"_source_end", "_source_lost_from", b"_source_lost_from", "_target_end", b"_target_end", "_target_shortened_at", b"_target_shortened_at", "_target_shortened_to", b"_target_shortened_to", "at_rest", b"at_rest", "bytes", b"bytes", "echoes", b"echoes", "failures", b"failures", "foreign_writes", b"foreign_writes", "is_quiet", b"is_quiet", "lane", b"lane", "latency", b"latency", "leader_epoch", b"leader_epoch", "leader_epochs", b"leader_epochs", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved_until", b"preserved_until", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency_ns", b"replication_latency_ns", "repositioned", b"repositioned", "retry_in_seconds", b"retry_in_seconds", "skipped", b"skipped", "source_end", b"source_end", "source_lost_from", b"source_lost_from", "state", b"state", "sync_pace", b"sync_pace", "target_end", b"target_end", "target_end_is_old", b"target_end_is_old", "target_shortened_at", b"target_shortened_at", "target_shortened_times", b"target_shortened_times", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lane", b"_lane", "_leader_epoch", b"_leader_epoch", "_replication_latency_ns", b"_replication_latency_ns", "_retry_in_seconds", b"_retry_in_seconds", "_source_end", b"_source_end", "_source_lost_from", b"_source_lost_from", "_target_end", b"_target_end", "_target_shortened_at", b"_target_shortened_at", "_target_shortened_to", b"_target_shortened_to", "at_rest", b"at_rest", "bytes", b"bytes", "echoes", b"echoes", "failures", b"failures", "foreign_writes", b"foreign_writes", "is_quiet", b"is_quiet", "lane", b"lane", "latency", b"latency", "leader_epoch", b"leader_epoch", "leader_epochs", b"leader_epochs", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved_until", b"preserved_until", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency_ns", b"replication_latency_ns", "retry_in_seconds", b"retry_in_seconds", "skipped", b"skipped", "source_end", b"source_end", "source_lost_from", b"source_lost_from", "state", b"state", "sync_pace", b"sync_pace", "target_end", b"target_end", "target_end_is_old", b"target_end_is_old", "target_shortened_at", b"target_shortened_at", "target_shortened_times", b"target_shortened_times", "target_shortened_to", b"target_shortened_to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lane: _TypeAlias = _typing.Literal["lane"]  # noqa: Y015
     _WhichOneofArgType__lane: _TypeAlias = _typing.Literal["_lane", b"_lane"]  # noqa: Y015
@@ -979,8 +971,6 @@ class WorkerCommand(_message.Message):
     SET_PAUSED_FIELD_NUMBER: _builtins.int
     SET_LIMITS_FIELD_NUMBER: _builtins.int
     ALIVE_FIELD_NUMBER: _builtins.int
-    REPOSITION_FIELD_NUMBER: _builtins.int
-    WITHDRAW_REPOSITION_FIELD_NUMBER: _builtins.int
     ANSWER_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def prepare(self) -> Global___TaskSetup:
@@ -1007,14 +997,6 @@ class WorkerCommand(_message.Message):
         """Proof that the driver lives; sent when it said nothing else for a fifth of the lease, or two seconds."""
 
     @_builtins.property
-    def reposition(self) -> Global___Reposition:
-        """Continue one partition elsewhere."""
-
-    @_builtins.property
-    def withdraw_reposition(self) -> Global___WithdrawReposition:
-        """Take a Reposition back."""
-
-    @_builtins.property
     def answer(self) -> Global___Answer:
         """To a Question."""
 
@@ -1027,15 +1009,13 @@ class WorkerCommand(_message.Message):
         set_paused: Global___SetPaused | None = ...,
         set_limits: Global___SlotLimits | None = ...,
         alive: Global___Alive | None = ...,
-        reposition: Global___Reposition | None = ...,
-        withdraw_reposition: Global___WithdrawReposition | None = ...,
         answer: Global___Answer | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "answer", b"answer", "command", b"command", "end", b"end", "prepare", b"prepare", "reposition", b"reposition", "set_limits", b"set_limits", "set_paused", b"set_paused", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "answer", b"answer", "command", b"command", "end", b"end", "prepare", b"prepare", "set_limits", b"set_limits", "set_paused", b"set_paused", "start", b"start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "answer", b"answer", "command", b"command", "end", b"end", "prepare", b"prepare", "reposition", b"reposition", "set_limits", b"set_limits", "set_paused", b"set_paused", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "answer", b"answer", "command", b"command", "end", b"end", "prepare", b"prepare", "set_limits", b"set_limits", "set_paused", b"set_paused", "start", b"start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["prepare", "start", "end", "set_paused", "set_limits", "alive", "reposition", "withdraw_reposition", "answer"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["prepare", "start", "end", "set_paused", "set_limits", "alive", "answer"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -1678,98 +1658,6 @@ class SetPaused(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SetPaused: _TypeAlias = SetPaused  # noqa: Y015
-
-@_typing.final
-class Reposition(_message.Message):
-    """Reposition moves the position of one partition; the task stores it as it stores every other."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PARTITION_FIELD_NUMBER: _builtins.int
-    POSITION_FIELD_NUMBER: _builtins.int
-    NUMBER_FIELD_NUMBER: _builtins.int
-    BOUNDS_FIELD_NUMBER: _builtins.int
-    position: _builtins.int
-    """Next source offset to copy."""
-    number: _builtins.int
-    """Given back in a report once the position is on the log."""
-    @_builtins.property
-    def partition(self) -> _types_pb2.TopicPartition:
-        """Which."""
-
-    @_builtins.property
-    def bounds(self) -> Global___LogBounds:
-        """Bounds of the source's log when the command was given."""
-
-    def __init__(
-        self,
-        *,
-        partition: _types_pb2.TopicPartition | None = ...,
-        position: _builtins.int = ...,
-        number: _builtins.int = ...,
-        bounds: Global___LogBounds | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "partition", b"partition"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "number", b"number", "partition", b"partition", "position", b"position"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Reposition: _TypeAlias = Reposition  # noqa: Y015
-
-@_typing.final
-class LogBounds(_message.Message):
-    """LogBounds are the bounds of a log of the source."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    START_FIELD_NUMBER: _builtins.int
-    END_FIELD_NUMBER: _builtins.int
-    start: _builtins.int
-    """First offset."""
-    end: _builtins.int
-    """First offset after it."""
-    def __init__(
-        self,
-        *,
-        start: _builtins.int = ...,
-        end: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "start", b"start"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___LogBounds: _TypeAlias = LogBounds  # noqa: Y015
-
-@_typing.final
-class WithdrawReposition(_message.Message):
-    """WithdrawReposition takes back a Reposition that is not on the log yet."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PARTITION_FIELD_NUMBER: _builtins.int
-    NUMBER_FIELD_NUMBER: _builtins.int
-    number: _builtins.int
-    """Number of the Reposition."""
-    @_builtins.property
-    def partition(self) -> _types_pb2.TopicPartition:
-        """Which."""
-
-    def __init__(
-        self,
-        *,
-        partition: _types_pb2.TopicPartition | None = ...,
-        number: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "partition", b"partition"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___WithdrawReposition: _TypeAlias = WithdrawReposition  # noqa: Y015
 
 @_typing.final
 class SlotLimits(_message.Message):

@@ -13,7 +13,7 @@ from twinlog.batches.header import HIGHEST_OFFSET
 from twinlog.model import TopicPartition
 from twinlog.offsets import SyncPace
 from twinlog_source.log.facts import EpochStart, WriterFact
-from twinlog_source.log.gaps import Gap, LogBounds
+from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.latency import LatencyHistogram
 from twinlog_source.partitions.orders import (
     Answer,
@@ -23,7 +23,6 @@ from twinlog_source.partitions.orders import (
     PreservedTerms,
     PriorFailure,
     Reopened,
-    Reposition,
     SetPaused,
     Start,
     StoredPosition,
@@ -31,7 +30,6 @@ from twinlog_source.partitions.orders import (
     TaskCommand,
     TaskSetup,
     WhoWrote,
-    WithdrawReposition,
     Writers,
 )
 from twinlog_source.partitions.reports import (
@@ -124,9 +122,6 @@ SETUP = TaskSetup(
         SlotLimits(),
         SlotLimits(topic_bytes_per_second={"t": 7}),
         SetPaused(partitions=(P, TopicPartition("u", 0)), paused=True),
-        Reposition(partition=P, position=3, number=7),
-        Reposition(partition=P, position=3, number=7, bounds=LogBounds(start=0, end=0)),
-        WithdrawReposition(partition=P, number=7),
         Answer(number=1),
         Answer(number=2, reason="FENCED", message="by another"),
         Answer(positions=(StoredPosition(P, 7),), echoes=(Echo(P, -1, 3, HIGHEST_OFFSET),)),
@@ -189,8 +184,6 @@ def report() -> PartitionReport:
         source_lost_from=0,
         needs_translation=True,
         preserved_until=7,
-        repositioned=8,
-        withdrawn=9,
         foreign_writes=(
             ForeignWrite(
                 from_offset=3,

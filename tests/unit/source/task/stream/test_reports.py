@@ -102,7 +102,6 @@ def test_whatever_a_row_shows_is_told_when_it_changes() -> None:
         partial(setattr, copy, "lane", Lane.RECODE),
         partial(setattr, copy, "source_lost_from", 4),
         partial(setattr, copy, "target_shortened_times", 1),
-        partial(setattr, copy, "withdrawn", 1),
     ):
         assert not reports.report().partitions
         change()

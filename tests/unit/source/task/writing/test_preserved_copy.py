@@ -262,7 +262,6 @@ def test_nothing_is_read_of_a_copy_that_cannot_keep_the_offsets() -> None:
     rig.preserved.give_up(7, until=7, reason="FOREIGN_WRITE", message="who")
     rig.copy.is_full = False
     assert not rig.copy.fetchable(1e9)
-    rig.copy.retry_now()
     assert (rig.copy.state, rig.copy.reason, rig.copy.committed) == (
         State.FAULTED,
         "FOREIGN_WRITE",
