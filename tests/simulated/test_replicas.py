@@ -7,9 +7,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import grpc
+import pytest
+
 from simulated.world import ONE_BROKER, World, live
+from twinlog.api.common.v1 import owners_service_pb2 as pb2
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.common.v1.owners_service_pb2_grpc import OwnersServiceStub
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import Pulse
+from twinlog.testing.rpc import MemoryRpc
 from twinlog.testing.virtual_time import LoopClock
 
 TWELVE, FOUR = "ABCDEFGHIJKL", "ABCD"
@@ -219,5 +226,38 @@ def test_what_the_members_say_of_many_flows_is_not_large(tmp_path: Path) -> None
             said = json.loads(about.partition(b"\0")[0])
             assert sorted(said["flows"]) == [f"{source}->M" for source in FOUR]
             assert len(about) < 150 + 4 * 60
+
+    live(life(), machines_differ=True)
+
+
+def test_a_flow_that_is_moved_by_hand_goes_where_it_is_sent_and_stays(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with replicated(tmp_path, FOUR) as (world, replicas):
+            replicas.start(1, 2)
+            await replicas.until(2, 2)
+            flow = next(flow for flow, owners in replicas.owners.items() if owners == ["1"])
+            source, target = flow.split("->")
+            asked = types_pb2.Flow(source=source, target=target)
+            first, second = (f"127.0.0.1:{world.contexts[f'configsync {n}'].bound.number}" for n in (1, 2))
+            async with MemoryRpc(world.rpc).insecure_channel(first) as channel:
+                stub = OwnersServiceStub(channel)
+                trial = await stub.MoveFlow(pb2.MoveFlowRequest(to=second, dry_run=True, flow=asked))
+                assert f":{second.rpartition(':')[2]}, " in trial.to
+                await world.pause(10)
+                assert replicas.owners[flow] == ["1"]
+                for wrong, code in (("nowhere", "NOT_FOUND"), (first, "ABORTED")):
+                    with pytest.raises(grpc.aio.AioRpcError) as refused:
+                        await stub.MoveFlow(pb2.MoveFlowRequest(to=wrong, flow=asked))
+                    assert refused.value.code().name == code
+                await stub.MoveFlow(pb2.MoveFlowRequest(to=second, flow=asked))
+                await world.until(lambda: replicas.owners.get(flow) == ["2"], 20)
+                with pytest.raises(grpc.aio.AioRpcError, match="served by another process"):
+                    await stub.MoveFlow(pb2.MoveFlowRequest(to=second, flow=asked))
+                await replicas.until(2, 2)
+                answer = await stub.ListOwners(pb2.ListOwnersRequest())
+                listed = {f"{each.flow.source}->M": each for each in answer.owners}
+            assert replicas.owners[flow] == ["2"], "another one came back in its place"
+            assert (listed[flow].process, listed[flow].why) == (trial.to, "BY_HAND")
+            assert sum(each.why == "EVEN_LOAD" for each in listed.values()) == 1
 
     live(life(), machines_differ=True)

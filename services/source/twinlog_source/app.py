@@ -93,11 +93,17 @@ async def build_on(make_runner: MakeRunner, context: ServiceContext, stack: Asyn
         clock=context.clock,
         backoff=context.backoff(WATCH_RETRY_INITIAL_SECONDS, WATCH_RETRY_MAX_SECONDS),
     )
+    drivers: dict[Flow, FlowDriver] = {}
     leases = {
-        flow.flow: open_lease(context, flow.flow, await context.clusters.get(flow.clients.target_admin))
+        flow.flow: open_lease(
+            context,
+            flow.flow,
+            await context.clusters.get(flow.clients.target_admin),
+            megabytes_per_second=partial(_megabytes_per_second, drivers, flow.flow),
+        )
         for flow in flows
     }
-    drivers = {
+    drivers |= {
         flow.flow: await _driver(
             context, flow, leases[flow.flow], decisions, runner, stack, index=index, flows=len(flows)
         )
@@ -151,6 +157,11 @@ async def build_on(make_runner: MakeRunner, context: ServiceContext, stack: Asyn
             ),
         ],
     )
+
+
+def _megabytes_per_second(drivers: Mapping[Flow, FlowDriver], flow: Flow) -> float:
+    driver = drivers.get(flow)
+    return 0.0 if driver is None else driver.load().bytes_per_second / 1e6
 
 
 def _spark_runner(

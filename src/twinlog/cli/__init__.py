@@ -140,6 +140,14 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
             ),
             negative_numbers=True,
         ),
+        "move": LazyCommand(
+            "owners:move_command",
+            "Move a flow to another process of a service, or show who owns what and why.",
+            examples=(
+                "twinlog move",
+                "twinlog move 'A->B' --to host-2 --dry-run",
+            ),
+        ),
         "positions": LazyCommand(
             "source.positions:app",
             "Show or move where partitions are copied from.",

@@ -141,6 +141,16 @@ COMMANDS: Final = ReasonGroup(
             "check the network between the client and the service",
         ),
         OwnReason(
+            "REPLICA_UNKNOWN",
+            "`twinlog move`: no process that can own the flow is called so, or more than one is",
+            "name one of those in the message by HOST:PORT",
+        ),
+        OwnReason(
+            "REPLICA_OWNS",
+            "`twinlog move`: this process owns the flow already",
+            "nothing",
+        ),
+        OwnReason(
             "REQUEST_UNREADABLE",
             "a request does not match the message type of its method",
             "use Twinlog's proto files",

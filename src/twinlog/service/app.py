@@ -40,6 +40,7 @@ from twinlog.service.credentials import LoginCertificates, Tokens
 from twinlog.service.grpc_server import GrpcServer, GrpcService
 from twinlog.service.options import load_configuration, parse_options
 from twinlog.service.owner.membership import Membership
+from twinlog.service.owner.servicer import owners_service
 from twinlog.service.owner.standings import FlowStandings
 from twinlog.service.peers import Peers
 from twinlog.service.rpc import GRPC, Rpc
@@ -254,7 +255,7 @@ async def run_service(
             lambda: [Observation(int(works()), {TWINLOG_SERVICE: name})],
         )
         server = GrpcServer(
-            parts.grpc,
+            [*parts.grpc, owners_service(context.memberships)],
             service=name,
             listen=configuration.endpoints[Service(name)].listen,
             meter=context.meter,

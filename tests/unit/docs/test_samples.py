@@ -11,6 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
+from twinlog.api.common.v1 import owners_service_pb2 as owners
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
@@ -88,6 +89,7 @@ def healthy() -> dict[str, Sequence[Message]]:
         stamp.FromSeconds(LONG_AFTER)
     return {
         "source.ListFlows": [source.ListFlowsResponse(flows=[flow])],
+        "ListOwners": [owners.ListOwnersResponse()],
         "ListGaps": [source.ListGapsResponse()],
         "ListGroups": [
             checkpoint.ListGroupsResponse(

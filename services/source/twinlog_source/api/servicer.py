@@ -58,10 +58,14 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     async def ListFlows(  # noqa: N802
         self, request: pb.ListFlowsRequest, context: Context
     ) -> pb.ListFlowsResponse:
+        owned_only = request.HasField("from_owner_of")
+        if owned_only:
+            refuse_on_standby(self._named(request.from_owner_of))
         return pb.ListFlowsResponse(
             flows=[
-                flow_status(self._drivers[flow], self._clusters.statuses((flow.source, flow.target)))
-                for flow in sorted(self._drivers)
+                flow_status(driver, self._clusters.statuses((flow.source, flow.target)))
+                for flow, driver in sorted(self._drivers.items())
+                if driver.owned or not owned_only
             ]
         )
 

@@ -54,7 +54,7 @@ from twinlog_source.driver.stream.stream_pace import LONGEST_WITHOUT_TASK_SECOND
 from twinlog_source.driver.stream.task_host import TaskHost
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.partitions.events import FlowStopped
-from twinlog_source.partitions.planner import Plan
+from twinlog_source.partitions.planner import Load, Plan
 from twinlog_source.partitions.shares import LimitDebt, differ
 from twinlog_source.partitions.standing import FlowFacts, idle_words
 from twinlog_source.reasons import EndReason, PartitionReason
@@ -142,6 +142,10 @@ class FlowDriver:
         """Whether an epoch has run since the flow was taken over, or there is nothing to copy."""
         reason, _ = self.idle_reason()
         return self._owned and (self._was_copied or reason == PartitionReason.NO_TOPICS)
+
+    def load(self) -> Load:
+        """Of all partitions now."""
+        return self.state.table.load(self.state.table.rows, now=self.clock.monotonic())
 
     def send_throttles(self) -> None:
         """Distribute the limits over the slots of the running epoch, by their present need."""

@@ -29,7 +29,7 @@ Row = TypeVar("Row")
 
 PAGE = 5000
 """Rows of one page."""
-_SECONDS = {"source": 30.0, "checkpoint": 60.0, "configsync": 90.0}
+_SECONDS = {"source": 30.0, "heartbeat": 30.0, "checkpoint": 60.0, "configsync": 90.0}
 """Unless the call says another time: translating reads logs, and a plan reads two clusters."""
 
 
@@ -57,17 +57,17 @@ class Services:
 
     @property
     def source(self) -> SourceServiceStub:
-        return self._asked(SourceServiceStub, "source")
+        return self.asked(SourceServiceStub, "source")
 
     @property
     def checkpoint(self) -> CheckpointServiceStub:
-        return self._asked(CheckpointServiceStub, "checkpoint")
+        return self.asked(CheckpointServiceStub, "checkpoint")
 
     @property
     def configsync(self) -> ConfigSyncServiceStub:
-        return self._asked(ConfigSyncServiceStub, "configsync")
+        return self.asked(ConfigSyncServiceStub, "configsync")
 
-    def _asked(self, stub: Callable[[grpc.aio.Channel], Stub], service: str) -> Stub:
+    def asked(self, stub: Callable[[grpc.aio.Channel], Stub], service: str) -> Stub:
         return cast("Stub", _Asked(stub(self.channel(service)), service))
 
 

@@ -10,7 +10,9 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from twinlog.api.common.v1 import owners_service_pb2 as owners
 from twinlog.api.common.v1 import types_pb2
+from twinlog.api.common.v1.owners_service_pb2_grpc import OwnersServiceStub
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
@@ -28,6 +30,7 @@ from twinlog.cli.status.rows import (
     WAITING,
     FlowRow,
     Note,
+    Owner,
     ServiceRow,
     Status,
     asked,
@@ -168,9 +171,30 @@ async def _ask(row: ServiceRow, channel: grpc.aio.Channel, status: Status, timeo
             if row.health == SERVING:
                 row.ready = await _is_ready(channel, timeout_seconds)
                 await _DETAILS[row.name](channel, status, timeout_seconds)
+                await _ask_owners(row.name, channel, status, timeout_seconds)
         except grpc.aio.AioRpcError as failure:
             error = error_from_rpc(failure, peer=row.name)
             row.reason, row.message = error.reason, str(error)
+
+
+async def _ask_owners(
+    service: str, channel: grpc.aio.Channel, status: Status, timeout_seconds: float
+) -> None:
+    """A service of an earlier release does not tell."""
+    call = OwnersServiceStub(channel).ListOwners(owners.ListOwnersRequest(), timeout=timeout_seconds)
+    answer = await asked(call, [], service, "")
+    for each in answer.owners if answer is not None else ():
+        row = status.flow(each.flow)
+        row.owners.append(
+            Owner(
+                flow=row.flow,
+                service=service,
+                process=each.process,
+                why=each.why,
+                moves_to=each.moves_to,
+                processes=len(each.able),
+            )
+        )
 
 
 async def _is_ready(channel: grpc.aio.Channel, timeout_seconds: float) -> bool | None:

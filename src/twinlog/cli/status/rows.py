@@ -77,6 +77,19 @@ class InForce:
 
 
 @dataclass(slots=True, kw_only=True)
+class Owner:
+    """Which process of a service owns a flow."""
+
+    flow: str
+    service: str
+    process: str
+    why: str
+    moves_to: str
+    processes: int
+    """How many can own it."""
+
+
+@dataclass(slots=True, kw_only=True)
 class FlowRow:
     """None and empty = the service that knows did not say."""
 
@@ -135,6 +148,7 @@ class FlowRow:
     falls_behind_per_second: float = 0.0
     """By how many records a second the lag of partitions grows that run, are not delayed on purpose, and
     have been behind for long."""
+    owners: list[Owner] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     in_force: list[InForce] = field(default_factory=list)
 

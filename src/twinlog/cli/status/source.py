@@ -1,14 +1,14 @@
 """What the source service adds to `twinlog status`: the copy, its lag, pauses, limits and gaps."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import grpc
 
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.common.call import every
-from twinlog.cli.common.names import partition_name, shown_bytes
+from twinlog.cli.common.names import flow_name, partition_name, shown_bytes
 from twinlog.cli.common.times import CLOCK
 from twinlog.cli.source.client import scope_name, scope_words
 from twinlog.cli.source.partition_rows import left_out_words
@@ -22,6 +22,7 @@ from twinlog.cli.status.rows import (
     OFFSETS,
     OPEN_TRANSACTION,
     PAUSE,
+    STANDS_BY,
     TRANSFORM,
     FlowRow,
     InForce,
@@ -40,7 +41,7 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
     stub = SourceServiceStub(channel)
     answer = await stub.ListFlows(source.ListFlowsRequest(), timeout=timeout_seconds)
     now_ms = CLOCK.get().now_ms()
-    for flow in answer.flows:
+    for flow in await _as_owners_tell(stub, answer.flows, status, timeout_seconds):
         row = status.flow(flow.flow)
         row.partitions = dict(flow.partitions_by_state)
         row.records, row.bytes = flow.records, flow.bytes
@@ -100,6 +101,19 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
         by_flow.setdefault(row.flow, []).append(gap)
     for name, found in by_flow.items():
         status.flows[name].in_force.append(_gaps_in_force(name, found))
+
+
+async def _as_owners_tell(
+    stub: SourceServiceStub, flows: Iterable[source.FlowStatus], status: Status, timeout_seconds: float
+) -> list[source.FlowStatus]:
+    """The flows; those that another process owns as that one tells them, if it answers."""
+    told: dict[str, source.FlowStatus] = {}
+    for flow in flows:
+        if flow.reason == STANDS_BY and flow_name(flow.flow) not in told:
+            request = source.ListFlowsRequest(from_owner_of=flow.flow)
+            owners = await asked(stub.ListFlows(request, timeout=timeout_seconds), [], "source", "")
+            told |= {flow_name(each.flow): each for each in (owners.flows if owners is not None else ())}
+    return [told.get(flow_name(flow.flow), flow) for flow in flows]
 
 
 def _add_proof(row: FlowRow, flow: source.FlowStatus, now_ms: int) -> None:

@@ -8,7 +8,7 @@ from twinlog.cli.common.fields import Field, Fields
 from twinlog.cli.common.pasteable import document
 from twinlog.cli.source.partition_rows import shown_catch_up, shown_seconds
 from twinlog.cli.status.producers import State, producers_of
-from twinlog.cli.status.rows import ClusterRow, FlowRow, InForce, ServiceRow, Status
+from twinlog.cli.status.rows import ClusterRow, FlowRow, InForce, Owner, ServiceRow, Status
 from twinlog.cli.verdict.issues import Issue, Verdict
 from twinlog.cli.verdict.verdict import verdict_of
 
@@ -246,6 +246,16 @@ FLOW: Fields[FlowRow] = (
     Field("", column="PROOF", text=_proof, spare=6),
     Field("", column="PRODUCERS", text=_producers, spare=7),
 )
+OWNER: Fields[Owner] = (
+    Field("", "flow", "FLOW"),
+    Field("", "service", "SERVICE"),
+    Field("", "process?", "OWNER"),
+    Field(
+        "",
+        column="WHY",
+        text=lambda owner: f"{owner.why}, moves to {owner.moves_to}".removesuffix(", moves to "),
+    ),
+)
 CLUSTER: Fields[ClusterRow] = (
     Field("", "alias", "CLUSTER"),
     Field("", column="REACHABLE", text=_reachable),
@@ -263,7 +273,7 @@ ISSUE: Fields[Issue] = (
 
 
 def tables(status: Status, verdict: Verdict) -> list[tuple[Fields[Any], list[Any]]]:
-    """Services, flows, clusters, what is in force, and what else is not as it should be."""
+    """Services, flows, clusters, what is in force, what else is not as it should be, and who owns what."""
     flows = _sorted_flows(status)
     return [
         (SERVICE, status.services),
@@ -271,4 +281,5 @@ def tables(status: Status, verdict: Verdict) -> list[tuple[Fields[Any], list[Any
         (CLUSTER, _sorted_clusters(status)),
         (IN_FORCE, [each for row in flows for each in row.in_force]),
         (ISSUE, [each for each in verdict.issues if not each.in_force]),
+        (OWNER, [each for row in flows for each in row.owners if each.processes > 1]),
     ]

@@ -39,8 +39,8 @@ def screen_lines(status: Status, *, at_ms: int, width: int, height: int) -> list
 
 
 def _blocks(status: Status, verdict: Verdict, width: int) -> Iterator[list[str]]:
-    services, flows, clusters, in_force, issues = view.tables(status, verdict)
-    for fields, rows in (flows, issues, in_force, services, clusters):
+    services, flows, clusters, in_force, issues, owners = view.tables(status, verdict)
+    for fields, rows in (flows, issues, in_force, services, clusters, owners):
         if rows:
             yield table_lines(columns_of(fields), [cells_of(fields, row) for row in rows], width=width)
 

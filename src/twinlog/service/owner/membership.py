@@ -14,7 +14,7 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog.config import Service
-from twinlog.errors import ConflictError, KafkaError, NotFoundError, StateError, TransientKafkaError
+from twinlog.errors import ConflictError, KafkaError, NotFoundError, TransientKafkaError
 from twinlog.kafka.ports import KafkaCluster, Pulse, Seat, never_gone
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow
@@ -123,46 +123,56 @@ class Membership:
         finally:
             await self._member.withdraw()
 
+    def serves(self, flow: Flow) -> bool:
+        return str(flow) in self._flows
+
+    def owners(self) -> list["FlowOwner"]:
+        """Who owns the flows of this process, as far as it knows."""
+        return [self._owner_of(flow, served.lease.flow) for flow, served in self._flows.items()]
+
     def move(self, flow: Flow, to: str, *, dry_run: bool) -> "Move":
-        """Hand a flow that this process owns over to the one with this name, host or HOST:PORT, and leave it
-        there. Raises StateError (as the lease's refusal), NotFoundError (REPLICA_UNKNOWN), ConflictError
-        (REPLICA_UNFIT)."""
-        served = self._flows[str(flow)]
-        part = self._table.parts.get(str(flow))
-        refusal = served.lease.refusal()
+        """Hand a flow that this process owns over to the one that is called so, and leave it there. Raises
+        StateError (as the lease's refusal), NotFoundError (REPLICA_UNKNOWN), ConflictError
+        (REPLICA_OWNS)."""
+        lease, part = self._flows[str(flow)].lease, self._part(str(flow))
+        refusal = lease.refusal()
         if refusal is not None:
             raise refusal
-        if part is None or served.lease.works_alone:
-            raise StateError(
-                f"{flow}: this process is in no group with others, so there is nobody to move it to",
-                reason="REPLICA_UNKNOWN",
-            )
         able = {member: OwnerName.parse(self._table.names[member]) for member in part.able}
         found = [member for member, name in able.items() if to in name.called]
-        if len(found) != 1:
-            known = ", ".join(sorted(name.process for name in able.values()))
+        if len(found) != 1 or lease.works_alone:
+            known = ", ".join(sorted(name.process for name in able.values())) or "none"
             raise NotFoundError(
-                f"{flow}: {'no process' if not found else 'more than one process'} that can own it is called"
-                f" {to!r}; there are {known}",
+                f"{flow}: {'more than one process' if len(found) > 1 else 'no process'} that can own it is"
+                f" called {to!r}; there are: {known}",
                 reason="REPLICA_UNKNOWN",
                 metadata={"flow": str(flow)},
             )
         (chosen,) = found
+        move = Move(process=able[self._id].process, to=able[chosen].process)
         if chosen == self._id:
-            raise ConflictError(f"{flow} is owned by {able[chosen].process} already", reason="REPLICA_UNFIT")
+            raise ConflictError(f"{flow} is owned by {move.to} already", reason="REPLICA_OWNS")
         if not dry_run:
             self._wishes[str(flow)] = self._table.names[chosen]
             self._soon.set()
-        return Move(owner=able[self._id].process, to=able[chosen].process)
-
-    def why(self, flow: Flow) -> str:
-        """Why the flow's owner owns it, or gets it; empty while that is not known."""
-        part = self._table.parts.get(str(flow))
-        return part.why if part is not None else ""
+        return move
 
     def owned(self) -> list[Flow]:
         """The flows that this process owns now."""
         return [each.lease.flow for each in self._flows.values() if each.lease.is_owner()]
+
+    def _owner_of(self, name: str, flow: Flow) -> "FlowOwner":
+        part, names = self._part(name), {**self._table.names, "": ""}
+        owner = OwnerName.parse(names[part.owner])
+        return FlowOwner(
+            flow=flow,
+            process=owner.process,
+            address=owner.address,
+            moves_to=OwnerName.parse(names[part.to]).process,
+            why=part.why,
+            able=tuple(sorted(OwnerName.parse(names[member]).process for member in part.able)),
+            megabytes_per_second=part.megabytes_per_second,
+        )
 
     async def _keep_joining(self, stop: asyncio.Event) -> None:
         while not stop.is_set() or self._is_at_work():
@@ -260,22 +270,23 @@ class Membership:
 
     def _announced(self, kept: bool) -> bytes:
         self._is_void |= not kept
-        self._said, self._said_at = self._offers(), self._clock.monotonic()
+        self._said, self._said_at = self._offers(with_loads=True), self._clock.monotonic()
         flows = {flow: offer for flow, offer in self._said.items() if offer.held >= 0 or not self._stops}
         return Announcement(name=str(self._name()), kept=kept, flows=flows).to_bytes()
 
-    def _offers(self) -> dict[str, Offer]:
-        return {flow: self._offer(flow, served) for flow, served in self._flows.items()}
+    def _offers(self, *, with_loads: bool) -> dict[str, Offer]:
+        return {flow: self._offer(flow, served, with_loads) for flow, served in self._flows.items()}
 
-    def _offer(self, flow: str, served: _Served) -> Offer:
+    def _offer(self, flow: str, served: _Served, with_load: bool) -> Offer:
         part = self._part(flow)
         owns, wish = part.owner == self._id != "", self._wishes.get(flow, "")
         # A lease that still says "owner" may begin new work at any time.
         holds = not served.lease.is_idle or (owns and (not part.to or served.lease.is_owner() is True))
         to = wish or (self._table.names.get(part.to, "") if owns else "")
+        rate = part.megabytes_per_second
         return Offer(
             rules=served.lease.rules,
-            megabytes_per_second=round(served.megabytes_per_second()) if owns else part.megabytes_per_second,
+            megabytes_per_second=round(served.megabytes_per_second()) if owns and with_load else rate,
             reach=served.reach(),
             held=self._since.get(flow, 0) if holds else -1,
             to=to,
@@ -288,7 +299,7 @@ class Membership:
     def _has_news(self) -> bool:
         """Whether the others have to hear something. Loads alone do not matter often."""
         is_late = self._clock.monotonic() - self._said_at >= _LOAD_SECONDS
-        for flow, now in self._offers().items():
+        for flow, now in self._offers(with_loads=is_late).items():
             said = self._said.get(flow)
             if (
                 said is None
@@ -310,8 +321,21 @@ class Membership:
 class Move:
     """A flow's hand-over by hand; processes as people know them."""
 
-    owner: str
+    process: str
     to: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowOwner:
+    """Who owns a flow, and why; processes as people know them. Empty while it is not known."""
+
+    flow: Flow
+    process: str
+    address: str
+    moves_to: str
+    why: str
+    able: tuple[str, ...]
+    megabytes_per_second: int
 
 
 _NOBODYS: Final = Part("", "", "", "", 0, ())

@@ -23,6 +23,7 @@ from grpc_health.v1 import health_pb2
 from grpc_status import rpc_status
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
+from twinlog.api.common.v1 import owners_service_pb2 as owners
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
@@ -36,7 +37,13 @@ _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 LONG_AFTER = 4_000_000_000
 """Seconds since 1970. Ages of later times are 0 on any day."""
 FLOW = types_pb2.Flow(source="A", target="B")
-_MODULES = {"source": source, "checkpoint": checkpoint, "configsync": configsync, "heartbeat": heartbeat}
+_MODULES = {
+    "common": owners,
+    "source": source,
+    "checkpoint": checkpoint,
+    "configsync": configsync,
+    "heartbeat": heartbeat,
+}
 _PLACES = {"Flow", "TopicPartition", "Scope"}
 _LEFT_OUT = {"next_page_token", "resume_token", "page_token"}
 

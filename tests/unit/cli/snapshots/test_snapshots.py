@@ -15,6 +15,7 @@ import pytest
 from google.protobuf.message import Message
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
+from twinlog.api.common.v1 import owners_service_pb2 as owners
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.errors import NotFoundError, TransientKafkaError, TwinlogError
@@ -129,6 +130,7 @@ ANSWERS["PlanSync"][0].plan.actions.extend(ACTIONS)  # type: ignore[attr-defined
 EMPTY: dict[str, list[Message]] = {
     "ListPartitions": [source.ListPartitionsResponse()],
     "source.ListFlows": [source.ListFlowsResponse(flows=[bare(source.FlowStatus)])],
+    "ListOwners": [owners.ListOwnersResponse()],
     "ListGaps": [source.ListGapsResponse()],
     "SetPositions": [source.SetPositionsResponse()],
     "AcknowledgeGaps": [source.AcknowledgeGapsResponse()],
@@ -167,6 +169,9 @@ COMMANDS = (
     ["throttle"],
     ["throttle", "A->B", "20M", "--topic", "orders"],
     ["throttle", "A->B", "none"],
+    ["move"],
+    ["move", "A->B", "--to", "box-2", "--dry-run"],
+    ["move", "A->B", "--to", "box-2", "--service", "checkpoint", "--yes"],
     ["gaps"],
     ["gaps", "--all", "--topic", "orders", "--partition", "1"],
     ["gaps", "ack", "A->B", "--all"],

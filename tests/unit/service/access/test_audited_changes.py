@@ -11,10 +11,15 @@ from contextlib import AsyncExitStack
 import pytest
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
+from twinlog.api.common.v1 import owners_service_pb2 as owners
 from twinlog.api.configsync.v1 import configsync_service_pb2 as sync
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.service.access.audit import MAX_SHOWN
 from twinlog.service.access.roles import is_change
+from twinlog.service.owner.lease import LeaseState
+from twinlog.service.owner.servicer import OwnersServicer
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.reports import ForeignWrite
 from unit.checkpoint.mirrored_logs import ORIGIN
@@ -30,6 +35,7 @@ from unit.service.access.audit_rig import (
     with_moves,
 )
 from unit.service.access.test_roles import METHODS, path
+from unit.service.owner.lease_rig import Process, running, until
 from unit.source.flow_rig import P
 
 
@@ -62,6 +68,19 @@ async def throttle(port: AuditRig) -> None:
         await port.call(service.servicer.SetThrottle, request)
     (line,) = port.lines("SetThrottle")
     assert (line["before"], line["after"]["throttles"][0]["bytes_per_second"]) == ([], "1000")
+
+
+async def move_flow(port: AuditRig) -> None:
+    cluster, clock = FakeCluster("B"), FakeClock()
+    one, two = (Process(f"box-{number}:1, process 7, rules ", cluster, clock) for number in (1, 2))
+    async with running(one):
+        await until(lambda: one.works)
+        async with running(two):
+            await until(lambda: two.lease.state is LeaseState.ELSEWHERE)
+            request = owners.MoveFlowRequest(flow=FLOW, to="box-2", dry_run=True)
+            await port.call(OwnersServicer({"B": one.membership}).MoveFlow, request)
+    (line,) = port.lines("MoveFlow")
+    assert (line["before"]["process"], line["after"]["to"]) == ("box-1:1, process 7", "box-2:1, process 7")
 
 
 async def positions(port: AuditRig) -> None:
@@ -219,6 +238,7 @@ CALLS: dict[str, Callable[[AuditRig], Awaitable[None]]] = {
     "PauseReplication": pause,
     "ResumeReplication": resume,
     "SetThrottle": throttle,
+    "MoveFlow": move_flow,
     "SetPositions": positions,
     "AcknowledgeGaps": acknowledge,
     "AcknowledgeForeignWrites": acknowledge_foreign_writes,

@@ -39,6 +39,7 @@ def test_all_services_are_seen() -> None:
         "HeartbeatService",
         "ConfigSyncService",
         "TableService",
+        "OwnersService",
     }
 
 

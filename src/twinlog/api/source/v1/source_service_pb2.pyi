@@ -1155,12 +1155,21 @@ class ListFlowsRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    FROM_OWNER_OF_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def from_owner_of(self) -> _types_pb2.Flow:
+        """Answered by the process that owns this flow, with all flows that it owns; a process on standby refuses the call:
+        OWNED_ELSEWHERE, with the owner's address. Absent = the flows of the process that is asked, also on standby.
+        """
+
     def __init__(
         self,
+        *,
+        from_owner_of: _types_pb2.Flow | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["from_owner_of", b"from_owner_of"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_owner_of", b"from_owner_of"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
