@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import os
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.kafka.whole_logs import committed_records
 from twinlog.local.twinlog_run import TwinlogRun
+from twinlog.machine.java import spark_environment
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
 from twinlog.testing.java.mm2 import quick_mm2_properties
@@ -189,6 +191,30 @@ async def test_what_becomes_of_records_is_shown_and_verified(changed: ChangedFlo
     assert verified.returncode == 1, verified.stdout + verified.stderr
     assert "DUPLICATE" in verified.stdout
     assert "FOREIGN" in verified.stdout
+
+
+_NOTEBOOK = """
+from pyspark.sql import SparkSession
+from twinlog_source.pipeline.data_source import TwinlogDataSource
+spark = SparkSession.builder.master("local[1]").getOrCreate()
+spark.dataSource.register(TwinlogDataSource)
+records = spark.read.format("twinlog").options(config="{file}", flow="{flow}", topic="{topic}").load()
+found = records.where("offset < 3 AND partition = 1").orderBy("offset").collect()
+print(records.count(), [(row.key, [tuple(header) for header in row.headers]) for row in found])
+"""
+
+
+async def test_a_notebook_reads_a_log(changed: ChangedFlow, tmp_path: Path) -> None:
+    await changed.write(50)
+    file = tmp_path / "mm2.properties"
+    file.write_text(changed.file)
+    text = _NOTEBOOK.format(file=file, flow=changed.flow, topic=changed.orders)
+    environment = {**os.environ, **spark_environment()}
+    read = await asyncio.to_thread(
+        partial(subprocess.run, [sys.executable, "-c", text], capture_output=True, text=True, env=environment)
+    )
+    headers = [("trace", bytearray(b"1")), ("keep", bytearray(b"\x00\xff"))]
+    assert read.stdout.strip() == f"100 {[(bytearray(b'%d' % n), headers) for n in range(3)]}", read.stderr
 
 
 def _kill_jvm(run: TwinlogRun) -> None:

@@ -221,7 +221,7 @@ async def test_each_recipe_of_the_page_does_what_it_says(
 
 
 def waits_for_ever(records: DataFrame) -> DataFrame:
-    return records.withColumn("value", f.udf(_wait, "binary")("value"))
+    return records.withColumn("value", f.udf(lambda value: _wait(value), "binary")("value"))
 
 
 def _wait(value: bytes | None) -> bytes | None:
@@ -231,7 +231,7 @@ def _wait(value: bytes | None) -> bytes | None:
 
 
 def raises(records: DataFrame) -> DataFrame:
-    return records.withColumn("value", f.udf(_raise, "binary")("value"))
+    return records.withColumn("value", f.udf(lambda value: _raise(value), "binary")("value"))
 
 
 def _raise(value: bytes | None) -> bytes | None:
