@@ -48,6 +48,8 @@ class Reason(StrEnum):
     """The target has no such topic or partition."""
     BOTH_WAYS = "BOTH_WAYS"
     """The topic is copied both ways under the same name: both logs have records of both clusters."""
+    TRANSFORMED = "TRANSFORMED"
+    """The copy has what transforms made of the records."""
     TOO_DIFFERENT = "TOO_DIFFERENT"
     """So many consecutive records differ that their counterparts cannot be determined."""
 

@@ -45,6 +45,10 @@ class TopicTransforms:
         chain = self.of(topic)
         return chain.apply if chain.changes else None
 
+    def changes_records(self, topic: str) -> bool:
+        """Whether the copy may have other records than the topic."""
+        return self.changes(topic) is not None or self.expressions(topic) is not None
+
     def drops_records(self, topic: str) -> bool:
         """True also where only Spark knows."""
         return self.of(topic).drops_records or self.expressions(topic) is not None

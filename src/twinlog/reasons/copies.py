@@ -353,6 +353,12 @@ VERIFY: Final = ReasonGroup(
             "run the command again; if it stays, see docs/states.md",
         ),
         OwnReason(
+            "TRANSFORMED",
+            "the copy has what the flow's transforms made of the records, and not those that they drop: it is"
+            " no other place for the source's",
+            "keep the records on the source, or copy them unchanged, too",
+        ),
+        OwnReason(
             "TARGET_MISSING",
             "there is no such topic or partition on the target",
             "`twinlog explain topic` says whether it is copied; `twinlog plan` shows what will be created",

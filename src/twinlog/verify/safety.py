@@ -4,13 +4,14 @@ Stricter than a verdict: records that retention deleted from the copy, gaps, and
 on the target, whether or not the gap is known.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from twinlog.comparison.model import Kind, NotCompared, PartitionProof, Reason, Side
 from twinlog.model import TopicPartition
 
 _NOT_COPIED = (Reason.KNOWN_GAP, Reason.NOT_COPIED_YET)
+_CHANGED = "transforms change or drop records of this topic: the copy does not have them as they are"
 _DISPLACED = "the copy has a later record of the key: its cleaner removes the copy of this one"
 
 
@@ -35,16 +36,20 @@ class SafeRange:
         return not self.reason
 
 
-def safe_range(proof: PartitionProof, whole: PartitionProof | None = None) -> SafeRange:
+def safe_range(
+    proof: PartitionProof, whole: PartitionProof | None = None, *, is_changed: bool = False
+) -> SafeRange:
     """The range of one partition that may be deleted on the source, from a proof that begins at its log's
     start. Of a compacted copy, where that ends before the log does: also from the `whole` one, because a
-    record behind the range may be the last of a key in the range."""
+    record behind the range may be the last of a key in the range. `is_changed`: the copy has what transforms
+    made of the records, and that was compared."""
     # The comparison may begin after records that the target lacks; `source_from` lies after them then.
     begin = min([proof.source_from, *(each.from_offset for each in _left_out(proof))])
     end = max([proof.source_to, *(each.to_offset for each in _left_out(proof))])
     seen = [proof] if whole is None else [proof, whole]
     blockers = [
         *_blockers(proof),
+        *([(begin, str(Reason.TRANSFORMED), _CHANGED)] if is_changed else ()),
         *(blocker for each in seen for blocker in _of_the_copy(each, begin, proof.source_to)),
     ]
     until, reason, detail = min([*blockers, (end, "", "")])
@@ -59,12 +64,20 @@ def safe_range(proof: PartitionProof, whole: PartitionProof | None = None) -> Sa
 
 
 def safe_ranges(
-    proofs: Iterable[PartitionProof], whole: Mapping[TopicPartition, PartitionProof] | None
+    proofs: Iterable[PartitionProof],
+    whole: Mapping[TopicPartition, PartitionProof] | None,
+    *,
+    is_changed: Callable[[str], bool] = lambda _topic: False,
 ) -> list[SafeRange]:
     """The ranges of several partitions. `whole`: the proofs of compacted copies up to their end; None where
-    `proofs` are such. A compacted copy that is not in it has no range: what lies behind it was not seen."""
+    `proofs` are such. A compacted copy that is not in it has no range: what lies behind it was not seen.
+    `is_changed`: whether transforms change or drop records of a topic."""
     return [
-        safe_range(proof, None if whole is None else whole.get(proof.source))
+        safe_range(
+            proof,
+            None if whole is None else whole.get(proof.source),
+            is_changed=is_changed(proof.source.topic),
+        )
         for proof in proofs
         if whole is None or not proof.target_compacted or proof.source in whole
     ]

@@ -27,6 +27,11 @@ def test_all_that_is_proven_is_safe() -> None:
     assert (found.begin, found.until, found.end, found.is_whole) == (10, 100, 100, True)
 
 
+def test_nothing_is_safe_that_transforms_changed_on_its_way() -> None:
+    (found,) = safe_ranges([proof()], None, is_changed=lambda topic: topic == SOURCE.topic)
+    assert (found.until, found.reason, found.is_whole) == (10, "TRANSFORMED", False)
+
+
 @pytest.mark.parametrize("kind", [*Kind])
 def test_nothing_from_the_first_difference_on_is_safe(kind: Kind) -> None:
     first = Difference(kind=kind, source_offset=40, target_offset=40)

@@ -28,8 +28,9 @@ _HELP = """Verify topics, and show up to which source offset all records are on 
 
 The command verifies the topic from the beginning of its log; it does not rely on earlier verifications, \
 because the target may have deleted records since. Records that retention removed from the copy, gaps and \
-lag count as not on the target. The command deletes nothing. To delete: check that the copy keeps its \
-records long enough, then run kafka-delete-records.sh with the offsets shown as `safe before`.
+lag count as not on the target, and so do topics whose records transforms change or drop. The command \
+deletes nothing. To delete: check that the copy keeps its records long enough, then run \
+kafka-delete-records.sh with the offsets shown as `safe before`.
 
 Exit codes: 0 everything before --before, or everything there is, may be deleted on the source; 1 some of it \
 may not; 2 wrong usage.
@@ -61,6 +62,7 @@ def safe_to_delete_command(
     output: OutputOption = Output.TABLE,
 ) -> None:
     from twinlog.cli.verify.tables import print_rules
+    from twinlog.policy.transformed import TopicTransforms
     from twinlog.verify.report import rules_used
     from twinlog.verify.safety import safe_ranges
 
@@ -81,7 +83,8 @@ def safe_to_delete_command(
         later: FlowReport = run_async(verified(configuration, replace(request, end=None, topics=compacted)))
         told += later.failures
         whole = {proof.source: proof for proof in later.proofs}
-    found = safe_ranges(report.proofs, whole)
+    transforms = TopicTransforms(configuration.flow(report.flow).policy_config, report.flow.source)
+    found = safe_ranges(report.proofs, whole, is_changed=transforms.changes_records)
     is_safe = not told and len(found) == len(report.proofs) and all(each.is_whole for each in found)
     failures = [as_json(_PROBLEM, each) for each in told]
     with exiting_with(0 if is_safe else EXIT_FAILED):
