@@ -11,6 +11,8 @@ from twinlog.cli.common.names import parse_flow, partition_name
 from twinlog.cli.source.client import FlowArgument, PartitionOption
 
 app = typer.Typer(help="Try what the flow's twinlog.transform.* do to records.", no_args_is_help=True)
+_SECONDS = 300.0
+"""The first records wait until Spark has loaded its SQL; on a busy machine that takes a minute."""
 _MOST_SHOWN = 60
 """Characters of a key, value or header in a table; JSON has all of them."""
 
@@ -55,7 +57,7 @@ def try_command(
     request = pb2.TryTransformRequest(
         flow=parse_flow(flow), source_topic=topic, partition=partition, last=last
     )
-    records = call.ask(lambda at: at.source.TryTransform(request)).records
+    records = call.ask(lambda at: at.source.TryTransform(request, timeout=_SECONDS)).records
     call.tell_rows(TRIED, records, empty=f"{topic} has no records")
 
 
