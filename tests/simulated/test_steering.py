@@ -25,8 +25,8 @@ SLOW_BYTES = 1000
 LARGE = bytes(500)
 
 
-def scope(topic: str) -> source.Scope:
-    return source.Scope(flow=Flow(source="A", target="B"), source_topic=topic)
+def scope(topic: str, begin: str = "A", end: str = "B") -> source.Scope:
+    return source.Scope(flow=Flow(source=begin, target=end), source_topic=topic)
 
 
 async def order(world: World, name: str, request: Any) -> Any:

@@ -140,6 +140,8 @@ class PositionMoves:
                 if failure is None
                 else replace(move, reason=failure.reason, message=str(failure))
             )
+        applied = [each.partition for each in done if each.applied]
+        await self.driver.state.origins.forget(applied, self.driver.state.journal)
         return done
 
     async def _resolve(

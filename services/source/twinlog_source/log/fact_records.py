@@ -162,6 +162,17 @@ def parse_control(source_alias: str, key: bytes | None, value: bytes | None) -> 
     return ControlRecord(kind=kind, topic=topic, partition=partition, fact=fact)
 
 
+def is_about_ids(source_alias: str, key: bytes | None) -> bool:
+    """Whether a record says which batches on the target are the flow's own (docs/adr/0017)."""
+    decoded = decode_connect_key(key)
+    return (
+        decoded is not None
+        and decoded.connector == CONTROL_CONNECTOR
+        and decoded.partition.get("cluster") == source_alias
+        and decoded.partition.get("kind") in ("producer", "origin")
+    )
+
+
 def kind_of(key: bytes | None) -> str | None:
     """The kind of a fact, also of one that this version does not know; None for every other record."""
     decoded = decode_connect_key(key)

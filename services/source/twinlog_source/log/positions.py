@@ -27,6 +27,7 @@ from twinlog.model import Record, TopicPartition
 from twinlog.wire.source_offset import SOURCE_CONNECTOR, decode_source_offset, decode_source_offset_key
 from twinlog_source.log.control import ControlRecord, ControlState
 from twinlog_source.log.fact_records import control_key, parse_control
+from twinlog_source.log.fact_records import is_about_ids as is_about_ids_of
 from twinlog_source.log.facts import ClaimFact
 from twinlog_source.log.gaps import Gap, GapIdentity, parse_gap, parse_gap_identity
 from twinlog_source.log.newest_records import NewestRecords
@@ -73,6 +74,9 @@ class PositionsLog:
     """The newest records of their keys that were ignored, with their partition numbers."""
     unreadable: dict[TopicPartition, str] = field(default_factory=dict)
     """Partitions whose newest record is not a valid position, with the reason. They must not be copied."""
+    ids_by: dict[bytes, int | None] = field(default_factory=dict)
+    """By key of the records about ids: the producer id that wrote it; None = none, or it cannot be read. The
+    writers of the flow name themselves first, so any other is a stranger."""
     is_read: bool = False
     """The log was read to its end at least once."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -238,6 +242,9 @@ class PositionsLog:
 
     def _apply(self, record: Record, number: int) -> None:
         self.parsed += 1
+        is_about_ids = record.value is not None and is_about_ids_of(self.source_alias, record.key)
+        if record.key is not None and is_about_ids:
+            self.ids_by[record.key] = None
         partition = self._subject(record.key)
         try:
             if record.key is not None:
@@ -254,6 +261,8 @@ class PositionsLog:
                 self._take_gap(identity, record)
             elif (control := parse_control(self.source_alias, record.key, record.value)) is not None:
                 self._take_control(control)
+                if record.key is not None and is_about_ids and record.producer_id >= 0:
+                    self.ids_by[record.key] = record.producer_id
         except WireFormatError as error:
             if error.reason == "WIRE_VERSION":
                 # A pause or a loss that cannot be parsed must not be ignored.

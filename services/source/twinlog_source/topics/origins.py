@@ -177,6 +177,33 @@ class Origins:
         for fact in new.values():
             self.control.record(fact)
 
+    async def remember(self, partitions: Collection[TopicPartition], journal: Journal) -> None:
+        """Record for partitions that were judged which positions topic named the copies: if it is deleted, a
+        later process must not take them for other records. Raises KafkaError."""
+        back = (
+            each.topic_id for each in self._tables.values() if each.failure is None and self._is_back(each)
+        )
+        if topic_id := next(back, ""):
+            await self._record_ids([each for each in partitions if not self._ids_of(each)], topic_id, journal)
+
+    async def forget(self, partitions: Collection[TopicPartition], journal: Journal) -> None:
+        """An operator has set their positions: what lies behind is judged by what there is. Raises
+        KafkaError."""
+        await self._record_ids([each for each in partitions if self._ids_of(each)], "", journal)
+
+    def _ids_of(self, partition: TopicPartition) -> str:
+        known = self.control.origins.get(partition)
+        return "" if known is None else known.ids_topic_id
+
+    async def _record_ids(
+        self, partitions: Collection[TopicPartition], topic_id: str, journal: Journal
+    ) -> None:
+        known = [self.control.origins[each] for each in partitions if each in self.control.origins]
+        if new := [replace(each, ids_topic_id=topic_id) for each in known]:
+            await journal.record_all(new)
+            for fact in new:
+                self.control.record(fact)
+
     def _was_unnamed(self, partition: TopicPartition) -> bool:
         """Whether its position on the log was stored by somebody who did not name all producers before they
         wrote."""
@@ -274,6 +301,10 @@ class Origins:
                 self._fail(table, error)
             else:
                 table.failure = None
+                named = table.log.control.producers
+                if strange := sum(each not in named for each in table.log.ids_by.values()):
+                    words = f"has {strange} records about producers that its flow did not write"
+                    self._fail(table, self._unknown(f"{table.log.topic} {words}"))
                 table.ends = {each: end for each, end in now.items() if isinstance(end, int)}
 
     def _fail(self, table: _Table, failure: TwinlogError) -> _Table:
@@ -337,6 +368,14 @@ class Origins:
         for table in self._tables.values():
             if table.failure is not None and self._may_be_back(table):
                 raise table.failure
+        own = self.control.origins.get(partition)
+        if own is not None and own.ids_topic_id not in (
+            "",
+            *(each.topic_id for each in self._tables.values()),
+        ):
+            raise self._unknown(
+                f"the positions topic on {self.flow.flow.source} that named copies was deleted"
+            )
         best = _NOWHERE
         for table in self._tables.values():
             begin, end = found = self._range_of(table, topic, partition, producer_id)

@@ -1,7 +1,7 @@
 """Which batches of the source are copies that the flow leaves out."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,6 +43,16 @@ OF_A, OF_B = "mm2-offsets.A.internal", "mm2-offsets.B.internal"
 P = TopicPartition("orders", 0)
 EVERYWHERE, NOWHERE = (0, HIGHEST_OFFSET), (0, 0)
 WRITER, STRANGER = 7, 8
+
+
+def of(producer_id: int, source_cluster_id: str) -> ProducerFact:
+    return ProducerFact(
+        producer_id=producer_id,
+        name="",
+        cluster_id="cluster B",
+        source_cluster_id=source_cluster_id,
+        at_ms=1,
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,7 +125,15 @@ class Sides:
         async def confirm() -> None:
             return
 
-        row = PartitionRow(partition=P, target_topic="orders", position=position)
+        row, topics = (
+            PartitionRow(partition=P, target_topic="orders", position=position),
+            {"orders": self.topic()},
+        )
+        await self.with_journal(
+            lambda journal: origins.note([row], topics, target=self.a, journal=journal, confirm=confirm)
+        )
+
+    async def with_journal(self, do: Callable[[Journal], Awaitable[None]]) -> None:
         async with self.a.writer() as writer:
             journal = Journal(
                 flow=Flow("B", "A"),
@@ -126,17 +144,28 @@ class Sides:
                 retractions=Retractions(),
                 partition_count=1,
             )
-            topics = {"orders": self.topic()}
-            await origins.note([row], topics, target=self.a, journal=journal, confirm=confirm)
+            await do(journal)
 
     async def stored(self, *facts: Fact) -> None:
         """By A->B, on B."""
         for fact in facts:
-            await self.write(self.b, OF_A, *fact_record("A", fact))
+            await self.tell("A", fact)
 
     async def write(self, cluster: FakeCluster, topic: str, key: bytes, value: bytes | None) -> None:
         async with cluster.writer() as writer:
             await writer.append(TopicPartition(topic, 0), key=key, value=value)
+
+    async def tell(self, alias: str, fact: Fact) -> None:
+        """By a flow from this cluster to B, whose writer names itself first."""
+        place = TopicPartition(f"mm2-offsets.{alias}.internal", 0)
+        named = getattr(fact, "source_cluster_id", f"cluster {alias}")
+
+        def introduce(producer_id: int) -> tuple[TopicPartition, bytes, bytes]:
+            return place, *fact_record(alias, of(producer_id, named))
+
+        key, value = fact_record(alias, fact)
+        async with self.b.writer(introduce=introduce) as writer:
+            await writer.append(place, key=key, value=value)
 
     async def begun(self, *, since: int = 0, unnamed_until: int = 0) -> None:
         """A->B has named a producer and where its copy begins."""
@@ -150,9 +179,7 @@ class Sides:
                 since=since,
                 unnamed_until=unnamed_until,
             ),
-            ProducerFact(
-                producer_id=WRITER, name="", cluster_id="cluster B", source_cluster_id="cluster A", at_ms=1
-            ),
+            of(WRITER, "cluster A"),
         )
 
 
@@ -186,9 +213,7 @@ async def test_an_id_that_was_stored_since_the_last_question_is_known(sides: Sid
     await sides.begun()
     origins = await sides.origins()
     await asked(origins, sides, WRITER)
-    await sides.stored(
-        ProducerFact(producer_id=9, name="", cluster_id="cluster B", source_cluster_id="cluster A", at_ms=2)
-    )
+    await sides.stored(of(9, "cluster A"))
     assert await asked(origins, sides, 9) == EVERYWHERE
 
 
@@ -196,7 +221,7 @@ async def test_ids_of_another_cluster_and_of_another_source_are_no_echoes(sides:
     await sides.begun()
     await sides.stored(
         ProducerFact(producer_id=1, name="", cluster_id="cluster X", source_cluster_id="cluster A", at_ms=1),
-        ProducerFact(producer_id=2, name="", cluster_id="cluster B", source_cluster_id="cluster C", at_ms=1),
+        of(2, "cluster C"),
     )
     origins = await sides.origins()
     assert [await asked(origins, sides, each) for each in (1, 2)] == [NOWHERE, NOWHERE]
@@ -207,10 +232,8 @@ async def test_what_a_third_cluster_also_copies_to_the_target_is_left_out() -> N
         sides = Sides(stack=stack, more=MESH)
         sides.b.add_topic("mm2-offsets.C.internal")
         await sides.begun()
-        of_c = ProducerFact(
-            producer_id=3, name="", cluster_id="cluster B", source_cluster_id="cluster C", at_ms=1
-        )
-        await sides.write(sides.b, "mm2-offsets.C.internal", *fact_record("C", of_c))
+        of_c = of(3, "cluster C")
+        await sides.tell("C", of_c)
         origins = await sides.origins()
         assert await asked(origins, sides, 3) == EVERYWHERE
         origins.cluster_id = lambda alias: None if alias == "C" else f"cluster {alias}"  # Not reached yet.
@@ -324,9 +347,7 @@ async def test_a_table_that_cannot_be_read_holds_up_only_what_it_may_be_about(si
     """A flow of another file may have any name for the cluster from which it copies."""
     await sides.begun()
     sides.more = "A->B.enabled = false\n"
-    of_x = ProducerFact(
-        producer_id=9, name="", cluster_id="cluster B", source_cluster_id="cluster X", at_ms=1
-    )
+    of_x = of(9, "cluster X")
     of_a = replace(of_x, source_cluster_id="cluster A")
     away, forbidden = from_reason(UNAVAILABLE, "fetch"), from_code(29, "fetch")
     for failure, told, is_waited_for in (
@@ -339,11 +360,11 @@ async def test_a_table_that_cannot_be_read_holds_up_only_what_it_may_be_about(si
         sides.b.add_topic(table := "mm2-offsets.X.internal")
         await sides.write(sides.b, table, source_offset_key("X", P), encode_source_offset(5))
         for fact in told:
-            await sides.write(sides.b, table, *fact_record("X", fact))
+            await sides.tell("X", fact)
         origins = await sides.origins()
         if told:
             await asked(origins, sides, STRANGER)
-            await sides.write(sides.b, table, *fact_record("X", replace(told[0], producer_id=10)))
+            await sides.tell("X", replace(told[0], producer_id=10))
 
         def refuse(call: Call, failure: KafkaError = failure, table: str = table) -> None:
             if call.arguments["partition"].topic == table:
@@ -379,10 +400,43 @@ async def test_what_is_asked_together_is_answered_by_one_look(sides: Sides) -> N
 async def test_facts_of_a_later_format_are_not_guessed(sides: Sides) -> None:
     key, _ = fact_record(
         "A",
-        ProducerFact(producer_id=4, name="", cluster_id="cluster B", source_cluster_id="cluster A", at_ms=1),
+        of(4, "cluster A"),
     )
     await sides.write(sides.b, OF_A, key, b'{"format":99}')
     assert (await why_unknown(await sides.origins(), sides)).reason == "WIRE_VERSION"
+
+
+@pytest.mark.parametrize("writer", ["a stranger", "nobody can read it"])
+async def test_records_about_producers_that_the_flow_did_not_write_are_not_believed(
+    sides: Sides, writer: str
+) -> None:
+    """Neither the batches of an application are left out because of one, nor are copies copied back."""
+    await sides.begun()
+    origins = await sides.origins()
+    for fact in (of(STRANGER, "cluster A"), of(WRITER, "cluster X")):
+        key, value = fact_record("A", fact)
+        await sides.write(sides.b, OF_A, key, value if writer == "a stranger" else b'{"format":1}')
+        why = await why_unknown(origins, sides)
+        assert (why.reason, "did not write" in str(why)) == ("ORIGIN_UNKNOWN", True)
+        await sides.tell("A", replace(fact, source_cluster_id="cluster A"))
+        assert await asked(origins, sides, WRITER) == EVERYWHERE
+
+
+async def test_a_later_process_notices_that_the_table_is_gone(sides: Sides) -> None:
+    await sides.begun()
+    await sides.note(origins := await sides.origins(), 0)
+    await asked(origins, sides, WRITER)
+    await sides.with_journal(lambda journal: origins.remember([P], journal))
+    assert await asked(await sides.origins(), sides, WRITER) == EVERYWHERE
+    del sides.b.topics[OF_A]
+    sides.b.add_topic(OF_A)
+    await sides.begun()
+    later = await sides.origins()
+    assert "was deleted" in str(await why_unknown(later, sides))
+    await sides.with_journal(lambda journal: later.forget([P], journal))
+    assert await asked(later, sides, STRANGER) == NOWHERE
+    await sides.with_journal(lambda journal: later.remember([P], journal))
+    assert await asked(await sides.origins(), sides, WRITER) == EVERYWHERE
 
 
 async def test_the_end_of_the_log_is_the_boundary_where_others_have_copied(sides: Sides) -> None:
@@ -419,9 +473,7 @@ async def test_where_topics_have_no_ids_a_copy_is_known_by_its_name(sides: Sides
                 topic_id=topic_id,
                 unnamed_until=boundary,
             ),
-            ProducerFact(
-                producer_id=WRITER, name="", cluster_id="cluster B", source_cluster_id="cluster A", at_ms=1
-            ),
+            of(WRITER, "cluster A"),
         )
     topics = {"orders": replace(sides.topic(), source_topic_id="")}
     found = await (await sides.origins()).judge({P: [WRITER, STRANGER]}, topics)

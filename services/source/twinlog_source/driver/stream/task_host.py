@@ -79,7 +79,9 @@ class TaskHost:
             slot.heard_at = self.clock.monotonic()
 
     async def who_wrote(self, slot: Slot, asked: Mapping[TopicPartition, Collection[int]]) -> Echoes:
-        return await self.state.origins.judge(asked, self.state.topics)
+        found = await self.state.origins.judge(asked, self.state.topics)
+        await self.state.origins.remember({partition for partition, _ in found}, self.state.journal)
+        return found
 
     async def run_pipe(self, job: PipeJob) -> None:
         flow = self.tasks.flow
