@@ -42,11 +42,11 @@ class Side:
         batch = (partition, _CODECS[number % len(_CODECS)], records)
         await write_batches(self.kafka, self.topic, [batch], transactional_id=transactional_id)
 
-    async def read(self) -> list[list[str]]:
+    async def read(self, partitions: int = PARTITIONS) -> list[list[str]]:
         """The values of each partition."""
         found = []
         async with self.cluster.reader() as reader:
-            for number in range(PARTITIONS):
+            for number in range(partitions):
                 at = TopicPartition(self.topic, number)
                 found.append(
                     [
@@ -56,8 +56,8 @@ class Side:
                 )
         return found
 
-    async def ends(self) -> list[int]:
-        at = [TopicPartition(self.topic, number) for number in range(PARTITIONS)]
+    async def ends(self, partitions: int = PARTITIONS) -> list[int]:
+        at = [TopicPartition(self.topic, number) for number in range(partitions)]
         ends = await self.cluster.list_offsets(OffsetSpec.LATEST, at)
         return [end for each in at if isinstance(end := ends[each], int)]
 
@@ -69,9 +69,9 @@ def wanted(sides: list[Side], partition: int) -> dict[str, list[str]]:
     }
 
 
-async def has_all(sides: list[Side]) -> bool:
+async def has_all(sides: list[Side], partitions: int = PARTITIONS) -> bool:
     for side in sides:
-        for partition, values in enumerate(await side.read()):
+        for partition, values in enumerate(await side.read(partitions)):
             found = {
                 each.alias: [value for value in values if value.startswith(f"{each.alias} ")]
                 for each in sides
