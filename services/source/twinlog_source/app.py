@@ -51,13 +51,11 @@ from twinlog_source.pipeline.settings import local_cores
 from twinlog_source.preserved.target_probe import KafkaTargetProbe
 from twinlog_source.records.trial import TransformTrial
 from twinlog_source.task.writing.producer_settings import producer_settings
-from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.open_transactions import OpenTransactions
 from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.source_ends import TIMEOUT_SECONDS as ENDS_TIMEOUT_SECONDS
 from twinlog_source.topics.source_ends import SourceEnds
 from twinlog_source.topics.start_positions import StartPositions
-from twinlog_source.topics.stored_selection import StoredSelection
 from twinlog_source.verify.standing_proof import StandingProof
 
 WATCH_RETRY_INITIAL_SECONDS = 0.2
@@ -115,7 +113,7 @@ async def build_on(make_runner: MakeRunner, context: ServiceContext, stack: Asyn
         flow: FlowOperations(driver=driver, clock=context.clock) for flow, driver in drivers.items()
     }
     moves = {
-        flow: PositionMoves(driver=driver, source=driver.state.known.source)
+        flow: PositionMoves(driver=driver, source=driver.state.source)
         for flow, driver in drivers.items()
     }
     trials = {
@@ -252,12 +250,8 @@ async def _driver(
         flow=flow,
         ownership=ownership,
         decisions=decisions,
-        known=KnownTopics(
-            flow=flow,
-            source=source,
-            target=target,
-            selection=StoredSelection(configuration=context.configuration, flow=flow, target=target),
-        ),
+        source=source,
+        target=target,
         positions=positions,
         starts=StartPositions(
             source=source,
@@ -342,11 +336,10 @@ async def _monitor(
         else None,
         follower=PositionsFollower(
             flow=flow,
-            target=state.known.target,
+            target=state.target,
             positions=state.positions,
             decisions=state.decisions,
             table=state.table,
-            selection=state.known.selection,
             is_owned=lambda: driver.owned,
             clock=context.clock,
         ),

@@ -20,14 +20,12 @@ from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatService
 from twinlog.api.source.v1.source_service_pb2 import ListPartitionsRequest
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.demo.comparison import compare
-from twinlog.kafka.ports import CommittedOffset, KafkaCluster, NewTopic, OffsetSpec, TopicDescription
+from twinlog.kafka.ports import CommittedOffset, KafkaCluster, NewTopic, OffsetSpec
 from twinlog.model import Record, TopicPartition
 from twinlog.service.peers import open_channel
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import eventually, retry_admin, unique_name
 from twinlog.testing.service_process import CALL_SECONDS
-from twinlog_source.log.fact_records import parse_control
-from twinlog_source.log.facts import TopicFact
 
 ADD, REMOVE = configsync.RULE_OPERATION_ADD, configsync.RULE_OPERATION_REMOVE
 SET, RESET = configsync.RULE_OPERATION_SET, configsync.RULE_OPERATION_RESET
@@ -162,7 +160,6 @@ async def test_changed_rules_reach_every_service_and_disturb_no_other_partition(
 
                 await services.change("topics", REMOVE, live)
                 await eventually(lambda: _is_not_copied(services, live))
-                await eventually(lambda: _is_noted_as_left(mirror, target, live))
                 await goes_on()
             finally:
                 for key in ("topics", "emit.heartbeats.enabled", "groups.exclude"):
@@ -190,21 +187,6 @@ async def _is_copied(services: Services, topic: str) -> bool:
 
 async def _is_not_copied(services: Services, topic: str) -> bool:
     return topic not in await services.topics() and not await services.positions(topic)
-
-
-async def _is_noted_as_left(mirror: MirrorRig, target: KafkaCluster, topic: str) -> bool:
-    """Beside the positions: it stays out when source starts while configsync is away."""
-    name = f"mm2-offsets.{mirror.source_alias}.internal"
-    described = (await target.describe_topics([name]))[name]
-    assert isinstance(described, TopicDescription)
-    marks = [
-        control.fact
-        for number in range(described.partition_count)
-        for record in await records(target, TopicPartition(name, number))
-        if (control := parse_control(mirror.source_alias, record.key, record.value)) is not None
-    ]
-    of_topic = [fact for fact in marks if isinstance(fact, TopicFact) and fact.topic == topic]
-    return bool(of_topic) and of_topic[-1].left
 
 
 async def _heartbeats_are(services: Services, reason: str) -> bool:

@@ -31,10 +31,8 @@ from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.producers import Producers
 from twinlog_source.partitions.events import Reported
 from twinlog_source.partitions.reports import PartitionReport, TaskReport
-from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.start_positions import StartPositions
-from twinlog_source.topics.stored_selection import StoredSelection
 from unit.decided import told
 from unit.source.target_probe import FakeTargetProbe
 
@@ -182,12 +180,8 @@ class FlowRig:
             flow=flow,
             ownership=ownership,
             decisions=decisions,
-            known=KnownTopics(
-                flow=flow,
-                source=self.source,
-                target=self.target,
-                selection=StoredSelection(configuration=configuration, flow=flow, target=self.target),
-            ),
+            source=self.source,
+            target=self.target,
             positions=positions,
             starts=StartPositions(source=self.source, read_committed=True),
             journal=journal,

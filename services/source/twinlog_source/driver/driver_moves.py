@@ -12,6 +12,7 @@ from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, NotFoundError, StateError, TwinlogError
 from twinlog.kafka.deadline import deadline
 from twinlog.model import Flow, TopicPartition
+from twinlog.service.feeds.replicated_topics import Topics
 from twinlog_source.log.gaps import Gap, LogBounds, passed_over
 from twinlog_source.log.journal import COMMAND_SECONDS, Journal
 from twinlog_source.log.ledger import Ledger
@@ -20,7 +21,6 @@ from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.copy_changes import CopyChanges
 from twinlog_source.topics.copy_modes import CopyModes
-from twinlog_source.topics.known import Topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

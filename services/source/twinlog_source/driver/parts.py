@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
+from twinlog.kafka.ports import KafkaCluster
 from twinlog.service.feeds.registry import Decisions
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.driver_moves import DriverMoves
@@ -20,7 +21,6 @@ from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.topics.common_logs import CommonLogs
 from twinlog_source.topics.copy_changes import CopyChanges
 from twinlog_source.topics.copy_modes import CopyModes
-from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.new_copies import NewCopies
 from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.position_finder import PositionFinder
@@ -50,7 +50,8 @@ def assemble_parts(
     *,
     flow: SourceFlow,
     decisions: Decisions,
-    known: KnownTopics,
+    source: KafkaCluster,
+    target: KafkaCluster,
     positions: PositionsLog,
     starts: StartPositions,
     journal: Journal,
@@ -68,15 +69,15 @@ def assemble_parts(
     flow."""
     control, exactly_once = positions.control, flow.settings.exactly_once
     ledger = Ledger(flow=flow.flow, journal=journal, positions=positions, on_gap=on_gap)
-    marks = TopicFacts(flow=flow.flow, decisions=decisions, control=control, journal=journal)
+    marks = TopicFacts(flow=flow.flow, control=control, journal=journal)
     changes = CopyChanges(rule=flow.offsets, table=table, marks=marks, journal=journal, clock=clock)
     wanted = WantedTopics(
         flow=flow.flow,
         decisions=decisions,
-        known=known,
+        source=source,
         positions=positions,
         table=table,
-        limits=TargetLimits(target=known.target, table=table),
+        limits=TargetLimits(target=target, table=table),
         clock=clock,
         flows=flows,
     )
@@ -94,12 +95,12 @@ def assemble_parts(
             exactly_once=exactly_once,
             marks=marks,
             starts=starts,
-            source=known.source,
-            target=known.target,
+            source=source,
+            target=target,
             probe=probe,
             common_logs=CommonLogs(
-                source=known.source,
-                target=known.target,
+                source=source,
+                target=target,
                 read_committed=flow.settings.read_committed,
                 clock=clock,
             ),
@@ -134,7 +135,7 @@ def assemble_parts(
             table=table, marks=marks, positions=positions, journal=journal, ledger=ledger, clock=clock
         ),
         target_logs=TargetLogs(
-            target=known.target,
+            target=target,
             table=table,
             marks=marks,
             positions=positions,

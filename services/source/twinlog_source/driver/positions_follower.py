@@ -1,20 +1,17 @@
 """The positions of a flow that another process copies, read from the target's log, so that a standby knows
 the lag as well as the owner. Writes nothing, and changes nothing of a flow that this process owns."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from twinlog.clock import Clock
 from twinlog.kafka.ports import TopicAdmin
-from twinlog.model import TopicPartition
-from twinlog.selection import TopicSelector
 from twinlog.service.feeds.registry import Decisions
+from twinlog.service.feeds.replicated_topics import copyable_partitions
 from twinlog_source.config import SourceFlow
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.events import Followed, TopicsChosen
 from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.topics.known import copyable_partitions
-from twinlog_source.topics.stored_selection import StoredSelection
 
 FOLLOW_SECONDS = 4.0
 PATIENCE_SECONDS = 4.0
@@ -28,7 +25,6 @@ class PositionsFollower:
     positions: PositionsLog
     decisions: Decisions
     table: PartitionTable
-    selection: StoredSelection
     is_owned: Callable[[], bool]
     """Whether this process owns the flow."""
     clock: Clock
@@ -55,32 +51,12 @@ class PositionsFollower:
             self.positions.partition_count = found.partition_count
         read_at = self.clock.monotonic()
         await self.positions.peek()
-        settled = self.decisions.settled(self.flow.flow)
-        selector = self.flow.selector if settled else await self.selection.selector()
         if self.is_owned():
             return  # This process now owns the flow and knows newer positions.
-        stored = self.positions.known()
+        stored, topics = self.positions.known(), self.decisions.topics(self.flow.flow)
+        targets = {
+            partition: topics[partition.topic].target_topic for partition in copyable_partitions(topics)
+        }
         now = self.clock.monotonic()
-        self.table.apply(TopicsChosen(targets=self._targets(stored, selector)), now)
+        self.table.apply(TopicsChosen(targets=targets), now)
         self.table.apply(Followed(positions=stored, read_at=read_at), now)
-
-    def _targets(
-        self, stored: Mapping[TopicPartition, int], selector: TopicSelector
-    ) -> Mapping[TopicPartition, str]:
-        """The partitions of the flow with their target topics: from configsync, or else those that have a
-        position and are selected."""
-        flow = self.flow.flow
-        if self.decisions.settled(flow):
-            topics = self.decisions.topics(flow)
-            return {
-                partition: topics[partition.topic].target_topic for partition in copyable_partitions(topics)
-            }
-        left = {mark.topic for mark in self.positions.control.topics.values() if mark.left}
-        selected = {
-            name for name in {partition.topic for partition in stored} - left if selector.selects(name)
-        }
-        return {
-            partition: self.flow.policy.format_remote_topic(flow.source, partition.topic)
-            for partition in stored
-            if partition.topic in selected
-        }

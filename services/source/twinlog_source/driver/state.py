@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import OffsetSpec
+from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.registry import Decisions
-from twinlog.service.feeds.replicated_topics import ReplicatedTopic
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, copyable_partitions
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.driver_moves import DriverMoves
 from twinlog_source.driver.epoch import Slot
@@ -37,7 +37,6 @@ from twinlog_source.partitions.orders import TaskAssignment
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
-from twinlog_source.topics.known import KnownTopics, copyable_partitions
 from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.start_positions import StartPositions
 from twinlog_source.topics.target_logs import TargetLogs
@@ -54,7 +53,8 @@ class FlowState:
     flow: SourceFlow
     ownership: Ownership
     decisions: Decisions
-    known: KnownTopics
+    source: KafkaCluster
+    target: KafkaCluster
     positions: PositionsLog
     starts: StartPositions
     journal: Journal
@@ -83,7 +83,8 @@ class FlowState:
         self._parts = assemble_parts(
             flow=self.flow,
             decisions=self.decisions,
-            known=self.known,
+            source=self.source,
+            target=self.target,
             positions=self.positions,
             starts=self.starts,
             journal=self.journal,
@@ -218,7 +219,6 @@ class FlowState:
         if recreated:
             await self._restart_recreated()
         await self._parts.marks.record_new(self.topics)
-        await self._parts.marks.record_left(self.topics)
         await self._parts.finder.find(self.topics)
         self._parts.changes.take_ended()
         self._parts.modes.look_again(self.target_logs.recreated(self.topics))
@@ -234,7 +234,7 @@ class FlowState:
         await self.origins.note(
             self.table.rows.values(),
             self.topics,
-            target=self.known.target,
+            target=self.target,
             journal=self.journal,
             confirm=self.confirm,
         )
@@ -253,7 +253,7 @@ class FlowState:
         long: planning does not wait for it."""
         try:
             async with asyncio.timeout(BACKLOG_LOOK_SECONDS):
-                ends = await self.known.source.list_offsets(OffsetSpec.LATEST, partitions)
+                ends = await self.source.list_offsets(OffsetSpec.LATEST, partitions)
         except (KafkaError, TimeoutError):
             return 0
         return sum(

@@ -59,9 +59,6 @@ class TopicFact:
     earliest record."""
     target_topic_id: str = ""
     """The topic id of the copy. Another id means that the copied records are gone."""
-    left: bool = False
-    """configsync reported that no rule selects the topic any more. This stays valid while configsync is down,
-    because the rule may be newer than the file."""
     former_ids: tuple[str, ...] = ()
     """The ids of deleted topics of this name, the newest last. Kafka never uses an id twice, so who still
     reports one of these has not seen the present topic yet."""

@@ -1,10 +1,9 @@
-"""The recorded identity of each topic of a flow and of its copy, and whether the topic left the flow."""
+"""The recorded identity of each topic of a flow and of its copy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.facts import CopyFact, TopicFact
@@ -18,7 +17,6 @@ class TopicFacts:
     """All methods that write raise KafkaError."""
 
     flow: Flow
-    decisions: Decisions
     control: ControlState
     journal: Journal
 
@@ -79,17 +77,3 @@ class TopicFacts:
                 known = replace(mark, topic_id=topic.source_topic_id)
                 await self.journal.record(known)
                 self.control.record(known)
-
-    async def record_left(self, topics: Mapping[str, ReplicatedTopic]) -> None:
-        """Record which topics configsync removed from the flow, and which it added again."""
-        changed = [
-            replace(mark, left=not mark.left)
-            for mark in self.control.topics.values()
-            if mark.left == (mark.topic in topics) and (mark.left or self._was_taken_out(mark.topic))
-        ]
-        await self.journal.record_all(changed)
-        for mark in changed:
-            self.control.record(mark)
-
-    def _was_taken_out(self, topic: str) -> bool:
-        return self.decisions.settled(self.flow) and topic not in self.decisions.topics(self.flow)

@@ -17,6 +17,7 @@ from twinlog.clock import Clock
 from twinlog.config import OffsetsMode
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
+from twinlog.service.feeds.replicated_topics import Topics
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.journal import Journal
@@ -32,7 +33,6 @@ from twinlog_source.partitions.events import (
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.reasons import PreservedReason
-from twinlog_source.topics.known import Topics
 
 log = structlog.get_logger(__name__)
 

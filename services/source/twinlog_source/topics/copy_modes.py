@@ -15,7 +15,7 @@ from twinlog.config import OffsetsMode
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
-from twinlog.service.feeds.replicated_topics import ReplicatedTopic
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
 from twinlog_source.log.facts import PRESERVED, CopyFact
 from twinlog_source.log.gaps import lost_with_target
 from twinlog_source.log.journal import Journal
@@ -42,7 +42,6 @@ from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.topics.former_topics import topics_by_id
-from twinlog_source.topics.known import Topics
 from twinlog_source.topics.new_copies import NewCopies, refusal
 from twinlog_source.topics.target_logs import copied_before, held_before
 from twinlog_source.topics.target_marks import lost_with_topic

@@ -9,14 +9,13 @@ from twinlog.kafka.errors import UNSUPPORTED
 from twinlog.kafka.ports import ConfigAdmin, KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
-from twinlog.service.feeds.replicated_topics import ReplicatedTopic
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.copy_mode import CommonLog, NewCopy, OffsetsReason
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.topics.common_logs import CommonLogs
 from twinlog_source.topics.common_search import Suspect
-from twinlog_source.topics.known import Topics
 from twinlog_source.topics.start_positions import StartPositions
 
 CLEANUP_POLICY = "cleanup.policy"

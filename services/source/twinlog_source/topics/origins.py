@@ -25,7 +25,7 @@ from twinlog.kafka.ports import KafkaCluster, LogAdmin, LogReader, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.internal_topics import source_of_offsets
-from twinlog.service.feeds.replicated_topics import ReplicatedTopic
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
 from twinlog_source.config import Partner, SourceFlow
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.facts import FOUND, OriginFact, TopicFact
@@ -33,7 +33,6 @@ from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.reasons import PartitionReason
-from twinlog_source.topics.known import Topics
 
 log = structlog.get_logger(__name__)
 

@@ -6,12 +6,12 @@ from twinlog.clock import Clock
 from twinlog.config import AutoOffsetReset
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
+from twinlog.service.feeds.replicated_topics import Topics
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.events import Begun, Event, PositionRead, SetAside
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.reasons import PartitionReason
-from twinlog_source.topics.known import Topics
 from twinlog_source.topics.start_positions import StartPositions, came_later
 
 BLOCKER_RETRY_SECONDS = 5.0

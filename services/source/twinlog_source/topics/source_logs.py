@@ -6,6 +6,7 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog.model import TopicPartition
+from twinlog.service.feeds.replicated_topics import Topics
 from twinlog_source.log.gaps import Gap
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
@@ -13,7 +14,6 @@ from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.events import SourceRecreated
 from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.topics.known import Topics
 
 log = structlog.get_logger(__name__)
 

@@ -15,7 +15,7 @@ from twinlog.config import AutoOffsetReset
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import KafkaCluster, LogEnd, OffsetSpec
 from twinlog.model import TopicPartition
-from twinlog.service.feeds.replicated_topics import ReplicatedTopic
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
 from twinlog_source.log.facts import CheckedEnd, ForeignFact, TargetFact
 from twinlog_source.log.gaps import Gap, lost_with_target
 from twinlog_source.log.journal import Journal
@@ -39,7 +39,6 @@ from twinlog_source.partitions.reports import ForeignWrite
 from twinlog_source.partitions.rows import PartitionRow, Shortened
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.former_topics import topics_by_id
-from twinlog_source.topics.known import Topics
 from twinlog_source.topics.start_positions import StartPositions
 from twinlog_source.topics.target_marks import is_news, lost_with_topic, recalled
 

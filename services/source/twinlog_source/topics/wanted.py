@@ -5,18 +5,15 @@ from dataclasses import dataclass, field, replace
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import Flow
 from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.reasons import PartitionReason
-from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.target_limits import TargetLimits
 
-CONFIGSYNC_PATIENCE_SECONDS = 5.0
-"""How long to wait for configsync before topics with positions are copied without it."""
-LOOK_AGAIN_SECONDS = 10.0
 IDS_SECONDS = 1.0
 IDS_TOPICS_PER_SECOND = 200
 IDS_FLOWS_PER_SECOND = 10
@@ -30,15 +27,13 @@ BROKER_LAG_SECONDS = 30.0
 class WantedTopics:
     flow: Flow
     decisions: Decisions
-    known: KnownTopics
+    source: KafkaCluster
     positions: PositionsLog
     table: PartitionTable
     limits: TargetLimits
     clock: Clock
     flows: int = 1
     """The number of flows in the process."""
-    _began: float | None = None
-    _looked_at: float | None = None
     _ids: dict[str, str] = field(default_factory=dict)
     """The ids of the source topics, as the source last reported them: an answer that fails changes none."""
     _id_problems: dict[str, KafkaError] = field(default_factory=dict)
@@ -50,17 +45,7 @@ class WantedTopics:
     async def now(self) -> dict[str, ReplicatedTopic]:
         """The topics that may be copied, by source topic. Raises KafkaError."""
         now = self.clock.monotonic()
-        if self._began is None:
-            self._began = now
-        topics = dict(self.decisions.topics(self.flow))
-        if not self.decisions.settled(self.flow) and now - self._began >= CONFIGSYNC_PATIENCE_SECONDS:
-            if self._looked_at is None or now - self._looked_at >= LOOK_AGAIN_SECONDS:
-                positions = list(await self.positions.refresh())
-                left = {mark.topic for mark in self.positions.control.topics.values() if mark.left}
-                await self.known.look(positions, without=left)
-                self._looked_at = now
-            topics = {**self.known.topics, **topics}
-        topics = await self.limits.corrected(topics, now)
+        topics = await self.limits.corrected(dict(self.decisions.topics(self.flow)), now)
         await self._look_at_ids(topics, now)
         return {
             # What the source reports is newer than what configsync has seen.
@@ -81,8 +66,6 @@ class WantedTopics:
 
     def forget(self) -> None:
         """Another process may have owned the flow, and seen other topics, since the clusters were asked."""
-        self.known.forget()
-        self._looked_at = None
         self._ids.clear()
         self._id_problems.clear()
         self._returned.clear()
@@ -126,7 +109,7 @@ class WantedTopics:
         asked = list(topics) if due else sorted(urgent)
         if not asked:
             return
-        described = await self.known.source.describe_topics(asked)
+        described = await self.source.describe_topics(asked)
         for name, found in described.items():
             if not isinstance(found, KafkaError):
                 self._id_problems.pop(name, None)

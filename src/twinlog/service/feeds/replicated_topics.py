@@ -1,9 +1,10 @@
 """One topic of a flow with configsync's decision. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from twinlog.model import Flow
+from twinlog.model import Flow, TopicPartition
 
 
 class TopicState(StrEnum):
@@ -40,3 +41,16 @@ class ReplicatedTopic:
         if self.state is not TopicState.READY:
             return 0
         return min(self.partition_count, self.target_partition_count)
+
+
+Topics = Mapping[str, ReplicatedTopic]
+"""By source topic."""
+
+
+def copyable_partitions(topics: Topics) -> frozenset[TopicPartition]:
+    """Partitions that exist on both sides."""
+    return frozenset(
+        TopicPartition(topic.source_topic, number)
+        for topic in topics.values()
+        for number in range(topic.copyable_partition_count)
+    )

@@ -30,7 +30,6 @@ def monitor_of_standby(rig: FlowRig, state: FlowState) -> FlowMonitor:
             positions=state.positions,
             decisions=state.decisions,
             table=state.table,
-            selection=state.known.selection,
             is_owned=lambda: False,
             clock=rig.clock,
         ),

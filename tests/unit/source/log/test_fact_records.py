@@ -48,7 +48,6 @@ FACTS: st.SearchStrategy[Fact] = st.one_of(
         topic_id=NAMES,
         known_partitions=NUMBERS,
         target_topic_id=NAMES,
-        left=st.booleans(),
         former_ids=st.lists(NAMES, max_size=3).map(tuple),
     ),
     st.builds(PauseFact, topic=NAMES, partition=st.one_of(st.none(), NUMBERS), by=NAMES, at_ms=NUMBERS),

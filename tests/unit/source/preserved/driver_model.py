@@ -59,7 +59,7 @@ class Driver:
         self.changes = CopyChanges(
             rule=OffsetsRule(OffsetsSettings(mode=self.mode)),
             table=self.table,
-            marks=TopicFacts(flow=Flow("A", "B"), decisions=nothing, control=control, journal=nothing),
+            marks=TopicFacts(flow=Flow("A", "B"), control=control, journal=nothing),
             journal=nothing,
             clock=FakeClock(),
         )

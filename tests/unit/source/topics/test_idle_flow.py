@@ -113,11 +113,10 @@ async def test_many_flows_of_a_process_compare_topic_ids_less_often_each(
     asked: list[Call] = []
     cluster.intercept("describe_topics", asked.append)
     word: Any = NoTopics()
-    known: Any = _Known(cluster)
     wanted = WantedTopics(
         flow=Flow("A", "B"),
         decisions=word,
-        known=known,
+        source=cluster,
         positions=word,
         table=PartitionTable(),
         limits=word,
@@ -129,8 +128,3 @@ async def test_many_flows_of_a_process_compare_topic_ids_less_often_each(
         assert topics["t"].source_topic_id == cluster.topics["t"].topic_id
         clock.advance(1)
     assert len(asked) == 60 // every_seconds
-
-
-@dataclass(slots=True)
-class _Known:
-    source: FakeCluster
