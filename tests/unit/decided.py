@@ -13,8 +13,8 @@ from twinlog.kafka.table import Table
 from twinlog.model import Flow
 from twinlog.policy.internal_topics import configsync_topic
 from twinlog.service.feeds.registry import Decisions
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog.service.feeds.rules_record import RulesRecord
-from twinlog_configsync.model.entry import TopicEntry
 from twinlog_configsync.model.memory import Memory
 from twinlog_configsync.model.records import RegistryCodec
 
@@ -22,7 +22,7 @@ from twinlog_configsync.model.records import RegistryCodec
 async def decide(
     target: KafkaCluster,
     flow: Flow,
-    entries: Iterable[TopicEntry] = (),
+    entries: Iterable[ReplicatedTopic] = (),
     *,
     rules: Mapping[str, str] | RulesRecord | None = None,
     is_settled: bool = True,
@@ -40,7 +40,7 @@ async def decide(
     await table.replace(memory.records())
 
 
-async def told(decisions: Decisions, target: KafkaCluster, flow: Flow, *entries: TopicEntry) -> None:
+async def told(decisions: Decisions, target: KafkaCluster, flow: Flow, *entries: ReplicatedTopic) -> None:
     """Store it, and let a peer read it."""
     decisions.add(flow, target)
     await decide(target, flow, entries)

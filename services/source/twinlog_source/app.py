@@ -113,8 +113,7 @@ async def build_on(make_runner: MakeRunner, context: ServiceContext, stack: Asyn
         flow: FlowOperations(driver=driver, clock=context.clock) for flow, driver in drivers.items()
     }
     moves = {
-        flow: PositionMoves(driver=driver, source=driver.state.source)
-        for flow, driver in drivers.items()
+        flow: PositionMoves(driver=driver, source=driver.state.source) for flow, driver in drivers.items()
     }
     trials = {
         flow.flow: TransformTrial(

@@ -1,6 +1,7 @@
 """What can go wrong around a flow, and that each of it is said and healed."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,13 @@ from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.kafka.ports import AclBinding, ConfigChange, KafkaCluster, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
 from twinlog.testing.service_process import ServiceProcess
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
-from twinlog_source.log.fact_records import fact_record
-from twinlog_source.log.facts import TopicFact
+from unit.decided import decide
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ async def rig(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[Rig]:
         yield opened
 
 
-async def test_without_configsync_topics_with_positions_go_on_where_mm2_left_them(
+async def test_without_configsync_topics_of_its_table_go_on_where_mm2_left_them(
     rig: Rig, unique_topic: str
 ) -> None:
     """MM2 has copied three records, and its position says so; at-least-once, as MM2 by default. A topic that
@@ -42,17 +43,21 @@ async def test_without_configsync_topics_with_positions_go_on_where_mm2_left_the
         NewTopic(name=rig.positions_topic, partition_count=25, replication_factor=1),
     ]
     await retry_admin(lambda: rig.target.create_topics(new))
-    facts = [
-        *(
-            (source_offset_key(rig.a, TopicPartition(name, 0)), encode_source_offset(3))
-            for name in (topic, out)
-        ),
-        fact_record(rig.a, TopicFact(topic=out, topic_id="", known_partitions=1, left=True)),
-    ]
     async with rig.target.writer() as writer:
-        for key, value in facts:
+        for name in (topic, out):
+            key = source_offset_key(rig.a, TopicPartition(name, 0))
             at = TopicPartition(rig.positions_topic, partition_for_key(key, 25))
-            await writer.append(at, key=key, value=value)
+            await writer.append(at, key=key, value=encode_source_offset(3))
+    decided = ReplicatedTopic(
+        source_topic=topic,
+        target_topic=rig.remote(topic),
+        partition_count=1,
+        target_partition_count=1,
+        state=TopicState.READY,
+    )
+    await decide(
+        rig.target, Flow(rig.a, rig.b), [decided, replace(decided, source_topic=out, selected=False)]
+    )
     async with rig.running(None) as service:
 
         async def the_rest() -> bool:

@@ -12,6 +12,7 @@ from twinlog.config import load
 from twinlog.errors import TwinlogError
 from twinlog.kafka.ports import AclBinding, ConfigSource
 from twinlog.service.feeds.registry import registry_name
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog.service.feeds.tables import ToldTables
 from twinlog.service.runtime import Backoff
 from twinlog.telemetry import instruments
@@ -24,7 +25,6 @@ from twinlog_configsync.flow.commands import FlowCommands
 from twinlog_configsync.flow.known_flow import OtherFlow
 from twinlog_configsync.flow.passes import FlowPasses
 from twinlog_configsync.flow.sync import FlowSync
-from twinlog_configsync.model.entry import TopicEntry
 from twinlog_configsync.model.records import Kind, RecordKey, RecordValue
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
@@ -117,8 +117,8 @@ class ConfigSyncRig:
     def told_settled(self) -> bool:
         return RecordKey(Kind.FLOW) in self.told_rows
 
-    def topics(self) -> dict[str, TopicEntry]:
-        told = [row for row in self.told_rows.values() if isinstance(row, TopicEntry) and row.selected]
+    def topics(self) -> dict[str, ReplicatedTopic]:
+        told = [row for row in self.told_rows.values() if isinstance(row, ReplicatedTopic) and row.selected]
         return {row.source_topic: row for row in sorted(told, key=lambda row: row.source_topic)}
 
     async def target_overrides(self, topic: str) -> dict[str, str | None]:

@@ -11,6 +11,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import Flow, Record, TopicPartition
 from twinlog.service.feeds.registry import Decisions
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicLimits, TopicState
 from twinlog.service.peers import open_channel
 from twinlog.service.runtime import Backoff
 from twinlog.testing.fakes.clock import FakeClock
@@ -19,7 +20,6 @@ from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
-from twinlog_configsync.model.entry import TargetLimits, TopicEntry, TopicState
 from twinlog_source.config import source_flows
 from twinlog_source.driver.driver_moves import MoveOrder
 from twinlog_source.driver.ownership import Ownership
@@ -203,7 +203,7 @@ class FlowRig:
     async def say(self, decisions: Decisions, *, topics: Collection[str] = ("t",)) -> None:
         """As configsync does: the flow has these topics."""
         entries = [
-            TopicEntry(
+            ReplicatedTopic(
                 source_topic=name,
                 target_topic=f"A.{name}",
                 partition_count=1,
@@ -211,7 +211,7 @@ class FlowRig:
                 source_topic_id=self.source.topics[name].topic_id,
                 target_topic_id=self.target.topics[f"A.{name}"].topic_id,
                 state=TopicState.READY,
-                limits=TargetLimits(max_message_bytes=1000),
+                limits=TopicLimits(max_message_bytes=1000),
             )
             for name in topics
         ]

@@ -7,7 +7,7 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.model import Flow
 from twinlog.service.api_values import cluster_message, flow_message, message_of
 from twinlog.service.clusters import ClusterStatus
-from twinlog_configsync.model.entry import TopicEntry
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.flow_status import FlowStatus, ScopeStatus
 
@@ -16,7 +16,7 @@ def flow_of(message: types_pb2.Flow) -> Flow:
     return Flow(message.source, message.target)
 
 
-def topic_message(flow: Flow, entry: TopicEntry) -> pb2.ReplicatedTopic:
+def topic_message(flow: Flow, entry: ReplicatedTopic) -> pb2.ReplicatedTopic:
     return message_of(
         pb2.ReplicatedTopic,
         entry,
@@ -28,7 +28,7 @@ def topic_message(flow: Flow, entry: TopicEntry) -> pb2.ReplicatedTopic:
 
 
 def flow_status_message(
-    flow: Flow, status: FlowStatus, entries: Iterable[TopicEntry], clusters: Iterable[ClusterStatus]
+    flow: Flow, status: FlowStatus, entries: Iterable[ReplicatedTopic], clusters: Iterable[ClusterStatus]
 ) -> pb2.FlowStatus:
     counts: dict[str, int] = {}
     for entry in entries:

@@ -9,7 +9,7 @@ from twinlog.batches import BATCH_LIMITS
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, ConfigEntry, KafkaCluster, OffsetSpec, TopicDescription
 from twinlog.model import Flow, TopicPartition
-from twinlog_configsync.model.entry import TopicEntry
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_configsync.model.observation import (
     AclObservation,
     Configs,
@@ -42,7 +42,7 @@ class Ask:
     scopes: Collection[Scope]
     listed: frozenset[str] = frozenset()
     """The topics that the source lists."""
-    known: Mapping[str, TopicEntry] = field(default_factory=dict)
+    known: Mapping[str, ReplicatedTopic] = field(default_factory=dict)
     """The entries of the registry, by source topic."""
     group_patterns: bool = False
     """Whether the ACL mode expands patterns of groups; only then are the source's groups read."""

@@ -10,7 +10,7 @@ from twinlog.model import Flow
 from twinlog.moves.record import Moves
 from twinlog.moves.stored import Key, MovesCodec, Row, moves_of
 from twinlog.policy.internal_topics import failover_topic
-from twinlog_configsync.model.entry import TopicState
+from twinlog.service.feeds.replicated_topics import TopicState
 from twinlog_configsync.model.memory import Memory
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.rules import FlowRules

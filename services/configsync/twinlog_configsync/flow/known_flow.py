@@ -13,6 +13,7 @@ from twinlog.kafka.ports import AclBinding, KafkaCluster
 from twinlog.kafka.table import Table
 from twinlog.model import ClusterAlias, Flow
 from twinlog.policy.internal_topics import is_mirror_topic
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicLimits
 from twinlog.service.feeds.rules_record import heeding, rules_noted, rules_told
 from twinlog.write_blocks import is_fence, is_holder
 from twinlog_configsync.access.acl_rules import is_own_name
@@ -20,7 +21,6 @@ from twinlog_configsync.config import ConfigSyncFlow
 from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.claims import claim_as_stored
 from twinlog_configsync.flow.loop_guard import LoopGuard
-from twinlog_configsync.model.entry import TargetLimits, TopicEntry
 from twinlog_configsync.model.memory import Memory, recall
 from twinlog_configsync.model.records import (
     AclRecord,
@@ -59,13 +59,15 @@ def check_records(records: Mapping[RecordKey, RecordValue], rules: FlowRules) ->
         if problem:
             checked.refused[key] = problem
         else:
-            checked.records[key] = _with_its_copy(value, rules) if isinstance(value, TopicEntry) else value
+            checked.records[key] = (
+                _with_its_copy(value, rules) if isinstance(value, ReplicatedTopic) else value
+            )
     return checked
 
 
 def _problem(key: RecordKey, value: RecordValue, rules: FlowRules) -> str:
     match value:
-        case TopicEntry():
+        case ReplicatedTopic():
             return "" if value.source_topic == key.name else "its key names another topic"
         case AclRecord():
             if acl_key(value.binding) != key:
@@ -103,7 +105,7 @@ def _is_copys_name(binding: AclBinding, rules: FlowRules) -> bool:
     return owner == source or (owner is None and not policy.tracks_topic_sources)
 
 
-def _with_its_copy(entry: TopicEntry, rules: FlowRules) -> TopicEntry:
+def _with_its_copy(entry: ReplicatedTopic, rules: FlowRules) -> ReplicatedTopic:
     """The copy has the name that the policy gives; what is known of another topic is dropped."""
     target_topic = rules.selector.policy.format_remote_topic(rules.flow.source, entry.source_topic)
     if entry.target_topic == target_topic:
@@ -113,7 +115,7 @@ def _with_its_copy(entry: TopicEntry, rules: FlowRules) -> TopicEntry:
         target_topic=target_topic,
         target_topic_id="",
         target_partition_count=0,
-        limits=TargetLimits(),
+        limits=TopicLimits(),
     )
 
 

@@ -11,6 +11,7 @@ from twinlog.errors import StateError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.selection import TopicReason, TopicSelector
 from twinlog.service.feeds.registry import TOLD_KINDS, registry_name
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog.service.feeds.tables import ToldTables
 from twinlog_configsync.access.acl_rules import GROUP, Translation, translate_acls
 from twinlog_configsync.clusters.apply import Applier
@@ -20,7 +21,6 @@ from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.claims import claimed, wanted_now
 from twinlog_configsync.flow.failover_watch import FailoverWatch
 from twinlog_configsync.flow.known_flow import KnownFlow, OtherFlow, identify
-from twinlog_configsync.model.entry import TopicEntry
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.memory import Memory
 from twinlog_configsync.model.observation import (
@@ -122,7 +122,7 @@ class FlowPasses(KnownFlow):
         self._failover = FailoverWatch(target=target, flow=flow.flow)
 
     @property
-    def topics(self) -> list[TopicEntry]:
+    def topics(self) -> list[ReplicatedTopic]:
         """Those that the flow replicates now, by name."""
         return [entry for _, entry in sorted(self.memory.entries.items()) if entry.selected]
 

@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from twinlog.kafka.ports import AclBinding, QuotaEntity
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog.service.feeds.rules_record import RulesRecord
-from twinlog_configsync.model.entry import TopicEntry
 from twinlog_configsync.model.records import (
     AUDIT_PLACES,
     AclRecord,
@@ -26,7 +26,7 @@ from twinlog_configsync.model.wanted import ACLS, QUOTAS, WERE_THERE, wanted_ids
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    entries: Mapping[str, TopicEntry] = field(default_factory=dict)
+    entries: Mapping[str, ReplicatedTopic] = field(default_factory=dict)
     """By source topic; includes topics that no rule selects any more."""
     forgotten_generation: int = 0
     """The highest generation of the topics that were removed from the registry."""
@@ -132,7 +132,7 @@ class Memory:
 
 def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
     """The memory that these records store."""
-    entries: dict[str, TopicEntry] = {}
+    entries: dict[str, ReplicatedTopic] = {}
     last_set: dict[str, Mapping[str, str]] = {}
     made_acls: set[AclBinding] = set()
     made_quotas: dict[QuotaEntity, Mapping[str, float]] = {}
@@ -142,7 +142,7 @@ def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
     changes: list[AuditRecord] = []
     for key, value in records.items():
         match value:
-            case TopicEntry():
+            case ReplicatedTopic():
                 entries[key.name] = value
             case ConfigsRecord():
                 last_set[key.name] = value.values

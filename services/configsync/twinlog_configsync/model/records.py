@@ -4,7 +4,7 @@ versioned.
 | key | value |
 |---|---|
 | `["flow"]` | FlowRecord: when the selection was first complete, recent deletions |
-| `["topic","orders"]` | TopicEntry |
+| `["topic","orders"]` | ReplicatedTopic |
 | `["configs","orders"]` | ConfigsRecord: the configs that Twinlog last set on the copy |
 | `["acl","TOPIC A.orders …"]` | AclRecord: an ACL on the target that Twinlog creates or has created |
 | `["quota","user alice"]` | QuotaRecord: the quotas of an entity that Twinlog sets or has set |
@@ -29,8 +29,8 @@ from typing import Any, Final
 
 from twinlog.errors import WireFormatError
 from twinlog.kafka.ports import AclBinding, QuotaEntity
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, decode_topic
 from twinlog.service.feeds.rules_record import RULES_VERSION, RulesRecord, decode_rules
-from twinlog_configsync.model.entry import TargetLimits, TopicEntry, TopicState
 from twinlog_configsync.model.reasons import Reason
 
 Fields = Mapping[str, Any]
@@ -125,7 +125,7 @@ class AuditRecord:
 
 RecordValue = (
     FlowRecord
-    | TopicEntry
+    | ReplicatedTopic
     | ConfigsRecord
     | AclRecord
     | QuotaRecord
@@ -232,33 +232,6 @@ def _decode_flow(fields: Fields) -> FlowRecord:
     )
 
 
-def _decode_topic(fields: Fields) -> TopicEntry:
-    limits = fields["limits"]
-    deleted_at_ms = fields["deleted_at_ms"]
-    return TopicEntry(
-        source_topic=str(fields["source_topic"]),
-        target_topic=str(fields["target_topic"]),
-        partition_count=int(fields["partition_count"]),
-        target_partition_count=int(fields["target_partition_count"]),
-        source_topic_id=str(fields["source_topic_id"]),
-        target_topic_id=str(fields["target_topic_id"]),
-        generation=int(fields["generation"]),
-        created_after_start=bool(fields["created_after_start"]),
-        state=TopicState(fields["state"]),
-        reason=str(fields["reason"]),
-        message=str(fields["message"]),
-        limits=TargetLimits(
-            max_message_bytes=int(limits["max_message_bytes"]),
-            compression_type=str(limits["compression_type"]),
-            timestamp_type=str(limits["timestamp_type"]),
-        ),
-        source_cleanup_policy=str(fields["source_cleanup_policy"]),
-        selected=bool(fields["selected"]),
-        deleted_at_ms=None if deleted_at_ms is None else int(deleted_at_ms),
-        kept=str(fields.get("kept", "")),
-    )
-
-
 def _decode_configs(fields: Fields) -> ConfigsRecord:
     return ConfigsRecord(values={str(name): str(value) for name, value in fields["values"].items()})
 
@@ -312,7 +285,7 @@ class _Codec:
 
 _CODECS: Final[Mapping[Kind, _Codec]] = {
     Kind.FLOW: _Codec(1, _decode_flow),
-    Kind.TOPIC: _Codec(1, _decode_topic),
+    Kind.TOPIC: _Codec(1, decode_topic),
     Kind.CONFIGS: _Codec(1, _decode_configs),
     Kind.ACL: _Codec(1, _decode_acl),
     Kind.QUOTA: _Codec(1, _decode_quota),
@@ -327,7 +300,7 @@ def _kind_of(value: RecordValue) -> Kind:
     match value:
         case FlowRecord():
             return Kind.FLOW
-        case TopicEntry():
+        case ReplicatedTopic():
             return Kind.TOPIC
         case ConfigsRecord():
             return Kind.CONFIGS

@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from twinlog.errors import KafkaError
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog_configsync.model.actions import WHAT_DELETION, DeleteTopic, Skip, number_text
-from twinlog_configsync.model.entry import TopicEntry, TopicState
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.observation import Observation, is_absent
 
@@ -23,7 +23,7 @@ class DeleteRules:
 
 def plan_deletes(
     observation: Observation,
-    entries: Mapping[str, TopicEntry],
+    entries: Mapping[str, ReplicatedTopic],
     rules: DeleteRules,
     *,
     deleted_at_ms: Collection[int],
@@ -76,7 +76,7 @@ def plan_deletes(
     return planned
 
 
-def _left(entry: TopicEntry, rule: str) -> Skip:
+def _left(entry: ReplicatedTopic, rule: str) -> Skip:
     return Skip(
         source_topic=entry.source_topic, target_topic=entry.target_topic, what=WHAT_DELETION, rule=rule
     )

@@ -12,8 +12,8 @@ from twinlog.kafka.ports import TopicDescription
 from twinlog.model import ClusterAlias
 from twinlog.policy.expected_offsets import ExpectedOffsets
 from twinlog.selection import TopicDecision, TopicReason, TopicSelector
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog_configsync.model.actions import number_text
-from twinlog_configsync.model.entry import TopicEntry, TopicState
 from twinlog_configsync.model.observation import is_absent
 from twinlog_configsync.planning.delete_plan import DeleteRules
 
@@ -44,7 +44,7 @@ class Explanation:
     rule: str
     source_topic: str
     target_topic: str
-    entry: TopicEntry | None = None
+    entry: ReplicatedTopic | None = None
     offsets: ExpectedOffsets | None = None
     """Which offsets its copy will have; None when that exists already, or is not known."""
 
@@ -65,7 +65,7 @@ _REJECTED: Final = {
 def explain(
     topic: str,
     selector: TopicSelector,
-    entries: Mapping[str, TopicEntry],
+    entries: Mapping[str, ReplicatedTopic],
     deletes: DeleteRules,
     *,
     on_source: Found,
@@ -88,7 +88,7 @@ def explain(
 
 
 def _on_source(
-    topic: str, selector: TopicSelector, entry: TopicEntry | None, deletes: DeleteRules, found: Found
+    topic: str, selector: TopicSelector, entry: ReplicatedTopic | None, deletes: DeleteRules, found: Found
 ) -> Explanation:
     decision = selector.decide(topic)
     verdict, rule = _source_verdict(decision, entry, deletes, found)
@@ -103,7 +103,7 @@ def _on_source(
 
 
 def _source_verdict(
-    decision: TopicDecision, entry: TopicEntry | None, deletes: DeleteRules, found: Found
+    decision: TopicDecision, entry: ReplicatedTopic | None, deletes: DeleteRules, found: Found
 ) -> tuple[Verdict, str]:
     if not decision.selected:
         return _REJECTED[decision.reason], decision.rule
@@ -120,7 +120,7 @@ def _source_verdict(
             return Verdict.REPLICATED, f"replicated as {entry.target_topic}: {decision.rule}"
 
 
-def _fate(entry: TopicEntry, deletes: DeleteRules) -> str:
+def _fate(entry: ReplicatedTopic, deletes: DeleteRules) -> str:
     """What will happen to the copy of a deleted topic."""
     if entry.kept:
         return f"{entry.target_topic} stays: restore the topic on the source, or delete its copy"
@@ -131,7 +131,7 @@ def _fate(entry: TopicEntry, deletes: DeleteRules) -> str:
 
 
 def _on_target(
-    topic: str, selector: TopicSelector, entries: Mapping[str, TopicEntry], found: Found
+    topic: str, selector: TopicSelector, entries: Mapping[str, ReplicatedTopic], found: Found
 ) -> Explanation:
     entry = next((each for each in entries.values() if each.target_topic == topic and each.selected), None)
     verdict, rule, source_topic = _target_verdict(topic, selector, entry, found)
@@ -146,7 +146,7 @@ def _on_target(
 
 
 def _target_verdict(
-    topic: str, selector: TopicSelector, entry: TopicEntry | None, found: Found
+    topic: str, selector: TopicSelector, entry: ReplicatedTopic | None, found: Found
 ) -> tuple[Verdict, str, str]:
     source, policy = selector.flow.source, selector.policy
     if entry is not None:

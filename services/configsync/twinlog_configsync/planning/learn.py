@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, ConfigSource, QuotaEntity
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_configsync.model.actions import (
     Change,
     CreateAcl,
@@ -15,7 +16,6 @@ from twinlog_configsync.model.actions import (
     SetConfig,
     SetQuota,
 )
-from twinlog_configsync.model.entry import TopicEntry
 from twinlog_configsync.model.memory import Memory
 from twinlog_configsync.model.observation import AclObservation, Observation, QuotaObservation, TopicPair
 from twinlog_configsync.model.schedule import Scope
@@ -75,7 +75,7 @@ def learn(
 
 
 def _were_there(
-    before: Memory, observation: Observation, entries: Mapping[str, TopicEntry]
+    before: Memory, observation: Observation, entries: Mapping[str, ReplicatedTopic]
 ) -> frozenset[str] | None:
     """One that is deleted and created again is new."""
     if not observation.listed:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.model import Flow
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_configsync.access.acl_plan import plan_acls
 from twinlog_configsync.access.acl_rules import TOPIC, Translation
 from twinlog_configsync.access.quota_plan import plan_quotas
@@ -21,7 +22,6 @@ from twinlog_configsync.model.actions import (
     Skip,
     SkipUser,
 )
-from twinlog_configsync.model.entry import TopicEntry
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.memory import Memory
 from twinlog_configsync.model.observation import (
@@ -171,7 +171,7 @@ def replicated_topics(observation: Observation, memory: Memory) -> frozenset[str
     )
 
 
-def _is_replicated(pair: TopicPair, entry: TopicEntry | None, *, is_granted: bool) -> bool:
+def _is_replicated(pair: TopicPair, entry: ReplicatedTopic | None, *, is_granted: bool) -> bool:
     """`is_granted`: Twinlog created ACLs for the copy."""
     if not isinstance(pair.source, KafkaError):
         return True

@@ -26,8 +26,8 @@ from dataclasses import replace
 from twinlog.batches import largest_batch_bytes
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import ConfigEntry, TopicDescription
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicLimits, TopicState
 from twinlog_configsync.model.actions import Skip
-from twinlog_configsync.model.entry import TargetLimits, TopicEntry, TopicState
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.observation import Configs, Observation, TopicPair, is_absent
 from twinlog_configsync.model.reasons import Reason
@@ -36,7 +36,7 @@ FORGET_AFTER_MS = 30 * 24 * 3_600_000
 """Otherwise systems that create topics by the hour would fill the registry, and every pass, with old
 names."""
 
-Entries = Mapping[str, TopicEntry]
+Entries = Mapping[str, ReplicatedTopic]
 Blocker = KafkaError | Skip
 """Why an action was not carried out: the target refused it, or the plan left it out."""
 
@@ -50,14 +50,14 @@ def fold(
     now_ms: int,
     loss: Hold | None = None,
     forgotten_generation: int = 0,
-) -> dict[str, TopicEntry]:
+) -> dict[str, ReplicatedTopic]:
     """The entries after one refresh, by source topic, without those that are to be forgotten.
 
     `observation` was made after the actions; `blockers` are what blocked them, by source topic; `loss` tells
     whether the source as a whole was lost; `created_after_start` tells whether an unknown topic appeared
     after the flow's selection was complete; `forgotten_generation` is the highest forgotten generation.
     """
-    entries: dict[str, TopicEntry] = {}
+    entries: dict[str, ReplicatedTopic] = {}
     for name, known in previous.items():
         if name not in observation.pairs:
             entries[name] = replace(known, selected=False, kept=_kept(known, loss))
@@ -77,7 +77,7 @@ def fold(
 
 
 def _fold_one(
-    known: TopicEntry | None,
+    known: ReplicatedTopic | None,
     pair: TopicPair,
     blocker: Blocker | None,
     *,
@@ -85,7 +85,7 @@ def _fold_one(
     now_ms: int,
     loss: Hold | None,
     forgotten_generation: int,
-) -> TopicEntry | None:
+) -> ReplicatedTopic | None:
     """None when the topic does not exist and was never seen.
 
     An entry without partitions is of a name that a rule has, and about which the source has told nothing so
@@ -94,7 +94,7 @@ def _fold_one(
     """
     if is_absent(pair.source) and (known is None or not known.partition_count):
         return None
-    entry = known or TopicEntry(
+    entry = known or ReplicatedTopic(
         source_topic=pair.source_topic,
         target_topic=pair.target_topic,
         partition_count=0,
@@ -105,7 +105,7 @@ def _fold_one(
     if not isinstance(pair.target, KafkaError):
         entry = _with_target(entry, pair.target, pair.target_configs)
     elif is_absent(pair.target):
-        entry = replace(entry, target_partition_count=0, target_topic_id="", limits=TargetLimits())
+        entry = replace(entry, target_partition_count=0, target_topic_id="", limits=TopicLimits())
     if isinstance(pair.source, KafkaError):
         if known is not None and is_absent(pair.source):
             # Only the topic that Twinlog created is its copy, not another one with its name.
@@ -115,14 +115,14 @@ def _fold_one(
     return _with_state(entry, pair, blocker)
 
 
-def _is_over(entry: TopicEntry, pair: TopicPair, now_ms: int) -> bool:
+def _is_over(entry: ReplicatedTopic, pair: TopicPair, now_ms: int) -> bool:
     """Whether both sides have reported for a long time that it is gone, and the source as a whole was not
     lost."""
     is_gone = is_absent(pair.source) and is_absent(pair.target) and not entry.kept
     return is_gone and entry.deleted_at_ms is not None and now_ms - entry.deleted_at_ms >= FORGET_AFTER_MS
 
 
-def _with_source(entry: TopicEntry, source: TopicDescription, configs: Configs) -> TopicEntry:
+def _with_source(entry: ReplicatedTopic, source: TopicDescription, configs: Configs) -> ReplicatedTopic:
     recreated = (
         bool(entry.source_topic_id) and bool(source.topic_id) and entry.source_topic_id != source.topic_id
     )
@@ -137,10 +137,10 @@ def _with_source(entry: TopicEntry, source: TopicDescription, configs: Configs) 
     )
 
 
-def _with_target(entry: TopicEntry, target: TopicDescription, configs: Configs) -> TopicEntry:
+def _with_target(entry: ReplicatedTopic, target: TopicDescription, configs: Configs) -> ReplicatedTopic:
     limits = entry.limits
     if not isinstance(configs, KafkaError):
-        limits = TargetLimits(
+        limits = TopicLimits(
             max_message_bytes=largest_batch_bytes({entry.name: entry.value for entry in configs})
             or limits.max_message_bytes,
             compression_type=_value(configs, "compression.type") or limits.compression_type,
@@ -154,7 +154,9 @@ def _with_target(entry: TopicEntry, target: TopicDescription, configs: Configs) 
     )
 
 
-def _without_source(entry: TopicEntry, error: KafkaError, *, now_ms: int, loss: Hold | None) -> TopicEntry:
+def _without_source(
+    entry: ReplicatedTopic, error: KafkaError, *, now_ms: int, loss: Hold | None
+) -> ReplicatedTopic:
     if entry.partition_count:
         entry = replace(entry, kept=_kept(entry, loss))
     if is_absent(error):
@@ -176,11 +178,11 @@ def _without_source(entry: TopicEntry, error: KafkaError, *, now_ms: int, loss: 
     return replace(entry, state=TopicState.WAITING, reason=error.reason, message=str(error))
 
 
-def _kept(entry: TopicEntry, loss: Hold | None) -> str:
+def _kept(entry: ReplicatedTopic, loss: Hold | None) -> str:
     return entry.kept or ("" if loss is None else str(loss.reason))
 
 
-def _with_state(entry: TopicEntry, pair: TopicPair, blocker: Blocker | None) -> TopicEntry:
+def _with_state(entry: ReplicatedTopic, pair: TopicPair, blocker: Blocker | None) -> ReplicatedTopic:
     if entry.target_partition_count:
         short = entry.target_partition_count < entry.partition_count
         reason, message = _words(blocker) if short or blocker is not None else ("", "")

@@ -7,14 +7,14 @@ quotas that nobody deleted. The copies on the target are then all that is left.
 from collections.abc import Callable, Mapping
 
 from twinlog.errors import KafkaError
-from twinlog_configsync.model.entry import TopicEntry, TopicState
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.observation import Observation, TopicPair, is_absent
 from twinlog_configsync.model.reasons import Reason
 
 
 def source_loss(
-    entries: Mapping[str, TopicEntry],
+    entries: Mapping[str, ReplicatedTopic],
     observation: Observation,
     *,
     known_cluster_id: str,
@@ -50,7 +50,7 @@ def source_loss(
     )
 
 
-def kept_copies(entries: Mapping[str, TopicEntry]) -> Hold | None:
+def kept_copies(entries: Mapping[str, ReplicatedTopic]) -> Hold | None:
     """Copies that are kept because of an earlier loss, until the topics are back on the source, or their
     copies are gone from the target."""
     kept = sorted((name, entry) for name, entry in entries.items() if entry.kept and entry.selected)
@@ -69,7 +69,7 @@ def kept_copies(entries: Mapping[str, TopicEntry]) -> Hold | None:
 _NAMED = 5
 
 
-def _survives(entry: TopicEntry, pair: TopicPair) -> bool:
+def _survives(entry: ReplicatedTopic, pair: TopicPair) -> bool:
     if isinstance(pair.source, KafkaError):
         return False
     known, found = entry.source_topic_id, pair.source.topic_id

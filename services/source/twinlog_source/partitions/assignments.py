@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from twinlog.batches import TargetTopicLimits
 from twinlog.config import OffsetsMode
 from twinlog.model import TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
-from twinlog.service.feeds.replicated_topics import ReplicatedTopic
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicLimits
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.partitions.copy_mode import OffsetsReason
@@ -19,7 +18,7 @@ from twinlog_source.partitions.shares import SlotLimits, share_limit
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.reasons import PartitionReason
 
-Limits = tuple[str, int, str, str]
+Limits = tuple[str, TopicLimits]
 """The topic of the copies, and its limits."""
 _Terms = tuple[Limits, bool]
 """`Limits`, and whether the copy keeps the source's offsets."""
@@ -59,8 +58,8 @@ class TaskOrders:
             target_topic=topic.target_topic,
             target_topic_id=topic.target_topic_id,
             source_topic_id=topic.source_topic_id,
-            max_message_bytes=topic.target_max_message_bytes or TargetTopicLimits().max_message_bytes,
-            compression_type=topic.target_compression_type,
+            max_message_bytes=topic.limits.max_message_bytes,
+            compression_type=topic.limits.compression_type,
             position=row.position,
             position_stored=row.stored,
             leader_epochs=row.leader_epochs,
@@ -119,12 +118,7 @@ class TaskOrders:
 
 
 def limits_of(topic: ReplicatedTopic) -> Limits:
-    return (
-        topic.target_topic_id,
-        topic.target_max_message_bytes,
-        topic.target_compression_type,
-        topic.target_timestamp_type,
-    )
+    return topic.target_topic_id, topic.limits
 
 
 def limits_differ(before: Mapping[str, ReplicatedTopic], now: Mapping[str, ReplicatedTopic]) -> bool:

@@ -58,11 +58,11 @@ class TargetLimits:
                 continue
             found = largest_batch_bytes({entry.name: entry.value for entry in entries})
             if found is not None:
-                said = topics[name].target_max_message_bytes
+                said = topics[name].limits.max_message_bytes
                 self._seen[name] = _Seen(said=said, found=found)
 
     def _correct(self, topic: ReplicatedTopic) -> ReplicatedTopic:
         seen = self._seen.get(topic.source_topic)
-        if seen is None or seen.said != topic.target_max_message_bytes:
+        if seen is None or seen.said != topic.limits.max_message_bytes:
             return topic
-        return replace(topic, target_max_message_bytes=seen.found)
+        return replace(topic, limits=replace(topic.limits, max_message_bytes=seen.found))

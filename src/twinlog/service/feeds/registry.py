@@ -16,7 +16,7 @@ from twinlog.kafka.ports import KafkaCluster
 from twinlog.kafka.table import Table
 from twinlog.model import Flow
 from twinlog.policy.internal_topics import configsync_topic
-from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, decode_topic
 from twinlog.service.feeds.rules_record import NO_RULES, RulesRecord, decode_rules
 from twinlog.service.feeds.tables import PATIENCE_SECONDS, TableFollower, TableName
 from twinlog.service.waiting import Backoff
@@ -36,15 +36,13 @@ class Settled:
     """The flow's selection was complete: an absent topic is not selected."""
 
 
-Row = ReplicatedTopic | RulesRecord | Settled | None
-"""None: a topic that is not selected any more."""
+Row = ReplicatedTopic | RulesRecord | Settled
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionsCodec:
     """The rows of configsync's registry that concern its peers, which do not write them."""
 
-    flow: Flow
     kinds: frozenset[str] = TOLD_KINDS
 
     def decode_key(self, key: bytes) -> Key | None:
@@ -64,7 +62,7 @@ class DecisionsCodec:
                     f" {_VERSION}",
                     reason="WIRE_VERSION",
                 )
-            return _topic(self.flow, fields) if key[0] == TOPIC else Settled()
+            return decode_topic(fields) if key[0] == TOPIC else Settled()
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise WireFormatError(f"the record {key} of configsync is damaged: {error!r}") from error
 
@@ -75,7 +73,7 @@ class DecisionsCodec:
 async def stored_rules(target: KafkaCluster, flow: Flow) -> RulesRecord:
     """The rules that differ from the file, for a command that asks no service; `NO_RULES` if they never were
     changed. Raises as `Table.load`."""
-    codec = DecisionsCodec(flow, frozenset({RULES}))
+    codec = DecisionsCodec(frozenset({RULES}))
     return _rules(await Table(cluster=target, topic=configsync_topic(flow.source), codec=codec).load())
 
 
@@ -119,7 +117,7 @@ class Decisions:
         if flow not in self._tables:
             name = registry_name(flow)
             self._flows[name] = flow
-            self._tables[flow] = Table(cluster=target, topic=name.topic, codec=DecisionsCodec(flow))
+            self._tables[flow] = Table(cluster=target, topic=name.topic, codec=DecisionsCodec())
             self._follower.add(name, self._tables[flow])
 
     def subscribe(self) -> asyncio.Event:
@@ -180,7 +178,11 @@ class Decisions:
         if not is_news:
             return
         self._seen[flow] = rows
-        topics = {row.source_topic: row for row in rows.values() if isinstance(row, ReplicatedTopic)}
+        topics = {
+            row.source_topic: row
+            for row in rows.values()
+            if isinstance(row, ReplicatedTopic) and row.selected
+        }
         is_settled = any(isinstance(row, Settled) for row in rows.values())
         if not is_settled and flow in self._settled:
             topics = {**self.topics(flow), **topics}
@@ -199,31 +201,6 @@ def _rules(rows: Mapping[Key, Row]) -> RulesRecord:
 def registry_name(flow: Flow) -> TableName:
     """Where configsync keeps its registry of a flow."""
     return TableName(flow.target, configsync_topic(flow.source))
-
-
-def _topic(flow: Flow, fields: Mapping[str, Any]) -> ReplicatedTopic | None:
-    if not fields["selected"]:
-        return None
-    limits, state = fields["limits"], str(fields["state"])
-    return ReplicatedTopic(
-        flow=flow,
-        source_topic=str(fields["source_topic"]),
-        target_topic=str(fields["target_topic"]),
-        partition_count=int(fields["partition_count"]),
-        target_partition_count=int(fields["target_partition_count"]),
-        source_topic_id=str(fields["source_topic_id"]),
-        target_topic_id=str(fields["target_topic_id"]),
-        generation=int(fields["generation"]),
-        created_after_start=bool(fields["created_after_start"]),
-        # A state that this version does not know is one in which nothing is copied.
-        state=TopicState(state) if state in TopicState.__members__ else TopicState.WAITING,
-        reason=str(fields["reason"]),
-        message=str(fields["message"]),
-        target_max_message_bytes=int(limits["max_message_bytes"]),
-        target_compression_type=str(limits["compression_type"]),
-        target_timestamp_type=str(limits["timestamp_type"]),
-        source_cleanup_policy=str(fields["source_cleanup_policy"]),
-    )
 
 
 def _parsed(raw: bytes) -> Any:

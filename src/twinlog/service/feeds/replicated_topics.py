@@ -1,39 +1,60 @@
-"""One topic of a flow with configsync's decision. Pure."""
+"""One topic of a flow with configsync's decision, as it stands in the registry. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from twinlog.model import Flow, TopicPartition
+from twinlog.model import TopicPartition
 
 
 class TopicState(StrEnum):
+    """Whether a replicated topic can be copied."""
+
     READY = "READY"
     WAITING = "WAITING"
     DELETED_AT_SOURCE = "DELETED_AT_SOURCE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicatedTopic:
-    """One topic of a flow, with the fields of the API's message of the same name."""
+class TopicLimits:
+    """The limits of the target topic for its copy. Kafka's defaults until the topic was described."""
 
-    flow: Flow
+    max_message_bytes: int = 1_048_588
+    compression_type: str = "producer"
+    timestamp_type: str = "CreateTime"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicatedTopic:
+    """Both sides of a topic, its generation, and whether it can be copied."""
+
     source_topic: str
     target_topic: str
     partition_count: int
-    target_partition_count: int
-    source_topic_id: str
-    target_topic_id: str
-    generation: int
-    created_after_start: bool
-    state: TopicState
-    """WAITING also stands for a state that this version does not know: such a topic is not copied."""
-    reason: str
-    message: str
-    target_max_message_bytes: int
-    target_compression_type: str
-    target_timestamp_type: str
-    source_cleanup_policy: str
+    """On the source."""
+    target_partition_count: int = 0
+    """On the target; 0 until it exists. Never above the real number, so the copy may rely on it."""
+    source_topic_id: str = ""
+    target_topic_id: str = ""
+    generation: int = 1
+    """Raised whenever the source topic was deleted and created again."""
+    created_after_start: bool = False
+    """First seen after the flow's registry was complete: copied from its first record, whatever the reset
+    policy."""
+    state: TopicState = TopicState.WAITING
+    reason: str = ""
+    message: str = ""
+    limits: TopicLimits = TopicLimits()
+    source_cleanup_policy: str = ""
+    """As the source reports it; "" while its configuration cannot be read."""
+    selected: bool = True
+    """False once no rule selects it any more: kept for its generation, and not copied."""
+    deleted_at_ms: int | None = None
+    """When the source topic was first missing, by the wall clock."""
+    kept: str = ""
+    """Why the copy is not deleted, although the source topic is missing: the source was lost, and the topic
+    not deleted. SOURCE_LOST or SOURCE_REPLACED."""
 
     @property
     def copyable_partition_count(self) -> int:
@@ -53,4 +74,32 @@ def copyable_partitions(topics: Topics) -> frozenset[TopicPartition]:
         TopicPartition(topic.source_topic, number)
         for topic in topics.values()
         for number in range(topic.copyable_partition_count)
+    )
+
+
+def decode_topic(fields: Mapping[str, Any]) -> ReplicatedTopic:
+    """The topic of a stored record. Raises KeyError, TypeError and ValueError for a damaged one."""
+    limits, state, deleted_at_ms = fields["limits"], str(fields["state"]), fields["deleted_at_ms"]
+    return ReplicatedTopic(
+        source_topic=str(fields["source_topic"]),
+        target_topic=str(fields["target_topic"]),
+        partition_count=int(fields["partition_count"]),
+        target_partition_count=int(fields["target_partition_count"]),
+        source_topic_id=str(fields["source_topic_id"]),
+        target_topic_id=str(fields["target_topic_id"]),
+        generation=int(fields["generation"]),
+        created_after_start=bool(fields["created_after_start"]),
+        # In a state that this version does not know nothing is copied.
+        state=TopicState(state) if state in TopicState.__members__ else TopicState.WAITING,
+        reason=str(fields["reason"]),
+        message=str(fields["message"]),
+        limits=TopicLimits(
+            max_message_bytes=int(limits["max_message_bytes"]),
+            compression_type=str(limits["compression_type"]),
+            timestamp_type=str(limits["timestamp_type"]),
+        ),
+        source_cleanup_policy=str(fields["source_cleanup_policy"]),
+        selected=bool(fields["selected"]),
+        deleted_at_ms=None if deleted_at_ms is None else int(deleted_at_ms),
+        kept=str(fields.get("kept", "")),
     )

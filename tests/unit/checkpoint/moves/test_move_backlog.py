@@ -8,7 +8,7 @@ from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
-from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig
+from unit.checkpoint.checkpoint_rig import CheckpointFlowRig
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, run
 from unit.checkpoint.moves.test_move_truth import refused_for_the_backlog
@@ -20,7 +20,6 @@ def replicated(fakes: CheckpointFlowRig, topic: str, *, generation: int = 1) -> 
     """As configsync tells of it: both sides as they are now."""
     copy = f"A.{topic}"
     return ReplicatedTopic(
-        flow=A_TO_B,
         source_topic=topic,
         target_topic=copy,
         partition_count=len(fakes.source.topics[topic].logs),
@@ -30,11 +29,6 @@ def replicated(fakes: CheckpointFlowRig, topic: str, *, generation: int = 1) -> 
         generation=generation,
         created_after_start=False,
         state=TopicState.READY,
-        reason="",
-        message="",
-        target_max_message_bytes=1 << 20,
-        target_compression_type="producer",
-        target_timestamp_type="CreateTime",
         source_cleanup_policy="delete",
     )
 

@@ -14,10 +14,10 @@ from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServ
 from twinlog.cli.configsync.client import every_topic
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog.service.interceptors import Context
 from twinlog.service.limits import MAX_MESSAGE_BYTES
 from twinlog_configsync.api.servicer import ConfigSyncServicer
-from twinlog_configsync.model.entry import TopicEntry
 from twinlog_configsync.model.memory import Memory
 
 A_B, C_B = Flow("A", "B"), Flow("C", "B")
@@ -27,12 +27,12 @@ TOPICS = 2_000
 
 @dataclass
 class Passes:
-    topics: list[TopicEntry] = field(default_factory=list)
+    topics: list[ReplicatedTopic] = field(default_factory=list)
     memory: Memory = field(default_factory=Memory)
 
 
-def entry(name: str) -> TopicEntry:
-    return TopicEntry(source_topic=name, target_topic=f"A.{name}", partition_count=1)
+def entry(name: str) -> ReplicatedTopic:
+    return ReplicatedTopic(source_topic=name, target_topic=f"A.{name}", partition_count=1)
 
 
 def serve() -> tuple[Mapping[Flow, Passes], ConfigSyncServicer]:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.errors import WireFormatError
-from twinlog_configsync.model.entry import TargetLimits, TopicEntry, TopicState
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicLimits, TopicState
 from twinlog_configsync.model.records import (
     FlowRecord,
     Kind,
@@ -19,7 +19,7 @@ from twinlog_configsync.model.records import (
 names = st.text(min_size=1, max_size=20)
 counts = st.integers(min_value=0, max_value=2**31 - 1)
 entries = st.builds(
-    TopicEntry,
+    ReplicatedTopic,
     source_topic=names,
     target_topic=names,
     partition_count=counts,
@@ -31,7 +31,7 @@ entries = st.builds(
     state=st.sampled_from(TopicState),
     reason=st.text(max_size=10),
     message=st.text(max_size=30),
-    limits=st.builds(TargetLimits, max_message_bytes=counts, compression_type=names, timestamp_type=names),
+    limits=st.builds(TopicLimits, max_message_bytes=counts, compression_type=names, timestamp_type=names),
     source_cleanup_policy=st.text(max_size=10),
     selected=st.booleans(),
     deleted_at_ms=st.none() | counts,
@@ -47,7 +47,7 @@ def test_the_bytes_of_a_flow_record() -> None:
 
 
 def test_the_bytes_of_a_topic_record() -> None:
-    entry = TopicEntry(source_topic="bestellungen-ü", target_topic="A.bestellungen-ü", partition_count=3)
+    entry = ReplicatedTopic(source_topic="bestellungen-ü", target_topic="A.bestellungen-ü", partition_count=3)
     assert encode_key(RecordKey(Kind.TOPIC, "bestellungen-ü")) == '["topic","bestellungen-ü"]'.encode()
     assert (
         encode_value(entry)
@@ -62,7 +62,7 @@ def test_the_bytes_of_a_topic_record() -> None:
 
 
 @given(entry=entries)
-def test_what_is_written_is_read_back(entry: TopicEntry) -> None:
+def test_what_is_written_is_read_back(entry: ReplicatedTopic) -> None:
     key = RecordKey(Kind.TOPIC, entry.source_topic)
     assert decode_key(encode_key(key)) == key
     assert decode_value(key, encode_value(entry)) == entry
@@ -100,7 +100,7 @@ def test_a_value_that_cannot_be_understood_is_refused(raw: bytes) -> None:
 
 
 def test_every_truncation_of_a_value_is_refused() -> None:
-    raw = encode_value(TopicEntry(source_topic="orders", target_topic="A.orders", partition_count=3))
+    raw = encode_value(ReplicatedTopic(source_topic="orders", target_topic="A.orders", partition_count=3))
     for length in range(len(raw)):
         with pytest.raises(WireFormatError):
             decode_value(RecordKey(Kind.TOPIC, "orders"), raw[:length])

@@ -8,8 +8,8 @@ import pytest
 
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.ports import TopicDescription
+from twinlog.service.feeds.replicated_topics import TopicState
 from twinlog.testing.fakes.cluster import Call
-from twinlog_configsync.model.entry import TopicState
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.registry import FORGET_AFTER_MS

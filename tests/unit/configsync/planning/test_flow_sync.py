@@ -8,9 +8,9 @@ import pytest
 from twinlog.errors import FatalKafkaError, KafkaError, StateError, TransientKafkaError, WireFormatError
 from twinlog.kafka.ports import ConfigChange, NewTopic
 from twinlog.model import TopicPartition
+from twinlog.service.feeds.replicated_topics import TopicState
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call, FakeCluster
-from twinlog_configsync.model.entry import TopicState
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.flow_status import FlowState

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from twinlog.errors import ConflictError, FatalKafkaError, KafkaError, NotFoundError, TransientKafkaError
 from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource, TopicDescription
+from twinlog.service.feeds.replicated_topics import TopicState
 from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.model.actions import is_drift
-from twinlog_configsync.model.entry import TopicState
 from twinlog_configsync.model.memory import Memory
 from twinlog_configsync.model.observation import Observation, TargetCluster, TopicPair, World
 from twinlog_configsync.model.reasons import Reason

@@ -8,9 +8,9 @@ import pytest
 from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.model import TopicPartition
 from twinlog.policy import DefaultReplicationPolicy
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog.write_blocks import fence_of, holder_of
 from twinlog_configsync.flow.known_flow import check_records
-from twinlog_configsync.model.entry import TopicEntry, TopicState
 from twinlog_configsync.model.records import (
     AclRecord,
     Kind,
@@ -61,7 +61,7 @@ async def test_an_acl_that_the_flow_cannot_have_made_is_not_deleted(flow: Config
 async def test_a_topic_that_is_no_copy_is_not_deleted_in_the_place_of_one(flow: ConfigSyncRig) -> None:
     await flow.refresh()
     flow.target.add_topic("ledger")
-    forged = TopicEntry(
+    forged = ReplicatedTopic(
         source_topic="gone",
         target_topic="ledger",
         partition_count=1,
@@ -121,7 +121,7 @@ def test_an_acl_record_counts_if_the_flow_could_have_written_it(
 
 
 def test_a_record_must_be_about_what_its_key_says(flow: ConfigSyncRig) -> None:
-    entry = TopicEntry(source_topic="orders", target_topic="A.orders", partition_count=1)
+    entry = ReplicatedTopic(source_topic="orders", target_topic="A.orders", partition_count=1)
     address, user = QuotaEntity((("ip", "10.0.0.1"),)), QuotaEntity((("user", "alice"),))
     assert not refused(flow, RecordKey(Kind.TOPIC, "orders"), entry)
     assert refused(flow, RecordKey(Kind.TOPIC, "users"), entry)

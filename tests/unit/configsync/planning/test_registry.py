@@ -6,8 +6,8 @@ import pytest
 
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.ports import ConfigEntry, ConfigSource, TopicDescription
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicLimits, TopicState
 from twinlog_configsync.model.actions import Skip
-from twinlog_configsync.model.entry import TargetLimits, TopicEntry, TopicState
 from twinlog_configsync.model.observation import Observation, TargetCluster, TopicPair
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.planning.registry import FORGET_AFTER_MS, Blocker, fold
@@ -42,13 +42,13 @@ def seen(
 
 
 def after(
-    known: TopicEntry | None,
+    known: ReplicatedTopic | None,
     observation: Observation,
     *,
     blocker: Blocker | None = None,
     settled: bool = True,
     now_ms: int = 1_000,
-) -> TopicEntry | None:
+) -> ReplicatedTopic | None:
     previous = {} if known is None else {"orders": known}
     blockers = {} if blocker is None else {"orders": blocker}
     return fold(
@@ -56,8 +56,8 @@ def after(
     ).get("orders")
 
 
-def ready(**changes: object) -> TopicEntry:
-    entry = TopicEntry(
+def ready(**changes: object) -> ReplicatedTopic:
+    entry = ReplicatedTopic(
         source_topic="orders",
         target_topic="A.orders",
         partition_count=3,
@@ -212,7 +212,7 @@ def test_limits_and_cleanup_policy_come_from_the_configs() -> None:
     )
     assert entry is not None
     assert entry.source_cleanup_policy == "compact"
-    assert entry.limits == TargetLimits(
+    assert entry.limits == TopicLimits(
         max_message_bytes=1_000_000, compression_type="zstd", timestamp_type="LogAppendTime"
     )
     unreadable = seen(

@@ -74,7 +74,6 @@ class Sides:
 
     def topic(self) -> ReplicatedTopic:
         return ReplicatedTopic(
-            flow=Flow("B", "A"),
             source_topic="orders",
             target_topic="orders",
             partition_count=1,
@@ -84,11 +83,6 @@ class Sides:
             generation=1,
             created_after_start=False,
             state=TopicState.READY,
-            reason="",
-            message="",
-            target_max_message_bytes=1000,
-            target_compression_type="",
-            target_timestamp_type="",
             source_cleanup_policy="delete",
         )
 

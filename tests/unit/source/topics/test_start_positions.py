@@ -6,7 +6,7 @@ import pytest
 
 from twinlog.config import AutoOffsetReset
 from twinlog.errors import ConfigError, KafkaError
-from twinlog.model import Flow, TopicPartition
+from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
@@ -19,7 +19,6 @@ P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
 
 def topic(*, created_after_start: bool = False) -> ReplicatedTopic:
     return ReplicatedTopic(
-        flow=Flow("A", "B"),
         source_topic="t",
         target_topic="A.t",
         partition_count=2,
@@ -29,11 +28,6 @@ def topic(*, created_after_start: bool = False) -> ReplicatedTopic:
         generation=1,
         created_after_start=created_after_start,
         state=TopicState.READY,
-        reason="",
-        message="",
-        target_max_message_bytes=0,
-        target_compression_type="",
-        target_timestamp_type="",
         source_cleanup_policy="",
     )
 

@@ -172,20 +172,11 @@ async def _compacted(cluster: KafkaCluster, topics: Sequence[str]) -> dict[str, 
 def replicated_topic(flow: Flow, pair: TopicPair) -> ReplicatedTopic:
     """As configsync tells it of a topic that is in step."""
     return ReplicatedTopic(
-        flow=flow,
         source_topic=pair.source.name,
         target_topic=pair.target.name,
         partition_count=pair.source.partition_count,
         target_partition_count=pair.target.partition_count,
         source_topic_id=pair.source.topic_id,
         target_topic_id=pair.target.topic_id,
-        generation=0,
-        created_after_start=False,
         state=TopicState.READY,
-        reason="",
-        message="",
-        target_max_message_bytes=0,
-        target_compression_type="",
-        target_timestamp_type="",
-        source_cleanup_policy="",
     )
