@@ -223,7 +223,6 @@ async def _driver(
         topic=topic,
         writer=writer,
         clock=context.clock,
-        retractions=positions.retractions,
     )
     producers = Producers(
         journal=journal,

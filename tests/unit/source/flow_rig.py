@@ -158,7 +158,6 @@ class FlowRig:
             topic=POSITIONS,
             writer=writer,
             clock=self.clock,
-            retractions=positions.retractions,
         )
         producers = Producers(
             journal=journal,

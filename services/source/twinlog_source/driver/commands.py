@@ -3,20 +3,17 @@ before it takes effect, but for the last: how many records others wrote is count
 """
 
 import asyncio
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import structlog
 
 from twinlog.clock import Clock
 from twinlog.errors import ConfigError, NotFoundError, TransientKafkaError
-from twinlog.model import TopicPartition
 from twinlog_source.driver.flow_driver import FlowDriver
-from twinlog_source.driver.subjects import Subject, partitions_of, require_owned, require_partitions
+from twinlog_source.driver.subjects import Subject, require_owned, require_partitions
 from twinlog_source.log.facts import PauseFact, ThrottleFact
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.events import ForeignKnown
-from twinlog_source.partitions.orders import SetPaused
 from twinlog_source.partitions.rows import PartitionRow
 
 LEDGER_SECONDS = 8.0
@@ -33,10 +30,10 @@ class FlowOperations:
 
     async def pause(self, subject: Subject, *, by: str) -> None:
         """Raises StateError, NotFoundError, KafkaError."""
-        partitions = require_partitions(self.driver, subject)
+        require_partitions(self.driver, subject)
         mark = PauseFact(topic=subject.topic, partition=subject.partition, by=by, at_ms=self.clock.now_ms())
         await self._command("pause", subject, mark)
-        self._tell_paused(partitions)
+        self.driver.send_pauses()
         log.info(
             "paused", flow=str(self.driver.flow), topic=subject.topic, partition=subject.partition, by=by
         )
@@ -54,8 +51,7 @@ class FlowOperations:
                 reason="NOT_PAUSED",
             )
         await self._command("pause", subject, None)
-        # Also the pause of a topic that is no longer copied can be ended.
-        self._tell_paused(partitions_of(self.driver, subject))
+        self.driver.send_pauses()
         log.info(
             "resumed", flow=str(self.driver.flow), topic=subject.topic, partition=subject.partition, by=by
         )
@@ -157,29 +153,14 @@ class FlowOperations:
     # -------------------------------------------------------------------------------------------------
 
     async def _command(self, kind: str, subject: Subject, fact: PauseFact | ThrottleFact | None) -> None:
-        """Store the command. When this raises KafkaError, the command has no effect, neither now nor later,
-        unless another process claims the flow (see `log.retractions`)."""
+        """Store the command. When this raises KafkaError, it is in force once the log shows it."""
         try:
             await self.driver.state.command(kind, subject.topic, subject.partition, fact)
         except TransientKafkaError as error:
             raise TransientKafkaError(
-                f"nothing was changed: the target of {self.driver.flow} did not take the command: {error}",
+                f"the target of {self.driver.flow} did not confirm it, so it may or may not be in force:"
+                f" try again: {error}",
                 reason=error.reason,
                 metadata=error.metadata,
                 code=error.code,
             ) from error
-
-    def _tell_paused(self, partitions: Collection[TopicPartition]) -> None:
-        epoch = self.driver.current
-        if epoch is None:
-            return  # The next task gets it when it starts.
-        control = self.driver.state.control
-        for slot in epoch.slots:
-            for paused in (True, False):
-                named = tuple(
-                    partition
-                    for partition in slot.partitions
-                    if partition in partitions and control.is_paused(partition) is paused
-                )
-                if named:
-                    slot.tell(SetPaused(partitions=named, paused=paused))

@@ -88,6 +88,8 @@ class Slot:
     """The task's counters from its latest report."""
     limits: SlotLimits = field(default_factory=SlotLimits)
     """The limits that the task knows."""
+    paused: frozenset[TopicPartition] = frozenset()
+    """The partitions of which the task knows that they are paused."""
 
     @property
     def ended_well(self) -> bool:

@@ -52,8 +52,10 @@ from twinlog_source.driver.shared_workers import seconds_to_renewal
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.stream.stream_pace import LONGEST_WITHOUT_TASK_SECONDS, frozen_seconds
 from twinlog_source.driver.stream.task_host import TaskHost
+from twinlog_source.log.facts import PauseFact
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.partitions.events import FlowStopped
+from twinlog_source.partitions.orders import SetPaused
 from twinlog_source.partitions.planner import Load, Plan
 from twinlog_source.partitions.shares import LimitDebt, differ
 from twinlog_source.partitions.standing import FlowFacts, idle_words
@@ -112,6 +114,8 @@ class FlowDriver:
     """A transaction on the positions topic stayed open, and no step has succeeded since."""
     _debts: tuple[LimitDebt, ...] = ()
     """Those of the tasks that ended last."""
+    _pauses: dict[tuple[str | None, int | None], PauseFact] = field(default_factory=dict)
+    """The operators' pauses that the tasks know."""
     _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
 
     def __post_init__(self) -> None:
@@ -159,6 +163,19 @@ class FlowDriver:
         for slot, limits in dealt:
             slot.limits = limits
             slot.tell(limits)
+
+    def send_pauses(self) -> None:
+        """Tell the tasks of the running epoch what the operators' pauses are by now."""
+        pauses = self.state.control.pauses
+        if pauses == self._pauses:
+            return
+        self._pauses = dict(pauses)
+        for slot in () if self.current is None else self.current.slots:
+            paused = self.state.control.paused(slot.partitions)
+            for partitions, is_paused in ((paused - slot.paused, True), (slot.paused - paused, False)):
+                if partitions:
+                    slot.tell(SetPaused(partitions=tuple(sorted(partitions)), paused=is_paused))
+            slot.paused = paused
 
     def idle_reason(self) -> tuple[str, str]:
         """Reason and message of a flow that does not copy; empty while it copies."""
@@ -408,6 +425,7 @@ class FlowDriver:
             if self._has_frozen_task(epoch, now) or await self._may_be_away(self._is_stale(epoch)):
                 return
             self.send_throttles()
+            self.send_pauses()
             # Flows of a group end their epochs at the same time, so that the next ones begin together.
             seconds = min(poll_seconds, span.seconds_left(self.clock.monotonic()))
             await wait_for_any(stop, self.state.moves.ordered, seconds=seconds)

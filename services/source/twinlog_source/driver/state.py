@@ -148,7 +148,6 @@ class FlowState:
         is_due = self.ownership.is_due
         if is_due:
             await self.ownership.check()
-            await self.journal.retract_given_up(self.control)
             if self.clock.monotonic() >= self._look_at_targets_at:
                 # Sign first, so that a failure below cannot keep the owner from signing.
                 self._look_at_targets_at = self.clock.monotonic() + LOOK_AT_TARGETS_SECONDS
@@ -163,9 +162,6 @@ class FlowState:
     async def leave(self) -> None:
         """Store what only this process knows, before another one may copy. For the owner. Raises
         KafkaError."""
-        if self.positions.retractions.due:
-            await self.ownership.check()
-            await self.journal.retract_given_up(self.control)
         await self.target_logs.look_at_ends(self.topics, copying=False)
         await self.target_logs.put_ends_on_log(self.topics)
         await self.ownership.leave(at_rest=self._leaves_at_rest())
@@ -297,8 +293,7 @@ class FlowState:
         self, kind: str, topic: str | None, partition: int | None, fact: PauseFact | ThrottleFact | None
     ) -> None:
         """Store an operator's pause or limit, or remove it (None); then it is in force. When this raises
-        KafkaError, it has no effect, neither now nor later, unless another process claims the flow (see
-        `log.retractions`)."""
+        KafkaError, it is in force once the log shows it."""
         await self.journal.command((kind, topic, partition), fact)
         self.control.apply(ControlRecord(kind=kind, topic=topic, partition=partition, fact=fact))
 

@@ -1,5 +1,6 @@
 """The facts of a flow that are in force, as read from the log or written to it."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from twinlog.model import TopicPartition
@@ -64,16 +65,14 @@ class ControlState:
     def is_paused(self, partition: TopicPartition) -> bool:
         return self.pause_of(partition) is not None
 
+    def paused(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Those of them that an operator's pause includes."""
+        return frozenset(filter(self.is_paused, partitions)) if self.pauses else frozenset()
+
     def is_own(self, producer_id: int, cluster_id: str) -> bool:
         """Whether batches of this producer on the target, which has this cluster id, are the flow's."""
         known = self.producers.get(producer_id)
         return known is not None and known.cluster_id == cluster_id
-
-    def command_in_force(
-        self, kind: str, topic: str | None, partition: int | None
-    ) -> PauseFact | ThrottleFact | None:
-        """The operators' command for exactly this subject."""
-        return self.pauses.get((topic, partition)) if kind == "pause" else self.throttles.get(topic)
 
     def forget(self) -> None:
         """Forget everything that others may have removed from the log: it is read again."""

@@ -1,7 +1,7 @@
 """The driver's own records on the positions topic: facts, and positions of partitions that no task has."""
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from twinlog.clock import Clock
@@ -10,12 +10,12 @@ from twinlog.kafka.ports import LogWriter
 from twinlog.model import Flow, TopicPartition
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
-from twinlog_source.log.control import ControlState
 from twinlog_source.log.fact_records import control_key, fact_record, partition_key
 from twinlog_source.log.facts import Fact, PauseFact, ThrottleFact, ZeroFact
 from twinlog_source.log.gaps import Gap, GapIdentity, gap_key, gap_record
-from twinlog_source.log.retractions import Retractions, Subject
 
+Subject = tuple[str, str | None, int | None]
+"""Kind, topic and partition of a fact."""
 COMMAND_SECONDS = 10.0
 """The longest time to store an operator's command. It is less than the deadline of a call, so that the answer
 can name the cluster that did not take it."""
@@ -31,8 +31,6 @@ class Journal:
     topic: str
     writer: LogWriter
     clock: Clock
-    retractions: Retractions
-    """Shared with the reader of the log."""
     partition_count: int = 0
     """Known once the topic exists."""
 
@@ -47,36 +45,12 @@ class Journal:
         await self.append(control_key(self.flow.source, kind, topic, partition), None)
 
     async def command(self, subject: Subject, fact: PauseFact | ThrottleFact | None) -> None:
-        """Store an operator's command, or withdraw it (None), within `COMMAND_SECONDS`.
-
-        If this fails or is cancelled, the command is given up: it has no later effect, unless another process
-        claims the flow (see `retractions`).
-        """
-        key = control_key(self.flow.source, *subject)
+        """Store an operator's command, or withdraw it (None), within `COMMAND_SECONDS`. If this fails, the
+        record may be on the log, or reach it later: then it counts, as whoever reads the log sees."""
         value = None if fact is None else fact_record(self.flow.source, fact)[1]
-        times_forgotten = self.retractions.times_forgotten
-        try:
-            await self._append_command(key, value)
-        except (TransientKafkaError, asyncio.CancelledError):
-            if self.retractions.times_forgotten == times_forgotten:
-                self.retractions.give_up(subject, key, value)
-            raise
-        self.retractions.replace(key)
-
-    async def retract_given_up(self, control: ControlState) -> None:
-        """After failed commands, write the valid facts again behind their records. For the flow's owner."""
-        for key, subject in list(self.retractions.due.items()):
-            fact = control.command_in_force(*subject)
-            await self._append_command(key, None if fact is None else fact_record(self.flow.source, fact)[1])
-            self.retractions.settle(key)
-
-    async def _append_command(self, key: bytes, value: bytes | None) -> None:
-        await self._in_time(self.append(key, value))
-
-    async def _in_time(self, appending: Awaitable[None]) -> None:
         try:
             async with asyncio.timeout(COMMAND_SECONDS):
-                await appending
+                await self.append(control_key(self.flow.source, *subject), value)
         except TimeoutError:
             raise TransientKafkaError(
                 f"cluster {self.flow.target}: append to {self.topic}: no answer within {COMMAND_SECONDS:g} s",

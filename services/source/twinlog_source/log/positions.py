@@ -25,13 +25,11 @@ from twinlog.kafka.ports import LogReader, OffsetSpec
 from twinlog.kafka.whole_logs import StandsStillError, read_to
 from twinlog.model import Record, TopicPartition
 from twinlog.wire.source_offset import SOURCE_CONNECTOR, decode_source_offset, decode_source_offset_key
-from twinlog_source.log.control import ControlRecord, ControlState
+from twinlog_source.log.control import ControlState
 from twinlog_source.log.fact_records import control_key, parse_control
 from twinlog_source.log.fact_records import is_about_ids as is_about_ids_of
-from twinlog_source.log.facts import ClaimFact
 from twinlog_source.log.gaps import Gap, GapIdentity, parse_gap, parse_gap_identity
 from twinlog_source.log.newest_records import NewestRecords
-from twinlog_source.log.retractions import Retractions
 
 FETCH_MAX_BYTES = 4 << 20
 OPEN_SECONDS = 60.0
@@ -65,13 +63,8 @@ class PositionsLog:
     """Where the newest position of each partition is stored: partition number of this topic, and offset."""
     written_by: dict[TopicPartition, int] = field(default_factory=dict)
     """The producer id of the newest position of each partition; -1 for a producer that is not idempotent."""
-    retractions: Retractions = field(default_factory=Retractions)
-    """Records to ignore, because they belong to commands that failed: until another process claims the
-    flow."""
     parsed: int = 0
     """How many records were parsed so far; those that a later one of the same fetch supersedes are not."""
-    _ignored: dict[bytes, tuple[Record, int]] = field(default_factory=dict)
-    """The newest records of their keys that were ignored, with their partition numbers."""
     unreadable: dict[TopicPartition, str] = field(default_factory=dict)
     """Partitions whose newest record is not a valid position, with the reason. They must not be copied."""
     ids_by: dict[bytes, int | None] = field(default_factory=dict)
@@ -133,7 +126,6 @@ class PositionsLog:
                 self.written_at,
                 self.written_by,
                 self.unreadable,
-                self._ignored,
                 self._next,
                 self._read_again_to,
                 self._positions,
@@ -189,7 +181,6 @@ class PositionsLog:
             self.newest.read_again(number)
             # The clocks of two owners differ.
             self.newest.forget(control_key(self.source_alias, kind) for kind in ("claim", "owner"))
-            self._ignored = {key: kept for key, kept in self._ignored.items() if kept[1] != number}
 
     async def _read(self, partition: TopicPartition, start: int, end: int) -> None:
         number = partition.partition
@@ -218,7 +209,7 @@ class PositionsLog:
 
     def _take_all(self, records: Iterable[Record], number: int) -> None:
         """Take what was fetched: of each key only the newest record is parsed, because a position is
-        superseded soon. Of claims and of keys with records that were given up each one counts."""
+        superseded soon. Of claims each one counts."""
         claim_key = control_key(self.source_alias, "claim")
         kept: dict[tuple[bytes | None, int], Record] = {}
         for record in records:
@@ -226,7 +217,7 @@ class PositionsLog:
             if not self.newest.is_superseded(
                 key, number, record.timestamp_ms, partition_count=self.partition_count
             ):
-                is_single = key is None or key == claim_key or self.retractions.concern(key)
+                is_single = key is None or key == claim_key
                 kept[key, record.offset if is_single else -1] = record
         for record in kept.values():
             self._apply(record, number)
@@ -247,11 +238,6 @@ class PositionsLog:
             self.ids_by[record.key] = None
         partition = self._subject(record.key)
         try:
-            if record.key is not None:
-                if self.retractions.is_given_up(record.key, record.value):
-                    self._ignored[record.key] = record, number
-                    return
-                self._ignored.pop(record.key, None)
             if partition is not None:
                 self._take(partition, decode_source_offset(record.value))
                 self.written_at_ms[partition] = record.timestamp_ms
@@ -260,7 +246,7 @@ class PositionsLog:
             elif (identity := parse_gap_identity(self.source_alias, record.key)) is not None:
                 self._take_gap(identity, record)
             elif (control := parse_control(self.source_alias, record.key, record.value)) is not None:
-                self._take_control(control)
+                self.control.apply(control)
                 if record.key is not None and is_about_ids and record.producer_id >= 0:
                     self.ids_by[record.key] = record.producer_id
         except WireFormatError as error:
@@ -270,17 +256,6 @@ class PositionsLog:
             log.warning("position_unreadable", topic=self.topic, offset=record.offset, error=str(error))
             if partition is not None:
                 self.unreadable[partition] = str(error)
-
-    def _take_control(self, control: ControlRecord) -> None:
-        before = self.control.claim
-        self.control.apply(control)
-        claim = control.fact
-        if isinstance(claim, ClaimFact) and before is not None and claim.instance != before.instance:
-            # The claim may be in a partition that is read after those of the records that it concerns.
-            self.retractions.forget()
-            ignored, self._ignored = self._ignored, {}
-            for record, number in ignored.values():
-                self._apply(record, number)
 
     def _take_gap(self, identity: GapIdentity, record: Record) -> None:
         gap = parse_gap(self.source_alias, record.key, record.value)

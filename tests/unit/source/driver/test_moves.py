@@ -12,8 +12,10 @@ from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import Move, PositionMoves, planned_move
+from twinlog_source.log.facts import PauseFact
 from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.events import Reported, SetAside, TopicsChosen
+from twinlog_source.partitions.orders import SetPaused
 from twinlog_source.partitions.reports import PartitionReport, TaskReport
 from twinlog_source.reasons import EndReason
 from unit.source.driver.test_hand_over import EPOCH_SECONDS, Tasks, driven
@@ -135,3 +137,18 @@ async def test_a_process_that_does_not_own_the_flow_any_more_moves_nothing(rig: 
     assert (fenced.value.reason, move.reason) == ("PRODUCER_FENCED", "POSITION_NOT_MOVED")
     assert (await other.positions.refresh()).get(P, 0) == 0
     assert state.table.rows[P].blocker is not None
+
+
+async def test_tasks_learn_of_a_pause_once_the_log_shows_it(rig: FlowRig) -> None:
+    """Whoever ordered it, and whether or not its answer was lost."""
+    moves, _ = await moves_of(rig)
+    driver, pauses = moves.driver, moves.driver.state.control.pauses
+    assert driver.current is not None
+    (slot,) = driver.current.slots
+    pauses["t", None] = PauseFact(topic="t", partition=None, by="root", at_ms=1)
+    driver.send_pauses()
+    driver.send_pauses()
+    pauses.clear()
+    driver.send_pauses()
+    told = [slot.commands.get_nowait() for _ in range(slot.commands.qsize())]
+    assert told == [SetPaused(partitions=(P,), paused=paused) for paused in (True, False)]

@@ -1,7 +1,6 @@
 """Who owns a flow: claims, fencing, and what is taken over from the log."""
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -24,35 +23,6 @@ from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, PauseFact, Re
 from unit.source.flow_rig import POSITIONS, FlowRig, P, reported
 
 TRANSLATED = "twinlog.offsets = translated"
-
-
-async def test_a_command_that_failed_is_retracted_at_the_latest_when_the_flow_is_given_back(
-    rig: FlowRig,
-) -> None:
-    state = await rig.owner()
-
-    def fail(_call: Call) -> None:
-        undo()
-        raise from_reason(TIMEOUT, "append", alias="B")
-
-    undo = rig.target.intercept("append", fail, after=True)
-    paused = PauseFact(topic=None, partition=None, by="root", at_ms=1)
-    with pytest.raises(KafkaError):
-        await state.journal.command(("pause", None, None), paused)
-    await state.leave()
-    assert (await rig.owner()).positions.control.pauses == {}
-
-
-async def test_who_was_fenced_retracts_nothing(rig: FlowRig) -> None:
-    first = await rig.owner()
-    paused = PauseFact(topic=None, partition=None, by="root", at_ms=1)
-    first.journal.retractions.give_up(("pause", None, None), b"key", b"value")
-    second = await rig.owner()
-    await second.journal.command(("pause", None, None), paused)
-    with pytest.raises(FatalKafkaError) as displaced:
-        await first.leave()
-    assert displaced.value.reason == "PRODUCER_FENCED"
-    assert (await rig.owner()).positions.control.pauses == {(None, None): paused}
 
 
 PAUSED = PauseFact(topic=None, partition=None, by="root", at_ms=1)
@@ -95,79 +65,6 @@ async def test_what_another_owner_withdrew_stays_so_when_the_flow_comes_back(
     await first.renew()
     assert commands_of(first) == []
     assert commands_of(await rig.owner()) == []
-
-
-async def test_a_command_that_fails_when_another_process_has_the_flow_already_is_not_held_against_that_one(
-    rig: FlowRig,
-) -> None:
-    """The target is slow: the command fails only after this process has seen the claim of the next owner."""
-    first = await rig.owner()
-    await first.command("pause", None, None, PAUSED)
-    asked, seen = asyncio.Event(), asyncio.Event()
-
-    async def hang(_call: Call) -> None:
-        undo()
-        asked.set()
-        await seen.wait()
-        raise from_reason(TIMEOUT, "append", alias="B")
-
-    undo = rig.target.intercept("append", hang)
-    async with asyncio.TaskGroup() as group:
-        resume = group.create_task(fails(first.command("pause", None, None, None)), name="a slow resume")
-        await asked.wait()
-        second = await rig.owner()
-        await first.positions.peek()
-        seen.set()
-        await resume
-    await second.command("pause", None, None, None)
-    await second.leave()
-    await first.take_over(displaced=False)
-    rig.clock.advance(30)
-    await first.renew()
-    assert commands_of(first) == commands_of(await rig.owner()) == []
-
-
-async def fails(command: Awaitable[None]) -> None:
-    with pytest.raises(KafkaError):
-        await command
-
-
-async def test_what_another_owner_found_in_force_stays_so_when_the_flow_comes_back(rig: FlowRig) -> None:
-    """The record of a command that failed is on the log before the next owner reads it."""
-    first = await rig.owner()
-
-    def fail(_call: Call) -> None:
-        undo()
-        raise from_reason(TIMEOUT, "append", alias="B")
-
-    undo = rig.target.intercept("append", fail, after=True)
-    await fails(first.command("pause", None, None, PAUSED))
-    await first.positions.refresh()
-    assert commands_of(first) == []
-    second = await rig.owner()
-    assert commands_of(second) == [PAUSED]
-    await second.leave()
-    await first.take_over(displaced=False)
-    rig.clock.advance(30)
-    await first.renew()
-    assert commands_of(first) == commands_of(await rig.owner()) == [PAUSED]
-
-
-async def test_who_takes_its_own_flow_over_again_still_applies_nothing_that_failed(rig: FlowRig) -> None:
-    first = await rig.owner()
-    await first.command("pause", None, None, PAUSED)
-
-    def fail(_call: Call) -> None:
-        undo()
-        raise from_reason(TIMEOUT, "append", alias="B")
-
-    undo = rig.target.intercept("append", fail, after=True)
-    await fails(first.command("pause", None, None, None))
-    await first.take_over(displaced=False)
-    assert commands_of(first) == [PAUSED]
-    rig.clock.advance(30)
-    await first.renew()
-    assert commands_of(await rig.owner()) == [PAUSED]
 
 
 async def test_a_frozen_driver_writes_no_position_of_a_flow_that_another_process_owns(rig: FlowRig) -> None:

@@ -187,15 +187,6 @@ async def test_a_leader_that_shows_less_is_not_taken_for_an_open_transaction(tar
     assert await target.positions.refresh() == {A: 8}
 
 
-async def test_a_record_that_was_given_up_hides_no_earlier_one_of_the_same_fetch(target: Target) -> None:
-    await target.record(PAUSED)
-    lifted = control_key("A", "pause")
-    target.positions.retractions.give_up(("pause", None, None), lifted, None)
-    await target.put(lifted, None)
-    await target.positions.refresh()
-    assert target.positions.control.pauses == {(None, None): PAUSED}
-
-
 async def test_each_claim_of_a_fetch_counts(target: Target) -> None:
     for instance in ("1", "2", "3"):
         await target.record(ClaimFact(instance=instance, at_ms=1))

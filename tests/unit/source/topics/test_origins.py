@@ -23,7 +23,6 @@ from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import Fact, OriginFact, ProducerFact, TopicFact
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
-from twinlog_source.log.retractions import Retractions
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.topics.origins import Origins
 from unit.source.flow_rig import OneFile
@@ -135,7 +134,6 @@ class Sides:
                 topic=OF_B,
                 writer=writer,
                 clock=self.clock,
-                retractions=Retractions(),
                 partition_count=1,
             )
             await do(journal)

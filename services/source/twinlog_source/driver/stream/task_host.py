@@ -142,5 +142,6 @@ class TaskHost:
             assignments.append(self.state.assignment(partition))
         limits = self.state.orders.throttles(epoch.plan, now=now)
         slot.limits = limits[slot.index]
+        slot.paused = self.state.control.paused(slot.partitions)
         debt = share_debt(epoch.debts, limits)[slot.index]
         return Start(assignments=tuple(assignments), limits=slot.limits, debt=debt)
