@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from twinlog.kafka.security.access import TokenKeeper
 from twinlog.kafka.security.oauth.fetching import fetch_token
-from twinlog.kafka.security.oauth.keeper import TokenKeeper
 from twinlog.kafka.security.oauth.login import Grant, OAuthLogin, Token, TokenError
 
 BODIES = {

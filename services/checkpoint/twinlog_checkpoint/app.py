@@ -20,7 +20,7 @@ from twinlog.kafka.clients import aiokafka_client_options, fetch_options
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.fetch.reader import BatchReader
-from twinlog.kafka.raw.transactions.open_transactions import open_transactions
+from twinlog.kafka.raw.producer_states import open_transactions
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.errors_wire import error_from_rpc

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin.acls import AclAdminMixin
-from twinlog.kafka.admin.batches import in_batches
-from twinlog.kafka.admin.changes import change, error_of
+from twinlog.kafka.admin.changes import change, error_of, in_batches
 from twinlog.kafka.admin.configs import ConfigAdminMixin
 from twinlog.kafka.admin.topics import TopicAdminMixin
 from twinlog.kafka.clients import (
@@ -23,8 +22,12 @@ from twinlog.kafka.clients import (
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.kafka.groups.coordinators import GroupCoordinators
-from twinlog.kafka.groups.descriptions import DescribedGroup, GroupDescriptionsClient
-from twinlog.kafka.groups.listing import ListedGroup, list_groups
+from twinlog.kafka.groups.descriptions import (
+    DescribedGroup,
+    GroupDescriptionsClient,
+    ListedGroup,
+    list_groups,
+)
 from twinlog.kafka.groups.membership import KafkaMember
 from twinlog.kafka.groups.offsets import GroupOffsetsClient
 from twinlog.kafka.log import LogAdminMixin

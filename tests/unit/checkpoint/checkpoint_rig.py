@@ -10,7 +10,7 @@ from opentelemetry.metrics import NoOpMeter
 from twinlog.config import CheckpointSettings, ClientConfig, Configuration, OffsetSyncsLocation, Selection
 from twinlog.errors import KafkaError
 from twinlog.filters import DefaultGroupFilter, DefaultTopicFilter
-from twinlog.kafka.raw.transactions.open_transactions import OpenTransaction
+from twinlog.kafka.raw.producer_states import OpenTransaction
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy import DefaultReplicationPolicy, HostedTopic, ReplicationPolicy
 from twinlog.policy.transformed import TopicTransforms

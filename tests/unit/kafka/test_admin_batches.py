@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
-from twinlog.kafka.admin.batches import MOST_RECORDS, batches, in_batches
+from twinlog.kafka.admin.changes import MOST_RECORDS, batches, in_batches
 
 
 def test_no_batch_makes_more_records_than_a_controller_takes() -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.protocol.encoding import INT32, string
-from twinlog.kafka.protocol.list_offsets import LATEST_TIMESTAMP, LogOffset, list_offsets_request
-from twinlog.kafka.raw.offset_lookup import look_up_offsets
+from twinlog.kafka.raw.offset_lookup import LATEST_TIMESTAMP, LogOffset, list_offsets_request, look_up_offsets
 from twinlog.model import TopicPartition
 
 ORDERS = [TopicPartition("orders", 0), TopicPartition("orders", 7)]

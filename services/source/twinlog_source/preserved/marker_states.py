@@ -6,7 +6,7 @@ from typing import TypeVar
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import EpochEnd, LogEnd
 from twinlog.kafka.raw import DataClientPool, epoch_ends
-from twinlog.kafka.raw.log_ends import log_ends
+from twinlog.kafka.raw.offset_lookup import log_ends
 from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
 from twinlog.model import TopicPartition
 from twinlog_source.preserved.fillers import Ended, Holes, LeftOut

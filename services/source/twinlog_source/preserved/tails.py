@@ -15,9 +15,9 @@ from twinlog.batches.header import BatchHeader
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import LogEnd, OffsetSpec
 from twinlog.kafka.raw import BatchReader, DataClientPool, epoch_ends, list_offsets
-from twinlog.kafka.raw.log_ends import log_ends
+from twinlog.kafka.raw.leaders import leader_topic_ids
+from twinlog.kafka.raw.offset_lookup import log_ends
 from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
-from twinlog.kafka.raw.topic_ids import leader_topic_ids
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog_source.preserved.append_steps import SEQUENCE_MASK, Hole, ReadEnd, Tail

@@ -5,8 +5,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.admin.batches import in_batches
-from twinlog.kafka.admin.changes import Outcome, change, error_of
+from twinlog.kafka.admin.changes import Outcome, change, error_of, in_batches
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code

@@ -4,8 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog.kafka.admin.batches import batches, in_batches, no_answer_at_all
-from twinlog.kafka.admin.changes import change, error_of
+from twinlog.kafka.admin.changes import batches, change, error_of, in_batches, no_answer_at_all
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code

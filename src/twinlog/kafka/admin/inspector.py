@@ -5,8 +5,7 @@ from typing import Any, Final
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin.acls import AclOperation
-from twinlog.kafka.admin.batches import batches
-from twinlog.kafka.admin.changes import error_of
+from twinlog.kafka.admin.changes import batches, error_of
 from twinlog.kafka.admin.topics import TOPICS_A_REQUEST, create_topics
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.codes import ErrorCode

@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog.kafka.admin.batches import batches, in_batches
-from twinlog.kafka.admin.changes import change, share_ms
+from twinlog.kafka.admin.changes import batches, change, in_batches, share_ms
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
 from twinlog.kafka.ports import BrokerDescription, NewTopic, TopicDescription

@@ -13,7 +13,7 @@ from twinlog.kafka.deadline import pause
 from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, translate
 from twinlog.kafka.protocol.connection import DataClient, close_client, request_timeout_ms
 from twinlog.kafka.protocol.data_connection import DataConnection
-from twinlog.kafka.protocol.racing import SLOW_SECONDS
+from twinlog.kafka.protocol.reach import SLOW_SECONDS
 from twinlog.kafka.protocol.requests import HandWrittenRequest
 from twinlog.model import TopicPartition
 

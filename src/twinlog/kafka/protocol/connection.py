@@ -32,8 +32,14 @@ from twinlog.kafka.errors import (
     from_reason,
 )
 from twinlog.kafka.protocol.data_connection import DataConnection
-from twinlog.kafka.protocol.racing import SLOW_SECONDS, Attempt, first_answer
-from twinlog.kafka.protocol.reach import AddressOrder, NodeChoice, address_seconds
+from twinlog.kafka.protocol.reach import (
+    SLOW_SECONDS,
+    AddressOrder,
+    Attempt,
+    NodeChoice,
+    address_seconds,
+    first_answer,
+)
 from twinlog.model import TopicPartition
 
 _CLOSE_SECONDS = 1.0

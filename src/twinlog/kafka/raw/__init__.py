@@ -28,19 +28,16 @@ from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.fetch.fetcher import RawFetcher
 from twinlog.kafka.raw.fetch.reader import BatchReader
 from twinlog.kafka.raw.fetch.results import FetchedPartition, FetchFailure, FetchSizes
-from twinlog.kafka.raw.leader_epochs import epoch_ends
 from twinlog.kafka.raw.leaders import prepare_to_fetch
-from twinlog.kafka.raw.offset_lookup import list_offsets
+from twinlog.kafka.raw.offset_lookup import epoch_ends, list_offsets
 from twinlog.kafka.raw.produce.producer import ProducerState, RawProducer
 from twinlog.kafka.raw.produce.routes import prepare_to_produce
-from twinlog.kafka.raw.settings import ProducerSettings
-from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator
-from twinlog.kafka.raw.transactions.fencing import fence
+from twinlog.kafka.raw.producer_states import OpenTransaction, open_transactions
+from twinlog.kafka.raw.settings import ProducerSettings, Window
+from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator, fence
 from twinlog.kafka.raw.transactions.hanging_guard import COMMITTED, OUTCOME
-from twinlog.kafka.raw.transactions.open_transactions import OpenTransaction, open_transactions
 from twinlog.kafka.raw.transactions.rotation import TransactionRotation
 from twinlog.kafka.raw.transactions.wire import ProducerIdentity
-from twinlog.kafka.raw.window import Window
 
 __all__ = [
     "COMMITTED",

@@ -11,6 +11,7 @@ from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import TIMEOUT, from_code
 from twinlog.kafka.protocol.client_pool import FIRST_CONNECTION_GROUP, DataClientPool
 from twinlog.kafka.protocol.connection import DataClient
+from twinlog.kafka.protocol.metadata import topic_ids_request
 from twinlog.kafka.protocol.requests import HandWrittenRequest
 from twinlog.kafka.raw.errors import about, again, not_told, partition_error
 from twinlog.model import TopicPartition
@@ -171,3 +172,19 @@ def _may_have_moved(answer: object) -> bool:
         return False
     unknown = answer.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return unknown or (answer.retriable and answer.reason != TIMEOUT.name)
+
+
+# The ids of topics, according to the leaders of their partitions (KIP-516).
+
+
+async def leader_topic_ids(
+    session: DataClientPool, partitions: Collection[TopicPartition], *, timeout_seconds: float = 30.0
+) -> dict[TopicPartition, str | KafkaError]:
+    """The id of each partition's topic ("" before Kafka 2.8), or the error.
+
+    A leader learns of a topic before it has its log, so its answer is never older than that of the log.
+    Raises KafkaError when no broker can be reached in time.
+    """
+    return await ask_leaders(
+        session, partitions, topic_ids_request, "ask for the ids of topics", timeout_seconds=timeout_seconds
+    )

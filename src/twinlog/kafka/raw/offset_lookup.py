@@ -1,20 +1,151 @@
 """Looks up offsets at the partitions' leaders; the only use of ListOffsets. A failed broker or topic only
 affects its own partitions."""
 
+import struct
 from collections.abc import Collection, Mapping
+from typing import Any, Final, NamedTuple
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import OffsetSpec
+from twinlog.kafka.ports import EpochEnd, LogEnd, OffsetSpec
 from twinlog.kafka.protocol.client_pool import DataClientPool
-from twinlog.kafka.protocol.list_offsets import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    LogOffset,
-    list_offsets_request,
-)
-from twinlog.kafka.protocol.requests import HandWrittenRequest
-from twinlog.kafka.raw.leaders import LeaderAnswers, ask_leaders
+from twinlog.kafka.protocol.encoding import INT32, Frame, string, take_int32, take_string
+from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
+from twinlog.kafka.protocol.schemas import SchemaRequest
+from twinlog.kafka.raw.leaders import LeaderAnswers, ask_leaders, by_topic
 from twinlog.model import TopicPartition
+
+# ListOffsets, versions 2 (Kafka 0.11) to 5: the offset of a time in each partition's log.
+
+EARLIEST_TIMESTAMP: Final = -2
+LATEST_TIMESTAMP: Final = -1
+_LIST_OFFSETS = 2
+_OLDEST, _NEWEST = 2, 5
+_WITH_LEADER_EPOCH = 4
+_CONSUMER = -1
+_ANY_LEADER_EPOCH = -1
+_NUMBER = struct.Struct(">i")
+_TIMESTAMP = struct.Struct(">q")
+_ANSWERED = struct.Struct(">ihqq")
+"""Partition, error code, timestamp, offset."""
+
+
+class LogOffset(NamedTuple):
+    """A leader's answer for one partition."""
+
+    offset: int
+    """-1 for a time after the last record."""
+    leader_epoch: int | None
+    """The epoch of the leader that answered (KIP-320); None before version 4."""
+
+
+def list_offsets_request(
+    timestamps_ms: Mapping[TopicPartition, int], *, read_committed: bool, with_leader_epoch: bool = False
+) -> HandWrittenRequest[list[tuple[TopicPartition, int, LogOffset]]]:
+    """For each partition the first offset at or after a time in ms, or EARLIEST_TIMESTAMP, LATEST_TIMESTAMP.
+
+    The answer has an error code for each partition. `with_leader_epoch` needs Kafka 2.1.
+    """
+
+    def encode(version: int) -> Pieces:
+        by_topic: dict[str, list[tuple[int, int]]] = {}
+        for partition, timestamp_ms in timestamps_ms.items():
+            by_topic.setdefault(partition.topic, []).append((partition.partition, timestamp_ms))
+        epoch = INT32.pack(_ANY_LEADER_EPOCH) if version >= _WITH_LEADER_EPOCH else b""
+        pieces = [INT32.pack(_CONSUMER), bytes((read_committed,)), INT32.pack(len(by_topic))]
+        for topic, asked in by_topic.items():
+            pieces += (string(topic), INT32.pack(len(asked)))
+            pieces += [_NUMBER.pack(number) + epoch + _TIMESTAMP.pack(when) for number, when in asked]
+        return pieces
+
+    oldest = _WITH_LEADER_EPOCH if with_leader_epoch else _OLDEST
+    return HandWrittenRequest(_LIST_OFFSETS, range(oldest, _NEWEST + 1), encode, _read)
+
+
+def _read(data: Frame, position: int, version: int) -> list[tuple[TopicPartition, int, LogOffset]]:
+    answers = []
+    topic_count, position = take_int32(data, position + 4)  # After the throttle time.
+    for _ in range(topic_count):
+        topic, position = take_string(data, position)
+        count, position = take_int32(data, position)
+        for _ in range(count):
+            number, code, _, offset = _ANSWERED.unpack_from(data, position)
+            position += _ANSWERED.size
+            epoch: int | None = None
+            if version >= _WITH_LEADER_EPOCH:
+                epoch, position = take_int32(data, position)
+            answers.append((TopicPartition(topic, number), code, LogOffset(offset, epoch)))
+    return answers
+
+
+# Where the records of a leader epoch end, to recognise a log that was truncated and continued (KIP-320).
+#
+# An offset alone does not identify a record: after an unclean election, or after an old disk returned, the
+# log may have other records at offsets that were read before. Together with the leader's epoch it does.
+
+
+async def epoch_ends(
+    session: DataClientPool, epochs: Mapping[TopicPartition, int], *, timeout_seconds: float = 30.0
+) -> dict[TopicPartition, EpochEnd | KafkaError]:
+    """For each partition the end of a leader epoch, or the error. Needs Kafka 2.1. Raises KafkaError when no
+    broker can be reached in time."""
+    return await ask_leaders(
+        session,
+        epochs,
+        lambda led: _leader_epochs_request({partition: epochs[partition] for partition in led}),
+        "ask for the end of a leader epoch",
+        timeout_seconds=timeout_seconds,
+    )
+
+
+def _leader_epochs_request(
+    epochs: Mapping[TopicPartition, int],
+) -> HandWrittenRequest[LeaderAnswers[EpochEnd]]:
+    """OffsetForLeaderEpoch as consumers ask it, of leaders of any epoch. Versions 2 (Kafka 2.1) and 3."""
+    topics = by_topic(epochs, lambda one: {"partition": one.partition, "leader_epoch": epochs[one]})
+    asked = [{"topic": topic, "partitions": partitions} for topic, partitions in topics.items()]
+    return SchemaRequest(
+        "offset_for_leader_epoch", range(2, 4), {"replica_id": _CONSUMER, "topics": asked}, _told
+    )
+
+
+def _told(answer: Any) -> LeaderAnswers[EpochEnd]:
+    return [
+        (
+            TopicPartition(topic.topic, each.partition),
+            int(each.error_code),
+            EpochEnd(each.leader_epoch, each.end_offset),
+        )
+        for topic in answer.topics
+        for each in topic.partitions
+    ]
+
+
+# The ends of logs, with the epoch of the leader that answered (KIP-320).
+
+
+async def log_ends(
+    session: DataClientPool, partitions: Collection[TopicPartition], *, timeout_seconds: float = 30.0
+) -> dict[TopicPartition, LogEnd | KafkaError]:
+    """The end of each partition, or the error; reads the metadata first. Needs Kafka 2.1. Raises KafkaError
+    when no broker can be reached in time."""
+    answers = await ask_leaders(
+        session, partitions, _request, "ask for the end of logs", timeout_seconds=timeout_seconds
+    )
+    return {partition: _end(answer) for partition, answer in answers.items()}
+
+
+def _end(answer: LogOffset | KafkaError) -> LogEnd | KafkaError:
+    if isinstance(answer, KafkaError):
+        return answer
+    assert answer.leader_epoch is not None, "it was asked for"
+    return LogEnd(answer.offset, answer.leader_epoch)
+
+
+def _request(partitions: Collection[TopicPartition]) -> HandWrittenRequest[LeaderAnswers[LogOffset]]:
+    return list_offsets_request(
+        dict.fromkeys(partitions, LATEST_TIMESTAMP), read_committed=False, with_leader_epoch=True
+    )
+
 
 _TIMESTAMPS = {
     OffsetSpec.EARLIEST: EARLIEST_TIMESTAMP,

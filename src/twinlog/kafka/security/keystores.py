@@ -7,6 +7,7 @@ secret.
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -21,8 +22,23 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates, load_pkcs12
 
-from twinlog.kafka.security.identity import ClientIdentity, StoreError
 from twinlog.kafka.security.jks import JksFormatError, JksPasswordError, JksStore, read_jks, unprotect
+
+# The result of reading a certificate store; separate from the reading, which needs a large library.
+
+
+class StoreError(ValueError):
+    """The store cannot be read: damaged, another format, or another password."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientIdentity:
+    """A client's certificate with its chain, and the private key, for mutual TLS."""
+
+    certificate_chain_pem: str
+    key_pem: str = field(repr=False)
+    """PKCS8 without encryption; it stays in memory."""
+
 
 _JAVA_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _PEM_BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)

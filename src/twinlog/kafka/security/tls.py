@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from twinlog.kafka.security.identity import ClientIdentity, StoreError
+from twinlog.kafka.security.keystores import ClientIdentity, StoreError
 from twinlog.kafka.security.refusal import refused
 
 # Converts `ssl.enabled.protocols`, `ssl.protocol` and `ssl.cipher.suites` (Java's names) for OpenSSL. Pure.

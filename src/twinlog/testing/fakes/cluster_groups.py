@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from twinlog.errors import KafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
-from twinlog.kafka.groups.listing import LISTED_PROTOCOLS
+from twinlog.kafka.groups.descriptions import LISTED_PROTOCOLS
 from twinlog.kafka.ports import AclBinding, CommittedOffset, GroupDescription
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster_base import FakeClusterBase

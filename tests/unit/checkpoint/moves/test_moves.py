@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from twinlog.errors import StateError, TransientKafkaError
-from twinlog.kafka.raw.transactions.open_transactions import OpenTransaction
+from twinlog.kafka.raw.producer_states import OpenTransaction
 from twinlog.model import TopicPartition
 from twinlog.moves.record import MoveKind, MoveState, Step
 from twinlog.testing.fakes.cluster import Call

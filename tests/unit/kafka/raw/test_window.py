@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.kafka.raw.window import Window
+from twinlog.kafka.raw.settings import Window
 
 MOST, LEAST, SLOW = 8 << 20, 1 << 20, 5.0
 

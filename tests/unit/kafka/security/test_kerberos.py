@@ -5,9 +5,13 @@ from collections.abc import Mapping
 import pytest
 
 from twinlog.errors import ConfigError
-from twinlog.kafka.protocol.kerberos import KerberosAuthenticator, KerberosError
 from twinlog.kafka.security.jaas import parse_jaas
-from twinlog.kafka.security.kerberos import KerberosLogin, kerberos_login
+from twinlog.kafka.security.kerberos import (
+    KerberosAuthenticator,
+    KerberosError,
+    KerberosLogin,
+    kerberos_login,
+)
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule required"
 

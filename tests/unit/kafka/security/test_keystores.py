@@ -23,8 +23,13 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import (
 )
 from cryptography.x509.oid import NameOID
 
-from twinlog.kafka.security.identity import StoreError
-from twinlog.kafka.security.keystores import encrypt_key, pem_identity, read_identity, read_trusted
+from twinlog.kafka.security.keystores import (
+    StoreError,
+    encrypt_key,
+    pem_identity,
+    read_identity,
+    read_trusted,
+)
 from twinlog.testing.jks_files import jks_keystore, jks_truststore
 
 GOLDEN = Path(__file__).parents[3] / "golden"

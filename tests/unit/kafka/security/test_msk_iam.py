@@ -13,7 +13,7 @@ from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.security.client_security import client_security
 from twinlog.kafka.security.oauth.login import AwsIdentity, OAuthLogin
-from twinlog.kafka.security.oauth.msk_iam import has_signer
+from twinlog.kafka.security.oauth.settings import has_signer
 
 MSK = {
     "bootstrap.servers": "b-1.demo.a1b2.c2.kafka.eu-central-1.amazonaws.com:9098",

@@ -24,7 +24,7 @@ from twinlog.kafka.raw.fetch.results import FetchedPartition, FetchFailure, Fetc
 from twinlog.kafka.raw.fetch.wire import FETCH, FetchPart, FetchResponse, fetch_request
 from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
 from twinlog.kafka.raw.owned_tasks import OwnedTasks
-from twinlog.kafka.raw.window import Window
+from twinlog.kafka.raw.settings import Window
 from twinlog.model import TopicPartition
 
 _REQUESTS_PER_BROKER = 4

@@ -8,8 +8,7 @@ from weakref import WeakKeyDictionary
 
 from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.kafka.raw.produce.partition_queue import PendingBatch
-from twinlog.kafka.raw.settings import ProducerSettings
-from twinlog.kafka.raw.window import Window
+from twinlog.kafka.raw.settings import ProducerSettings, Window
 
 _LEAST_WINDOW_BYTES = 1 << 20
 _SLOW_SECONDS = 5.0

@@ -40,8 +40,7 @@ from twinlog.kafka.raw.produce.answers import (
     refusal_of,
 )
 from twinlog.kafka.raw.produce.broker_ways import BrokerWays, SentRequest
-from twinlog.kafka.raw.produce.deadlines import Deadlines
-from twinlog.kafka.raw.produce.open_batches import OpenBatches
+from twinlog.kafka.raw.produce.open_batches import Deadlines, OpenBatches
 from twinlog.kafka.raw.produce.partition_queue import PendingBatch
 from twinlog.kafka.raw.produce.routes import Routes
 from twinlog.kafka.raw.produce.transaction_partitions import TransactionPartitions

@@ -24,7 +24,7 @@ from twinlog.kafka.security.oauth.jwt import (
     unsecured_token,
 )
 from twinlog.kafka.security.oauth.login import Assertion, Grant, OAuthLogin, Token, TokenError, checked
-from twinlog.kafka.security.oauth.msk_iam import msk_token
+from twinlog.kafka.security.oauth.settings import msk_token
 
 _MAX_ANSWER_BYTES = 1 << 20
 _ERROR_CODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
