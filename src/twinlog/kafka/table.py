@@ -9,18 +9,19 @@ what this table has put since. A load that fails changes nothing: no part is tak
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from twinlog.errors import KafkaError, WireFormatError
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.ports import KafkaCluster, LogReader, ManagedWriter, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
-from twinlog.kafka.whole_logs import log_bounds, records_to
+from twinlog.kafka.whole_logs import records_to
 from twinlog.model import Record, TopicPartition
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 
 STALE_SECONDS = 1800.0
 """Half of the time for which a tombstone stays on the topic (`COMPACTED_SOON`). A table that was not loaded
@@ -44,31 +45,39 @@ class Codec(Protocol[K, V]):
         ...
 
 
+class Revision(NamedTuple):
+    """A state of a table: what the log had before an offset."""
+
+    topic_id: str
+    """Empty where brokers have none."""
+    leader_epoch: int
+    """Under which the log was read. A later leader may have lost its end, and written another one."""
+    next_offset: int
+    """The next offset to read."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPlace:
     """How far a log was read. Pure."""
 
-    topic_id: str
-    next_offset: int
-    """The next offset to read."""
+    revision: Revision
     seen_end: int
     """The log has reached this end, as read or as written by this process."""
     at_seconds: float
     """When that was; monotonic."""
 
-    def resume(self, topic_id: str, start: int, end: int, *, now: float) -> int | None:
-        """Where reading goes on in the log as it is now. None: at its start, because it is another topic,
-        has lost its tail or its beginning, or was not read for too long."""
-        is_same = topic_id == self.topic_id and start <= self.next_offset and self.seen_end <= end
-        return self.next_offset if is_same and now - self.at_seconds < STALE_SECONDS else None
+    def resume(self, start: int, now_at: Revision, *, now: float) -> int | None:
+        """Where reading goes on in the log as it is now, up to its end. None: at its start, because it is
+        another topic, has another leader, has lost its tail or its beginning, or was not read for too
+        long."""
+        read = self.revision
+        is_same = read[:2] == now_at[:2] and start <= read.next_offset and self.seen_end <= now_at.next_offset
+        return read.next_offset if is_same and now - self.at_seconds < STALE_SECONDS else None
 
 
 @dataclass(slots=True, kw_only=True)
 class Table(Generic[K, V]):
-    """To follow another writer, call `load` again: it reads what is new. One call at a time is served.
-
-    A lost tail is not noticed if the log has grown past what was read before it is looked at again.
-    """
+    """To follow another writer, call `load` again: it reads what is new. One call at a time is served."""
 
     cluster: KafkaCluster
     topic: str
@@ -92,12 +101,12 @@ class Table(Generic[K, V]):
             return await self._load()
 
     @property
-    def revision(self) -> tuple[str, int] | None:
-        """The topic's id, and the next offset to read; None before the first `load`, and without a topic."""
-        return None if self._place is None else (self._place.topic_id, self._place.next_offset)
+    def revision(self) -> Revision | None:
+        """What was read; None before the first `load`, and without a topic."""
+        return None if self._place is None else self._place.revision
 
     async def take(
-        self, records: Mapping[bytes, bytes | None], revision: tuple[str, int], *, is_whole: bool
+        self, records: Mapping[bytes, bytes | None], revision: Revision, *, is_whole: bool
     ) -> None:
         """Take what another process has read from the topic: the newest values since `self.revision`, None
         for rows that are gone, or all rows. The next `load` reads on from `revision`.
@@ -112,10 +121,7 @@ class Table(Generic[K, V]):
                 if (key := self.codec.decode_key(raw)) is not None
             }
             await self._take(newest, rows)
-            (topic_id, end), now = revision, asyncio.get_running_loop().time()
-            self.rows, self._exists = rows, True
-            self._unsure.clear()
-            self._place = LogPlace(topic_id=topic_id, next_offset=end, seen_end=end, at_seconds=now)
+            self._keep(rows, revision, asyncio.get_running_loop().time())
 
     async def _load(self) -> Mapping[K, V]:
         found = (await self.cluster.describe_topics([self.topic]))[self.topic]
@@ -127,18 +133,23 @@ class Table(Generic[K, V]):
         now = asyncio.get_running_loop().time()
         partition = TopicPartition(self.topic, 0)
         # The log's end, not the last stable offset: an open transaction must not hide rows.
-        start, end = await log_bounds(self.cluster, partition, OffsetSpec.LATEST)
-        place = None if self._place is None else self._place.resume(found.topic_id, start, end, now=now)
+        start = _told(await self.cluster.list_offsets(OffsetSpec.EARLIEST, [partition]), partition)
+        end, leader_epoch = _told(await self.cluster.log_ends([partition]), partition)
+        revision = Revision(found.topic_id, leader_epoch, end)
+        place = None if self._place is None else self._place.resume(start, revision, now=now)
         rows = {} if place is None else dict(self.rows)
         offset = start if place is None else place
         if offset < end:
             async with self.cluster.reader() as reader:
                 newest = await self._newest(reader, partition, offset, end)
             await self._take(newest, rows)
+        self._keep(rows, revision, now)
+        return rows
+
+    def _keep(self, rows: Mapping[K, V], revision: Revision, now: float) -> None:
         self.rows, self._exists = rows, True
         self._unsure.clear()
-        self._place = LogPlace(topic_id=found.topic_id, next_offset=end, seen_end=end, at_seconds=now)
-        return rows
+        self._place = LogPlace(revision=revision, seen_end=revision.next_offset, at_seconds=now)
 
     def forget(self) -> None:
         """The next `load` reads everything."""
@@ -252,3 +263,10 @@ class Table(Generic[K, V]):
             reason=error.reason,
             metadata={**error.metadata, "topic": self.topic, "offset": str(record.offset)},
         )
+
+
+def _told(answers: Mapping[TopicPartition, T | KafkaError], partition: TopicPartition) -> T:
+    answer = answers[partition]
+    if isinstance(answer, KafkaError):
+        raise answer
+    return answer

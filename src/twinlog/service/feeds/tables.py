@@ -17,7 +17,7 @@ from twinlog.api.common.v1 import table_service_pb2_grpc as pb_grpc
 from twinlog.backoff import Backoff, backoff_seconds
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TwinlogError, WireFormatError
-from twinlog.kafka.table import Codec, Table
+from twinlog.kafka.table import Codec, Revision, Table
 from twinlog.service.errors_wire import PeerUnavailableError, error_from_rpc
 from twinlog.service.grpc_server import Context
 from twinlog.service.waiting import finish_or_cancel, wait_for_any, wait_or_stop
@@ -47,7 +47,7 @@ class TableName(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    revision: tuple[str, int]
+    revision: Revision
     rows: Mapping[Any, Any]
     codec: Codec[Any, Any]
 
@@ -117,8 +117,7 @@ def _parts(name: TableName, shown: _Shown, before: _Shown | None) -> Iterator[pb
         if size >= _PART_BYTES:
             yield part
             part, size = _part(name, before), 0
-    topic_id, next_offset = shown.revision
-    part.revision.CopyFrom(pb.TableRevision(topic_id=topic_id, next_offset=next_offset))
+    part.revision.CopyFrom(pb.TableRevision(**shown.revision._asdict()))
     yield part
 
 
@@ -130,8 +129,8 @@ def _name(name: TableName) -> pb.TableName:
     return pb.TableName(cluster=name.cluster, topic=name.topic)
 
 
-def _revision_of(revision: pb.TableRevision) -> tuple[str, int]:
-    return revision.topic_id, revision.next_offset
+def _revision_of(revision: pb.TableRevision) -> Revision:
+    return Revision(revision.topic_id, revision.leader_epoch, revision.next_offset)
 
 
 @dataclass(slots=True)
@@ -284,8 +283,7 @@ class TableFollower:
 def _request(name: TableName, followed: _Followed) -> pb.FollowedTable:
     if followed.table.revision is None:
         return pb.FollowedTable(name=_name(name))
-    topic_id, next_offset = followed.table.revision
-    revision = pb.TableRevision(topic_id=topic_id, next_offset=next_offset)
+    revision = pb.TableRevision(**followed.table.revision._asdict())
     return pb.FollowedTable(name=_name(name), revision=revision)
 
 

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from twinlog.api.common.v1 import access_pb2 as twinlog_dot_api_dot_common_dot_v1_dot_access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)twinlog/api/common/v1/table_service.proto\x12\x15twinlog.api.common.v1\x1a\"twinlog/api/common/v1/access.proto\"E\n\rFollowRequest\x12\x34\n\x06tables\x18\x01 \x03(\x0b\x32$.twinlog.api.common.v1.FollowedTable\"\x89\x01\n\rFollowedTable\x12.\n\x04name\x18\x01 \x01(\x0b\x32 .twinlog.api.common.v1.TableName\x12;\n\x08revision\x18\x02 \x01(\x0b\x32$.twinlog.api.common.v1.TableRevisionH\x00\x88\x01\x01\x42\x0b\n\t_revision\"+\n\tTableName\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\"6\n\rTableRevision\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\"\xcb\x01\n\x0e\x46ollowResponse\x12.\n\x04name\x18\x01 \x01(\x0b\x32 .twinlog.api.common.v1.TableName\x12\x10\n\x08is_whole\x18\x02 \x01(\x08\x12-\n\x04rows\x18\x03 \x03(\x0b\x32\x1f.twinlog.api.common.v1.TableRow\x12;\n\x08revision\x18\x04 \x01(\x0b\x32$.twinlog.api.common.v1.TableRevisionH\x00\x88\x01\x01\x42\x0b\n\t_revision\"5\n\x08TableRow\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x42\x08\n\x06_value2m\n\x0cTableService\x12]\n\x06\x46ollow\x12$.twinlog.api.common.v1.FollowRequest\x1a%.twinlog.api.common.v1.FollowResponse\"\x04\xa8\x9f\x19\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)twinlog/api/common/v1/table_service.proto\x12\x15twinlog.api.common.v1\x1a\"twinlog/api/common/v1/access.proto\"E\n\rFollowRequest\x12\x34\n\x06tables\x18\x01 \x03(\x0b\x32$.twinlog.api.common.v1.FollowedTable\"\x89\x01\n\rFollowedTable\x12.\n\x04name\x18\x01 \x01(\x0b\x32 .twinlog.api.common.v1.TableName\x12;\n\x08revision\x18\x02 \x01(\x0b\x32$.twinlog.api.common.v1.TableRevisionH\x00\x88\x01\x01\x42\x0b\n\t_revision\"+\n\tTableName\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\"L\n\rTableRevision\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12\x13\n\x0bnext_offset\x18\x03 \x01(\x03\"\xcb\x01\n\x0e\x46ollowResponse\x12.\n\x04name\x18\x01 \x01(\x0b\x32 .twinlog.api.common.v1.TableName\x12\x10\n\x08is_whole\x18\x02 \x01(\x08\x12-\n\x04rows\x18\x03 \x03(\x0b\x32\x1f.twinlog.api.common.v1.TableRow\x12;\n\x08revision\x18\x04 \x01(\x0b\x32$.twinlog.api.common.v1.TableRevisionH\x00\x88\x01\x01\x42\x0b\n\t_revision\"5\n\x08TableRow\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x42\x08\n\x06_value2m\n\x0cTableService\x12]\n\x06\x46ollow\x12$.twinlog.api.common.v1.FollowRequest\x1a%.twinlog.api.common.v1.FollowResponse\"\x04\xa8\x9f\x19\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,11 +41,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TABLENAME']._serialized_start=315
   _globals['_TABLENAME']._serialized_end=358
   _globals['_TABLEREVISION']._serialized_start=360
-  _globals['_TABLEREVISION']._serialized_end=414
-  _globals['_FOLLOWRESPONSE']._serialized_start=417
-  _globals['_FOLLOWRESPONSE']._serialized_end=620
-  _globals['_TABLEROW']._serialized_start=622
-  _globals['_TABLEROW']._serialized_end=675
-  _globals['_TABLESERVICE']._serialized_start=677
-  _globals['_TABLESERVICE']._serialized_end=786
+  _globals['_TABLEREVISION']._serialized_end=436
+  _globals['_FOLLOWRESPONSE']._serialized_start=439
+  _globals['_FOLLOWRESPONSE']._serialized_end=642
+  _globals['_TABLEROW']._serialized_start=644
+  _globals['_TABLEROW']._serialized_end=697
+  _globals['_TABLESERVICE']._serialized_start=699
+  _globals['_TABLESERVICE']._serialized_end=808
 # @@protoc_insertion_point(module_scope)

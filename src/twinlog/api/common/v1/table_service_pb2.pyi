@@ -107,20 +107,24 @@ class TableRevision(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_ID_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     NEXT_OFFSET_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
     """Kafka's topic id; empty where brokers have none."""
+    leader_epoch: _builtins.int
+    """The epoch of the leader from which it was read. A later one may have lost the end of the log."""
     next_offset: _builtins.int
     """The next offset to read."""
     def __init__(
         self,
         *,
         topic_id: _builtins.str = ...,
+        leader_epoch: _builtins.int = ...,
         next_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_offset", b"next_offset", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_epoch", b"leader_epoch", "next_offset", b"next_offset", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
