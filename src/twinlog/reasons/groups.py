@@ -53,11 +53,6 @@ GROUPS: Final = ReasonGroup(
             "`twinlog failover status` shows the recorded one",
         ),
         OwnReason(
-            "PLAN_TOO_LARGE",
-            "the plan does not fit into one message",
-            "`twinlog failover plan` and `PlanMove` get it in parts",
-        ),
-        OwnReason(
             "NOTHING_TO_ABORT",
             "there is no interrupted run of this kind",
             "the message says which; `twinlog failback run` removes the fence of a finished failover",

@@ -151,12 +151,14 @@ async def test_a_second_checkpoint_works_only_once_the_first_is_gone(
         async with run_service("checkpoint", tmp_path / "two", text) as two:
             await eventually(lambda: "flow_owned_elsewhere" in two.log())
             assert "checkpoints_restored" not in two.log()
-            request = checkpoint.PlanFailoverRequest(flow=flow)
+            request = checkpoint.PlanMoveRequest(flow=flow, kind=checkpoint.MOVE_KIND_FAILOVER)
             with pytest.raises(grpc.aio.AioRpcError, match="served by another process"):
-                await CheckpointServiceStub(two.channel).PlanFailover(request, timeout=CALL_SECONDS)
+                async for _ in CheckpointServiceStub(two.channel).PlanMove(request, timeout=CALL_SECONDS):
+                    pass
             async with open_to_owner(two.endpoint, lambda _: None) as channel:
-                answer = await CheckpointServiceStub(channel).PlanFailover(request, timeout=CALL_SECONDS)
-                assert answer.plan.flow == flow
+                stub = CheckpointServiceStub(channel)
+                told = [each async for each in stub.PlanMove(request, timeout=CALL_SECONDS)]
+                assert told[-1].plan.flow == flow
             listed = checkpoint.ListGroupsRequest(from_owner=True)
             with pytest.raises(grpc.aio.AioRpcError, match="served by another process"):
                 await CheckpointServiceStub(two.channel).ListGroups(listed, timeout=CALL_SECONDS)

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 from twinlog.acl_rights import acl_text
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
-from twinlog.errors import ConfigError, StateError
+from twinlog.errors import ConfigError
 from twinlog.moves.record import MoveKind
 from twinlog.service.api_values import message_of
-from twinlog.service.limits import MAX_MESSAGE_BYTES
 from twinlog_checkpoint.api.messages import VERDICTS
 from twinlog_checkpoint.moves.planning.plan import (
     DEFAULT_WAIT_SECONDS,
@@ -68,18 +67,6 @@ def move_plan(plan: MovePlan) -> pb2.MovePlan:
         at_most_not_copied=most_missing(plan.backlog) if plan.from_reachable and plan.looked else None,
         counting=counting(plan.backlog),
     )
-
-
-def whole_plan(plan: MovePlan) -> pb2.MovePlan:
-    """Convert the plan to a single message. Raises StateError (PLAN_TOO_LARGE)."""
-    message = move_plan(plan)
-    if message.ByteSize() > MAX_MESSAGE_BYTES * 9 // 10:
-        raise StateError(
-            f"the plan of {len(plan.partitions)} offsets and {len(plan.backlog)} partitions does not fit into"
-            " one message: PlanMove gives it in parts",
-            reason="PLAN_TOO_LARGE",
-        )
-    return message
 
 
 def split(plan: pb2.MovePlan) -> Iterator[pb2.MovePlanPart]:

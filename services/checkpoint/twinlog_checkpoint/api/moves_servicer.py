@@ -82,20 +82,6 @@ class MovesServicer:
         self._clock = clock
         self._stop = stop
 
-    async def PlanFailover(  # noqa: N802
-        self, request: pb2.PlanFailoverRequest, context: Context
-    ) -> pb2.PlanFailoverResponse:
-        options = messages.move_options(request.options, by=caller_name(request.options.by, context))
-        plan = await self._at_owner(request.flow).failover.plan(options)
-        return pb2.PlanFailoverResponse(plan=messages.whole_plan(plan))
-
-    async def PlanFailback(  # noqa: N802
-        self, request: pb2.PlanFailbackRequest, context: Context
-    ) -> pb2.PlanFailbackResponse:
-        options = messages.move_options(request.options, by=caller_name(request.options.by, context))
-        plan = await self._at_owner(request.flow).failback.plan(options)
-        return pb2.PlanFailbackResponse(plan=messages.whole_plan(plan))
-
     async def PlanMove(  # noqa: N802
         self, request: pb2.PlanMoveRequest, context: Context
     ) -> AsyncIterator[pb2.PlanMoveResponse]:

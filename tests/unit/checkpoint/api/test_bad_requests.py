@@ -46,8 +46,13 @@ class Asked:
         return answer.translations[0]
 
     async def plan(self, *groups: str) -> pb2.MovePlan:
-        request = pb2.PlanFailoverRequest(flow=FLOW, options=pb2.MoveOptions(groups=groups, by="test"))
-        return (await self.service.servicer.PlanFailover(request, CONTEXT)).plan
+        request = pb2.PlanMoveRequest(
+            flow=FLOW,
+            kind=pb2.MOVE_KIND_FAILOVER,
+            options=pb2.MoveOptions(groups=groups, by="test"),
+        )
+        told = [answer async for answer in self.service.servicer.PlanMove(request, CONTEXT)]
+        return told[-1].plan
 
     async def run(self, *groups: str) -> list[pb2.RunFailoverResponse]:
         request = pb2.RunFailoverRequest(flow=FLOW, options=pb2.MoveOptions(groups=groups, by="test"))

@@ -215,7 +215,9 @@ def test_a_plan_that_is_too_large_for_one_message_comes_in_parts() -> None:
 
 async def test_an_empty_group_id_is_refused() -> None:
     async with hosted(backlog=False) as service:
-        request = pb2.PlanFailoverRequest(flow=FLOW, options=pb2.MoveOptions(groups=[""]))
+        request = pb2.PlanMoveRequest(
+            flow=FLOW, kind=pb2.MOVE_KIND_FAILOVER, options=pb2.MoveOptions(groups=[""])
+        )
         with pytest.raises(ConfigError) as refused:
-            await service.servicer.PlanFailover(request, CONTEXT)
+            await anext(aiter(service.servicer.PlanMove(request, CONTEXT)))
     assert refused.value.reason == "INVALID_GROUP"

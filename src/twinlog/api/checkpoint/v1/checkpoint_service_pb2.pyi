@@ -1330,60 +1330,6 @@ class MoveReport(_message.Message):
 Global___MoveReport: _TypeAlias = MoveReport  # noqa: Y015
 
 @_typing.final
-class PlanFailoverRequest(_message.Message):
-    """PlanFailoverRequest names the move."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    FLOW_FIELD_NUMBER: _builtins.int
-    OPTIONS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def flow(self) -> _types_pb2.Flow:
-        """The flow: its groups move from its source to its target."""
-
-    @_builtins.property
-    def options(self) -> Global___MoveOptions:
-        """How."""
-
-    def __init__(
-        self,
-        *,
-        flow: _types_pb2.Flow | None = ...,
-        options: Global___MoveOptions | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "options", b"options"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "options", b"options"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___PlanFailoverRequest: _TypeAlias = PlanFailoverRequest  # noqa: Y015
-
-@_typing.final
-class PlanFailoverResponse(_message.Message):
-    """PlanFailoverResponse is the plan."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PLAN_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def plan(self) -> Global___MovePlan:
-        """As of now."""
-
-    def __init__(
-        self,
-        *,
-        plan: Global___MovePlan | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___PlanFailoverResponse: _TypeAlias = PlanFailoverResponse  # noqa: Y015
-
-@_typing.final
 class RunFailoverRequest(_message.Message):
     """RunFailoverRequest names the move."""
 
@@ -1450,60 +1396,6 @@ class RunFailoverResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
 Global___RunFailoverResponse: _TypeAlias = RunFailoverResponse  # noqa: Y015
-
-@_typing.final
-class PlanFailbackRequest(_message.Message):
-    """PlanFailbackRequest names the move."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    FLOW_FIELD_NUMBER: _builtins.int
-    OPTIONS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def flow(self) -> _types_pb2.Flow:
-        """The flow of the failover: groups move from its target back to its source."""
-
-    @_builtins.property
-    def options(self) -> Global___MoveOptions:
-        """How."""
-
-    def __init__(
-        self,
-        *,
-        flow: _types_pb2.Flow | None = ...,
-        options: Global___MoveOptions | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "options", b"options"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "options", b"options"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___PlanFailbackRequest: _TypeAlias = PlanFailbackRequest  # noqa: Y015
-
-@_typing.final
-class PlanFailbackResponse(_message.Message):
-    """PlanFailbackResponse is the plan."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PLAN_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def plan(self) -> Global___MovePlan:
-        """As of now."""
-
-    def __init__(
-        self,
-        *,
-        plan: Global___MovePlan | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___PlanFailbackResponse: _TypeAlias = PlanFailbackResponse  # noqa: Y015
 
 @_typing.final
 class RunFailbackRequest(_message.Message):

@@ -50,20 +50,10 @@ class CheckpointServiceStub(object):
                 request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.TranslateOffsetsRequest.SerializeToString,
                 response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.TranslateOffsetsResponse.FromString,
                 _registered_method=True)
-        self.PlanFailover = channel.unary_unary(
-                '/twinlog.api.checkpoint.v1.CheckpointService/PlanFailover',
-                request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailoverRequest.SerializeToString,
-                response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailoverResponse.FromString,
-                _registered_method=True)
         self.RunFailover = channel.unary_stream(
                 '/twinlog.api.checkpoint.v1.CheckpointService/RunFailover',
                 request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailoverRequest.SerializeToString,
                 response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailoverResponse.FromString,
-                _registered_method=True)
-        self.PlanFailback = channel.unary_unary(
-                '/twinlog.api.checkpoint.v1.CheckpointService/PlanFailback',
-                request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailbackRequest.SerializeToString,
-                response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailbackResponse.FromString,
                 _registered_method=True)
         self.RunFailback = channel.unary_stream(
                 '/twinlog.api.checkpoint.v1.CheckpointService/RunFailback',
@@ -127,26 +117,11 @@ class CheckpointServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def PlanFailover(self, request, context):
-        """PlanFailover says what RunFailover would do now: per group and partition the translated offset, and what has not
-        been copied. Changes nothing.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def RunFailover(self, request, context):
         """RunFailover moves groups from the flow's source to its target. Each finished step is recorded on the target: a run
         that was cut continues when it is asked for again. Every run takes the final offsets and waits for the copy again;
         one that then finds nothing to do says so.
         The run belongs to the service: when this stream ends early the run continues, and WatchMove follows it.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def PlanFailback(self, request, context):
-        """PlanFailback says what RunFailback would do now. Changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -224,20 +199,10 @@ def add_CheckpointServiceServicer_to_server(servicer, server):
                     request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.TranslateOffsetsRequest.FromString,
                     response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.TranslateOffsetsResponse.SerializeToString,
             ),
-            'PlanFailover': grpc.unary_unary_rpc_method_handler(
-                    servicer.PlanFailover,
-                    request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailoverRequest.FromString,
-                    response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailoverResponse.SerializeToString,
-            ),
             'RunFailover': grpc.unary_stream_rpc_method_handler(
                     servicer.RunFailover,
                     request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailoverRequest.FromString,
                     response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailoverResponse.SerializeToString,
-            ),
-            'PlanFailback': grpc.unary_unary_rpc_method_handler(
-                    servicer.PlanFailback,
-                    request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailbackRequest.FromString,
-                    response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailbackResponse.SerializeToString,
             ),
             'RunFailback': grpc.unary_stream_rpc_method_handler(
                     servicer.RunFailback,
@@ -368,33 +333,6 @@ class CheckpointService(object):
             _registered_method=True)
 
     @staticmethod
-    def PlanFailover(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/twinlog.api.checkpoint.v1.CheckpointService/PlanFailover',
-            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailoverRequest.SerializeToString,
-            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailoverResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
     def RunFailover(request,
             target,
             options=(),
@@ -411,33 +349,6 @@ class CheckpointService(object):
             '/twinlog.api.checkpoint.v1.CheckpointService/RunFailover',
             twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailoverRequest.SerializeToString,
             twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailoverResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def PlanFailback(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/twinlog.api.checkpoint.v1.CheckpointService/PlanFailback',
-            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailbackRequest.SerializeToString,
-            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailbackResponse.FromString,
             options,
             channel_credentials,
             insecure,

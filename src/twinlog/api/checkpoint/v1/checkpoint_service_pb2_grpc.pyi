@@ -22,18 +22,12 @@ class CheckpointServiceStub:
     """ExplainGroup says why a group is translated or not, rule by rule."""
     TranslateOffsets: _aio.UnaryUnaryMultiCallable[_checkpoint_service_pb2.TranslateOffsetsRequest, _checkpoint_service_pb2.TranslateOffsetsResponse]
     """TranslateOffsets translates any offsets or times of a flow's topics, in either direction. Changes nothing."""
-    PlanFailover: _aio.UnaryUnaryMultiCallable[_checkpoint_service_pb2.PlanFailoverRequest, _checkpoint_service_pb2.PlanFailoverResponse]
-    """PlanFailover says what RunFailover would do now: per group and partition the translated offset, and what has not
-    been copied. Changes nothing.
-    """
     RunFailover: _aio.UnaryStreamMultiCallable[_checkpoint_service_pb2.RunFailoverRequest, _checkpoint_service_pb2.RunFailoverResponse]
     """RunFailover moves groups from the flow's source to its target. Each finished step is recorded on the target: a run
     that was cut continues when it is asked for again. Every run takes the final offsets and waits for the copy again;
     one that then finds nothing to do says so.
     The run belongs to the service: when this stream ends early the run continues, and WatchMove follows it.
     """
-    PlanFailback: _aio.UnaryUnaryMultiCallable[_checkpoint_service_pb2.PlanFailbackRequest, _checkpoint_service_pb2.PlanFailbackResponse]
-    """PlanFailback says what RunFailback would do now. Changes nothing."""
     RunFailback: _aio.UnaryStreamMultiCallable[_checkpoint_service_pb2.RunFailbackRequest, _checkpoint_service_pb2.RunFailbackResponse]
     """RunFailback moves groups from the flow's target back to its source, with the same guarantees as RunFailover."""
     PlanMove: _aio.UnaryStreamMultiCallable[_checkpoint_service_pb2.PlanMoveRequest, _checkpoint_service_pb2.PlanMoveResponse]
@@ -87,16 +81,6 @@ class CheckpointServiceServicer(metaclass=_abc_1.ABCMeta):
         """TranslateOffsets translates any offsets or times of a flow's topics, in either direction. Changes nothing."""
 
     @_abc_1.abstractmethod
-    def PlanFailover(
-        self,
-        request: _checkpoint_service_pb2.PlanFailoverRequest,
-        context: _aio.ServicerContext[_checkpoint_service_pb2.PlanFailoverRequest, _abc.Awaitable[_checkpoint_service_pb2.PlanFailoverResponse]],
-    ) -> _abc.Awaitable[_checkpoint_service_pb2.PlanFailoverResponse]:
-        """PlanFailover says what RunFailover would do now: per group and partition the translated offset, and what has not
-        been copied. Changes nothing.
-        """
-
-    @_abc_1.abstractmethod
     def RunFailover(
         self,
         request: _checkpoint_service_pb2.RunFailoverRequest,
@@ -107,14 +91,6 @@ class CheckpointServiceServicer(metaclass=_abc_1.ABCMeta):
         one that then finds nothing to do says so.
         The run belongs to the service: when this stream ends early the run continues, and WatchMove follows it.
         """
-
-    @_abc_1.abstractmethod
-    def PlanFailback(
-        self,
-        request: _checkpoint_service_pb2.PlanFailbackRequest,
-        context: _aio.ServicerContext[_checkpoint_service_pb2.PlanFailbackRequest, _abc.Awaitable[_checkpoint_service_pb2.PlanFailbackResponse]],
-    ) -> _abc.Awaitable[_checkpoint_service_pb2.PlanFailbackResponse]:
-        """PlanFailback says what RunFailback would do now. Changes nothing."""
 
     @_abc_1.abstractmethod
     def RunFailback(
