@@ -16,7 +16,12 @@ from google.protobuf.message_factory import GetMessageClass
 from opentelemetry.metrics import NoOpMeterProvider
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2, checkpoint_service_pb2_grpc
-from twinlog.api.common.v1 import table_service_pb2, table_service_pb2_grpc
+from twinlog.api.common.v1 import (
+    owners_service_pb2,
+    owners_service_pb2_grpc,
+    table_service_pb2,
+    table_service_pb2_grpc,
+)
 from twinlog.api.configsync.v1 import configsync_service_pb2, configsync_service_pb2_grpc
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2, heartbeat_service_pb2_grpc
 from twinlog.api.source.v1 import (
@@ -44,6 +49,7 @@ SERVICES = {
     "CheckpointService": (checkpoint_service_pb2, checkpoint_service_pb2_grpc),
     "HeartbeatService": (heartbeat_service_pb2, heartbeat_service_pb2_grpc),
     "TableService": (table_service_pb2, table_service_pb2_grpc),
+    "OwnersService": (owners_service_pb2, owners_service_pb2_grpc),
     "ConfigSyncService": (configsync_service_pb2, configsync_service_pb2_grpc),
 }
 
@@ -64,6 +70,7 @@ OPERATORS = {
     "TryTransform",
     "ApplySync",
     "CancelMove",
+    "MoveFlow",
 }
 
 

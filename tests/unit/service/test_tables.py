@@ -14,7 +14,7 @@ from twinlog.service.feeds.tables import TableFollower, TableName, ToldTables
 from twinlog.service.waiting import Backoff
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
-from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 from unit.decided import Joined
 
 NAME = TableName("B", "table")
@@ -140,3 +140,32 @@ async def test_a_topic_that_cannot_be_read_is_named_until_it_can() -> None:
         at.cluster.bring_back()
         await eventually(lambda: at.follower.problem(NAME) is None)
         await at.agrees()
+
+
+async def test_a_cluster_that_does_not_answer_holds_up_the_tables_of_no_other() -> None:
+    async with world() as at:
+        at.joined.is_away = True
+        silent, answers = FakeCluster("C"), asyncio.Event()
+
+        async def wait(_call: Call) -> None:
+            await answers.wait()
+
+        silent.intercept("describe_topics", wait)
+        tables = {TableName("C", f"of-c-{number}"): silent for number in range(20)} | {NAME: at.cluster}
+        channel: Any = at.joined
+        follower = TableFollower(
+            channel,
+            peer="the owner",
+            clock=FakeClock(),
+            backoff=Backoff(initial_seconds=0.01, max_seconds=0.01, random=lambda: 1.0),
+            on_change=lambda _name: None,
+            patience_seconds=0.01,
+        )
+        for name, cluster in tables.items():
+            follower.add(name, Table(cluster=cluster, topic=name.topic, codec=Texts()))
+        await at.owner.put({"a": "1"})
+        async with asyncio.TaskGroup() as group:
+            waiting = [group.create_task(follower.know(name), name=name.topic) for name in tables]
+            await waiting[-1]
+            assert not any(each.done() for each in waiting[:-1])
+            answers.set()

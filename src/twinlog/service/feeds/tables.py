@@ -107,7 +107,9 @@ class ToldTables(pb_grpc.TableServiceServicer):
 
 def _parts(name: TableName, shown: _Shown, before: _Shown | None) -> Iterator[pb.FollowResponse]:
     rows = {} if before is None else before.rows
-    news = [(key, row) for key, row in shown.rows.items() if rows.get(key) != row]
+    news = [
+        (key, row) for key, row in shown.rows.items() if (known := rows.get(key)) is not row and known != row
+    ]
     gone = [(key, None) for key in rows if key not in shown.rows]
     part, size = _part(name, before), 0
     for key, row in (*news, *gone):
@@ -170,7 +172,8 @@ class TableFollower:
         self._read_seconds = read_seconds
         self._tables: dict[TableName, _Followed] = {}
         self._limiter = RepeatLimiter(interval_seconds=60.0)
-        self._reads = asyncio.Semaphore(_READ_AT_ONCE)
+        self._reads: dict[str, asyncio.Semaphore] = {}
+        """By cluster: one that is away holds up the tables of no other."""
         self.connected = False
         """Whether the owner's stream is open and has delivered something."""
 
@@ -190,7 +193,7 @@ class TableFollower:
         if not followed.untold.is_set():
             return
         try:
-            async with self._reads:
+            async with self._reads.setdefault(name.cluster, asyncio.Semaphore(_READ_AT_ONCE)):
                 await followed.table.load()
         except (KafkaError, WireFormatError) as error:
             followed.problem = error
@@ -228,12 +231,13 @@ class TableFollower:
         call = self._stub.Follow(pb.FollowRequest(tables=[_request(*each) for each in self._tables.items()]))
         try:
             async for response in _until_silent(call, self._peer):
-                self._backoff.reset()
+                if response.HasField("name"):
+                    await self._take(response)
                 if not self.connected:
                     self.connected = True
                     _log.info("tables_told", peer=self._peer)
-                if response.HasField("name"):
-                    await self._take(response)
+                # Not before it was taken: a table that cannot be read is not asked for without a pause.
+                self._backoff.reset()
         except grpc.RpcError as failure:
             return error_from_rpc(failure, peer=self._peer)
         except (PeerUnavailableError, WireFormatError) as error:
