@@ -1,11 +1,21 @@
-"""Write deploy/prometheus and deploy/grafana."""
+"""Write deploy/prometheus and deploy/grafana.
 
+`--runbook https://wiki.example/operations.md` prints rules with links to a runbook there, and writes nothing.
+"""
+
+import argparse
 from pathlib import Path
 
+from deploy.observability.alerts import rules
 from deploy.observability.files import files
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m deploy.observability", description=__doc__)
+    parser.add_argument("--runbook", metavar="URL")
+    if place := parser.parse_args().runbook:
+        print(rules(runbook=place), end="")  # noqa: T201
+        return
     root = Path(__file__).resolve().parents[1]
     for name, text in files().items():
         path = root / name

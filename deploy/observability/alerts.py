@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 RUNBOOK = "docs/operations.md"
-"""`#` and the name of the alert in small letters follow."""
+"""Where the runbook is, by default. `#` and the name of the alert in small letters follow."""
 RPO_SECONDS = 300
 """Recovery point objective: how old the oldest record that is not copied may be. Yours may be another."""
 
@@ -40,9 +40,8 @@ class Alert:
     summary: str
     """One line, with Prometheus' templates."""
 
-    @property
-    def runbook(self) -> str:
-        return f"{RUNBOOK}#{self.name.lower()}"
+    def runbook(self, place: str = RUNBOOK) -> str:
+        return f"{place}#{self.name.lower()}"
 
 
 def _grew(counter: str, *by: str) -> str:
@@ -266,8 +265,8 @@ def hastened(alert: Alert, *, held: str, window: str, rpo_seconds: int = RPO_SEC
     return replace(alert, held=held, expression=_WINDOW.sub(f"[{window}]", expression))
 
 
-def rules(alerts: tuple[Alert, ...] = ALERTS) -> str:
-    """The file of rules that Prometheus reads."""
+def rules(alerts: tuple[Alert, ...] = ALERTS, *, runbook: str = RUNBOOK) -> str:
+    """The file of rules that Prometheus reads; `runbook` is the address of docs/operations.md."""
     lines = [
         "# Written by `python -m deploy.observability`: edit deploy/observability/alerts.py.",
         "groups:",
@@ -284,7 +283,7 @@ def rules(alerts: tuple[Alert, ...] = ALERTS) -> str:
             f"          severity: {alert.severity}",
             "        annotations:",
             f"          summary: {_quoted(alert.summary)}",
-            f"          runbook_url: {alert.runbook}",
+            f"          runbook_url: {alert.runbook(runbook)}",
         ]
     return "\n".join(lines) + "\n"
 

@@ -38,7 +38,7 @@ async def test_two_addresses_are_enough(kafka_pair: KafkaPair, tmp_path: Path) -
     batch = [NewRecord(b"k", b"%d" % number, now_ms) for number in range(_RECORDS)]
     await write_batches(kafka_pair.a, topic, [(0, Codec.NONE, batch)])
 
-    with _start(tmp_path, one, one) as refused:
+    with _start(tmp_path, one, one.replace("127.0.0.1", "localhost")) as refused:
         assert await asyncio.to_thread(refused.wait, _STOP_SECONDS) == 2
     assert "the same cluster" in (tmp_path / "log").read_text()
     assert not file.exists()

@@ -156,7 +156,7 @@ async def _as_connect_md_says(rig: _Rig, worker: ConnectWorker, directory: Path)
     guide, host = Guide("connect.md", directory), {"HOST:8083": worker.address}
     # 1. Import what its REST API tells.
     await guide.run("curl 'HOST", host)
-    await guide.run("twinlog import", {"connect-offsets": worker.offsets_topic})
+    await guide.run("twinlog convert", {"connect-offsets": worker.offsets_topic})
     _for_a_small_machine(directory)
 
     # 2. It is not taken over while Connect runs the connectors …
@@ -186,7 +186,7 @@ async def _as_strimzi_md_says(rig: _Rig, worker: ConnectWorker, directory: Path)
     guide = Guide("strimzi.md", directory, {"kubectl": kubectl})
     # 1. Import the resource.
     await guide.run("kubectl -n kafka get")
-    await guide.run("twinlog import")
+    await guide.run("twinlog convert")
     _for_a_small_machine(directory)
 
     # 2. and 3. It is not taken over while pods are there, and is once the resource has no replicas.

@@ -132,7 +132,7 @@ async def _from_replicator(rig: _Rig, directory: Path) -> None:
         host = {"HOST:8083": rest.address}
         await guide.run("curl 'HOST:8083", host)
         clusters = {"--source A": f"--source {rig.east}", "--target B": f"--target {rig.west}"}
-        await guide.run("twinlog import connectors.json", clusters)
+        await guide.run("twinlog convert connectors.json", clusters)
         _for_one_broker(directory)
         await guide.run("twinlog preflight")
         await guide.run("curl -X PUT", {**host, "connectors/replicator": f"connectors/{rig.group}"})
@@ -159,11 +159,11 @@ async def _from_ureplicator(rig: _Rig, directory: Path) -> None:
         await guide.run("curl CONTROLLER", {"CONTROLLER:9000": rest.address})
         await guide.run("curl BROOKLIN", {"BROOKLIN:32311": rest.address})
     await guide.run(
-        "twinlog import streams.json", {**target, "GROUP": rig.group, FILE: "brooklin.properties"}
+        "twinlog convert streams.json", {**target, "GROUP": rig.group, FILE: "brooklin.properties"}
     )
     assert f"twinlog.start.group={rig.group}\n" in (directory / "brooklin.properties").read_text()
     await guide.run(
-        "twinlog import topics.txt",
+        "twinlog convert topics.txt",
         {
             **target,
             "--group ureplicator": f"--group {rig.group}",

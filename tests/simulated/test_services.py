@@ -1,5 +1,6 @@
 """What services tell and do where something is missing: rights, a cluster, a peer."""
 
+import asyncio
 from pathlib import Path
 
 from simulated.test_whole_life import FILE, copied
@@ -163,5 +164,30 @@ def test_a_cluster_that_is_away_is_said_and_ends_nothing(tmp_path: Path) -> None
             assert away.reason not in ("", "STARTING")
             await world.kafka["A"].start_node(1)
             await until_path(world, heartbeat.PATH_STATE_ALIVE, "")
+
+    live(life())
+
+
+def test_groups_of_copies_with_the_sources_offsets_are_followed_every_few_seconds(tmp_path: Path) -> None:
+    """Without an interval in the file; with one, as often as it says."""
+
+    async def seconds_until_known(interval: str) -> float:
+        text = f"{ONE_BROKER}A->B.enabled = true\nsync.group.offsets.enabled = true\n{interval}"
+        async with World(tmp_path, text) as world:
+            a, b = world.on["A"], world.on["B"]
+            a.cluster.create_topic("orders")
+            a.produce("orders", 0, *(b"%d" % number for number in range(100)))
+            a.commit("billing", "orders", {0: 10})
+            world.start(*SERVICES)
+            await world.until(lambda: b.committed("billing").get(("A.orders", 0)) == 10)
+            await world.pause(70)
+            a.commit("billing", "orders", {0: 60})
+            began = asyncio.get_running_loop().time()
+            await world.until(lambda: b.committed("billing").get(("A.orders", 0)) == 60)
+            return asyncio.get_running_loop().time() - began
+
+    async def life() -> None:
+        assert await seconds_until_known("") < 12
+        assert await seconds_until_known("emit.checkpoints.interval.seconds = 60\n") > 12
 
     live(life())

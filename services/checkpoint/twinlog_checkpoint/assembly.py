@@ -259,6 +259,7 @@ def assemble_group_syncer(parts: FlowParts, around: SharedDependencies) -> Group
         clock=around.clock,
         wanted_groups=lambda: checkpointer.groups.groups,
         passes=lambda: checkpointer.passes,
+        close=lambda: checkpointer.close,
         on_failure=checkpointer.instruments.failed,
         deletes_enabled=lambda: checkpointer.entry.settings.sync_group_deletes_enabled,
         journal=_journal(parts),

@@ -32,10 +32,10 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
             "Check a properties file against its clusters before anything is started.",
             examples=("twinlog preflight mm2.properties",),
         ),
-        "import": LazyCommand(
+        "convert": LazyCommand(
             "import_estate:import_command",
             "Convert the configuration of another replicator into a properties file, with a report.",
-            examples=("twinlog import kafkamirrormaker2.yaml --to mm2.properties",),
+            examples=("twinlog convert kafkamirrormaker2.yaml --to mm2.properties",),
         ),
         "adopt": LazyCommand(
             "adopt:adopt_command",
@@ -267,6 +267,7 @@ COMMANDS: dict[str, LazyCommand] = {
 
 class _Commands(LazyGroup):
     lazy_commands = COMMANDS
+    earlier_names = {"import": "convert"}  # noqa: RUF012 (a constant)
 
 
 app = typer.Typer(

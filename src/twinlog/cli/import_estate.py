@@ -1,4 +1,4 @@
-"""`twinlog import FILE`: converts the configuration of another replicator into a properties file."""
+"""`twinlog convert FILE`: converts the configuration of another replicator into a properties file."""
 
 import sys
 from collections import Counter
@@ -24,13 +24,13 @@ FILE has one of these formats, and the command recognizes which; `-` reads stdin
 
 \b
 Strimzi: KafkaMirrorMaker2 (v1, v1beta2) and KafkaConnector, YAML or JSON
-  kubectl get kafkamirrormaker2 -o yaml | twinlog import - --to-helm values.yaml
+  kubectl get kafkamirrormaker2 -o yaml | twinlog convert - --to-helm values.yaml
 Kafka Connect: MirrorMaker 2 or Confluent Replicator, as its REST API returns it;
 also of MSK Connect, Google, Confluent's operator, and properties files
   curl 'HOST:8083/connectors?expand=info&expand=status' > connectors.json
-  twinlog import connectors.json --offsets-topic connect-offsets
+  twinlog convert connectors.json --offsets-topic connect-offsets
 uReplicator: the answer of GET /topics, a list with a topic a line, a topic mapping
-  twinlog import topics.txt --format ureplicator --group GROUP
+  twinlog convert topics.txt --format ureplicator --group GROUP
     --source A=a:9092 --target B=b:9092
 Brooklin: the answer of GET /datastream
 

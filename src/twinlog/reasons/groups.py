@@ -35,7 +35,7 @@ GROUPS: Final = ReasonGroup(
         OwnReason(
             "MOVE_IN_PROGRESS",
             "another failover or failback of this flow is running",
-            "`twinlog failover attach` shows it, `twinlog failover cancel` stops it",
+            "`twinlog failover watch` shows it, `twinlog failover stop` stops it",
         ),
         OwnReason(
             "BACKLOG_NOT_COPIED",
@@ -45,7 +45,7 @@ GROUPS: Final = ReasonGroup(
         OwnReason(
             "MOVE_CANCELLED",
             "an operator stopped the run; its changes stay, including a fence",
-            "`twinlog failover run` continues it, `twinlog failover abort` removes its fence",
+            "`twinlog failover run` continues it, `twinlog failover give-up` removes its fence",
         ),
         OwnReason(
             "NO_MOVE",

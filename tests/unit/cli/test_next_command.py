@@ -205,7 +205,7 @@ MISSING = "/nowhere/of/them.properties"
     ("arguments", "told"),
     [
         (["adopt", MISSING], f"twinlog preflight {MISSING}"),
-        (["import", MISSING], "twinlog import --help"),
+        (["convert", MISSING], "twinlog convert --help"),
         (
             ["mirror-maker", "--consumer.config", MISSING, "--producer.config", MISSING, "--include", "a"],
             "twinlog mirror-maker --help",

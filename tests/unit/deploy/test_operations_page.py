@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import typer
-from deploy.observability.alerts import ALERTS
+from deploy.observability.alerts import ALERTS, rules
 from deploy.observability.boards import BOARDS
 
 from twinlog.cli import app
@@ -43,6 +43,12 @@ def test_the_table_of_boards_lists_each_with_what_it_shows() -> None:
     section = PAGE.partition("## Dashboards")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (\d: .+) \| (.+) \|$", section, re.MULTILINE)
     assert rows == [(board.title.removeprefix("Twinlog "), board.meaning) for board in BOARDS]
+
+
+def test_alerts_link_to_the_runbook_wherever_it_is() -> None:
+    place = "https://wiki.example/operations.md"
+    told = re.findall(r"runbook_url: (\S+)", rules(runbook=place))
+    assert told == [f"{place}#{each.name.lower()}" for each in ALERTS]
 
 
 COMMANDS = sorted(

@@ -1,4 +1,4 @@
-"""`twinlog import`: a file that others cannot read, never overwritten unasked, and a report."""
+"""`twinlog convert`: a file that others cannot read, never overwritten unasked, and a report."""
 
 import json
 import stat
@@ -24,7 +24,7 @@ def topics(tmp_path: Path) -> Path:
 
 
 def test_the_file_goes_to_stdout_and_the_report_aside(topics: Path) -> None:
-    answer = CliRunner().invoke(app, ["import", str(topics), *PLACES])
+    answer = CliRunner().invoke(app, ["convert", str(topics), *PLACES])
 
     assert answer.exit_code == 0, answer.output
     assert "A->B.topics=orders" in answer.stdout
@@ -34,7 +34,7 @@ def test_the_file_goes_to_stdout_and_the_report_aside(topics: Path) -> None:
 
 def test_a_file_is_written_for_its_owner_alone_and_replaced_only_when_asked(topics: Path) -> None:
     to = topics.parent / "mm2.properties"
-    command = ["import", str(topics), *PLACES, "--to", str(to)]
+    command = ["convert", str(topics), *PLACES, "--to", str(to)]
 
     assert CliRunner().invoke(app, command).exit_code == 0
     assert stat.S_IMODE(to.stat().st_mode) == 0o600
@@ -51,7 +51,7 @@ def test_a_file_is_written_for_its_owner_alone_and_replaced_only_when_asked(topi
 def test_the_report_is_json_when_asked_and_the_exit_code_tells_what_is_impossible(tmp_path: Path) -> None:
     mapping = tmp_path / "mapping"
     mapping.write_text("orders orders2 orders3\npayments\n")
-    command = ["import", str(mapping), "--format", "ureplicator", *PLACES, "-o", "json"]
+    command = ["convert", str(mapping), "--format", "ureplicator", *PLACES, "-o", "json"]
 
     answer = CliRunner().invoke(app, command)
 
@@ -72,7 +72,7 @@ def test_the_report_is_json_when_asked_and_the_exit_code_tells_what_is_impossibl
     ],
 )
 def test_wrong_use_is_exit_code_2(arguments: list[str], word: str) -> None:
-    answer = CliRunner().invoke(app, ["import", *arguments], input=TOPICS)
+    answer = CliRunner().invoke(app, ["convert", *arguments], input=TOPICS)
     assert answer.exit_code == 2
     assert word in answer.output
 
@@ -81,7 +81,7 @@ def test_bytes_that_are_no_text_are_named_with_their_line(tmp_path: Path) -> Non
     path = tmp_path / "latin.yaml"
     path.write_bytes(b"kind: x\nname: \xff\n")
 
-    answer = CliRunner().invoke(app, ["import", str(path)])
+    answer = CliRunner().invoke(app, ["convert", str(path)])
 
     assert answer.exit_code == 2
     assert "latin.yaml:2" in answer.output
@@ -91,7 +91,7 @@ def test_values_for_the_chart_have_the_file_and_the_secrets_that_it_refers_to(tm
     mirror = Path(__file__).parent / "hold_out" / "strimzi-hub.yaml"
     to, values = tmp_path / "mm2.properties", tmp_path / "values.yaml"
 
-    answer = CliRunner().invoke(app, ["import", str(mirror), "--to", str(to), "--to-helm", str(values)])
+    answer = CliRunner().invoke(app, ["convert", str(mirror), "--to", str(to), "--to-helm", str(values)])
 
     assert answer.exit_code in (0, 1), answer.output
     found = yaml.safe_load(values.read_text())

@@ -81,16 +81,39 @@ class Verdicts:
         return Translation(verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message=rule)
 
 
+CLOSE_SECONDS = 5.0
+"""How often groups are followed where no log has to be read for them."""
+CLOSE_SHARE = 20.0
+"""Then at most this part of the time is spent on them."""
 WRITES_AT_ONCE = 256
 """Checkpoints that are being written at the same time. They share batches and do not wait for each other's
 acknowledgement."""
 CLUSTER_LOOK_SECONDS = 1.0
 
 
+def wait_seconds(interval_seconds: float, *, close: bool, took_seconds: float) -> float:
+    """From the end of a pass to the next one.
+
+    >>> wait_seconds(60.0, close=False, took_seconds=1.0), wait_seconds(60.0, close=True, took_seconds=0.1)
+    (59.0, 4.9)
+    >>> wait_seconds(60.0, close=True, took_seconds=1.0)
+    19.0
+    """
+    if close:
+        interval_seconds = min(interval_seconds, max(CLOSE_SECONDS, CLOSE_SHARE * took_seconds))
+    return interval_seconds - took_seconds
+
+
+def follows_closely(translations: Iterable[Translation]) -> bool:
+    """Whether the offsets of groups are those of the source, wherever they have any."""
+    verdicts = {each.verdict for each in translations if each.downstream_offset is not None}
+    return Verdict.PRESERVED in verdicts and verdicts <= {Verdict.PRESERVED, Verdict.UP_TO_DATE}
+
+
 @dataclass(slots=True, kw_only=True)
 class Checkpointer:
-    """The checkpoints of one flow. Every emit.checkpoints.interval.seconds a pass reads the groups,
-    translates their offsets, and writes the checkpoints that the guard accepts.
+    """The checkpoints of one flow. Every emit.checkpoints.interval.seconds, or every few seconds, a pass
+    reads the groups, translates their offsets, and writes the checkpoints that the guard accepts.
 
     It writes nothing before the checkpoint history is restored and the first pass over the offset syncs is
     done.
@@ -121,6 +144,8 @@ class Checkpointer:
     apply."""
     passes: int = 0
     """Number of passes since the offset syncs were read."""
+    close: bool = False
+    """No log has to be read for the groups, and no interval is set."""
     verdicts: Verdicts = field(init=False)
     rows: ProgressRows = field(init=False)
     _restored: bool = False
@@ -225,8 +250,9 @@ class Checkpointer:
         now = self.clock.monotonic()
         if now < self._next_pass_at:
             return
+        interval_seconds = self.entry.settings.emit_interval_seconds
         # Clear it before the pass: a pass that is requested meanwhile follows at once.
-        self._next_pass_at = now + self.entry.settings.emit_interval_seconds
+        self._next_pass_at = asked_for = now + interval_seconds
         flow = self.entry.flow
         try:
             with span("checkpoint pass", flow_attributes(flow.source, flow.target)):
@@ -234,6 +260,9 @@ class Checkpointer:
         except BaseException:
             self._next_pass_at = 0.0
             raise
+        if self.close and self._next_pass_at == asked_for:
+            ended = self.clock.monotonic()
+            self._next_pass_at = ended + wait_seconds(interval_seconds, close=True, took_seconds=ended - now)
 
     async def do_pass(self, writer: LogWriter) -> None:
         """Read the groups, translate their offsets, write the checkpoints that the guard accepts, and renew
@@ -257,6 +286,7 @@ class Checkpointer:
         ready = self.tail.store.read_to_end
         generations = self._generations(candidates)
         translations = await self.verdicts.of(candidates)
+        self.close = self.entry.settings.follows_closely and follows_closely(translations.values())
         if ready:
             await self._note_compared(candidates, translations, generations)
             await self._emit(writer, candidates, translations, read_at)

@@ -54,6 +54,6 @@ def sync_hold(moves: Moves, *, running: bool) -> SyncHold:
     if (run := moves.interrupted) is not None:
         why = (
             f"the last {run.kind} has not ended: `twinlog {run.kind} run '{flow}'` continues it, `twinlog"
-            f" {run.kind} abort '{flow}'` gives it up"
+            f" {run.kind} give-up '{flow}'` gives it up"
         )
     return SyncHold(groups=groups, why=why)

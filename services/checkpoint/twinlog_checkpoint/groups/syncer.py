@@ -20,6 +20,7 @@ from twinlog.offsets import CheckpointHistory
 from twinlog.service.runtime import Backoff, retrying_loop
 from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog.wire import Checkpoint
+from twinlog_checkpoint.groups.checkpointer import wait_seconds
 from twinlog_checkpoint.groups.deletes import GroupDeleter
 from twinlog_checkpoint.groups.progress import ProgressTable
 from twinlog_checkpoint.groups.sync_hold import SyncHold, sync_hold
@@ -63,6 +64,8 @@ class GroupSyncer:
     journal: MoveJournal
     moving: Callable[[], bool]
     """Whether a move of the flow runs in this process."""
+    close: Callable[[], bool]
+    """Whether groups are followed every few seconds."""
     moves_begun: Callable[[], int]
     """The number of moves that have begun in this process."""
     on_failure: Callable[[str], None] = lambda _reason: None
@@ -107,7 +110,10 @@ class GroupSyncer:
         if now < self._next_at or self.passes() == 0:
             return
         await self.sync()
-        self._next_at = now + self.interval_seconds
+        ended = self.clock.monotonic()
+        self._next_at = ended + wait_seconds(
+            self.interval_seconds, close=self.close(), took_seconds=ended - now
+        )
 
     async def sync(self) -> None:
         """Find the groups that are active on the target. If enabled, commit the offsets of the others, except

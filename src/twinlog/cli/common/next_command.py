@@ -65,7 +65,7 @@ _REASONS_OF: Final[Mapping[str, Sequence[str]]] = {
     ),
     _EXPLAIN_GROUP: ("PAST_END", "UP_TO_DATE"),
     "twinlog failover plan {flow}": ("MOVE_BLOCKED",),
-    "twinlog failover attach {flow}": ("MOVE_IN_PROGRESS",),
+    "twinlog failover watch {flow}": ("MOVE_IN_PROGRESS",),
     _PARTITIONS: ("BACKLOG_NOT_COPIED", "NOT_COPIED_YET"),
     "twinlog failover run {flow}": ("NOT_VERIFIED",),
     _GAPS: ("KNOWN_GAP", "LOST"),

@@ -25,7 +25,17 @@ GIVEN_ENDPOINTS: ContextVar[tuple[str, ...]] = ContextVar("GIVEN_ENDPOINTS", def
 _QUOTED: Final = re.compile(r"`(twinlog [^`]+)`")
 _READ_NO_CONFIG: Final = frozenset(
     {
-        *("adopt", "completion", "demo", "explain reason", "import", "init", "local", "mirror-maker"),
+        *(
+            "adopt",
+            "completion",
+            "demo",
+            "convert",
+            "explain reason",
+            "import",
+            "init",
+            "local",
+            "mirror-maker",
+        ),
         *("preflight", "run", "start"),
     }
 )

@@ -42,7 +42,7 @@ def print_status(flow: types_pb2.Flow, answer: pb2.GetMoveResponse) -> None:
 def _print_run(name: str, run: pb2.MoveRun) -> None:
     kind = KIND_NAMES.get(run.kind, "move")
     if run.running:
-        follow, stop = (f"`twinlog {kind} {word} '{name}'`" for word in ("attach", "cancel"))
+        follow, stop = (f"`twinlog {kind} {word} '{name}'`" for word in ("watch", "stop"))
         state = f"is running; {follow} follows it, {stop} stops it"
     elif run.left_behind:
         state = "has finished, but is not complete"
@@ -71,7 +71,7 @@ def _print_last(name: str, last: pb2.LastMove, *, running: bool, shown: bool) ->
         steps = ", ".join(last.steps) or "nothing"
         say(
             f"recorded: {about}: interrupted after {steps}. `twinlog {last.kind} run '{name}'` continues it,"
-            f" `twinlog {last.kind} abort '{name}'` gives it up"
+            f" `twinlog {last.kind} give-up '{name}'` gives it up"
         )
     if last.fenced_topics:
         say(f"its fence denies writes to {', '.join(last.fenced_topics)}")
@@ -216,8 +216,8 @@ class MoveCall:
         except (asyncio.CancelledError, BrokenPipeError):
             verb, flow = f"twinlog {self.kind}", flow_name(self.flow)
             say(
-                f"the run continues in the service: `{verb} attach '{flow}'` follows it, `{verb} cancel"
-                f" '{flow}'` stops it, and `{verb} abort '{flow}'` then removes its fence",
+                f"the run continues in the service: `{verb} watch '{flow}'` follows it, `{verb} stop"
+                f" '{flow}'` stops it, and `{verb} give-up '{flow}'` then removes its fence",
                 err=True,
             )
             raise

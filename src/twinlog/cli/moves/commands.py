@@ -34,7 +34,7 @@ class Direction:
 
 
 def commands_of(direction: Direction) -> typer.Typer:
-    """plan, run, status, attach, cancel, abort."""
+    """plan, run, status, watch, stop, give-up; and their names in 0.1.0."""
     kind = direction.kind
     app = typer.Typer(no_args_is_help=True, add_completion=False, help=direction.help)
 
@@ -75,37 +75,51 @@ def commands_of(direction: Direction) -> typer.Typer:
         else:
             move.run(options, yes=yes)
 
-    for name, act, what in _OF_ONE_MOVE:
+    for name, earlier, act, what in _OF_ONE_MOVE:
         _add_command(app, kind, name, act, what)
+        if earlier:
+            _add_command(app, kind, earlier, act, what, hidden=True)
     return app
 
 
 _OF_ONE_MOVE: Final = (
     (
         "status",
+        "",
         MoveCall.status,
         "Show the failover or failback of a flow that is running or ran last, and its steps.",
     ),
     (
+        "watch",
         "attach",
         MoveCall.attach,
         "Show the progress of a running move, as `run` does. Ctrl-C ends the command, not the move.",
     ),
     (
+        "stop",
         "cancel",
         MoveCall.cancel,
         "Stop a running move. What it has done stays, also a fence; `run` continues it.",
     ),
     (
+        "give-up",
         "abort",
         MoveCall.abort,
-        "Give up an interrupted or cancelled move, and remove its fence. Committed offsets stay.",
+        "Give up an interrupted or stopped move, and remove its fence. Committed offsets stay.",
     ),
 )
 
 
-def _add_command(app: typer.Typer, kind: str, name: str, act: Callable[[MoveCall], None], what: str) -> None:
-    @app.command(name, help=what)
+def _add_command(
+    app: typer.Typer,
+    kind: str,
+    name: str,
+    act: Callable[[MoveCall], None],
+    what: str,
+    *,
+    hidden: bool = False,
+) -> None:
+    @app.command(name, help=what, hidden=hidden)
     @command
     def of_one_move(call: Call, flow: OnlyFlowArgument = None) -> None:
         act(MoveCall.of(kind, flow, call))

@@ -73,7 +73,7 @@ def print_plan_table(plan: pb2.MovePlan, title: str) -> None:
         say(
             f"note: {plan.last.kind} run {plan.last.run_id} by {plan.last.by or 'somebody'} was interrupted"
             f" after {steps}; `twinlog {plan.last.kind} run '{flow}'` continues it,"
-            f" `twinlog {plan.last.kind} abort '{flow}'` gives it up"
+            f" `twinlog {plan.last.kind} give-up '{flow}'` gives it up"
         )
     for warning in plan.warnings:
         say(f"note: {warning}")

@@ -11,22 +11,35 @@ from twinlog.cli.common.call import Call, command, every
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.flow_choice import OptionalFlowOption, chosen_flow, is_flow, required_flow
 from twinlog.cli.common.names import flow_name, parse_flow, partition_name, who
-from twinlog.cli.common.numbers import MOST_OFFSET
+from twinlog.cli.common.numbers import MOST_OFFSET, counted
 from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.source.client import PartitionOption, TopicOption, parse_scope
 from twinlog.errors import ConfigError, TwinlogError
 
 ACK = "ack"
+LIST = "list"
+"""What the command does without a verb, too."""
+
+
+def offsets(begin: int, end: int) -> str:
+    """As people write a range: with its last offset.
+
+    >>> offsets(1424, 1491)
+    '1424-1490'
+    """
+    return f"{begin}-{end - 1}" if end > begin else str(begin)
+
 
 GAP: Fields[pb2.LedgerGap] = (
     Field("flow", column="flow"),
     Field("topic", "partition.topic"),
     Field("partition", "partition.partition"),
     Field("", column="partition", text=lambda gap: partition_name(gap.partition)),
-    Field("from", "from_offset", "from", right=True),
-    Field("to", "to_offset", "to", right=True),
-    Field("offsets", "lost_offsets", "offsets", right=True),
+    Field("from", "from_offset"),
+    Field("to", "to_offset"),
+    Field("", column="offsets", text=lambda gap: offsets(gap.from_offset, gap.to_offset)),
+    Field("offsets", "lost_offsets", "lost", right=True),
     Field("reason", column="reason"),
     Field("found_at", column="found"),
     Field("acknowledged_by", "acknowledged_by?"),
@@ -50,7 +63,7 @@ def gaps_command(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ack] [A->B]",
+            metavar="[list|ack] [A->B]",
             help="Only this flow. `ack 'A->B'` acknowledges its gaps: --topic, --partition and --from say"
             " which, --all takes all of the flow.",
             show_default=False,
@@ -76,8 +89,9 @@ def gaps_command(
 ) -> None:
     """Show every range of source offsets that is missing on the target, with its reason; `ack` acknowledges.
 
-    `to` is the first offset after the range. `offsets` is how many offsets of the range are missing: fewer
-    than it spans if the oldest ranges of a partition were joined. Acknowledged gaps appear only with --all.
+    A topic with several gaps has one row for each reason; --topic shows each of them. `lost` is how many
+    offsets are missing: fewer than a range spans if the oldest ranges of a partition were joined. With -o
+    json, `to` is the first offset after the range. Acknowledged gaps appear only with --all.
     Exit code 1 when the gaps of a flow are not known.
     """
     named, acknowledges = flow_and_verb(words or [], flow)
@@ -95,13 +109,14 @@ def gaps_command(
     answer = call.ask(lambda at: every(at.source.ListGaps, wanted, "gaps"))
     found = [gap for gap in answer.gaps if partition in (None, gap.partition.partition)]
     hidden = [] if everything else [gap for gap in found if gap.acknowledged_by]
-    _tell(call, [gap for gap in found if gap not in hidden], answer.unknown, len(hidden))
+    shown = [gap for gap in found if gap not in hidden]
+    _tell(call, shown, answer.unknown, len(hidden), whole=bool(topic))
 
 
 def flow_and_verb(words: Sequence[str], option: str | None) -> tuple[str | None, bool]:
     """The flow, and whether something is to be acknowledged. Raises ConfigError."""
     acknowledge = bool(words) and words[0] == ACK
-    rest = words[1:] if acknowledge else words
+    rest = words[1:] if words[:1] and words[0] in (ACK, LIST) else words
     if len(rest) > 1 or (rest and not is_flow(rest[0])):
         raise ConfigError(
             f"{' '.join(rest)}: expected a flow such as 'A->B' (in quotes), or ack and a flow",
@@ -140,17 +155,60 @@ def _unknown(ledgers: Sequence[pb2.UnknownLedger]) -> TwinlogError:
     return TwinlogError("; ".join(told), reason=ledgers[0].reason, metadata=metadata)
 
 
+_TopicGaps = tuple[str, str, str, Sequence[pb2.LedgerGap]]
+"""Flow, topic, reason, and the gaps."""
+_OF_TOPIC: Fields[_TopicGaps] = (
+    Field("", column="flow", text=lambda row: row[0]),
+    Field("", column="topic", text=lambda row: row[1]),
+    Field("", column="gaps", text=lambda row: f"{len(row[3]):,}", right=True),
+    Field("", column="lost", text=lambda row: f"{_lost(row[3]):,}", right=True),
+    Field("", column="reason", text=lambda row: row[2]),
+    Field("", column="newest", text=lambda row: max(gap.found_at.ToJsonString() for gap in row[3])),
+)
+
+
+def _by_topic(gaps: Sequence[pb2.LedgerGap]) -> list[_TopicGaps]:
+    found: dict[tuple[str, str, str], list[pb2.LedgerGap]] = {}
+    for gap in gaps:
+        found.setdefault((flow_name(gap.flow), gap.partition.topic, gap.reason), []).append(gap)
+    return [(*key, own) for key, own in found.items()]
+
+
+def _lost(gaps: Iterable[pb2.LedgerGap]) -> int:
+    return sum(gap.lost_offsets for gap in gaps)
+
+
+def _verdict(gaps: Sequence[pb2.LedgerGap]) -> str:
+    """How much is recorded, by reason."""
+    by_reason: dict[str, int] = {}
+    for gap in gaps:
+        by_reason[gap.reason] = by_reason.get(gap.reason, 0) + gap.lost_offsets
+    told = ", ".join(f"{count:,} {reason}".strip() for reason, count in by_reason.items())
+    return f"{counted(len(gaps), 'gap')}, {counted(_lost(gaps), 'source offset')}: {told}"
+
+
 def _tell(
-    call: Call, gaps: Sequence[pb2.LedgerGap], unknown: Sequence[pb2.UnknownLedger], hidden: int
+    call: Call,
+    gaps: Sequence[pb2.LedgerGap],
+    unknown: Sequence[pb2.UnknownLedger],
+    hidden: int,
+    *,
+    whole: bool,
 ) -> None:
     def text() -> None:
         fields = _WITH_NAMES if any(gap.acknowledged_by for gap in gaps) else GAP
-        if gaps or not unknown:
+        if gaps:
+            say(_verdict(gaps))
+        if gaps and not whole and len(gaps) > len(merged := _by_topic(gaps)):
+            print_rows(_OF_TOPIC, merged)
+        elif gaps or not unknown:
             print_rows(fields, gaps, empty="no gaps")
         if hidden:
             typer.echo(f"{hidden} acknowledged: --all shows them")
         for line in how_to_ack("gaps", [gap for gap in gaps if not gap.acknowledged_by], " --all"):
             say(line)
+        if len(gaps) > 1:
+            say(_verdict(gaps))
 
     if gaps or not unknown or not call.in_json:
         call.tell([as_json(GAP, gap) for gap in gaps], text)

@@ -125,7 +125,7 @@ def left_of_move(flow: str, last: checkpoint.LastMove, *, running: bool) -> list
     if not last.finished:
         done = f"done: {', '.join(last.steps)}" if last.steps else "no step is done"
         told = f"{last.kind} {last.run_id} {'is running' if running else 'was interrupted'} ({done})"
-        command = f"twinlog {last.kind} {'attach' if running else 'run'} {shlex.quote(flow)}"
+        command = f"twinlog {last.kind} {'watch' if running else 'run'} {shlex.quote(flow)}"
         left.append(InForce(kind=MOVE, about=flow, message=told, by=last.by, since=since, command=command))
     source, target = flow.split("->")
     moved = last.groups_on_target if last.HasField("groups_on_target") else None

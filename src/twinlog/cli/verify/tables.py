@@ -2,6 +2,8 @@
 
 import json
 import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import typer
@@ -12,23 +14,29 @@ from twinlog.cli.common.pasteable import say
 from twinlog.printable import printable
 
 _COLOURS = {"EQUAL": typer.colors.GREEN, "DIFFERENT": typer.colors.RED, "INCOMPLETE": typer.colors.YELLOW}
+_WORST_FIRST = ("DIFFERENT", "INCOMPLETE", "EQUAL")
 _MOST_ROWS = 200
 _LOST = "LOST"
 
 
 def print_report(told: dict[str, Any]) -> None:
+    """The verdict first and last. A row for each topic; of one topic for each partition."""
+    say(f"flow {told['flow']}: {told['verdict']}", fg=_COLOURS[told["verdict"]], bold=True)
+    rows = [_partition_row(told, each) for each in told["partitions"]]
+    if len({row.topic for row in rows}) > 1:
+        rows = sorted(_by_topic(rows), key=lambda row: (_WORST_FIRST.index(row.verdict), row.topic))
     print_table(
-        f"flow {told['flow']}",
+        "",
         [
             Column(title="topic"),
-            Column(title="partition", right=True),
+            Column(title="partitions", right=True),
             Column(title="verdict"),
             Column(title="source offsets", spare=2),
             Column(title="records", right=True),
             Column(title="unopened", right=True, spare=3),
             Column(title="differences", right=True),
         ],
-        [_partition_row(told, each) for each in told["partitions"]],
+        [row.cells() for row in rows],
         empty="no partition was compared",
     )
     if told["differences"]:
@@ -75,22 +83,53 @@ def print_rules(rules: dict[str, Any] | None) -> None:
             say(printable(f"  {sentence}"))
 
 
-def _partition_row(told: dict[str, Any], each: dict[str, Any]) -> list[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """Of a partition, or of a topic with all of its partitions."""
+
+    topic: str
+    partitions: str
+    verdict: str
+    offsets: str
+    records: int
+    unopened: int
+    differences: int
+
+    def cells(self) -> list[str]:
+        share = self.unopened / self.records if self.records else 0.0
+        counts = (f"{self.records:,}", f"{share:.0%}", f"{self.differences:,}")
+        return [self.topic, self.partitions, self.verdict, self.offsets, *counts]
+
+
+def _by_topic(rows: Sequence[_Row]) -> Iterator[_Row]:
+    for topic in dict.fromkeys(row.topic for row in rows):
+        own = [row for row in rows if row.topic == topic]
+        yield _Row(
+            topic=topic,
+            partitions=f"{len(own):,}",
+            verdict=min((row.verdict for row in own), key=_WORST_FIRST.index),
+            offsets=own[0].offsets if len(own) == 1 else "",
+            records=sum(row.records for row in own),
+            unopened=sum(row.unopened for row in own),
+            differences=sum(row.differences for row in own),
+        )
+
+
+def _partition_row(told: dict[str, Any], each: dict[str, Any]) -> _Row:
     count = sum(
         difference["count"]
         for difference in told["differences"]
         if (difference["topic"], difference["partition"]) == (each["topic"], each["partition"])
     )
-    share = each["unopened_records"] / each["records"] if each["records"] else 0.0
-    return [
-        each["topic"],
-        str(each["partition"]),
-        each["verdict"],
-        f"{each['source_from']}-{each['source_to']}",
-        str(each["records"]),
-        f"{share:.0%}",
-        str(count),
-    ]
+    return _Row(
+        topic=each["topic"],
+        partitions=f"no. {each['partition']}",
+        verdict=each["verdict"],
+        offsets=f"{each['source_from']}-{each['source_to']}",
+        records=each["records"],
+        unopened=each["unopened_records"],
+        differences=count,
+    )
 
 
 def _offset(offset: int | None) -> str:
@@ -132,14 +171,14 @@ def _print_records(differences: list[dict[str, Any]]) -> None:
 
 def _summary(told: dict[str, Any]) -> str:
     seconds = max(0.001, (told["ended_at_ms"] - told["began_at_ms"]) / 1000)
-    kinds = ", ".join(f"{count} {kind}" for kind, count in told["differences_by_kind"].items())
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in told["differences_by_kind"].items())
     rate = told["bytes"] / 1e6 / seconds
     count = len(told["partitions"])
     partitions = "1 partition" if count == 1 else f"{count} partitions"
     lost = sum(
         each["to_offset"] - each["from_offset"] for each in told["not_compared"] if each["reason"] == _LOST
     )
-    text = f"{told['verdict']}: {told['records']} records equal in {partitions}"
+    text = f"{told['verdict']}: {told['records']:,} records equal in {partitions}"
     if lost:
         text += f"; up to {lost} source offsets are {_LOST}: `twinlog gaps {shlex.quote(told['flow'])} --all`"
     return f"{text}{'; ' + kinds if kinds else ''} ({seconds:.1f} s, {rate:.0f} MB/s)"

@@ -203,6 +203,9 @@ def _checkpoint(
         topics=topics,
         offset_syncs_location=syncs.location,
         emit_interval_seconds=max(emit_seconds, SHORTEST_INTERVAL_SECONDS),
+        follows_closely=not any(
+            read.property(f"{task}.interval.seconds") for task in ("emit.checkpoints", "sync.group.offsets")
+        ),
         refresh_groups_enabled=refresh_groups,
         refresh_groups_interval_seconds=refresh_groups_seconds,
         sync_group_offsets_enabled=sync_groups,

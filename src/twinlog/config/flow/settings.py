@@ -166,6 +166,8 @@ class CheckpointSettings:
     topics: Selection
     offset_syncs_location: OffsetSyncsLocation
     emit_interval_seconds: float
+    follows_closely: bool = False
+    """Neither interval is set: groups are followed every few seconds where that costs no reading of logs."""
     refresh_groups_enabled: bool
     refresh_groups_interval_seconds: float
     sync_group_offsets_enabled: bool

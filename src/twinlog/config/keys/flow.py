@@ -174,11 +174,14 @@ _CHECKPOINT_KEYS = (
              "How often Twinlog looks for new groups."),
     _switch("emit.checkpoints.enabled", "true", _CHECKPOINT, "Whether checkpoints are written."),
     _seconds("emit.checkpoints.interval.seconds", "60", _CHECKPOINT,
-             "How often checkpoints are written; 0 = every 0.1 s.", minimum=0),
+             "How often checkpoints are written; 0 = every 0.1 s. Where all copies of groups' topics have the"
+             " source's offsets, every 5 s, unless this or `sync.group.offsets.interval.seconds` is set.",
+             minimum=0),
     _switch("sync.group.offsets.enabled", "false", _CHECKPOINT,
             "Whether translated offsets are committed for groups that are not active on the target."),
     _seconds("sync.group.offsets.interval.seconds", "60", _CHECKPOINT,
-             "How often translated offsets are committed."),
+             "How often translated offsets are committed. Where all copies of groups' topics have the"
+             " source's offsets, every 5 s, unless this or `emit.checkpoints.interval.seconds` is set."),
     _key("checkpoints.topic.replication.factor", ValueType.INTEGER, "3", _CHECKPOINT,
          "Replication factor of the checkpoints topic; -1 = the broker's default.", minimum=-1),
 )  # fmt: skip

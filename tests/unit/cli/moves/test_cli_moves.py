@@ -385,12 +385,12 @@ def test_the_status_names_the_command_that_helps(capsys: pytest.CaptureFixture[s
     )
     print_status(FLOW, pb2.GetMoveResponse(run=run, last=last))
     out = capsys.readouterr().out
-    assert "`twinlog failover attach 'A->B'` follows it" in out
+    assert "`twinlog failover watch 'A->B'` follows it" in out
     assert "DRAIN" in out
     print_status(FLOW, pb2.GetMoveResponse(last=last))
     out = capsys.readouterr().out
     assert "interrupted after CHECK, FENCE" in out
-    assert "`twinlog failover abort 'A->B'` gives it up" in out
+    assert "`twinlog failover give-up 'A->B'` gives it up" in out
     assert "its fence denies writes to orders" in out
     print_status(FLOW, pb2.GetMoveResponse())
     assert capsys.readouterr().out == "no move of A->B is recorded\n"

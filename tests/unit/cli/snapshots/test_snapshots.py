@@ -202,10 +202,10 @@ COMMANDS = (
     ["failover", "plan", "A->B", "--group", "billing", "--fence"],
     ["failover", "run", "A->B", "--yes"],
     ["failback", "run", "A->B", "--yes"],
-    ["failover", "attach", "A->B"],
+    ["failover", "watch", "A->B"],
     ["failover", "status", "A->B"],
-    ["failover", "cancel", "A->B"],
-    ["failback", "abort", "A->B"],
+    ["failover", "stop", "A->B"],
+    ["failback", "give-up", "A->B"],
 )
 WATCHES = (["partitions", "--watch"], ["groups", "--watch"])
 GONE = NotFoundError("there is no such flow any more")

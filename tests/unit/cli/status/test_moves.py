@@ -27,7 +27,7 @@ def test_a_cut_move_and_one_under_way_say_how_far_they_are() -> None:
     assert shown.command == "twinlog failover run 'A->B'"
     (shown,) = left_of_move("A->B", cut, running=True)
     assert shown.message.startswith("failover r1 is running")
-    assert shown.command == "twinlog failover attach 'A->B'"
+    assert shown.command == "twinlog failover watch 'A->B'"
 
 
 def test_a_fence_names_the_cluster_that_it_is_on_and_its_topics() -> None:

@@ -90,7 +90,7 @@ async def test_a_move_that_was_given_up_holds_only_while_groups_may_work_on_the_
     await record_move(flow, kind, "RUNNING", on_target=on_target)
     for _ in range(3):
         await flow.refresh(TOPICS)
-    assert f"twinlog {kind} abort 'A->B'" in flow.sync.status.message
+    assert f"twinlog {kind} give-up 'A->B'" in flow.sync.status.message
     assert copies(flow) == ["A.a", "A.b", "A.c"]
     await record_move(flow, kind, "DONE", aborted=True, on_target=on_target)
     for _ in range(3):

@@ -141,8 +141,8 @@ class MoveHost:
         if self.current is not None and self.current.running:
             kind, by = self.current.kind, self.current.options.by or "somebody"
             raise StateError(
-                f"a {kind} of {self._flow} by {by} is running: `twinlog {kind} attach '{self._flow}'` shows"
-                f" it, `twinlog {kind} cancel '{self._flow}'` stops it",
+                f"a {kind} of {self._flow} by {by} is running: `twinlog {kind} watch '{self._flow}'` shows"
+                f" it, `twinlog {kind} stop '{self._flow}'` stops it",
                 reason="MOVE_IN_PROGRESS",
                 metadata={"flow": str(self._flow)},
             )
@@ -219,7 +219,7 @@ class MoveHost:
 def _cancelled(run: MoveRun, flow: Flow) -> StateError:
     return StateError(
         f"the {run.kind} of {flow} was cancelled: what it did stays. `twinlog {run.kind} run '{flow}'`"
-        f" continues it, `twinlog {run.kind} abort '{flow}'` removes its fence",
+        f" continues it, `twinlog {run.kind} give-up '{flow}'` removes its fence",
         reason="MOVE_CANCELLED",
         metadata={"flow": str(flow)},
     )

@@ -321,7 +321,7 @@ def _nothing_to_abort(moves: Moves, kind: str) -> StateError:
     if last is None:
         what = f"no move of {flow} is recorded"
     elif moves.interrupted:
-        what = f"the interrupted run is a {last.kind}: `twinlog {last.kind} abort '{flow}'`"
+        what = f"the interrupted run is a {last.kind}: `twinlog {last.kind} give-up '{flow}'`"
     else:
         remedy = f"`twinlog failback run '{flow}'` moves the groups back and removes its fence"
         fenced = moves.fenced(moves.leaves(last.kind))
