@@ -34,7 +34,7 @@ def failover_of(moves: Moves) -> Failover:
     if run is not None and moves.interrupted:
         words = (
             f"a {run.kind} is running or was interrupted ({run.state}): `twinlog {run.kind} run '{flow}'`"
-            f" continues it, `twinlog {run.kind} abort '{flow}'` gives it up"
+            f" continues it, `twinlog {run.kind} give-up '{flow}'` gives it up"
         )
     elif run is not None and run.on_target:
         given_up = f" (the last {run.kind} was given up)" if run.aborted else ""
