@@ -20,8 +20,7 @@ from twinlog_source.partitions.reports import TaskCounters
 from twinlog_source.partitions.shares import NO_DEBT, LimitDebt, SlotLimits
 from twinlog_source.reasons import EndReason
 
-COMMAND_QUEUE_SIZE = 65_536
-"""Also an order and its withdrawal for each partition of a large flow that has one slot."""
+COMMAND_QUEUE_SIZE = 1_024
 LOSSES_AT_ONCE = 3
 """How many tasks of a slot may be lost before the next one has to wait."""
 FIRST_REJOIN_SECONDS = 0.5
@@ -94,11 +93,6 @@ class Slot:
     @property
     def ended_well(self) -> bool:
         return self.final is not None and self.final.reason == EndReason.END_OF_EPOCH
-
-    @property
-    def takes_orders(self) -> bool:
-        """Whether an order for one partition may be queued; the other half is for what must not be lost."""
-        return self.commands.qsize() < COMMAND_QUEUE_SIZE // 2
 
     def tell(self, command: TaskCommand) -> None:
         """Queue a command. A task whose queue is full has already been lost."""
@@ -203,6 +197,3 @@ class Epoch:
         """Queue a command for every task."""
         for slot in self.slots:
             slot.tell(command)
-
-    def slot_of(self, partition: TopicPartition) -> Slot | None:
-        return next((slot for slot in self.slots if partition in slot.partitions), None)

@@ -2,13 +2,13 @@
 ledger."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import structlog
 
 from twinlog.model import Flow, TopicPartition
-from twinlog_source.log.gaps import Gap, GapIdentity, tidied
+from twinlog_source.log.gaps import Gap, tidied
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
 
@@ -47,13 +47,6 @@ class Ledger:
             to_offset=gap.to_offset,
             reason=gap.reason,
         )
-
-    async def remove(self, identities: Collection[GapIdentity]) -> None:
-        """Remove a gap whose records were not left out after all. For the flow's owner. Raises KafkaError."""
-        async with self._changing:
-            await self.journal.remove_gaps(identities)
-            for identity in identities:
-                self.positions.gaps.pop(identity, None)
 
     async def acknowledge(
         self, is_meant: Callable[[Gap], bool], *, by: str, now_ms: int

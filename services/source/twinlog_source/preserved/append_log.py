@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from twinlog_source.preserved.append_steps import SEQUENCE_MASK, Append, Fill, Hole, ReadEnd, Send, Tail
+from twinlog_source.preserved.append_steps import SEQUENCE_MASK, Append, Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.fill_proof import FillProof
 
 T = TypeVar("T")
@@ -162,8 +162,9 @@ class AppendLog(Generic[T]):
         assert at == next_offset, (at, next_offset)
         self.wanted = next_offset
 
-    def next(self) -> ReadEnd | Send[T] | Fill | None:
-        """The next action; None = wait for an answer or for more items. The action counts as begun."""
+    def next(self) -> ReadEnd | Send[T] | Hole | None:
+        """The next action; a hole is to be filled. None = wait for an answer or for more items. The action
+        counts as begun."""
         if self.phase is Phase.UNSURE:
             if self._in_flight:
                 return None
@@ -176,7 +177,7 @@ class AppendLog(Generic[T]):
             if self._in_flight:
                 return None
             self.phase = Phase.FILLING
-            return Fill(head.first, head.count)
+            return head
         if self._in_flight and not self._may_send_behind(head):
             return None
         return self._send()
@@ -218,7 +219,7 @@ class AppendLog(Generic[T]):
             self._lose_certainty()
 
     def filled(self, *, for_certain: bool = False) -> None:
-        """`Fill` has ended. `for_certain` means that the log ends right behind the hole on every replica;
+        """Filling has ended. `for_certain` means that the log ends right behind the hole on every replica;
         otherwise the end of the log has to be read."""
         if self.phase is not Phase.FILLING:
             return
@@ -230,7 +231,7 @@ class AppendLog(Generic[T]):
         self.acknowledged = self._checked_to = hole.end
 
     def not_filled(self) -> None:
-        """`Fill` was not begun: the log has nothing of it."""
+        """Filling was not begun: the log has nothing of it."""
         if self.phase is Phase.FILLING:
             self.phase = Phase.SURE
 

@@ -88,12 +88,3 @@ class Send(Generic[T]):
     @property
     def end(self) -> int:
         return self.batches[-1].end
-
-
-@dataclass(frozen=True, slots=True)
-class Fill:
-    """Fill the offsets by an aborted transaction: `count - 1` empty records and its marker. Then call
-    `filled`."""
-
-    first: int
-    count: int

@@ -13,7 +13,7 @@ from twinlog.kafka.deadline import pause
 from twinlog.model import TopicPartition
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.preserved.append_log import Phase
-from twinlog_source.preserved.append_steps import Fill
+from twinlog_source.preserved.append_steps import Hole
 from twinlog_source.preserved.fillers import HoleFiller, Holes
 from twinlog_source.preserved.partition import PreservedPartition
 
@@ -39,10 +39,10 @@ class HoleFilling:
     is_open: bool = False
     """Whether the filler's id was initialised since the task began."""
     _is_filling: bool = False
-    _holes: dict[TopicPartition, Fill] = field(default_factory=dict)
+    _holes: dict[TopicPartition, Hole] = field(default_factory=dict)
     """Those of the next run."""
 
-    def add(self, partition: PreservedPartition, hole: Fill) -> None:
+    def add(self, partition: PreservedPartition, hole: Hole) -> None:
         """Fill a hole in this run, or in the next one."""
         self._holes[partition.target] = hole
 
@@ -72,7 +72,7 @@ class HoleFilling:
         finally:
             self._is_filling = False
 
-    def _begun(self) -> dict[TopicPartition, Fill]:
+    def _begun(self) -> dict[TopicPartition, Hole]:
         """The holes that were added. Their costs count from now on: a partition does not pay for the time in
         which others are filled."""
         holes, self._holes = self._holes, {}
@@ -100,7 +100,7 @@ class HoleFilling:
                 return True
         return False
 
-    async def _fill(self, left: dict[TopicPartition, Fill]) -> None:
+    async def _fill(self, left: dict[TopicPartition, Hole]) -> None:
 
         def ended(target: TopicPartition, is_filled: bool) -> None:
             del left[target]
@@ -138,12 +138,12 @@ class HoleFilling:
             each.failures, each.problem = 0, None
         self.moved(each)
 
-    def _blame(self, holes: Mapping[TopicPartition, Fill], error: KafkaError) -> None:
+    def _blame(self, holes: Mapping[TopicPartition, Hole], error: KafkaError) -> None:
         """The partition that caused the error; the others only shared its transaction."""
         about = error.metadata.get("topic"), error.metadata.get("partition")
         at_fault = [target for target in holes if (target.topic, str(target.partition)) == about]
         self.back_off([self.partitions[target] for target in at_fault or holes], error)
 
 
-def _ranges(holes: Mapping[TopicPartition, Fill]) -> Holes:
+def _ranges(holes: Mapping[TopicPartition, Hole]) -> Holes:
     return {target: (hole.first, hole.count) for target, hole in holes.items()}

@@ -30,7 +30,7 @@ from twinlog.kafka.raw.produce.routes import Routes
 from twinlog.kafka.raw.produce.wire import ProducePart, ProduceResponse, produce_request
 from twinlog.model import TopicPartition
 from twinlog_source.preserved.append_log import Phase
-from twinlog_source.preserved.append_steps import Fill, ReadEnd, Send, Tail
+from twinlog_source.preserved.append_steps import Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.fillers import HoleFiller
 from twinlog_source.preserved.hole_filling import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, HoleFilling
 from twinlog_source.preserved.partition import Changed, Failed, PreservedPartition
@@ -67,10 +67,10 @@ class PreservedWriter:
     tails: CopyTails
     filler: HoleFiller
     clock: Clock
-    changed: Changed
-    failed: Failed
     may_write: Callable[[], bool]
     """Whether the task's lease holds; called right before each write."""
+    changed: Changed = lambda _: None
+    failed: Failed = lambda *_: None
     on_request: Callable[[float, int, int, KafkaError | None], None] = lambda *_: None
     """Called for each request that was answered or lost: when it was sent (monotonic seconds), its partitions
     and bytes, and why it failed as a whole."""
@@ -222,8 +222,8 @@ class PreservedWriter:
                     self._to_read.setdefault(connection, {})[target] = replace(
                         read, topic_id=each.topic_id, common_until=each.common_until
                     )
-                case Fill() as fill:
-                    self.holes.add(each, fill)
+                case Hole() as hole:
+                    self.holes.add(each, hole)
                 case None:
                     del self._ready[target]
         return chosen

@@ -2,7 +2,7 @@
 initialises before it reports Prepared."""
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
@@ -30,7 +30,6 @@ from twinlog_source.partitions.reports import ForeignWrite
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.fillers import ChosenFiller, HoleFiller
 from twinlog_source.preserved.leader_filler import LeaderFiller
-from twinlog_source.preserved.partition import Changed, Failed
 from twinlog_source.preserved.tails import KafkaCopyTails
 from twinlog_source.preserved.writer import PreservedWriter
 from twinlog_source.records.changing import Changing, Pipe
@@ -50,7 +49,7 @@ from twinlog_source.task.writing.producer_settings import producer_settings
 from twinlog_source.task.writing.spans import TaskSpans
 from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
 from twinlog_source.task.writing.target_writer import TargetWriter
-from twinlog_source.task.writing.transport import AtLeastOnce, ExactlyOnce, Transport
+from twinlog_source.task.writing.transport import Rounds
 
 MAX_BUFFERED_BYTES = 8 << 20
 SYNCS_DELIVERY_SECONDS = 10.0
@@ -119,15 +118,6 @@ async def open_copier(
         by_target: dict[TopicPartition, PartitionCopy] = {}
         throttle = Throttle()
 
-        at_least_once = AtLeastOnce(target, settings)
-
-        def open_transport() -> Transport:
-            if setup.transactional_ids:
-                return ExactlyOnce(
-                    target, setup.transactional_ids, settings, on_failure=source_reader.arrived.set
-                )
-            return at_least_once
-
         take_over = TakeOver(
             session=target,
             positions=positions_topic,
@@ -140,12 +130,6 @@ async def open_copier(
             written = {at_target: copy.partition for at_target, copy in by_target.items()}
             await take_over.take(setup.transactional_ids, written, committed=committed)
 
-        async def out_of_range(beyond: Sequence[PartitionCopy]) -> None:
-            await copier.on_out_of_range(beyond)
-
-        async def other_leaders(under_others: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
-            return await copier.on_other_leaders(under_others)
-
         def unexplained(copy: PartitionCopy, begin: int, end: int) -> None:
             if not copy.shared:
                 foreign_writes.suspect(copy.partition, copy.target_topic, begin, end)
@@ -157,8 +141,6 @@ async def open_copier(
             throttle=throttle,
             read_committed=setup.read_committed,
             clock=clock,
-            on_out_of_range=out_of_range,
-            on_other_leaders=other_leaders,
             who_wrote=who_wrote,
             max_buffered_bytes=MAX_BUFFERED_BYTES,
             horizon=horizon_of(setup.settings),
@@ -172,6 +154,7 @@ async def open_copier(
                 topic=records.expressions.dead_letters, connector_name=setup.connector_name
             )
             source_reader.changed_topics = lambda topic: transforms.expressions(topic) is not None
+        rounds = Rounds(target, setup.transactional_ids, settings, on_failure=source_reader.arrived.set)
         spans = TaskSpans.of(flow, slot, traceparent=setup.traceparent, clock=clock)
         target_writer = TargetWriter(
             positions_topic=positions_topic,
@@ -179,7 +162,7 @@ async def open_copier(
             copies=copies,
             by_target=by_target,
             take_over=take_over_ids,
-            open_transport=open_transport,
+            open_transport=lambda: rounds,
             ask_driver=ask_driver,
             syncs=syncs,
             clock=clock,
@@ -286,10 +269,8 @@ def _preserved_copies(
     assert named is not None
     tails = KafkaCopyTails(reads, writer_id=named.producer_id, timeout_seconds=TAIL_SECONDS)
 
-    def filler() -> HoleFiller:
-        transactions = Filler(target, setup.filler_transactional_id, settings, reads=reads)
-        if not setup.marker_transactional_id:
-            return transactions
+    filler: HoleFiller = Filler(target, setup.filler_transactional_id, settings, reads=reads)
+    if setup.marker_transactional_id:
         markers = LeaderFiller(
             target,
             setup.marker_transactional_id,
@@ -297,25 +278,19 @@ def _preserved_copies(
             reads=reads,
             known_topic=setup.positions_topic,
         )
-        return ChosenFiller(transactions, markers)
-
-    def writer(changed: Changed, failed: Failed) -> PreservedWriter:
-        return PreservedWriter(
+        filler = ChosenFiller(filler, markers)
+    return PreservedCopies(
+        source_alias=flow.source,
+        writer=PreservedWriter(
             session=target,
             settings=settings,
             identity=ProducerIdentity(named.producer_id, named.producer_epoch),
             tails=tails,
-            filler=filler(),
+            filler=filler,
             clock=clock,
-            changed=changed,
-            failed=failed,
             may_write=may_write,
             on_request=spans.append,
-        )
-
-    return PreservedCopies(
-        source_alias=flow.source,
-        make_writer=writer,
+        ),
         foreign_write=tails.foreign_write,
         tell_foreign=tell_foreign,
         delete_before=lambda before: delete_records(target, before),

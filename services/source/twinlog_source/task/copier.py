@@ -3,7 +3,6 @@ them."""
 
 import asyncio
 import random
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from twinlog.batches import CopyPolicy
@@ -67,6 +66,8 @@ class Copier:
             fail_on_data_loss=self.dials.fail_on_data_loss,
             clock=self.clock,
         )
+        self.source_reader.on_out_of_range = self.losses.on_out_of_range
+        self.source_reader.on_other_leaders = self.losses.on_other_leaders
 
     def assign(self, start: Start) -> None:
         """Take the partitions and their start positions."""
@@ -171,12 +172,6 @@ class Copier:
             limits.bytes_per_second or 0, limits.topic_bytes_per_second, self.clock.monotonic()
         )
         self.source_reader.wake()
-
-    async def on_out_of_range(self, copies: Sequence[PartitionCopy]) -> None:
-        await self.losses.on_out_of_range(copies)
-
-    async def on_other_leaders(self, copies: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
-        return await self.losses.on_other_leaders(copies)
 
     def _require_preserved(self) -> PreservedCopies:
         if self.preserved is None:

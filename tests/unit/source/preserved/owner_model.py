@@ -20,7 +20,7 @@ from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.partitions.orders import TaskAssignment
 from twinlog_source.partitions.reports import PartitionReport, SkippedRange
 from twinlog_source.preserved.append_log import AppendLog, Phase
-from twinlog_source.preserved.append_steps import Fill, ReadEnd, Send, Tail
+from twinlog_source.preserved.append_steps import Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.marker_numbers import MarkerState, first_number, following_numbers
 from twinlog_source.preserved.own_batches import (
@@ -28,7 +28,7 @@ from twinlog_source.preserved.own_batches import (
     ForeignWrite,
     is_marker_at,
 )
-from twinlog_source.preserved.partition import Changed, Failed, PreservedPartition
+from twinlog_source.preserved.partition import Changed, PreservedPartition
 from twinlog_source.preserved.writer import PreservedWriter
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.read_shares import ReadShares
@@ -81,7 +81,7 @@ class Owner:
     """Whether the lease of an owner before is not over."""
     sent: dict[Request, Send[OutgoingBatch]] = field(default_factory=dict)
     reading: ReadEnd | None = None
-    filling: Fill | None = None
+    filling: Hole | None = None
     fill_stage: int = 0
     filler_epoch: int = -1
     marker_epoch: int = field(init=False)
@@ -102,7 +102,6 @@ class Owner:
     copy: PartitionCopy = field(init=False)
     at_target: PreservedPartition = field(init=False)
     appends: AppendLog[OutgoingBatch] = field(init=False)
-    changed: Changed = field(init=False)
 
     def __post_init__(self) -> None:
         nothing: Any = None
@@ -111,7 +110,7 @@ class Owner:
         self.marker_epoch = self.leader.new_marker_epoch()
         self.copies = PreservedCopies(
             source_alias="A",
-            make_writer=self._make_writer,
+            writer=self._make_writer(),
             foreign_write=self._foreign_write,
             tell_foreign=lambda _partition, _write: None,
             delete_before=self._delete_before,
@@ -207,9 +206,12 @@ class Owner:
 
     # ----------------------------------------------------------------------------------------------
 
-    def _make_writer(self, changed: Changed, failed: Failed) -> PreservedWriter:
+    @property
+    def changed(self) -> Changed:
+        return self.copies.writer.changed
+
+    def _make_writer(self) -> PreservedWriter:
         nothing: Any = None
-        self.changed = changed
         return PreservedWriter(
             session=nothing,
             settings=ProducerSettings(),
@@ -217,8 +219,6 @@ class Owner:
             tails=nothing,
             filler=Filler(nothing, "fill", ProducerSettings()),
             clock=FakeClock(),
-            changed=changed,
-            failed=failed,
             may_write=lambda: True,
         )
 
@@ -282,7 +282,7 @@ class Owner:
             case ReadEnd() as reading:
                 self.known_connection = self.connection
                 self.reading = reading
-            case Fill() as filling:
+            case Hole() as filling:
                 self.filling = filling
             case None:
                 pass
@@ -340,7 +340,7 @@ class Owner:
         self.appends.end_read(tail)
         self.changed(self.at_target)
 
-    def _fill_at_leader(self, fill: Fill) -> None:
+    def _fill_at_leader(self, fill: Hole) -> None:
         """Step by step, as `LeaderFiller` does it: read the numbers with the end, write one marker, then the
         others; what is longer is left to a transaction."""
         leader = self.leader
@@ -380,7 +380,7 @@ class Owner:
         if isinstance(request.outcome, Refusal):
             self.marker_state, self.fill_stage = None, 3
 
-    def _begin_transaction(self, fill: Fill) -> None:
+    def _begin_transaction(self, fill: Hole) -> None:
         left = fill.count - self.filled_count
         if not self.leader.add_to_fill(self.filler_epoch):
             self.fill_stage = 3
@@ -390,7 +390,7 @@ class Owner:
             self.fill_stage = 1
             self.connection.requests.append(EmptyRecords(self.filler_epoch, left - 1, self.connection))
 
-    def _fill(self, fill: Fill) -> None:
+    def _fill(self, fill: Hole) -> None:
         """Step by step, as the filler does it: add the partition, write the empty records, end the
         transaction, look where the log ends."""
         leader = self.leader

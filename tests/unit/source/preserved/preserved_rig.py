@@ -55,7 +55,7 @@ class PreservedRig:
         nothing: Any = None
         self.preserved = PreservedCopies(
             source_alias="A",
-            make_writer=self.make_writer,
+            writer=self.make_writer(),
             foreign_write=self.foreign_write,
             tell_foreign=lambda partition, write: self.told.append((partition, write)),
             delete_before=self.delete_before,
@@ -75,9 +75,16 @@ class PreservedRig:
             fill_after_seconds=10.0,
         )
 
-    def make_writer(self, changed: Changed, failed: Failed) -> PreservedWriter:
+    @property
+    def changed(self) -> Changed:
+        return self.preserved.writer.changed
+
+    @property
+    def failed(self) -> Failed:
+        return self.preserved.writer.failed
+
+    def make_writer(self) -> PreservedWriter:
         nothing: Any = None
-        self.changed, self.failed = changed, failed
         return PreservedWriter(
             session=nothing,
             settings=ProducerSettings(),
@@ -85,8 +92,6 @@ class PreservedRig:
             tails=nothing,
             filler=Filler(nothing, "fill", ProducerSettings()),
             clock=self.clock,
-            changed=changed,
-            failed=failed,
             may_write=lambda: True,
         )
 

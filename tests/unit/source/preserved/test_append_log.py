@@ -1,7 +1,7 @@
 """Single decisions of what is written next to a preserved copy; `test_preserved_model` tries schedules."""
 
 from twinlog_source.preserved.append_log import AppendLog, Phase
-from twinlog_source.preserved.append_steps import Append, Fill, Hole, ReadEnd, Send, Tail
+from twinlog_source.preserved.append_steps import Append, Hole, ReadEnd, Send, Tail
 
 
 def test_a_hole_that_is_being_filled_does_not_grow() -> None:
@@ -10,11 +10,11 @@ def test_a_hole_that_is_being_filled_does_not_grow() -> None:
     assert log.next() == ReadEnd(100)
     log.end_read(Tail(end=100, next_sequence=7, knows_writer=True))
     log.offer([Hole(100, 1)], next_offset=101)
-    assert log.next() == Fill(100, 1)
+    assert log.next() == Hole(100, 1)
     log.offer([Hole(101, 1), Append(102, 1, 10, "record")], next_offset=103)
     log.filled(for_certain=True)
     assert (log.phase, log.acknowledged) == (Phase.SURE, 101)
-    assert log.next() == Fill(101, 1)
+    assert log.next() == Hole(101, 1)
     log.offer([Hole(103, 2)], next_offset=105)
     log.filled(for_certain=True)
     sent = log.next()
@@ -100,7 +100,7 @@ def test_a_writer_that_knows_what_it_offered_reads_nothing_again() -> None:
     """Also when the answer to a fill was lost."""
     log = ended(end=100)
     log.offer([Hole(100, 1), Append(101, 2, 20, "a")], next_offset=103)
-    assert log.next() == Fill(100, 1)
+    assert log.next() == Hole(100, 1)
     log.filled()
     assert log.next() == ReadEnd(100)
     log.end_read(Tail(101, 7, knows_writer=True, filled=(Hole(100, 1),)))
@@ -147,7 +147,7 @@ def test_the_end_is_read_again_before_the_first_batch_on_another_connection() ->
     log.end_read(Tail(98, 7, knows_writer=True))
     assert (log.acknowledged, log.wanted) == (98, 98), "offered again from there"
     log.offer([Hole(98, 2), Append(100, 2, 20, "a"), Append(102, 1, 10, "b")], next_offset=103)
-    assert log.next() == Fill(98, 2)
+    assert log.next() == Hole(98, 2)
     log.filled(for_certain=True)
     first = log.next()
     assert isinstance(first, Send)

@@ -7,7 +7,7 @@ from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.preserved.append_log import AppendLog
-from twinlog_source.preserved.append_steps import Fill, Hole, Tail
+from twinlog_source.preserved.append_steps import Hole, Tail
 from twinlog_source.preserved.fill_limits import FillLimit
 from twinlog_source.preserved.fillers import Ended, Holes, LeftOut, More, nothing_more
 from twinlog_source.preserved.hole_filling import HoleFilling
@@ -78,7 +78,7 @@ class Rig:
         first = partition.appends.wanted
         partition.appends.offer([Hole(first, count)], next_offset=first + count)
         fill = partition.appends.next()
-        assert isinstance(fill, Fill)
+        assert isinstance(fill, Hole)
         self.filling.add(partition, fill)
 
     async def run(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from twinlog.batches.header import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from twinlog_source.preserved.append_log import AppendLog, Phase
-from twinlog_source.preserved.append_steps import SEQUENCE_MASK, Append, Fill, Hole, ReadEnd, Send, Tail
+from twinlog_source.preserved.append_steps import SEQUENCE_MASK, Append, Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.own_batches import FilledRanges
 from unit.histories import histories
 from unit.source.preserved.broker_model import (
@@ -47,7 +47,7 @@ class Writer:
     connection: Connection
     sent: dict[Request, Send[None]] = field(default_factory=dict)
     reading: ReadEnd | None = None
-    filling: Fill | None = None
+    filling: Hole | None = None
     fill_stage: int = 0
     filler_epoch: int = -1
     awake: bool = True
@@ -101,7 +101,7 @@ class Writer:
                 self.connection.requests.append(request)
             case ReadEnd() as reading:
                 self.reading = reading
-            case Fill() as filling:
+            case Hole() as filling:
                 self.filling = filling
             case None:
                 pass

@@ -64,7 +64,7 @@ class PreparedChunk:
         return self.generation == self.copy.generation
 
 
-OutOfRange = Callable[[Sequence[PartitionCopy]], Awaitable[None]]
+OutOfRange = Callable[[Sequence[PartitionCopy]], Awaitable[object]]
 """The source does not have these positions: find out why, and correct them or set the partitions aside."""
 OtherLeaders = Callable[[Sequence[PartitionCopy]], Awaitable[Collection[TopicPartition]]]
 """The next records were written under other leaders: return the partitions whose log does not continue where
@@ -79,6 +79,11 @@ partitions of which that is not known; raises KafkaError while it is known of no
 async def nobody_knows(_: Mapping[TopicPartition, Collection[int]]) -> Echoes:
     """For copies whose source has no copies."""
     return {}
+
+
+async def nobody_judges(_: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
+    """Before there is somebody who decides about losses."""
+    return ()
 
 
 Offer = Callable[[PreparedChunk], None]
@@ -99,10 +104,10 @@ class SourceReader:
     throttle: Throttle
     read_committed: bool
     clock: Clock
-    on_out_of_range: OutOfRange
-    on_other_leaders: OtherLeaders
     max_buffered_bytes: int
     """The limit for translated copies; preserved copies have their own."""
+    on_out_of_range: OutOfRange = nobody_judges
+    on_other_leaders: OtherLeaders = nobody_judges
     who_wrote: WhoWrote = nobody_knows
     offer: Offer | None = None
     """None if there are no preserved copies."""

@@ -23,7 +23,7 @@ from twinlog_source.partitions import reports
 from twinlog_source.partitions.orders import TaskAssignment
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.fill_limits import FillLimit, is_visible
-from twinlog_source.preserved.partition import Changed, Failed, PreservedPartition
+from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.preserved.writer import PreservedWriter
 from twinlog_source.task.partition import PartitionCopy
@@ -53,7 +53,7 @@ class PreservedCopies:
     """Call `assign` for the partitions, then `run` once, and `drain` before its stop is set."""
 
     source_alias: str
-    make_writer: Callable[[Changed, Failed], PreservedWriter]
+    writer: PreservedWriter
     foreign_write: ReadForeignWrite
     tell_foreign: Callable[[TopicPartition, reports.ForeignWrite], None]
     """Called with each foreign stretch of a copy, by source partition."""
@@ -75,7 +75,6 @@ class PreservedCopies:
     behind them."""
     fill_after_seconds: float
     """How long a task that lost its partitions may still write."""
-    writer: PreservedWriter = field(init=False)
     positions: PreservedPositions = field(init=False)
     endings: CopyEndings = field(init=False)
     judge: ForeignJudge = field(init=False)
@@ -87,7 +86,7 @@ class PreservedCopies:
     _progress: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        self.writer = self.make_writer(self._changed, self._failed)
+        self.writer.changed, self.writer.failed = self._changed, self._failed
         self.positions = PreservedPositions(
             source_alias=self.source_alias, store_position=self.store_position, clock=self.clock
         )

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from typing import Protocol, Self
 
 from twinlog.batches import OutgoingBatch
@@ -53,8 +52,10 @@ class Transport(Protocol):
     def partition_failures(self) -> Mapping[TopicPartition, KafkaError]: ...
 
 
-class ExactlyOnce:
-    """Data and positions in one transaction of the target: both exist, or neither."""
+class Rounds:
+    """Writes to Kafka. With transactional ids, data and positions are in one transaction of the target: both
+    exist, or neither. Without, positions follow their data: a crash in between repeats records, and never
+    loses any; after a failure it keeps its producer id if brokers accept that."""
 
     def __init__(
         self,
@@ -65,66 +66,29 @@ class ExactlyOnce:
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self.overlaps = len(transactional_ids) > 1
-        self._rotation = TransactionRotation(session, transactional_ids, settings, on_failure=on_failure)
+        self._session, self._ids, self._settings = session, transactional_ids, settings
+        self._on_failure = on_failure
+        self._producer: TransactionRotation | RawProducer = RawProducer(session, settings)
 
     async def __aenter__(self) -> Self:
-        await self._rotation.__aenter__()
+        if self._ids:
+            self._producer = TransactionRotation(
+                self._session, self._ids, self._settings, on_failure=self._on_failure
+            )
+        elif isinstance(self._producer, RawProducer):
+            identity = self._producer.next_identity
+            self._producer = RawProducer(self._session, self._settings, identity=identity)
+        await self._producer.__aenter__()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self._rotation.__aexit__(*exc)
+        await self._producer.__aexit__(*exc)
 
     def begin(self) -> Transaction:
-        return _KafkaTransaction(self._rotation.begin())
-
-    @property
-    def failure(self) -> KafkaError | None:
-        return self._rotation.failure
-
-    @property
-    def partition_failures(self) -> Mapping[TopicPartition, KafkaError]:
-        return self._rotation.partition_failures
-
-
-class _KafkaTransaction:
-    def __init__(self, producer: RawProducer) -> None:
-        self._producer = producer
-
-    def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
-        return self._producer.send(partition, batch)
-
-    async def store(self, positions: Positions) -> None:
-        for partition, batch in positions.items():
-            self._producer.send(partition, batch)
-        await self._producer.flush()
-
-    async def commit(self) -> None:
-        await self._producer.commit()
-
-
-class AtLeastOnce:
-    """Positions follow their data: a crash in between repeats records, and never loses any. After a failure
-    it can be entered again, and keeps its producer id if brokers accept that."""
-
-    overlaps = False
-
-    def __init__(self, session: DataClientPool, settings: ProducerSettings) -> None:
-        self._session = session
-        self._settings = settings
-        self._producer = RawProducer(session, settings)
-        self._stack = AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        identity = self._producer.next_identity
-        self._producer = RawProducer(self._session, self._settings, identity=identity)
-        await self._stack.enter_async_context(self._producer)
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._stack.aclose()
-
-    def begin(self) -> Transaction:
-        return _DataFirst(self._producer)
+        producer = self._producer
+        if isinstance(producer, TransactionRotation):
+            return _KafkaTransaction(producer.begin(), is_transactional=True)
+        return _KafkaTransaction(producer, is_transactional=False)
 
     @property
     def failure(self) -> KafkaError | None:
@@ -135,19 +99,29 @@ class AtLeastOnce:
         return self._producer.partition_failures
 
 
-class _DataFirst:
-    def __init__(self, producer: RawProducer) -> None:
-        self._producer = producer
+class _KafkaTransaction:
+    def __init__(self, producer: RawProducer, *, is_transactional: bool) -> None:
+        self._producer, self._is_transactional = producer, is_transactional
         self._positions: Positions = {}
+        """Those to send only when everything else is on the target."""
 
     def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
         return self._producer.send(partition, batch)
 
     async def store(self, positions: Positions) -> None:
-        self._positions = positions
+        if self._is_transactional:
+            self._send_all(positions)
+        else:
+            self._positions = positions
         await self._producer.flush()
 
     async def commit(self) -> None:
-        for partition, batch in self._positions.items():
-            self._producer.send(partition, batch)
+        if self._is_transactional:
+            await self._producer.commit()
+            return
+        self._send_all(self._positions)
         await self._producer.flush()
+
+    def _send_all(self, positions: Positions) -> None:
+        for partition, batch in positions.items():
+            self._producer.send(partition, batch)

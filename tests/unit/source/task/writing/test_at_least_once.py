@@ -7,13 +7,13 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.raw import ProducerSettings
 from twinlog.model import TopicPartition
 from twinlog.testing.broker import FakeKafka
-from twinlog_source.task.writing.transport import AtLeastOnce
+from twinlog_source.task.writing.transport import Rounds
 from unit.testing.broker.broker_rig import batch, fetched, pool, values
 
 ORDERS = TopicPartition("orders", 0)
 
 
-async def _round(transport: AtLeastOnce, *written: bytes) -> None:
+async def _round(transport: Rounds, *written: bytes) -> None:
     transaction = transport.begin()
     transaction.send(ORDERS, batch(*written))
     await transaction.store({})
@@ -33,7 +33,7 @@ async def test_failed_rounds_bring_no_producer_id() -> None:
 
     async with FakeKafka(node_count=3) as kafka, pool(kafka) as session:
         kafka.cluster.create_topic("orders")
-        transport = AtLeastOnce(session, ProducerSettings(admit=admit))
+        transport = Rounds(session, (), ProducerSettings(admit=admit))
         for number in range(5):
             async with transport:
                 await _round(transport, b"%d" % number)
@@ -50,7 +50,7 @@ async def test_failed_rounds_bring_no_producer_id() -> None:
 async def test_an_id_that_brokers_refuse_is_not_used_again() -> None:
     async with FakeKafka() as kafka, pool(kafka) as session:
         kafka.cluster.create_topic("orders")
-        transport = AtLeastOnce(session, ProducerSettings())
+        transport = Rounds(session, (), ProducerSettings())
         async with transport:
             await _round(transport, b"one")
             with (

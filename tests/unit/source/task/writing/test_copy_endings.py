@@ -11,7 +11,7 @@ from twinlog_source.log.facts import CopyFact
 from twinlog_source.partitions import reports
 from twinlog_source.partitions.orders import PreservedTerms, TaskAssignment
 from twinlog_source.preserved.append_log import Phase
-from twinlog_source.preserved.append_steps import Fill, Hole, ReadEnd, Tail
+from twinlog_source.preserved.append_steps import Hole, ReadEnd, Tail
 from twinlog_source.preserved.fill_limits import MOST_MARKERS
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.preserved.partition import PreservedPartition
@@ -194,7 +194,7 @@ def test_a_copy_whose_holes_cannot_be_filled_ends_within_the_hole() -> None:
     first = rig.assigned(FIRST)
     rig.shown_nothing(FIRST, 9)
     copy = rig.copies[FIRST]
-    assert first.appends.next() == Fill(0, 9)
+    assert first.appends.next() == Hole(0, 9)
     refuse_to_fill(rig, first, end=1)
     assert (copy.needs_translation, copy.reason, copy.committed) == (True, "FILL_REFUSED", 1)
     assert len(rig.facts()) == 1
@@ -217,7 +217,7 @@ def test_a_copy_whose_beginning_cannot_be_filled_ends_where_it_would_begin() -> 
     first.appends.next()
     first.appends.end_read(Tail(0, None, False))
     rig.changed(first)
-    assert first.appends.next() == Fill(0, 700)
+    assert first.appends.next() == Hole(0, 700)
     refuse_to_fill(rig, first, end=1)
     assert (copy.needs_translation, copy.committed) == (True, 700)
     (fact,) = rig.facts()

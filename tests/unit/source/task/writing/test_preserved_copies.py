@@ -12,7 +12,7 @@ from twinlog.testing.brokers import eventually
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.preserved.append_log import Phase
-from twinlog_source.preserved.append_steps import Fill, Hole, ReadEnd, Tail
+from twinlog_source.preserved.append_steps import Hole, ReadEnd, Tail
 from twinlog_source.preserved.fill_limits import MOST_MARKERS
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.task.foreign_writes import ForeignWrites
@@ -98,7 +98,7 @@ def test_a_hole_is_filled_that_nobody_sees_or_that_must_be(required: bool, count
     rig = PreservedRig()
     first = rig.assigned(FIRST, required=required)
     rig.shown_nothing(FIRST, count)
-    assert first.appends.next() == Fill(0, count)
+    assert first.appends.next() == Hole(0, count)
 
 
 @pytest.mark.parametrize("required", [False, True])
@@ -306,7 +306,7 @@ async def test_the_end_of_a_task_waits_for_no_hole_that_is_not_begun() -> None:
     first = rig.assigned(FIRST)
     rig.shown_nothing(FIRST, 5)
     fill = first.appends.next()
-    assert isinstance(fill, Fill)
+    assert isinstance(fill, Hole)
     rig.preserved.writer.holes.add(first, fill)
     await rig.preserved.drain()
     assert first.appends.is_idle

@@ -9,7 +9,7 @@ from twinlog.batches.prepared import LeaderEpoch
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.preserved.append_log import AppendLog
-from twinlog_source.preserved.append_steps import Fill, Hole, ReadEnd, Send, Tail
+from twinlog_source.preserved.append_steps import Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.reading.source_reader import PreparedChunk
@@ -116,7 +116,7 @@ def test_what_lies_before_the_beginning_is_filled_and_the_position_is_the_beginn
     rig.end_is(0)
     assert (rig.copy.committed, rig.copy.fetched) == (700, 700)
     assert not rig.copy.is_idle, "it is not at rest before that is filled"
-    assert rig.log.next() == Fill(0, 700)
+    assert rig.log.next() == Hole(0, 700)
     rig.log.filled(for_certain=True)
     rig.preserved.changed(0.0)
     assert rig.copy.is_idle
@@ -126,7 +126,7 @@ def test_what_lies_before_the_beginning_is_filled_and_the_position_is_the_beginn
 def test_a_range_that_is_filled_in_part_is_filled_on() -> None:
     rig = Rig(position=700, skip=(0, 700))
     rig.end_is(300)
-    assert rig.log.next() == Fill(300, 400)
+    assert rig.log.next() == Hole(300, 400)
 
 
 def test_the_rest_of_a_range_is_filled_once_what_is_filled_is_proven() -> None:
@@ -135,7 +135,7 @@ def test_the_rest_of_a_range_is_filled_once_what_is_filled_is_proven() -> None:
     rig.log.end_read(Tail(80, 0, True, filled=(Hole(50, 30),)))
     rig.preserved.changed(0.0)
     assert not rig.log.is_proving
-    assert rig.log.next() == Fill(80, 20)
+    assert rig.log.next() == Hole(80, 20)
 
 
 def test_p6_a_lost_range_is_filled_only_when_no_owner_before_can_write_any_more() -> None:
@@ -146,7 +146,7 @@ def test_p6_a_lost_range_is_filled_only_when_no_owner_before_can_write_any_more(
     assert rig.later == [rig.preserved]
     rig.preserved.fill_skipped(30.0)
     assert rig.later == [rig.preserved]
-    assert rig.log.next() == Fill(20, 20)
+    assert rig.log.next() == Hole(20, 20)
 
 
 def test_p6_a_range_that_is_new_waits_for_the_owner_before_however_long_an_older_one_is_known() -> None:
@@ -156,7 +156,7 @@ def test_p6_a_range_that_is_new_waits_for_the_owner_before_however_long_an_older
     assert rig.preserved.waits_to_fill
     assert rig.log.next() is None
     rig.preserved.fill_skipped(30.0)
-    assert rig.log.next() == Fill(40, 20)
+    assert rig.log.next() == Hole(40, 20)
 
 
 def test_a_fault_is_told_once_everything_before_it_is_acknowledged() -> None:
@@ -238,7 +238,7 @@ def test_a_range_that_is_left_out_later_is_filled_from_where_the_copy_ends() -> 
     rig.preserved.skip(25, 50.0, may_fill_at=0.0)
     assert rig.preserved.skipped == (10, 25)
     assert (rig.copy.committed, rig.copy.fetched) == (25, 25)
-    assert rig.log.next() == Fill(10, 15)
+    assert rig.log.next() == Hole(10, 15)
 
 
 def test_what_is_left_out_is_filled_only_once_that_is_on_the_log() -> None:
@@ -253,7 +253,7 @@ def test_what_is_left_out_is_filled_only_once_that_is_on_the_log() -> None:
     rig.stored = True
     rig.preserved.waits_to_fill = False
     rig.preserved.fill_skipped(50.0)
-    assert rig.log.next() == Fill(10, 15)
+    assert rig.log.next() == Hole(10, 15)
 
 
 def test_nothing_is_read_of_a_copy_that_cannot_keep_the_offsets() -> None:

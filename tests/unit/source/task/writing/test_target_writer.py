@@ -122,6 +122,7 @@ async def test_what_is_found_while_the_last_positions_are_stored_is_on_the_log_o
             copy.restart_at(9)
             rig.target_writer.store_soon(copy.partition, [NewRecord(b"gap", b"", 0)])
 
+    copier = rig.copier()
     rig.source_reader.on_out_of_range = gap
     rig.source_reader.fetcher = cast("RawFetcher", OneOutOfRange(GOOD))
     rig.copies[BAD].pause(paused=True)
@@ -140,7 +141,7 @@ async def test_what_is_found_while_the_last_positions_are_stored_is_on_the_log_o
 
     rig.target.on_commit = commits
     async with asyncio.TaskGroup() as group:
-        group.create_task(rig.copier().run(rig.stop), name="copier")
+        group.create_task(copier.run(rig.stop), name="copier")
         await asked.wait()
         move_bad(5)
     assert rig.copies[BAD].committed == 6
