@@ -20,7 +20,7 @@ from bench.comparing.replay import replay
 from bench.comparing.stage import Side, Stage, open_stage
 from twinlog.clock import SystemClock
 from twinlog.config import load as load_config
-from twinlog.machine.work_directory import WorkDirectory
+from twinlog.machine.paths import WorkDirectory
 from twinlog.model import Flow
 from twinlog.verify.report import Verdict
 from twinlog_source.verify.engine import Verification

@@ -40,9 +40,8 @@ from twinlog.batches.lanes import (
     largest_batch_bytes,
 )
 from twinlog.batches.outgoing import OffsetRun, OutgoingBatch, Seal, sealed, sealed_header
-from twinlog.batches.prepare import prepare
+from twinlog.batches.prepare import prepare, take_raw
 from twinlog.batches.prepared import CopyFault, CopyPolicy, LeaderEpoch, Prepared
-from twinlog.batches.raw_lane import take_raw
 from twinlog.batches.recode_lane import Packed, RecordTooLarge, pack, transcode
 from twinlog.batches.records import decode_batch, open_records, write_records
 from twinlog.batches.visibility import (

@@ -21,8 +21,7 @@ from twinlog.transforms.expressions import expressions_of
 
 if TYPE_CHECKING:
     from twinlog.config import Configuration
-    from twinlog.preflight.facts import Facts, FlowFacts
-    from twinlog.preflight.findings import Finding
+    from twinlog.preflight.facts import Facts, Finding, FlowFacts
 
 _HELP = """Check a properties file against its clusters before anything is started; nothing is changed.
 
@@ -57,7 +56,7 @@ def preflight_command(
     ] = 10.0,
 ) -> None:
     from twinlog.preflight.checks import judge
-    from twinlog.preflight.findings import Level
+    from twinlog.preflight.facts import Level
     from twinlog.preflight.gather import gather_facts
     from twinlog.preflight.report import needed_acl_commands, needed_acls
 

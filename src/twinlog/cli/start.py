@@ -318,7 +318,7 @@ def refuse_errors(facts: "Facts") -> None:
 def errors_in(facts: "Facts") -> list[str]:
     """What preflight would call an error, a line for each with its remedy."""
     from twinlog.preflight.checks import judge
-    from twinlog.preflight.findings import Level
+    from twinlog.preflight.facts import Level
 
     return [
         printable(f"{each.about}: {each.check}: {each.message}" + (f"; {each.remedy}" if each.remedy else ""))

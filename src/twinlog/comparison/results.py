@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from twinlog.batches.header import Batch
-from twinlog.comparison.align import MOST_WINDOW, SETTLED_RUN, Pair
-from twinlog.comparison.kept_offsets import KeptOffsets
+from twinlog.comparison.align import MOST_WINDOW, SETTLED_RUN, KeptOffsets, Pair
 from twinlog.comparison.model import NO_POSITION, Bounds, KnownGap, NotCompared, PartitionProof, Reason, Side
 from twinlog.comparison.records import Entry
 from twinlog.comparison.sides import Window

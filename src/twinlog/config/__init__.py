@@ -21,14 +21,14 @@ from twinlog.config.flow.settings import (
 from twinlog.config.keys.spec import Service
 from twinlog.config.load import load
 from twinlog.config.problems import Notice, NoticeLevel
-from twinlog.config.runtime_settings import (
+from twinlog.config.settings import (
     Address,
+    Configuration,
     LogFormat,
     RuntimeSettings,
     ServiceEndpoints,
     SparkSettings,
 )
-from twinlog.config.settings import Configuration
 
 __all__ = [
     "load",

@@ -7,23 +7,22 @@ from pathlib import Path
 
 from twinlog import properties
 from twinlog.config.check import check_keys
-from twinlog.config.client_settings import ClusterConfig
-from twinlog.config.clients import ClientBuilder
+from twinlog.config.client_settings import ClientBuilder, ClusterConfig
 from twinlog.config.flow.flows import flow_config
 from twinlog.config.keys.client import is_secret
 from twinlog.config.keys.spec import Service, split_list
 from twinlog.config.keys.table import BY_NAME
 from twinlog.config.keys.twinlog import SPARK_CONF_PREFIX
 from twinlog.config.problems import Findings
-from twinlog.config.runtime_settings import (
+from twinlog.config.security import security_settings
+from twinlog.config.settings import (
     Address,
+    Configuration,
     LogFormat,
     RuntimeSettings,
     ServiceEndpoints,
     SparkSettings,
 )
-from twinlog.config.security import security_settings
-from twinlog.config.settings import Configuration
 from twinlog.config.values import precedence as precedence
 from twinlog.config.values.live import require_literals
 from twinlog.config.values.precedence import Connector, Settings

@@ -1,14 +1,32 @@
 """The security of the services' ports in a file. Pure: files are only named here; `twinlog.service.access`
 reads them."""
 
+import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from twinlog.config.keys.spec import Service
-from twinlog.config.loopback import is_loopback
 from twinlog.config.problems import Findings
 from twinlog.config.values.reader import SettingsReader
+
+# Which hosts can only be reached from this machine.
+
+
+def is_loopback(host: str) -> bool:
+    """By an address or `localhost`; any other name may lead anywhere.
+
+    >>> is_loopback("127.0.0.2"), is_loopback("[::1]"), is_loopback("127.evil.example")
+    (True, True, False)
+    """
+    name = host.strip("[]").lower()
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
 
 PRINCIPAL_KINDS = ("cn", "dns", "uri", "email", "sub", "group")
 

@@ -30,7 +30,7 @@ from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.process import GuardedProcess, ProcessError
 from twinlog.local.spec import ADDRESS, SCRAM_MECHANISMS, ClusterSpec, SaslMechanism
 from twinlog.machine.java import Java, find_java
-from twinlog.machine.work_directory import WorkDirectory
+from twinlog.machine.paths import WorkDirectory
 from twinlog.properties_text import render_properties
 
 # Certificates for one cluster's lifetime in PEM: its own authority, the brokers' and the users'

@@ -22,7 +22,7 @@ from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.process import ProcessError
 from twinlog.local.spec import OPEN, ClusterSpec, KafkaVersion
 from twinlog.machine.java import Java
-from twinlog.machine.work_directory import WorkDirectory
+from twinlog.machine.paths import WorkDirectory
 from twinlog.properties_text import render_properties
 
 _TRIAL_SECONDS = 120.0

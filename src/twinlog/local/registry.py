@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from twinlog.errors import ConflictError
-from twinlog.machine.file_lock import is_locked
-from twinlog.machine.paths import state_dir
+from twinlog.machine.paths import is_locked, state_dir
 
 _POLL_SECONDS = 0.05
 _LOCK_SECONDS = 0.3

@@ -10,7 +10,10 @@ from twinlog.policy.internal_topics import (
     record_kind,
     source_offsets_topic,
 )
-from twinlog.policy.lineage import (
+from twinlog.policy.replication import (
+    DefaultReplicationPolicy,
+    IdentityReplicationPolicy,
+    ReplicationPolicy,
     checkpoint_topics,
     count_hops,
     cycle_alias,
@@ -19,11 +22,6 @@ from twinlog.policy.lineage import (
     remote_topics,
     replication_hops,
     upstream_clusters,
-)
-from twinlog.policy.replication import (
-    DefaultReplicationPolicy,
-    IdentityReplicationPolicy,
-    ReplicationPolicy,
 )
 
 __all__ = [

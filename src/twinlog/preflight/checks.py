@@ -12,13 +12,11 @@ from twinlog.filters import PatternList
 from twinlog.kafka.ports import ConfigEntry, ConfigSource
 from twinlog.policy.internal_topics import source_offsets_topic
 from twinlog.policy.rename import RENAME_KEY
-from twinlog.preflight.facts import ClusterFacts, Facts, FlowFacts, TopicFacts
-from twinlog.preflight.findings import Finding, error, fine, warning
+from twinlog.preflight.facts import ClusterFacts, Facts, Finding, FlowFacts, TopicFacts, error, fine, warning
 from twinlog.preflight.loops import check_loops
 from twinlog.preflight.offsets import check_offsets
-from twinlog.preflight.right import servers_of
+from twinlog.preflight.right import not_checked, servers_of
 from twinlog.preflight.rights import check_rights
-from twinlog.preflight.unchecked import not_checked
 from twinlog.service.access.exposure import lacks
 
 OLDEST_RELEASE: Final = "2.5"

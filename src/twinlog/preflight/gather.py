@@ -17,8 +17,12 @@ from twinlog.kafka.ports import ConfigEntry, KafkaCluster, NewTopic, OffsetSpec,
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.loops import whole_file
 from twinlog.model import ClusterAlias, TopicPartition
-from twinlog.policy.internal_topics import source_of_offsets, source_offsets_topic
-from twinlog.policy.names import owners_group, transactional_id_prefix
+from twinlog.policy.internal_topics import (
+    owners_group,
+    source_of_offsets,
+    source_offsets_topic,
+    transactional_id_prefix,
+)
 from twinlog.preflight.facts import (
     ClusterFacts,
     Facts,

@@ -7,8 +7,7 @@ from typing import Final
 from twinlog.errors import KafkaError
 from twinlog.loops import ring_of, ring_text, same_places
 from twinlog.model import ClusterAlias, Flow
-from twinlog.preflight.facts import Facts, FlowFacts
-from twinlog.preflight.findings import Finding, error, fine, warning
+from twinlog.preflight.facts import Facts, Finding, FlowFacts, error, fine, warning
 
 
 def check_loops(facts: Facts) -> Iterator[Finding]:

@@ -17,8 +17,7 @@ from twinlog.policy.offsets_rule import (
     fill_words,
     offsets_rule,
 )
-from twinlog.preflight.facts import FlowFacts, TopicFacts
-from twinlog.preflight.findings import Finding, error, fine, warning
+from twinlog.preflight.facts import Finding, FlowFacts, TopicFacts, error, fine, warning
 
 _KEY = "twinlog.offsets"
 

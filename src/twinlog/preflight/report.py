@@ -7,7 +7,6 @@ from twinlog.config import Configuration
 from twinlog.model import ClusterAlias
 from twinlog.preflight.facts import FlowFacts
 from twinlog.preflight.gather import principal_of
-from twinlog.preflight.group_rights import FAILING_BACK, FAILING_OVER
 from twinlog.preflight.offsets import fills_offsets
 from twinlog.preflight.own_topics import own_topics
 from twinlog.preflight.right import (
@@ -20,7 +19,7 @@ from twinlog.preflight.right import (
     servers_of,
     transactions_of,
 )
-from twinlog.preflight.rights import FENCING
+from twinlog.preflight.rights import FAILING_BACK, FAILING_OVER, FENCING
 from twinlog.selection_configured import topic_selector
 
 # Lists every right that a flow needs, for a principal that has none yet. Pure.

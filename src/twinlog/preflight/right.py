@@ -6,7 +6,16 @@ from typing import Final
 
 from twinlog.config import FlowConfig
 from twinlog.model import ClusterAlias, Flow
-from twinlog.policy.names import transactional_id_prefix
+from twinlog.policy.internal_topics import transactional_id_prefix
+from twinlog.preflight.facts import Finding, FlowFacts, warning
+
+# Reports what preflight could not check. Pure.
+
+
+def not_checked(flow: FlowFacts, what: str, why: object, remedy: str = "") -> Finding:
+    """A warning that nothing is known of `what`."""
+    return warning(str(flow.flow), "not checked", f"{what}: {why}", remedy)
+
 
 CLUSTER: Final = "--cluster"
 EVERY_GROUP: Final = "--group '*'"

@@ -18,9 +18,9 @@ from twinlog.model import ClusterAlias, Flow
 from twinlog.service.interceptors import too_late
 from twinlog.service.runtime import wait_or_stop
 from twinlog.telemetry import instruments
+from twinlog.telemetry.logging import RepeatLimiter
 from twinlog.telemetry.metrics.service import CLUSTER_REACHABLE
 from twinlog.telemetry.metrics.spec import CLUSTER
-from twinlog.telemetry.repeats import RepeatLimiter
 
 _log = structlog.stdlib.get_logger(__name__)
 

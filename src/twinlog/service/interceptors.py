@@ -31,8 +31,8 @@ from twinlog.service.answering_process import PROCESS_METADATA_KEY, AnsweringPro
 from twinlog.service.errors_wire import ExhaustedError, internal_status, status_of
 from twinlog.service.health_calls import HealthCalls
 from twinlog.telemetry import instruments
+from twinlog.telemetry.logging import RepeatLimiter
 from twinlog.telemetry.metrics.service import RPC_SERVER_CALL_DURATION
-from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog.telemetry.tracing import REQUEST_ID, incoming_context, request_id_of, span
 
 _log = structlog.stdlib.get_logger(__name__)

@@ -7,8 +7,29 @@ from pathlib import Path
 
 from twinlog import __version__
 from twinlog.config import Configuration, load
-from twinlog.service.arguments import parse_flows, parse_override
+from twinlog.errors import ConfigError
+from twinlog.model import Flow
 from twinlog.telemetry.logging import FORMATS
+
+# Command line values that services and `twinlog run` share.
+
+
+def parse_flows(names: Sequence[str]) -> tuple[Flow, ...]:
+    """Read `--flows`. Raises ConfigError."""
+    try:
+        return tuple(Flow.parse(name) for name in names)
+    except ValueError as error:
+        raise ConfigError(f"--flows: {error}", metadata={"key": "--flows"}) from None
+
+
+def parse_override(text: str) -> tuple[str, str]:
+    """Read `--set KEY=VALUE`. Raises ConfigError; the value is not repeated, it may be a secret."""
+    key, sign, value = text.partition("=")
+    name = key.strip()
+    if not (sign and name):
+        raise ConfigError(f"--set {name}: expected KEY=VALUE", metadata={"key": name})
+    return name, value
+
 
 PORT_FILE_VARIABLE = "TWINLOG_PORT_FILE"
 

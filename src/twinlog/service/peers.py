@@ -10,9 +10,8 @@ import grpc
 
 from twinlog.config.security import ClientSecurity
 from twinlog.errors import NotFoundError
-from twinlog.service.access.client import Credentials, SecureChannel, token_needs_tls
+from twinlog.service.access.client import Credentials, SecureChannel, outgoing_interceptors, token_needs_tls
 from twinlog.service.limits import MAX_MESSAGE_BYTES
-from twinlog.service.outgoing import outgoing_interceptors
 from twinlog.service.owner.calls import OwnerChannel
 from twinlog.service.rpc import GRPC, Rpc
 from twinlog.service.waiting import wait_or_stop

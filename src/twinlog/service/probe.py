@@ -24,7 +24,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from twinlog.config import Address, Configuration, Service, load
 from twinlog.config.security import ClientSecurity
 from twinlog.errors import ConfigError
-from twinlog.service.arguments import parse_override
+from twinlog.service.options import parse_override
 from twinlog.service.peers import open_channel
 from twinlog.service.waiting import wait_or_stop
 

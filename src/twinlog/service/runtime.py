@@ -15,7 +15,7 @@ from twinlog.service.waiting import (
     wait_for_any,
     wait_or_stop,
 )
-from twinlog.telemetry.repeats import RepeatLimiter
+from twinlog.telemetry.logging import RepeatLimiter
 
 Loop = Callable[[asyncio.Event], Awaitable[None]]
 """Runs until the event (stop) is set, then cleans up and returns; never returns before."""

@@ -10,7 +10,7 @@ from twinlog.config import Address, Configuration, Service, load
 from twinlog.errors import ConfigError
 from twinlog.loops import refuse_loops
 from twinlog.service.access.exposure import refuse_open_port
-from twinlog.service.arguments import parse_flows, parse_override
+from twinlog.service.options import parse_flows, parse_override
 from twinlog.supervisor.addresses import (
     Neighbours,
     ServiceAddress,

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from twinlog.machine.file_lock import is_locked
-from twinlog.machine.paths import state_dir
+from twinlog.machine.paths import is_locked, state_dir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,21 @@ A record is seen as MirrorMaker 2 shows it to a transform: under the name of its
 as key, value and header values.
 """
 
-from twinlog.transforms.chain import BoundChain, Chain, Step
+from twinlog.transforms.chain import (
+    BoundChain,
+    Chain,
+    DropHeaders,
+    Filter,
+    HasHeaderKey,
+    InsertHeader,
+    Predicate,
+    RecordIsTombstone,
+    RegexRouter,
+    Step,
+    TopicNameMatches,
+    Transform,
+)
 from twinlog.transforms.configured import chain_from_config, problems_of_config
-from twinlog.transforms.predicates import HasHeaderKey, Predicate, RecordIsTombstone, TopicNameMatches
-from twinlog.transforms.steps import DropHeaders, Filter, InsertHeader, RegexRouter, Transform
 
 __all__ = [
     "BoundChain",

@@ -5,12 +5,198 @@ other; binding only decides early what depends on the topic alone. So a chain th
 costs nothing per record, and the records of a topic that no step concerns are not looked at.
 """
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from twinlog.batches.bodies import OpenRecord
-from twinlog.transforms.predicates import Predicate, TopicNameMatches
-from twinlog.transforms.steps import Filter, RegexRouter, Transform
+from twinlog.batches.bodies import (
+    OpenRecord,
+    encode_field,
+    encode_headers,
+    has_header,
+    headers_at,
+    headers_of,
+    is_tombstone,
+    with_header,
+)
+from twinlog.errors import ConfigError
+
+# Connect's transforms: `org.apache.kafka.connect.transforms`.
+#
+# A transform of records takes the body of a record and returns the changed one; None drops the record.
+
+# The right side of Java's `Matcher.replaceFirst`: `$1`, `${name}`, and `\` before a character that stands
+# for itself.
+
+_NAME = re.compile(r"\{([a-zA-Z][a-zA-Z0-9]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Text and groups, from left to right; a group is its number or its name."""
+
+    parts: tuple[tuple[str, int | str | None], ...]
+    """(text, the group after it; None = no group)."""
+
+    def of(self, found: re.Match[str]) -> str:
+        """A group that took no part is empty, as in Java."""
+        return "".join(text + ("" if group is None else found[group] or "") for text, group in self.parts)
+
+
+def parse_replacement(text: str, pattern: re.Pattern[str]) -> Replacement:
+    """Raises ConfigError where Java would fail at the first record: an unknown group, a `$` or a backslash
+    with nothing behind it."""
+    parts: list[tuple[str, int | str | None]] = []
+    literal = ""
+    position = 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character == "\\":
+            if position == len(text):
+                raise ConfigError("ends with a backslash")
+            literal += text[position]
+            position += 1
+        elif character == "$":
+            group, position = _group(text, position, pattern)
+            parts.append((literal, group))
+            literal = ""
+        else:
+            literal += character
+    return Replacement((*parts, (literal, None)))
+
+
+def _group(text: str, position: int, pattern: re.Pattern[str]) -> tuple[int | str, int]:
+    """The group that a `$` before `position` names, and the position behind it."""
+    named = _NAME.match(text, position)
+    if named:
+        if named[1] not in pattern.groupindex:
+            raise ConfigError(f"names a group {named[1]!r}, which the pattern lacks")
+        return named[1], named.end()
+    if position == len(text) or text[position] not in "0123456789":
+        raise ConfigError("has a $ without the number or {name} of a group; write \\$ for a dollar sign")
+    number = int(text[position])
+    position += 1
+    if number > pattern.groups:
+        raise ConfigError(f"names the group ${number}, and the pattern has {pattern.groups}")
+    # Java takes one more digit as long as the pattern has a group of that number.
+    while position < len(text) and text[position] in "0123456789":
+        longer = number * 10 + int(text[position])
+        if longer > pattern.groups:
+            break
+        number = longer
+        position += 1
+    return number, position
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Drops every record that it sees."""
+
+    def change(self, body: bytes) -> bytes | None:
+        del body
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class DropHeaders:
+    """Removes all headers with one of these keys."""
+
+    keys: frozenset[bytes]
+    _written: tuple[bytes, ...] = field(init=False)
+    """The keys with their lengths, as a body has them."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_written", tuple(map(encode_field, sorted(self.keys))))
+
+    def change(self, body: bytes) -> bytes | None:
+        if not any(has_header(body, written) for written in self._written):
+            return body
+        kept = tuple(header for header in headers_of(body) if header[0] not in self.keys)
+        return body[: headers_at(body)] + encode_headers(kept)
+
+
+@dataclass(frozen=True, slots=True)
+class InsertHeader:
+    """Adds a header behind those that are there, also where one has the same key.
+
+    MirrorMaker 2 fails here with its default converter, which takes nothing but bytes; the value is written
+    as `SimpleHeaderConverter` writes text: UTF-8, and other headers stay as they are.
+    """
+
+    key: bytes
+    value: bytes
+    _written: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_written", encode_field(self.key) + encode_field(self.value))
+
+    def change(self, body: bytes) -> bytes | None:
+        return with_header(body, self._written)
+
+
+@dataclass(frozen=True, slots=True)
+class RegexRouter:
+    """Renames topics that match the whole pattern; partitions stay."""
+
+    pattern: re.Pattern[str]
+    replacement: Replacement
+    regex_written: str
+    replacement_written: str
+
+    def routed(self, topic: str) -> str:
+        """The name after the router. As in Java, the pattern must match the whole name, and then its first
+        match inside the name is replaced: with `.*?`, that is nothing, before the name."""
+        if self.pattern.fullmatch(topic) is None:
+            return topic
+        found = self.pattern.search(topic)
+        if found is None:
+            return topic
+        return topic[: found.start()] + self.replacement.of(found) + topic[found.end() :]
+
+
+Transform = Filter | DropHeaders | InsertHeader | RegexRouter
+
+
+# Connect's predicates: `org.apache.kafka.connect.transforms.predicates`.
+
+
+@dataclass(frozen=True, slots=True)
+class HasHeaderKey:
+    """True for a record with at least one header of this key."""
+
+    key: bytes
+    _written: bytes = field(init=False)
+    """The key with its length, as a body has it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_written", encode_field(self.key))
+
+    def holds(self, body: bytes) -> bool:
+        return has_header(body, self._written)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordIsTombstone:
+    """True for a record whose value is null."""
+
+    def holds(self, body: bytes) -> bool:
+        return is_tombstone(body)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNameMatches:
+    """True for the records of a topic whose whole name matches: the name of the copy, or the one that an
+    earlier router gave it."""
+
+    pattern: re.Pattern[str]
+
+    def holds_for(self, topic: str) -> bool:
+        return self.pattern.fullmatch(topic) is not None
+
+
+Predicate = HasHeaderKey | RecordIsTombstone | TopicNameMatches
+
 
 _Change = Callable[[bytes], bytes | None]
 

@@ -12,10 +12,20 @@ from typing import TypeVar
 from twinlog.errors import ConfigError
 from twinlog.filters.java_classes import RegexSyntaxError
 from twinlog.filters.java_regex import compile_java
-from twinlog.transforms.chain import Chain, Step
-from twinlog.transforms.java_replacement import parse_replacement
-from twinlog.transforms.predicates import HasHeaderKey, Predicate, RecordIsTombstone, TopicNameMatches
-from twinlog.transforms.steps import DropHeaders, Filter, InsertHeader, RegexRouter, Transform
+from twinlog.transforms.chain import (
+    Chain,
+    DropHeaders,
+    Filter,
+    HasHeaderKey,
+    InsertHeader,
+    Predicate,
+    RecordIsTombstone,
+    RegexRouter,
+    Step,
+    TopicNameMatches,
+    Transform,
+    parse_replacement,
+)
 
 TRANSFORMS = "transforms"
 PREDICATES = "predicates"

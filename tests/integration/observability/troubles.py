@@ -24,7 +24,7 @@ from integration.observability.watched_rig import (
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.kafka.ports import Member, NewTopic, Pulse
 from twinlog.model import Flow, TopicPartition
-from twinlog.policy.names import election_group
+from twinlog.policy.internal_topics import election_group
 from twinlog.testing.brokers import eventually, make_topics, retry_admin
 
 QUOTA_BYTES_PER_SECOND = 1_000.0

@@ -7,8 +7,7 @@ from twinlog.config import Configuration
 from twinlog.errors import FatalKafkaError, TransientKafkaError
 from twinlog.kafka.ports import ConfigEntry, ConfigSource, TopicDescription
 from twinlog.preflight.checks import judge
-from twinlog.preflight.facts import ClusterFacts, Facts, FlowFacts, TopicFacts
-from twinlog.preflight.findings import Finding, Level
+from twinlog.preflight.facts import ClusterFacts, Facts, Finding, FlowFacts, Level, TopicFacts
 from twinlog.selection_configured import topic_selector
 
 ABSENT = FatalKafkaError("no such topic", reason="TOPIC_UNKNOWN", code=3)

@@ -10,8 +10,7 @@ from twinlog.errors import FatalKafkaError, StateError
 from twinlog.kafka.admin.inspector import release_of
 from twinlog.kafka.ports import Outage
 from twinlog.preflight.checks import judge
-from twinlog.preflight.facts import ClusterFacts, GroupRights, InternalTopic
-from twinlog.preflight.findings import Level
+from twinlog.preflight.facts import ClusterFacts, GroupRights, InternalTopic, Level
 from unit.preflight.facts_rig import AWAY, Configure, cluster, facts_of, the_trouble, topic, troubles
 
 

@@ -9,8 +9,7 @@ import pytest
 from twinlog.config import load
 from twinlog.errors import FatalKafkaError
 from twinlog.kafka.ports import ConfigEntry, ConfigSource, TopicDescription
-from twinlog.preflight.facts import FlowFacts, TopicFacts
-from twinlog.preflight.findings import Finding, Level
+from twinlog.preflight.facts import Finding, FlowFacts, Level, TopicFacts
 from twinlog.preflight.offsets import check_offsets
 from twinlog.preflight.report import PRESERVING, needed_rights
 from twinlog.selection_configured import topic_selector

@@ -8,8 +8,7 @@ import pytest
 
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import ConfigSource
-from twinlog.preflight.facts import ClusterFacts, GroupRights
-from twinlog.preflight.findings import Level
+from twinlog.preflight.facts import ClusterFacts, GroupRights, Level
 from unit.preflight.facts_rig import (
     CREATED,
     EVERYTHING,

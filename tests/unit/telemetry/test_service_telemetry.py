@@ -21,7 +21,7 @@ from twinlog.errors import ConfigError
 from twinlog.service.app import fingerprint
 from twinlog.service.errors_wire import status_of
 from twinlog.telemetry import instruments
-from twinlog.telemetry.logging import configure_logging, toggle_debug
+from twinlog.telemetry.logging import RepeatLimiter, configure_logging, toggle_debug
 from twinlog.telemetry.metrics import (
     METRICS,
     checkpoint,
@@ -43,7 +43,6 @@ from twinlog.telemetry.redaction import (
     redact,
     redact_text,
 )
-from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog.telemetry.tracing import request_id_of
 from unit.cases import about
 

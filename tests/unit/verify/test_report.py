@@ -13,14 +13,16 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.verify.page import page
 from twinlog.verify.report import (
     EXIT_CODES,
+    MOST_CHARACTERS,
     FlowFailure,
     FlowReport,
     RulesUsed,
     Verdict,
     document,
     name_moved_records,
+    shown_bytes,
+    shown_record,
 )
-from twinlog.verify.shown import MOST_CHARACTERS, shown_bytes, shown_record
 from twinlog_source.verify.differing_records import named_writers, shown_records
 
 

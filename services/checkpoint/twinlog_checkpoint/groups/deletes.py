@@ -18,7 +18,7 @@ from twinlog.filters import GroupFilter
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster, OffsetSpec
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory
-from twinlog.telemetry.repeats import RepeatLimiter
+from twinlog.telemetry.logging import RepeatLimiter
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.groups.holds import (
     FAILED_OVER,

@@ -18,7 +18,7 @@ from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory
 from twinlog.service.runtime import Backoff, retrying_loop
-from twinlog.telemetry.repeats import RepeatLimiter
+from twinlog.telemetry.logging import RepeatLimiter
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.groups.checkpointer import wait_seconds
 from twinlog_checkpoint.groups.deletes import GroupDeleter

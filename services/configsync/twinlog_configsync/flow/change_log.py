@@ -10,8 +10,8 @@ from opentelemetry.metrics import Counter
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.model import Flow
+from twinlog.telemetry.logging import RepeatLimiter
 from twinlog.telemetry.metrics.spec import flow_attributes
-from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog_configsync.model.actions import (
     Action,
     CreateTopic,

@@ -32,8 +32,8 @@ from twinlog.kafka.deadline import deadline
 from twinlog.model import Flow
 from twinlog.service.owner.name import OwnerReason
 from twinlog.service.waiting import finish_or_cancel, wait_for_any, wait_or_stop
+from twinlog.telemetry.logging import RepeatLimiter
 from twinlog.telemetry.metrics.spec import flow_attributes
-from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog.telemetry.tracing import span
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_end import end_epoch

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from twinlog.batches import Codec, CopyPolicy, TargetTopicLimits
-from twinlog.config.flow.copy_until import parse_until
+from twinlog.config.flow.source_settings import parse_until
 from twinlog.model import ClusterAlias
 from twinlog.policy.transformed import TopicTransforms, changes_records
 from twinlog_source.partitions.orders import TaskAssignment, TaskSetup

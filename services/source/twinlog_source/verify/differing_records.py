@@ -10,8 +10,7 @@ from twinlog.comparison.model import Difference, Kind, PartitionProof, Side
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.raw import BatchReader
 from twinlog.model import TopicPartition
-from twinlog.verify.report import FlowReport, Writer
-from twinlog.verify.shown import shown_record
+from twinlog.verify.report import FlowReport, Writer, shown_record
 
 MOST_SHOWN = 100
 """For how many differences records are fetched, and for how many their producers are looked up."""

@@ -36,7 +36,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.policy import policy_from_config
-from twinlog.policy.names import owners_group
+from twinlog.policy.internal_topics import owners_group
 from twinlog.preflight.own_topics import OwnTopic, own_topics
 from twinlog.properties import Property, parse
 from twinlog.supervisor.runs import LivingRun, living_runs

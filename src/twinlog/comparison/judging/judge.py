@@ -9,11 +9,10 @@ copied yet.
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 
+from twinlog.comparison.align import Place
 from twinlog.comparison.compare import Comparison
-from twinlog.comparison.judging.findings import Findings
-from twinlog.comparison.judging.pairing import STRONG, changed_pairs
+from twinlog.comparison.judging.findings import STRONG, Findings, changed_pairs
 from twinlog.comparison.judging.superseded import take_superseded
-from twinlog.comparison.kept_offsets import Place
 from twinlog.comparison.model import (
     EMPTY_COPY,
     NO_POSITION,

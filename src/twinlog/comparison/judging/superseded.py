@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from twinlog.comparison.judging.findings import Findings
-from twinlog.comparison.judging.pairing import STRONG, pairs_on_both_sides
+from twinlog.comparison.judging.findings import STRONG, Findings, pairs_on_both_sides
 from twinlog.comparison.model import COMPACTED_AWAY, Bounds, Reason, Side
 from twinlog.comparison.records import Entry, likeness
 from twinlog.comparison.results import Hunk

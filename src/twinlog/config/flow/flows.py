@@ -1,6 +1,6 @@
 """One flow's settings by MM2's precedence, typed, with the refusals that MM2 has."""
 
-from twinlog.config.clients import ClientBuilder
+from twinlog.config.client_settings import ClientBuilder
 from twinlog.config.flow.fixed_configs import FIXED_CONFIGS_KEY, FixedRules, parse_fixed_configs
 from twinlog.config.flow.settings import (
     CheckpointSettings,
@@ -10,8 +10,7 @@ from twinlog.config.flow.settings import (
     OffsetSyncsSettings,
     Selection,
 )
-from twinlog.config.flow.source_settings import source_settings
-from twinlog.config.flow.sources import FlowSources
+from twinlog.config.flow.source_settings import FlowSources, source_settings
 from twinlog.config.problems import Findings
 from twinlog.config.values import precedence as precedence
 from twinlog.config.values.precedence import Connector, Settings

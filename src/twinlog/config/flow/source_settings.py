@@ -1,11 +1,12 @@
 """The settings of one flow for the source service: the copy, its positions and its offset syncs."""
 
+import json
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from twinlog.config.client_settings import FlowClients
-from twinlog.config.clients import READ_COMMITTED
-from twinlog.config.flow.copy_until import parse_until
+from twinlog.config.client_settings import READ_COMMITTED, FlowClients
 from twinlog.config.flow.settings import (
     AutoOffsetReset,
     OffsetsSettings,
@@ -13,11 +14,55 @@ from twinlog.config.flow.settings import (
     OffsetSyncsSettings,
     SourceSettings,
 )
-from twinlog.config.flow.sources import FlowSources
 from twinlog.config.problems import Findings
 from twinlog.config.values import precedence as precedence
-from twinlog.config.values.precedence import Connector, Side
+from twinlog.config.values.precedence import Connector, Settings, Side
+from twinlog.config.values.providers import Resolver
 from twinlog.config.values.reader import SettingsReader
+from twinlog.model import Flow, TopicPartition
+
+# `twinlog.copy.until`: where a finite copy ends, as source offsets by topic and partition.
+
+
+def until_json(until: Mapping[TopicPartition, int]) -> str:
+    """The form in the file and in the tasks: `{"orders": {"0": 120}}`."""
+    told: dict[str, dict[str, int]] = {}
+    for partition, offset in sorted(until.items()):
+        told.setdefault(partition.topic, {})[str(partition.partition)] = offset
+    return json.dumps(told, separators=(",", ":"))
+
+
+def parse_until(text: str) -> dict[TopicPartition, int] | None:
+    """None for an empty text. Raises ValueError."""
+    if not text:
+        return None
+    try:
+        return {
+            TopicPartition(topic, int(number)): int(offset)
+            for topic, partitions in json.loads(text).items()
+            for number, offset in partitions.items()
+        }
+    except (AttributeError, TypeError) as error:
+        raise ValueError(str(error)) from error
+
+
+# The sources of one flow's settings.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowSources:
+    """Everything from which a flow's settings are read."""
+
+    raw: Settings
+    flow: Flow
+    connector: Settings
+    """The settings of the source connector; those of the other two differ only in `name` and
+    `connector.class`."""
+    worker: Settings
+    read: SettingsReader
+    read_worker: SettingsReader
+    resolver: Resolver
+    findings: Findings
 
 
 def source_settings(sources: FlowSources, clients: FlowClients) -> SourceSettings:

@@ -1,20 +1,43 @@
 """Reads typed values from properties, by the table of keys. Wrong values are collected instead of raised one
 by one."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from enum import StrEnum
 from typing import Any, cast, get_type_hints
 
 from twinlog.config.keys.client import is_secret
-from twinlog.config.keys.spec import INTERVAL_SUFFIX, SWITCH_SUFFIX, KeySpec, Value, expected, parse_value
+from twinlog.config.keys.spec import (
+    INTERVAL_SUFFIX,
+    SWITCH_SUFFIX,
+    KeySpec,
+    Value,
+    expected,
+    parse_value,
+    split_list,
+)
 from twinlog.config.keys.table import BY_NAME
 from twinlog.config.problems import Findings
-from twinlog.config.values.accepted import tell_reading
 from twinlog.config.values.precedence import Settings
 from twinlog.errors import ConfigError
 from twinlog.filters import PatternList
 from twinlog.properties import Property
+
+# Notices about values that are accepted and read differently from how they are written.
+
+
+def tell_reading(spec: KeySpec, prop: Property, findings: Findings) -> None:
+    """Report how a valid value is read, if it does not say so itself. Values from providers are not shown."""
+    if spec.distinct:
+        for element, count in Counter(split_list(prop.value)).items():
+            if count > 1:
+                named = "an element" if prop.written is not None else repr(element)
+                findings.warning(prop.key, f"{named} is named twice and counts once", line=prop.line)
+    if spec.negative_is_off and float(prop.value) < 0:
+        switch = spec.name.removesuffix(INTERVAL_SUFFIX) + SWITCH_SUFFIX
+        findings.info(prop.key, f"is negative, which counts as {switch}=false", line=prop.line)
+
 
 _KEY = "key"
 

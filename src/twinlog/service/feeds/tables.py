@@ -21,7 +21,7 @@ from twinlog.kafka.table import Codec, Revision, Table
 from twinlog.service.errors_wire import PeerUnavailableError, error_from_rpc
 from twinlog.service.grpc_server import Context
 from twinlog.service.waiting import finish_or_cancel, wait_for_any, wait_or_stop
-from twinlog.telemetry.repeats import RepeatLimiter
+from twinlog.telemetry.logging import RepeatLimiter
 
 _log = structlog.stdlib.get_logger(__name__)
 

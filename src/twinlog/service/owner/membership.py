@@ -18,12 +18,12 @@ from twinlog.errors import ConflictError, KafkaError, NotFoundError, TransientKa
 from twinlog.kafka.ports import KafkaCluster, Pulse, Seat, never_gone
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow
-from twinlog.policy.names import election_group, owners_group
+from twinlog.policy.internal_topics import election_group, owners_group
 from twinlog.service.owner.assignment import Announcement, Offer, Part, Reach, Table, Why, assign, serves
 from twinlog.service.owner.lease import FlowLease
 from twinlog.service.owner.name import OwnerName
 from twinlog.service.runtime import Backoff, finish_or_cancel, wait_for_any
-from twinlog.telemetry.repeats import RepeatLimiter
+from twinlog.telemetry.logging import RepeatLimiter
 
 STEPS_PER_SESSION: Final = 4
 """A step without an answer leaves time for another, even on a busy machine."""

@@ -9,7 +9,7 @@ from typing import Final
 from twinlog.config import Service
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import Flow
-from twinlog.policy.names import owners_group
+from twinlog.policy.internal_topics import owners_group
 from twinlog.service.app import ServiceContext
 from twinlog.service.owner.assignment import Reach
 from twinlog.service.owner.deployments import selection_fingerprint

@@ -10,7 +10,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
 from twinlog.model import Record, TopicPartition
-from twinlog.policy.names import election_group
+from twinlog.policy.internal_topics import election_group
 from twinlog.testing.fakes.cluster import Transaction
 from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.log.facts import (

@@ -4,7 +4,7 @@ syncs."""
 from dataclasses import dataclass
 
 from twinlog.config.values.reader import texts_of
-from twinlog.policy.names import transactional_id_prefix
+from twinlog.policy.internal_topics import transactional_id_prefix
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.stream.stream_pace import report_seconds
 from twinlog_source.log.facts import WriterFact

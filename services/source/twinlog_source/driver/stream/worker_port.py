@@ -14,7 +14,7 @@ from twinlog.config import Address, Configuration, Service
 from twinlog.config.security import AuthSettings
 from twinlog.errors import ConfigError
 from twinlog.service.access.gate import Gate
-from twinlog.service.access.own_certificate import own_certificate
+from twinlog.service.access.pem_files import own_certificate
 from twinlog.service.access.port import PortAccess
 from twinlog.service.grpc_server import GrpcServer, GrpcService
 from twinlog.service.rpc import GRPC, Rpc

@@ -13,8 +13,8 @@ from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.api.source.v1 import worker_service_pb2_grpc as pb_grpc
 from twinlog.errors import NotFoundError, StateError, TwinlogError
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.first_messages import FirstMessages
 from twinlog.service.grpc_server import Context
+from twinlog.service.health_calls import FirstMessages
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.driver.epoch import Epoch, LastWords, Slot, SlotState, rejoin_wait
 from twinlog_source.driver.stream.stream_pace import LONGEST_ALIVE_SECONDS, alive_seconds

@@ -8,7 +8,7 @@ from twinlog.batches import Codec, DecodedRecord, iter_batches
 from twinlog.batches.cutting import head_before
 from twinlog.batches.header import crc_is_valid
 from twinlog.batches.records import decode_batch
-from twinlog.config.flow.copy_until import parse_until, until_json
+from twinlog.config.flow.source_settings import parse_until, until_json
 from twinlog.errors import ConfigError, WireFormatError
 from twinlog.model import TopicPartition
 from twinlog.testing.old_messages import old_message, old_wrapper
