@@ -102,6 +102,7 @@ class CheckpointFlowRig:
     syncs_topic: str = SYNCS_TOPIC
     translation_max_bytes: int = 0
     """0 = MM2's rule alone."""
+    transforms: TopicTransforms = field(default_factory=lambda: TopicTransforms({}, "A"))
     open_transactions: dict[TopicPartition, list[OpenTransaction]] = field(default_factory=dict)
     """What the leaders of the source say of them."""
     configuration: Configuration | None = None
@@ -242,7 +243,7 @@ class CheckpointFlowRig:
             topic_replication_factor=1,
         )
         return CheckpointFlow(
-            transforms=TopicTransforms({}, "A"),
+            transforms=self.transforms,
             flow=flow,
             policy=self.policy,
             topics=TopicSelector(flow=flow, policy=self.policy, topic_filter=DefaultTopicFilter()),

@@ -1,12 +1,14 @@
 """A mirror of one topic on two fake clusters, a service that translates it, and its moves."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from twinlog.errors import KafkaError
 from twinlog.model import Flow, TopicPartition
 from twinlog.moves.record import MoveKind, Moves, Run
+from twinlog.policy.transformed import TopicTransforms
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.assembly import assemble_moves
@@ -83,7 +85,11 @@ class MoveRig:
 
 @asynccontextmanager
 async def move_rig(
-    *, seed: int = 1, authorizer: bool = True, known_topics: KnownTopics | None = None
+    *,
+    seed: int = 1,
+    authorizer: bool = True,
+    known_topics: KnownTopics | None = None,
+    transforms: Mapping[str, str] = MappingProxyType({}),
 ) -> AsyncIterator[MoveRig]:
     logs = MirroredLogs(seed=seed, source=FakeCluster("A", authorizer=authorizer))
     topics = ToldTopics()
@@ -92,6 +98,7 @@ async def move_rig(
         target=logs.target,
         translation_max_bytes=1 << 30,
         known_topics=known_topics or topics,
+        transforms=TopicTransforms(transforms, "A"),
     )
     async with fakes.running() as parts:
         served = assemble_moves({A_TO_B: parts}, fakes.around())[A_TO_B]

@@ -46,6 +46,16 @@ async def test_a_plan_says_where_groups_would_go_on_and_what_is_not_copied() -> 
     assert any("busy" in warning for warning in plan.warnings)
 
 
+async def test_a_plan_names_topics_whose_copies_have_other_records() -> None:
+    transforms = {"twinlog.transform.topics": ORIGIN.topic, "twinlog.transform.where": "true"}
+    for given, told in (({}, 0), (transforms, 1)):
+        async with move_rig(transforms=given) as rig:
+            rig.logs.source.set_group("g", {ORIGIN: 100})
+            plan = await rig.served.failover.plan(NO_WAIT)
+        warned = [warning for warning in plan.warnings if f"{ORIGIN.topic}: transforms" in warning]
+        assert len(warned) == told
+
+
 async def test_a_plan_names_the_groups_that_no_translation_is_for() -> None:
     async with move_rig() as rig:
         rig.logs.source.set_group("g", {ORIGIN: 100}, group_type="streams")

@@ -1,7 +1,7 @@
 """Warnings that an operator should read before a move. Pure."""
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from twinlog.model import ClusterAlias, Flow
@@ -24,9 +24,11 @@ def plan_warnings(
     away: str,
     fenced: bool,
     unsupported: Mapping[str, str] | None = None,
+    changed: Collection[str] = (),
 ) -> list[str]:
     """Return the warnings. `away` says that the cluster does not answer that the groups leave, and is empty
-    if it does; `unsupported` maps groups that cannot be translated to their type."""
+    if it does; `unsupported` maps groups that cannot be translated to their type; `changed` are the topics of
+    the flow's source whose records transforms change or drop."""
     warnings: list[str] = []
     if away and partitions:
         warnings.append(
@@ -64,6 +66,11 @@ def plan_warnings(
         warnings.append(
             f"{named(groups)}: {kind} groups are not moved, because they commit no offset per partition: on"
             f" {to_alias} their consumers begin where their configuration says"
+        )
+    if changed:
+        warnings.append(
+            f"{_some(sorted(changed))}: transforms change or drop records on the way, so {to_alias} does not"
+            f" have what {from_alias} has"
         )
     by_rule = [entry for entry in partitions if entry.translation.verdict is Verdict.NOT_REPLICATED]
     if by_rule:

@@ -197,6 +197,11 @@ class MovePlanner:
             away="" if plan.from_reachable else self._no_answer(plan.from_alias),
             fenced=bool(plan.fenced_topics),
             unsupported=self.route.unsupported if plan.from_reachable else None,
+            changed=self.route.changed(
+                (each.from_partition, each.to_partition)
+                for each in plan.partitions
+                if each.to_partition is not None
+            ),
         )
         if plan.only_here:
             had = f"not moved, because {plan.to_alias} never had them: --group moves them"

@@ -1,6 +1,6 @@
 """The way of a move: a failover goes from a flow's source to its target, a failback back."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from twinlog.errors import KafkaError
@@ -91,6 +91,12 @@ class Route:
     @property
     def to_alias(self) -> ClusterAlias:
         return self.flow.target if self._is_failover else self.flow.source
+
+    def changed(self, moved: Iterable[tuple[TopicPartition, TopicPartition]]) -> Collection[str]:
+        """The topics of the flow's source whose records transforms change or drop; `moved`: partitions here
+        and there."""
+        origins = {(here if self._is_failover else there).topic for here, there in moved}
+        return [topic for topic in origins if self.parts.entry.transforms.changes_records(topic)]
 
     @property
     def here(self) -> LogSide:
