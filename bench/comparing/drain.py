@@ -19,6 +19,8 @@ _SAMPLE_SECONDS = 0.2
 _QUIET_SECONDS = 2.0
 """It is over when as many records as expected are there and no more came for this long."""
 _STALL_SECONDS = 120.0
+_START_SECONDS = 300.0
+"""The same until the first record: where records pass through Spark, its SQL is loaded first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +115,11 @@ async def _sample(
             return samples
         if now - began > backlog.load.most_seconds and records:
             return samples
-        if now - changed_at > _STALL_SECONDS:
+        patience_seconds = _STALL_SECONDS if records else _START_SECONDS
+        if now - changed_at > patience_seconds:
             raise StateError(
                 f"{records:,} of {backlog.record_count:,} records were copied, and no more for "
-                f"{_STALL_SECONDS:.0f} s"
+                f"{patience_seconds:.0f} s"
             )
         await wait_or_stop(never, _SAMPLE_SECONDS)
 
