@@ -6,13 +6,22 @@ few records are watched: the same record, with its timestamp, key, value and hea
 each time after it was copied. A few batches are opened for that.
 """
 
+import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.batches.bodies import OpenRecord
-from twinlog.batches.header import CURRENT_MAGIC, Batch, BatchHeader, iter_batches
+from twinlog.batches.header import (
+    CURRENT_MAGIC,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    Batch,
+    BatchHeader,
+    iter_batches,
+    read_batch,
+)
 from twinlog.batches.records import open_records
 from twinlog.errors import WireFormatError
 
@@ -36,7 +45,6 @@ class _Watched:
     """A record that was copied, or will be."""
 
     record: OpenRecord
-    taken_at: float
     last_offset: int
     """Where it was seen last."""
     bytes_left: float
@@ -63,12 +71,15 @@ class Returns:
     ) -> bool:
         """Look at fetched records before they are copied. `echoes`: as in `CopyPolicy`; those are left out.
         `sent`: what lies behind cannot be on the target yet."""
+        view, due = memoryview(records), self._due(now)
         try:
-            batches = [each for each in iter_batches(records) if _counts(each.header, echoes)]
-            for batch in batches:
-                self._compare(batch, sent, now)
-            if batches:
-                self._take(batches, now)
+            if self._watched:
+                for position in _positions(view, [each.record[1] for each in self._watched.values()]):
+                    batch = read_batch(view, position)
+                    if batch is not None and _counts(batch.header, echoes):
+                        self._compare(batch, sent, now)
+            if due is not None:
+                self._take(due, [each for each in iter_batches(view) if _counts(each.header, echoes)], now)
         except WireFormatError:
             return False  # Told where the batch is prepared.
         while self._back and now - self._back[0][0] > TOGETHER_SECONDS:
@@ -102,22 +113,42 @@ class Returns:
                 self._back.append((now, timestamp_ms))
                 del self._watched[index], self._taken_at[index]
 
-    def _take(self, batches: list[Batch], now: float) -> None:
-        """Watch another record if it is time."""
+    def _due(self, now: float) -> int | None:
+        """The period for which it is time to watch another record."""
         for index, period in enumerate(PERIODS_SECONDS):
             watched = self._watched.get(index)
             waits_seconds = TOGETHER_SECONDS if watched is not None and watched.returns else period
-            if now < self._taken_at.get(index, now - waits_seconds) + waits_seconds:
-                continue
-            known = {each.record[1] for each in self._watched.values()} | {when for _, when in self._back}
-            small = [each for each in batches if each.header.size_bytes <= LARGEST_BYTES][-MOST_BATCHES:]
-            records = (each for batch in reversed(small) for each in reversed(open_records(batch)))
-            record = next((each for each in records if each[1] not in known), None)
-            if record is None:
-                return
+            if now >= self._taken_at.get(index, now - waits_seconds) + waits_seconds:
+                return index
+        return None
+
+    def _take(self, index: int, batches: list[Batch], now: float) -> None:
+        known = {each.record[1] for each in self._watched.values()} | {when for _, when in self._back}
+        small = [each for each in batches if each.header.size_bytes <= LARGEST_BYTES][-MOST_BATCHES:]
+        records = (each for batch in reversed(small) for each in reversed(open_records(batch)))
+        record = next((each for each in records if each[1] not in known), None)
+        if record is not None:
             self._taken_at[index] = now
-            self._watched[index] = _Watched(record, now, record[0], period * BYTES_PER_SECOND)
-            return  # The next one is taken from a later answer.
+            bytes_left = PERIODS_SECONDS[index] * BYTES_PER_SECOND
+            self._watched[index] = _Watched(record, record[0], bytes_left)
+
+
+def _positions(view: memoryview, timestamps_ms: Sequence[int]) -> Iterator[int]:
+    """Where the batches begin that may have a record with one of these timestamps. Ends at damaged bytes."""
+    position, last = 0, len(view) - HEADER_BYTES
+    while position <= last:
+        length, first_ms, last_ms = _TIMES.unpack_from(view, position)
+        if length < 0:
+            return
+        for each in timestamps_ms:
+            if first_ms <= each <= last_ms:
+                yield position
+                break
+        position += LOG_OVERHEAD_BYTES + length
+
+
+_TIMES: Final = struct.Struct(">8xi15xqq")
+"""Of a batch in format v2: its length, and the timestamps of its first record and of its newest one."""
 
 
 def _counts(header: BatchHeader, echoes: Mapping[int, tuple[int, int]]) -> bool:
