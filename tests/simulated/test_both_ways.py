@@ -171,6 +171,44 @@ def skipped(world: World, group: str) -> set[bytes | None]:
     return read["B"] - read["A"] if group == "everything" else read["A"] - read["B"]
 
 
+def test_copies_keep_their_offsets_until_the_other_side_writes(tmp_path: Path) -> None:
+    async def copy(world: World) -> tuple[str, int]:
+        asked = source.ListPartitionsRequest(flow=scope("orders").flow, source_topic="orders")
+        (told,) = (await order(world, "ListPartitions", asked)).partitions
+        return told.offsets_reason, told.offsets_since
+
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=14) as world:
+            a, b = world.on["A"], world.on["B"]
+            a.cluster.create_topic("orders")
+            a.produce("orders", 0, b"A0", b"A1", b"A2")
+            world.start(*SERVICES)
+            await world.until(lambda: len(values(world, "B")) == 3)
+            await world.pause(30)
+            assert await copy(world) == ("", 0)
+            await world.kill_tasks()
+            a.transaction("orders", b"A3", b"A4")
+            a.commit("readers", "orders", {0: 4})
+            await world.until(lambda: b.committed("readers"))
+            assert b.committed("readers")["orders", 0] == 4
+            assert a.ends("orders") == b.ends("orders") == [6], "also the marker has its offset"
+            for number in range(5, 10):
+                a.produce("orders", 0, b"A%d" % number)
+                b.produce("orders", 0, b"B%d" % number)
+                await world.pause(0.3)
+            await all_once(world, 15)
+            reason, since = await copy(world)
+            assert (reason, since) == ("BOTH_WAYS", 6), "the offset at which the other side began is recorded"
+            await world.pause(30)
+            assert not skipped(world, "everything")
+            await world.kill("source")
+            for flow in (Flow("A", "B"), Flow("B", "A")):
+                assert await verified(world, flow) == ("EQUAL", 0)
+            assert not [each for each in world.logged if each["level"] in ("error", "critical")]
+
+    live(life())
+
+
 def test_three_clusters_with_a_flow_to_each_other(tmp_path: Path) -> None:
     flows = ["A->B", "A->C", "B->A", "B->C", "C->A", "C->B"]
     file = FILE.replace("clusters = A, B", "clusters = A, B, C\nC.bootstrap.servers = {C}")
@@ -292,18 +330,19 @@ async def all_in_order_of_arrival(world: World, on_a: list[bytes], on_b: list[by
     assert (found("A"), found("B")) == (on_a, on_b)
 
 
-def test_verify_compares_the_records_of_one_cluster_with_their_copies(tmp_path: Path) -> None:
-    async def verified(world: World, flow: Flow) -> tuple[str, int]:
-        """The verdict on a replicator that has stopped for good, and how many records differ."""
-        request = VerifyRequest(flow=flow, topics=frozenset({"orders"}), complete=True)
-        report = await Verification(
-            configuration=load(world.file, environ={}), request=request, clock=LoopClock()
-        ).run()
-        assert not report.failures
-        assert not [each.reason for proof in report.proofs for each in proof.not_compared]
-        differing = sum(each.count for proof in report.proofs for each in proof.differences)
-        return str(report.verdict), differing
+async def verified(world: World, flow: Flow) -> tuple[str, int]:
+    """The verdict on a replicator that has stopped for good, and how many records differ."""
+    request = VerifyRequest(flow=flow, topics=frozenset({"orders"}), complete=True)
+    report = await Verification(
+        configuration=load(world.file, environ={}), request=request, clock=LoopClock()
+    ).run()
+    assert not report.failures
+    assert not [each.reason for proof in report.proofs for each in proof.not_compared]
+    differing = sum(each.count for proof in report.proofs for each in proof.differences)
+    return str(report.verdict), differing
 
+
+def test_verify_compares_the_records_of_one_cluster_with_their_copies(tmp_path: Path) -> None:
     async def life() -> None:
         async with World(tmp_path, FILE, seed=11) as world:
             for application in world.on.values():

@@ -26,7 +26,6 @@ _Terms = tuple[Limits, bool]
 
 _END_WORDS: dict[str, str] = {
     OffsetsReason.OFFSETS_CONFIGURED: "the configuration no longer allows the source's offsets",
-    OffsetsReason.BOTH_WAYS: "the topic is copied both ways under the same name",
     OffsetsReason.TRANSACTIONS_DISABLED: "exactly.once.source.support is disabled, and holes are filled by"
     " transactions",
 }
@@ -77,7 +76,7 @@ class TaskOrders:
     def _preserved(
         self, row: PartitionRow, copy: CopyFact, topic: ReplicatedTopic, *, now: float
     ) -> PreservedTerms:
-        end_reason = self._end_reason(copy, topic)
+        end_reason = self._end_reason(copy)
         return PreservedTerms(
             skip_from=copy.skip_from,
             skip_to=copy.skip_to,
@@ -91,12 +90,10 @@ class TaskOrders:
             end_message=_END_WORDS.get(end_reason, ""),
         )
 
-    def _end_reason(self, copy: CopyFact, topic: ReplicatedTopic) -> str:
+    def _end_reason(self, copy: CopyFact) -> str:
         """Why the configuration no longer allows a preserved copy to stay preserved."""
         if self.rule.wanted(copy.partition.topic) is OffsetsMode.TRANSLATED:
             return OffsetsReason.OFFSETS_CONFIGURED
-        if self.is_both_ways(topic):
-            return OffsetsReason.BOTH_WAYS
         return "" if self.exactly_once else OffsetsReason.TRANSACTIONS_DISABLED
 
     def throttles(self, plan: Plan, *, now: float) -> list[SlotLimits]:

@@ -116,7 +116,8 @@ def _objections(copy: NewCopy, fill_max: int, fill_left: int) -> Iterator[tuple[
         )
     if any("compact" in policy for policy in copy.cleanup_policies):
         yield OffsetsReason.COMPACTED, "the source or the target topic is compacted"
-    if copy.both_ways:
+    if copy.both_ways and copy.target_end > 0:
+        # While only one side writes, its copies keep its offsets; the other side's first record ends that.
         yield OffsetsReason.BOTH_WAYS, "the topic is copied both ways under the same name"
     if copy.position_stored:
         yield OffsetsReason.POSITION_STORED, "the copy began as a translated one"

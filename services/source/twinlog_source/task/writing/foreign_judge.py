@@ -4,7 +4,7 @@ record."""
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
@@ -15,6 +15,7 @@ from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 
 RETRY_SECONDS = 1.0
+BOTH_WAYS: Final = "the other side writes the topic, too"
 
 _NO_PRODUCER = -1
 
@@ -96,8 +97,8 @@ class ForeignJudge:
             taken.copy.partition,
             taken.position_of(found.offset + found.own_behind),
             until=found.offset,
-            reason=self._reason(found),
-            message=self._words(target, found),
+            reason=PreservedReason.BOTH_WAYS if taken.copy.shared else self._reason(found),
+            message=BOTH_WAYS if taken.copy.shared else self._words(target, found),
         )
 
     def _reason(self, found: ForeignWrite) -> PreservedReason:

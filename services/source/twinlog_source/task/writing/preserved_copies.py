@@ -31,7 +31,7 @@ from twinlog_source.task.reading.read_shares import ReadShares
 from twinlog_source.task.reading.source_reader import PreparedChunk
 from twinlog_source.task.writing.copy_endings import CopyEndings
 from twinlog_source.task.writing.filled_beginnings import FilledBeginnings
-from twinlog_source.task.writing.foreign_judge import ForeignJudge, ReadForeignWrite
+from twinlog_source.task.writing.foreign_judge import BOTH_WAYS, ForeignJudge, ReadForeignWrite
 from twinlog_source.task.writing.preserved_assignment import preserved_copy_of
 from twinlog_source.task.writing.preserved_copy import PreservedCopy, hole_words
 from twinlog_source.task.writing.preserved_positions import PreservedPositions
@@ -141,7 +141,7 @@ class PreservedCopies:
             self.give_up(
                 chunk.copy.partition,
                 reason=PreservedReason.BOTH_WAYS,
-                message="the topic is copied both ways under the same name",
+                message=BOTH_WAYS,
             )
             return
         hole = None if taken.required else taken.visible_hole(chunk, self.writer.filler.most_markers)
