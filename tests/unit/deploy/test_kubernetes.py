@@ -251,9 +251,15 @@ def test_two_replicas_are_not_evicted_together_and_the_owner_has_a_name(name: st
         for each in of_kind(name, "Service")
         if each["spec"].get("clusterIP") == "None"
     }
+    least = {
+        each["spec"]["scaleTargetRef"]["name"]: each["spec"]["minReplicas"]
+        for each in of_kind(name, "HorizontalPodAutoscaler")
+    }
+    assert bool(least) == (name == "everything.yaml")
     for each in of_kind(name, "StatefulSet"):
         own = each["metadata"]["name"]
-        assert (each["spec"]["replicas"] > 1) == (own in guarded)
+        assert ("replicas" in each["spec"]) != (own in least), "what an autoscaler sets is not set here"
+        assert ((least.get(own) or each["spec"]["replicas"]) > 1) == (own in guarded)
         assert each["spec"]["serviceName"] in headless
         [container] = each["spec"]["template"]["spec"]["containers"]
         assert any(f"$(POD_NAME).{own}-pods:" in word for word in container["args"])

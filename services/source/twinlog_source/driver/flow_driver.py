@@ -52,11 +52,11 @@ from twinlog_source.driver.shared_workers import seconds_to_renewal
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.stream.stream_pace import LONGEST_WITHOUT_TASK_SECONDS, frozen_seconds
 from twinlog_source.driver.stream.task_host import TaskHost
-from twinlog_source.log.facts import PauseFact
+from twinlog_source.log.facts import MOST_SLOTS, PauseFact
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.partitions.events import FlowStopped
 from twinlog_source.partitions.orders import SetPaused
-from twinlog_source.partitions.planner import Load, Plan
+from twinlog_source.partitions.planner import Load, Plan, workers_wanted
 from twinlog_source.partitions.shares import LimitDebt, differ
 from twinlog_source.partitions.standing import FlowFacts, idle_words
 from twinlog_source.reasons import EndReason, PartitionReason
@@ -147,9 +147,23 @@ class FlowDriver:
         reason, _ = self.idle_reason()
         return self._owned and (self._was_copied or reason == PartitionReason.NO_TOPICS)
 
+    def workers_wanted(self) -> int:
+        """Tasks with which the flow would keep up; 0 while another process copies it."""
+        present = len(self.current.slots) if self.current is not None else 0
+        partitions = min(len(self.state.table.rows), self.max_slots or MOST_SLOTS)
+        return workers_wanted(self.load(), present=present, partitions=partitions) if self._owned else 0
+
+    def slot_lags(self) -> list[int]:
+        """What the partitions of each task have still to copy, as known last."""
+        epoch, rows = self.current, self.state.table.rows
+        return [
+            sum(rows[each].last_known_lag or 0 for each in slot if each in rows)
+            for slot in (epoch.plan if epoch is not None else ())
+        ]
+
     def load(self) -> Load:
         """Of all partitions now."""
-        return self.state.table.load(self.state.table.rows, now=self.clock.monotonic())
+        return self.state.table.load(list(self.state.table.rows), now=self.clock.monotonic())
 
     def send_throttles(self) -> None:
         """Distribute the limits over the slots of the running epoch, by their present need."""

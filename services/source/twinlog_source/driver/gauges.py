@@ -15,6 +15,7 @@ from twinlog.clock import Clock
 from twinlog.comparison.model import Kind
 from twinlog.telemetry import instruments
 from twinlog.telemetry.metrics.replication import (
+    DESIRED_WORKERS,
     REPLICATION_BEHIND,
     REPLICATION_IO_RATE,
     REPLICATION_LAG,
@@ -32,12 +33,14 @@ from twinlog.telemetry.metrics.replication import (
     REPLICATION_STALLED,
     REPLICATION_THROTTLE,
     REPLICATION_THROTTLED,
+    SLOT_LAG,
 )
 from twinlog.telemetry.metrics.spec import (
     DESTINATION,
     END,
     ERROR_TYPE,
     PARTITION,
+    SLOT,
     MetricSpec,
 )
 from twinlog.telemetry.metrics.verification import VERIFIED_AGE, VERIFIED_DIFFERENCES, VERIFIED_UNTIL
@@ -237,6 +240,10 @@ class ObservedFlow(Protocol):
 
     def facts(self) -> FlowFacts: ...
 
+    def workers_wanted(self) -> int: ...
+
+    def slot_lags(self) -> Sequence[int]: ...
+
 
 def observe_flows(meter: Meter, flows: Sequence[ObservedFlow]) -> None:
     """Publish the gauges of all flows, with one callback each for the process."""
@@ -265,6 +272,20 @@ def observe_flows(meter: Meter, flows: Sequence[ObservedFlow]) -> None:
     publish_standing(REPLICATION_BEHIND, FlowGauges.behind)
     publish_standing(REPLICATION_STALLED, FlowGauges.stalled)
     publish_standing(REPLICATION_THROTTLED, FlowGauges.throttled)
+    instruments.gauge(
+        meter,
+        DESIRED_WORKERS,
+        lambda: [Observation(flow.workers_wanted(), dict(flow.gauges.flow)) for flow in flows],
+    )
+    instruments.gauge(
+        meter,
+        SLOT_LAG,
+        lambda: [
+            Observation(lag, {**flow.gauges.flow, SLOT: str(slot)})
+            for flow in flows
+            for slot, lag in enumerate(flow.slot_lags())
+        ],
+    )
     for take, latency, age in (
         (_shortest, REPLICATION_LATENCY_MIN, REPLICATION_RECORD_AGE_MIN),
         (_longest, REPLICATION_LATENCY_MAX, REPLICATION_RECORD_AGE_MAX),

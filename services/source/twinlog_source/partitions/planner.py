@@ -12,7 +12,7 @@ amount that matters, or a slot is empty.
 import heapq
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from twinlog.model import TopicPartition
 
@@ -79,6 +79,18 @@ def slots_needed(load: Load, *, present: int, most: int) -> int:
         shrinking = math.ceil(load.bytes_per_second / (SLOT_BYTES_PER_SECOND * SLOT_KEPT_ABOVE))
         growing = min(present, shrinking)
     return max(1, min(growing, most))
+
+
+def workers_wanted(load: Load, *, present: int, partitions: int) -> int:
+    """Slots with which so many partitions would keep up, whatever Spark has. A partition is in one slot.
+
+    >>> workers_wanted(Load(bytes_per_second=1e6), present=1, partitions=8)
+    1
+    >>> workers_wanted(Load(bytes_per_second=1e6, is_behind=True), present=2, partitions=8)
+    4
+    """
+    needed = slots_needed(replace(load, is_behind=False), present=present, most=max(1, partitions))
+    return min(partitions, max(needed, 2 * present if load.is_behind else 0))
 
 
 def plan(

@@ -7,6 +7,7 @@ from twinlog.telemetry.metrics.spec import (
     ERROR_TYPE,
     FLOW,
     PARTITION,
+    SLOT,
     Kind,
     MetricSpec,
 )
@@ -184,6 +185,24 @@ REPLICATION_BEHIND = MetricSpec(
     attributes=(*FLOW, "twinlog.state", ERROR_TYPE),
     service="source",
 )
+DESIRED_WORKERS = MetricSpec(
+    name="twinlog.desired.workers",
+    kind=Kind.GAUGE,
+    unit="{worker}",
+    description="Tasks with which the flow would keep up, for an autoscaler: more than it has while it falls "
+    "behind. 0 on standby. See docs/standby.md.",
+    attributes=FLOW,
+    service="source",
+)
+SLOT_LAG = MetricSpec(
+    name="twinlog.slot.lag",
+    kind=Kind.GAUGE,
+    unit="{record}",
+    description="Source offsets that the partitions of a task have still to copy, as known last, by the "
+    "number of its slot.",
+    attributes=(*FLOW, SLOT),
+    service="source",
+)
 REPLICATION_STALLED = MetricSpec(
     name="twinlog.replication.stalled",
     kind=Kind.GAUGE,
@@ -267,6 +286,8 @@ METRICS: tuple[MetricSpec, ...] = (
     REPLICATION_OVERDUE,
     REPLICATION_SOURCE_END,
     REPLICATION_BEHIND,
+    DESIRED_WORKERS,
+    SLOT_LAG,
     REPLICATION_STALLED,
     REPLICATION_THROTTLED,
     TASKS_MEMORY,
