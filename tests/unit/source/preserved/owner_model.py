@@ -133,7 +133,7 @@ class Owner:
             partition=P, target_topic="t", committed=self.assignment.position, random=lambda: 1.0
         )
         self.copies.assign(self.assignment, self.copy)
-        self.at_target = self.copies.by_source[P].at_target
+        self.at_target = self.copies.by_source[P]
         self.appends = self.at_target.appends
         self.appends.max_in_flight_bytes, self.appends.pack_below_bytes = 600, 250
 

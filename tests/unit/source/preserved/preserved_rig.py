@@ -154,7 +154,7 @@ class PreservedRig:
             ),
             copy,
         )
-        at_target = self.preserved.by_source[partition].at_target
+        at_target = self.preserved.by_source[partition]
         assert isinstance(at_target.appends.next(), ReadEnd)
         if is_end_read:
             self.end_read(at_target, end, filled)

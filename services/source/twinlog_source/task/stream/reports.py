@@ -131,7 +131,7 @@ class Reporter:
         )
 
     def _is_at_rest(self, preserved: PreservedCopy, now: float) -> bool:
-        return preserved.is_at_rest and now >= preserved.at_target.lost_at + self.late_seconds
+        return preserved.is_at_rest and now >= preserved.lost_at + self.late_seconds
 
     def _failures(self) -> dict[str, int]:
         failures = Counter(self.target_writer.failures)
@@ -205,6 +205,5 @@ class Reporter:
 
 def _lasting_problem(preserved: PreservedCopy, now: float) -> KafkaError | None:
     """Why nothing is written to a preserved copy; each is written, and fails, separately."""
-    at_target = preserved.at_target
-    lasts = at_target.problem is not None and now - at_target.problem_since >= SLOW_SECONDS
-    return at_target.problem if lasts else None
+    lasts = preserved.problem is not None and now - preserved.problem_since >= SLOW_SECONDS
+    return preserved.problem if lasts else None

@@ -49,32 +49,32 @@ class CopyEndings:
             return
         if self.seconds_before_still(taken) > 0:
             self.check_later(taken)
-        elif not taken.at_target.appends.is_end_read:
+        elif not taken.appends.is_end_read:
             # The next owner recognises by the leader epoch of the end whether the copy loses records.
             self.check(taken)
         else:
             (reason, message), position = taken.giving_up, taken.copy.committed
             # A range that is left out and not filled yet lies behind the end of the copy.
-            until = min(position, taken.at_target.appends.acknowledged)
+            until = min(position, taken.appends.acknowledged)
             self.end(taken, position, until=until, reason=reason, message=message)
 
     def end(self, taken: PreservedCopy, position: int, *, until: int, reason: str, message: str) -> None:
         """Write nothing more to a copy at rest: it has the source's offsets below `until`, and what follows
         from `position` on cannot have them."""
-        self.writer.remove(taken.at_target)
+        self.writer.remove(taken)
         taken.give_up(position, until=until, reason=reason, message=message)
         self.positions.store_end(taken, until=until, reason=reason)
         self.ended()
 
     def check(self, taken: PreservedCopy) -> None:
         """Read the end of a copy at rest again."""
-        taken.at_target.appends.doubt()
-        self.writer.wake(taken.at_target)
+        taken.appends.doubt()
+        self.writer.wake(taken)
 
     def seconds_before_still(self, taken: PreservedCopy) -> float:
         """How long a batch of the task before, or of this one whose answer was lost, may still lengthen the
         copy."""
-        answered_at = taken.at_target.lost_at + self.writer.settings.request_timeout_seconds
+        answered_at = taken.lost_at + self.writer.settings.request_timeout_seconds
         return max(0.0, max(taken.alone_at, answered_at) - self.clock.monotonic())
 
     def check_later(self, taken: PreservedCopy) -> None:

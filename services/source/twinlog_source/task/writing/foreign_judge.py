@@ -59,7 +59,7 @@ class ForeignJudge:
         return len(self.waiting) > len(self._failed)
 
     def add(self, taken: PreservedCopy) -> None:
-        self.waiting[taken.at_target.target] = taken
+        self.waiting[taken.target] = taken
         self._work.set()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -72,17 +72,17 @@ class ForeignJudge:
 
     async def look_at(self, taken: PreservedCopy) -> None:
         """Find out which producer wrote, where, and from which position the copy continues."""
-        target, appends = taken.at_target.target, taken.at_target.appends
+        target, appends = taken.target, taken.appends
         if self.seconds_before_still(taken) > 0:
             self._failed.add(target)
             return
         assert appends.foreign_at is not None
         try:
             lost_since = appends.leader_epoch if appends.has_lost_records else None
-            topic_id = taken.at_target.topic_id
+            topic_id = taken.topic_id
             found = await self.foreign_write(target, appends.foreign_at, lost_since, topic_id)
         except KafkaError as error:
-            taken.at_target.problem = error
+            taken.problem = error
             self._failed.add(target)
             return
         self.waiting.pop(target, None)

@@ -6,7 +6,6 @@ from twinlog.batches import OutgoingBatch
 from twinlog.model import TopicPartition
 from twinlog_source.partitions.orders import TaskAssignment
 from twinlog_source.preserved.append_log import AppendLog
-from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.read_shares import ReadShares
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
@@ -46,15 +45,12 @@ def preserved_copy_of(
 
     return PreservedCopy(
         copy=copy,
-        at_target=PreservedPartition(
-            target=TopicPartition(assignment.target_topic, copy.partition.partition),
-            appends=appends,
-            topic_id=assignment.target_topic_id,
-            common_until=terms.common_until,
-        ),
+        target=TopicPartition(assignment.target_topic, copy.partition.partition),
+        appends=appends,
+        topic_id=assignment.target_topic_id,
+        common_until=terms.common_until,
         skip_from=terms.skip_from,
         skip_to=terms.skip_to,
-        target_topic_id=assignment.target_topic_id,
         since=terms.since,
         required=terms.required,
         may_fill_at=no_longer_written(terms.skip_former_task_seconds),

@@ -80,7 +80,6 @@ class PreservedCopies:
     judge: ForeignJudge = field(init=False)
     beginnings: FilledBeginnings = field(init=False)
     by_source: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
-    by_target: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
     _was_full: bool = False
     _is_draining: bool = False
     _progress: asyncio.Event = field(default_factory=asyncio.Event)
@@ -120,20 +119,19 @@ class PreservedCopies:
             is_stored=partial(self.is_stored, copy.partition),
             fill_later=self._fill_later,
         )
-        target = taken.at_target.target
-        self.by_source[copy.partition] = self.by_target[target] = taken
+        self.by_source[copy.partition] = taken
         if assignment.position_stored:
             self.positions.note_stored(taken)
         keeps_codec = assignment.compression_type in ("", "producer", Codec.ZSTD.name.lower())
         self.writer.filler.note_limit(
-            target, FillLimit(assignment.max_message_bytes, keeps_codec=keeps_codec)
+            taken.target, FillLimit(assignment.max_message_bytes, keeps_codec=keeps_codec)
         )
-        self.writer.add(taken.at_target)
+        self.writer.add(taken)
 
     def offer(self, chunk: PreparedChunk) -> None:
         """What was fetched of a preserved copy."""
         taken = self.by_source[chunk.copy.partition]
-        if self._stands_still(taken) or taken.copy.sent != taken.at_target.appends.wanted:
+        if self._stands_still(taken) or taken.copy.sent != taken.appends.wanted:
             chunk.copy.drop_queued()
             return
         if chunk.prepared.echo_records:
@@ -153,12 +151,12 @@ class PreservedCopies:
                 message=hole_words(chunk.copy.partition, hole.first, hole.end),
             )
             return
-        is_compared = taken.at_target.appends.is_proving
+        is_compared = taken.appends.is_proving
         taken.offer(chunk, self.clock.monotonic())
         if is_compared:
-            self._changed(taken.at_target)
+            self._changed(taken)
         self._bound(taken)
-        self.writer.wake(taken.at_target)
+        self.writer.wake(taken)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Write until `stop`. Raises KafkaError when this task may no longer write."""
@@ -218,8 +216,8 @@ class PreservedCopies:
         taken = self.by_source[partition]
         now = self.clock.monotonic()
         taken.skip(skip_to, now, may_fill_at=now + self.endings.seconds_before_still(taken))
-        self._changed(taken.at_target)
-        self.writer.wake(taken.at_target)
+        self._changed(taken)
+        self.writer.wake(taken)
 
     def fills(self, partition: TopicPartition, first: int, end: int) -> bool:
         """Whether the copy fills a range that the source has lost; otherwise it ends there."""
@@ -248,7 +246,7 @@ class PreservedCopies:
         taken = self.by_source.get(partition)
         if taken is None or not taken.is_end_known or taken.copy.needs_translation:
             return None
-        appends = taken.at_target.appends
+        appends = taken.appends
         is_at_rest = appends.is_idle and self.is_at_rest(partition)
         return appends.acknowledged if is_at_rest and not self._is_draining else None
 
@@ -260,14 +258,14 @@ class PreservedCopies:
         """Accept the filled offsets below `until`, or all of them, although they were not compared with the
         source. False when there was nothing to compare."""
         taken = self.by_source.get(partition)
-        if taken is None or not taken.at_target.appends.is_proving:
+        if taken is None or not taken.appends.is_proving:
             return False
         lost_from = taken.copy.source_lost_from
-        taken.at_target.appends.believe(until)
-        self._changed(taken.at_target)
+        taken.appends.believe(until)
+        self._changed(taken)
         # An operator still has to decide about that, wherever the copy ends.
         taken.copy.source_lost_from = lost_from
-        self.writer.wake(taken.at_target)
+        self.writer.wake(taken)
         return True
 
     def give_up(self, partition: TopicPartition, *, reason: str, message: str) -> None:
@@ -283,26 +281,26 @@ class PreservedCopies:
 
     # ----------------------------------------------------------------------------------------------
 
-    def _changed(self, at_target: PreservedPartition) -> None:
-        taken = self.by_target[at_target.target]
+    def _changed(self, taken: PreservedPartition) -> None:
+        assert isinstance(taken, PreservedCopy)
         now = self.clock.monotonic()
         generation = taken.copy.generation
         taken.changed(now)
         if taken.copy.generation != generation:
             self.wake_reader()  # It is read from elsewhere.
-        appends = at_target.appends
+        appends = taken.appends
         if appends.phase is Phase.FOREIGN:
             if appends.is_idle and not taken.copy.needs_translation:
                 self.judge.add(taken)
         elif taken.is_end_known:
             if taken.skip_from == 0 < taken.skip_to <= appends.acknowledged:
-                self.beginnings.delete(at_target.target, taken.skip_to)
+                self.beginnings.delete(taken.target, taken.skip_to)
             if taken.giving_up is not None:
                 if appends.phase is Phase.SURE and not appends.is_proving:
                     # Also the rest of a hole that cannot be filled.
                     taken.forget_queued(now)
                 self.endings.end_at_rest(taken)
-            elif not taken.required and at_target.hole_cost.is_too_high(now):
+            elif not taken.required and taken.hole_cost.is_too_high(now):
                 self.give_up(
                     taken.copy.partition,
                     reason=PreservedReason.HOLES_TOO_FREQUENT,
@@ -314,10 +312,10 @@ class PreservedCopies:
     def _ended(self) -> None:
         self._progress.set()
 
-    def _failed(self, at_target: PreservedPartition, error: KafkaError) -> float | None:
+    def _failed(self, taken: PreservedPartition, error: KafkaError) -> float | None:
         """Only a failure that retrying does not heal sets a partition aside: its records would be refused
         again. After another one it gives its room to partitions with leaders that answer, if they need it."""
-        taken = self.by_target[at_target.target]
+        assert isinstance(taken, PreservedCopy)
         copy = taken.copy
         if error.reason == PreservedReason.FILL_REFUSED and not taken.required:
             self.give_up(copy.partition, reason=error.reason, message=str(error))
@@ -348,8 +346,8 @@ class PreservedCopies:
             taken.waits_to_fill = False
             taken.fill_skipped(self.clock.monotonic())
             # A copy that has to end may be at rest by this.
-            self._changed(taken.at_target)
-            self.writer.wake(taken.at_target)
+            self._changed(taken)
+            self.writer.wake(taken)
 
         wait_seconds = taken.may_fill_at - self.clock.monotonic() if taken.skip_from else 0.0
         asyncio.get_running_loop().call_later(max(wait_seconds, 0.0) + FILL_LOOK_SECONDS, fill)
@@ -373,8 +371,8 @@ class PreservedCopies:
             self._is_draining
             or not taken.is_end_known
             or taken.waits_to_fill
-            or (taken.giving_up is not None and not taken.at_target.appends.is_proving)
-            or taken.at_target.appends.phase is Phase.FOREIGN
+            or (taken.giving_up is not None and not taken.appends.is_proving)
+            or taken.appends.phase is Phase.FOREIGN
         )
 
     async def _store_now_and_then(self, stop: asyncio.Event) -> None:

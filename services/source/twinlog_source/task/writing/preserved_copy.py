@@ -45,12 +45,10 @@ class _Offered:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class PreservedCopy:
+class PreservedCopy(PreservedPartition):
     copy: PartitionCopy
-    at_target: PreservedPartition
     skip_from: int
     skip_to: int
-    target_topic_id: str
     since: int = 0
     """The source offset of the copy's first record."""
     required: bool = False
@@ -81,7 +79,7 @@ class PreservedCopy:
     def __post_init__(self) -> None:
         self.copy.keeps_offsets = True
         self.copy.is_full = True  # Until the end of the copy tells where to read.
-        self._generation = self.at_target.appends.generation
+        self._generation = self.appends.generation
 
     @property
     def skipped(self) -> tuple[int, int]:
@@ -90,30 +88,29 @@ class PreservedCopy:
     @property
     def leader_epoch(self) -> int | None:
         """The leader epoch of the target's log in which the copy was checked; None = unknown."""
-        return self.at_target.appends.leader_epoch
+        return self.appends.leader_epoch
 
     @property
     def is_idle(self) -> bool:
         """Whether everything offered is on the target, and nothing has to be filled."""
-        return self.at_target.appends.is_idle and not self.waits_to_fill
+        return self.appends.is_idle and not self.waits_to_fill
 
     @property
     def is_at_rest(self) -> bool:
         """As `is_idle`, and nothing that was refused or is unanswered may still arrive."""
-        appends = self.at_target.appends
+        appends = self.appends
         return self.is_idle and appends.phase is Phase.SURE and not appends.is_proving
 
     @property
     def is_quiet(self) -> bool:
         """Whether this task has neither filled anything nor lost an answer, and nothing is unanswered: its
         end is being read, compared or judged."""
-        at_target = self.at_target
-        has_filled = at_target.filling_since > 0 or at_target.appends.phase is Phase.FILLING
-        return not has_filled and at_target.lost_at == -math.inf and not at_target.appends.in_flight_bytes
+        has_filled = self.filling_since > 0 or self.appends.phase is Phase.FILLING
+        return not has_filled and self.lost_at == -math.inf and not self.appends.in_flight_bytes
 
     def offer(self, chunk: PreparedChunk, now: float) -> None:
         """What was fetched at the log's `wanted`."""
-        prepared, appends = chunk.prepared, self.at_target.appends
+        prepared, appends = chunk.prepared, self.appends
         items = list(items_of(prepared, from_offset=appends.wanted))
         epochs = list(prepared.leader_epochs)
         for number, item in enumerate(items, start=1):
@@ -132,7 +129,7 @@ class PreservedCopy:
     def visible_hole(self, chunk: PreparedChunk, most_markers: int) -> Hole | None:
         """The first hole, before or in what was fetched at the log's `wanted`, that consumers of the copy
         would see as empty records; None = there is none, or nothing is filled now."""
-        appends = self.at_target.appends
+        appends = self.appends
         if appends.is_proving:
             return None
         before = appends.last_hole
@@ -144,7 +141,7 @@ class PreservedCopy:
 
     def changed(self, now: float) -> None:
         """The log got an answer."""
-        appends = self.at_target.appends
+        appends = self.appends
         if appends.phase is Phase.FOREIGN or self.copy.needs_translation:
             return  # The position of a copy that has ended is where its successor begins.
         if not self.is_end_known:
@@ -158,7 +155,7 @@ class PreservedCopy:
 
     def forget_queued(self, now: float) -> None:
         """What was offered and not sent is void."""
-        self.at_target.appends.forget_queued()
+        self.appends.forget_queued()
         if self.is_end_known:
             self.changed(now)
 
@@ -167,14 +164,14 @@ class PreservedCopy:
         before `may_fill_at`. Only while idle."""
         assert self.copy.is_idle
         self.may_fill_at = may_fill_at
-        self.skip_from, self.skip_to = self.at_target.appends.acknowledged, skip_to
+        self.skip_from, self.skip_to = self.appends.acknowledged, skip_to
         self._continue(now)
 
     def fill_skipped(self, now: float) -> None:
         """Fill the rest of the skipped range, when the copy ends there and it is time."""
-        wanted = self.at_target.appends.wanted
+        wanted = self.appends.wanted
         is_waiting, self.waits_to_fill = self.waits_to_fill, False
-        appends = self.at_target.appends
+        appends = self.appends
         is_written = appends.phase is not Phase.FOREIGN and (self.giving_up is None or appends.is_proving)
         if self._not_copied(wanted) and is_written:
             # No task can have fetched what lies before the beginning of the copy.
@@ -218,7 +215,7 @@ class PreservedCopy:
 
     def _continue(self, now: float) -> None:
         """What was offered is void from the log's `wanted` on: read or fill from there."""
-        appends, copy = self.at_target.appends, self.copy
+        appends, copy = self.appends, self.copy
         self._generation = appends.generation
         while self._outstanding and self._outstanding[-1].end > appends.wanted:
             dropped = self._outstanding.pop()
@@ -250,7 +247,7 @@ class PreservedCopy:
 
     def _settle(self, now: float) -> None:
         """Process acknowledgements: move positions, report the faults behind them."""
-        copy, acknowledged = self.copy, self.at_target.appends.acknowledged
+        copy, acknowledged = self.copy, self.appends.acknowledged
         while self._outstanding and self._outstanding[0].end <= acknowledged:
             item = self._outstanding.popleft()
             if item.batch is not None:

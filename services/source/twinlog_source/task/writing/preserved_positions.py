@@ -58,25 +58,25 @@ class PreservedPositions:
             preserved=False,
             since=until,
             reason=reason,
-            target_topic_id=taken.target_topic_id,
-            leader_epoch=taken.at_target.appends.epoch_that_reached(until),
+            target_topic_id=taken.topic_id,
+            leader_epoch=taken.appends.epoch_that_reached(until),
         )
         self._store(taken, [self._record(ended)])
 
     def fact_of(self, taken: PreservedCopy, *, skip_to: int | None = None) -> NewRecord:
         """The record about what a copy leaves out: as it is, or after `skip`."""
-        skipped = taken.skipped if skip_to is None else (taken.at_target.appends.acknowledged, skip_to)
+        skipped = taken.skipped if skip_to is None else (taken.appends.acknowledged, skip_to)
         return self._record(
             CopyFact(
                 partition=taken.copy.partition,
                 preserved=True,
                 since=taken.since,
                 reason="",
-                target_topic_id=taken.target_topic_id,
+                target_topic_id=taken.topic_id,
                 skip_from=skipped[0],
                 skip_to=skipped[1],
                 leader_epoch=taken.leader_epoch,
-                common_until=taken.at_target.common_until,
+                common_until=taken.common_until,
             )
         )
 

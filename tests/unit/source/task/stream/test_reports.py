@@ -6,7 +6,6 @@ from twinlog.batches import Lane
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog_source.partitions.reports import SkippedRange, TaskReport
 from twinlog_source.preserved.append_log import AppendLog
-from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.task.stream.reports import EVERYTHING_SECONDS, SLOW_SECONDS, Reporter
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
@@ -124,10 +123,11 @@ def test_the_end_of_a_preserved_copy_is_told_once_it_is_on_the_log() -> None:
     copy = rig.copies[GOOD]
     preserved = PreservedCopy(
         copy=copy,
-        at_target=PreservedPartition(target=GOOD, appends=AppendLog.starting_at(0, max_in_flight_bytes=1)),
+        target=GOOD,
+        appends=AppendLog.starting_at(0, max_in_flight_bytes=1),
         skip_from=4,
         skip_to=9,
-        target_topic_id="id",
+        topic_id="id",
         may_fill_at=0.0,
         alone_at=0.0,
         settle=lambda *_: None,

@@ -213,7 +213,7 @@ def test_a_copy_whose_beginning_cannot_be_filled_ends_where_it_would_begin() -> 
         ),
         copy,
     )
-    first = rig.preserved.by_source[FIRST].at_target
+    first = rig.preserved.by_source[FIRST]
     first.appends.next()
     first.appends.end_read(Tail(0, None, False))
     rig.changed(first)
@@ -247,7 +247,7 @@ async def test_a_copy_that_shall_end_ends_once_what_it_waited_to_fill_is_compare
         ),
         copy,
     )
-    first = rig.preserved.by_source[FIRST].at_target
+    first = rig.preserved.by_source[FIRST]
     first.appends.next()
     first.appends.end_read(Tail(7, 0, True, filled=(Hole(0, 7),)))
     rig.changed(first)

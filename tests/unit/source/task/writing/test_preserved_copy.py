@@ -10,7 +10,6 @@ from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.preserved.append_log import AppendLog
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Send, Tail
-from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.reading.source_reader import PreparedChunk
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
@@ -41,10 +40,11 @@ class Rig:
         self.log: AppendLog[OutgoingBatch] = AppendLog.starting_at(self.position, max_in_flight_bytes=1 << 20)
         self.preserved = PreservedCopy(
             copy=self.copy,
-            at_target=PreservedPartition(target=PARTITION, appends=self.log),
+            target=PARTITION,
+            appends=self.log,
             skip_from=self.skip[0],
             skip_to=self.skip[1],
-            target_topic_id="id",
+            topic_id="id",
             may_fill_at=self.may_fill_at,
             alone_at=self.alone_at,
             settle=lambda _, batch, base: self.settled.append((batch.first_source_offset, base)),
