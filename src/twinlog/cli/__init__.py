@@ -26,7 +26,7 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
         "start": LazyCommand(
             "start:start_command", "Copy from one cluster to another without a file, which it writes."
         ),
-        "init": LazyCommand("first_file:init_command", "Write a first properties file, by five questions."),
+        "init": LazyCommand("init:init_command", "Write a first properties file, by five questions."),
         "preflight": LazyCommand(
             "preflight:preflight_command",
             "Check a properties file against its clusters before anything is started.",
@@ -102,7 +102,7 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
             ),
         ),
         "foreign": LazyCommand(
-            "source.gaps:foreign_command",
+            "source.foreign:foreign_command",
             "Show or acknowledge records that others wrote into copies.",
             examples=(
                 "twinlog foreign 'A->B'",
@@ -132,7 +132,7 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
             "source.pause:resume_command", "End a pause.", examples=("twinlog resume 'A->B' --topic orders",)
         ),
         "throttle": LazyCommand(
-            "source.pause:throttle_command",
+            "source.throttle:throttle_command",
             "Limit the bytes per second of a flow or topic, or show the limits.",
             examples=(
                 "twinlog throttle 'A->B' 50MB/s",

@@ -10,7 +10,7 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from twinlog.api.common.v1 import owners_service_pb2 as owners
+from twinlog.api.common.v1 import owners_service_pb2 as owners_pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.common.v1.owners_service_pb2_grpc import OwnersServiceStub
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
@@ -18,6 +18,7 @@ from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServ
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
 from twinlog.cli.common.fields import value_of
+from twinlog.cli.common.names import flow_name
 from twinlog.cli.configsync.client import every_topic
 from twinlog.cli.configsync.rules import is_of_operator
 from twinlog.cli.status.checkpoint import ask_checkpoint
@@ -129,12 +130,15 @@ async def query_status(endpoints: Mapping[str, str], open_to: Open, *, timeout_s
     status = Status(
         services=[ServiceRow(name=name, endpoint=endpoint) for name, endpoint in endpoints.items()]
     )
+    owners: list[Owner] = []
     async with asyncio.TaskGroup() as group:
         for row in status.services:
             group.create_task(
-                _ask(row, open_to(row.name, row.endpoint), status, timeout_seconds), name=row.name
+                _ask(row, open_to(row.name, row.endpoint), status, owners, timeout_seconds), name=row.name
             )
     for flow in status.flows.values():
+        # Others are not copied: only their heartbeats are written.
+        flow.owners = [owner for owner in owners if owner.flow == flow.flow]
         explain_silence(flow)
     return status
 
@@ -155,7 +159,13 @@ def explain_silence(row: FlowRow) -> None:
         ]
 
 
-async def _ask(row: ServiceRow, channel: grpc.aio.Channel, status: Status, timeout_seconds: float) -> None:
+async def _ask(
+    row: ServiceRow,
+    channel: grpc.aio.Channel,
+    status: Status,
+    owners: list[Owner],
+    timeout_seconds: float,
+) -> None:
     async with channel:
         try:
             call = health_pb2_grpc.HealthStub(channel).Check(
@@ -171,30 +181,27 @@ async def _ask(row: ServiceRow, channel: grpc.aio.Channel, status: Status, timeo
             if row.health == SERVING:
                 row.ready = await _is_ready(channel, timeout_seconds)
                 await _DETAILS[row.name](channel, status, timeout_seconds)
-                await _ask_owners(row.name, channel, status, timeout_seconds)
+                owners += await _owners(row.name, channel, timeout_seconds)
         except grpc.aio.AioRpcError as failure:
             error = error_from_rpc(failure, peer=row.name)
             row.reason, row.message = error.reason, str(error)
 
 
-async def _ask_owners(
-    service: str, channel: grpc.aio.Channel, status: Status, timeout_seconds: float
-) -> None:
+async def _owners(service: str, channel: grpc.aio.Channel, timeout_seconds: float) -> list[Owner]:
     """A service of an earlier release does not tell."""
-    call = OwnersServiceStub(channel).ListOwners(owners.ListOwnersRequest(), timeout=timeout_seconds)
+    call = OwnersServiceStub(channel).ListOwners(owners_pb2.ListOwnersRequest(), timeout=timeout_seconds)
     answer = await asked(call, [], service, "")
-    for each in answer.owners if answer is not None else ():
-        row = status.flow(each.flow)
-        row.owners.append(
-            Owner(
-                flow=row.flow,
-                service=service,
-                process=each.process,
-                why=each.why,
-                moves_to=each.moves_to,
-                processes=len(each.able),
-            )
+    return [
+        Owner(
+            flow=flow_name(each.flow),
+            service=service,
+            process=each.process,
+            why=each.why,
+            moves_to=each.moves_to,
+            processes=len(each.able),
         )
+        for each in (answer.owners if answer is not None else ())
+    ]
 
 
 async def _is_ready(channel: grpc.aio.Channel, timeout_seconds: float) -> bool | None:
