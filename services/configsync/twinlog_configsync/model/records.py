@@ -31,6 +31,7 @@ from twinlog.errors import WireFormatError
 from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, decode_topic
 from twinlog.service.feeds.rules_record import RULES_VERSION, RulesRecord, decode_rules
+from twinlog.wire.stored_json import read_fields
 from twinlog_configsync.model.reasons import Reason
 
 Fields = Mapping[str, Any]
@@ -175,7 +176,7 @@ def decode_key(raw: bytes | None) -> RecordKey | None:
 
 def encode_value(value: RecordValue) -> bytes:
     fields = asdict(value)
-    return _json({"version": _CODECS[_kind_of(value)].version, **fields})
+    return _json({"version": _CODECS[_KIND_OF[type(value)]].version, **fields})
 
 
 def decode_value(key: RecordKey, raw: bytes) -> RecordValue:
@@ -223,99 +224,29 @@ def _unreadable() -> Iterator[None]:
         ) from error
 
 
-def _decode_flow(fields: Fields) -> FlowRecord:
-    return FlowRecord(
-        settled_at_ms=int(fields["settled_at_ms"]),
-        deleted_at_ms=tuple(int(at_ms) for at_ms in fields.get("deleted_at_ms", ())),
-        source_cluster_id=str(fields.get("source_cluster_id", "")),
-        forgotten_generation=int(fields.get("forgotten_generation", 0)),
-    )
-
-
-def _decode_configs(fields: Fields) -> ConfigsRecord:
-    return ConfigsRecord(values={str(name): str(value) for name, value in fields["values"].items()})
-
-
-def _decode_acl(fields: Fields) -> AclRecord:
-    words = fields["binding"]
-    return AclRecord(binding=AclBinding(**{name: str(words[name]) for name in _BINDING_FIELDS}))
-
-
-def _decode_quota(fields: Fields) -> QuotaRecord:
-    parts = ((str(kind), None if name is None else str(name)) for kind, name in fields["entity"]["parts"])
-    return QuotaRecord(
-        entity=QuotaEntity(tuple(parts)),
-        values={str(key): float(value) for key, value in fields["values"].items()},
-    )
-
-
-def _decode_wanted(fields: Fields) -> WantedRecord:
-    return WantedRecord(
-        part=int(fields["part"]),
-        part_count=int(fields["part_count"]),
-        ids=tuple(str(each) for each in fields["ids"]),
-    )
-
-
-def _decode_plan(fields: Fields) -> PlanRecord:
-    return PlanRecord(
-        plan_id=str(fields["plan_id"]),
-        scopes=tuple(str(scope) for scope in fields["scopes"]),
-        made_at_ms=int(fields["made_at_ms"]),
-    )
-
-
-def _decode_audit(fields: Fields) -> AuditRecord:
-    return AuditRecord(
-        number=int(fields["number"]),
-        at_ms=int(fields["at_ms"]),
-        by=str(fields["by"]),
-        peer=str(fields["peer"]),
-        method=str(fields["method"]),
-        before={str(key): str(value) for key, value in fields["before"].items()},
-        after={str(key): str(value) for key, value in fields["after"].items()},
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Codec:
     version: int
+    record: type[RecordValue]
     decode: Callable[[Fields], RecordValue]
 
 
+def _plain(record: type[RecordValue]) -> _Codec:
+    return _Codec(1, record, lambda fields: read_fields(record, fields))
+
+
 _CODECS: Final[Mapping[Kind, _Codec]] = {
-    Kind.FLOW: _Codec(1, _decode_flow),
-    Kind.TOPIC: _Codec(1, decode_topic),
-    Kind.CONFIGS: _Codec(1, _decode_configs),
-    Kind.ACL: _Codec(1, _decode_acl),
-    Kind.QUOTA: _Codec(1, _decode_quota),
-    Kind.WANTED: _Codec(1, _decode_wanted),
-    Kind.RULES: _Codec(RULES_VERSION, decode_rules),
-    Kind.PLAN: _Codec(1, _decode_plan),
-    Kind.AUDIT: _Codec(1, _decode_audit),
+    Kind.FLOW: _plain(FlowRecord),
+    Kind.TOPIC: _Codec(1, ReplicatedTopic, decode_topic),
+    Kind.CONFIGS: _plain(ConfigsRecord),
+    Kind.ACL: _plain(AclRecord),
+    Kind.QUOTA: _plain(QuotaRecord),
+    Kind.WANTED: _plain(WantedRecord),
+    Kind.RULES: _Codec(RULES_VERSION, RulesRecord, decode_rules),
+    Kind.PLAN: _plain(PlanRecord),
+    Kind.AUDIT: _plain(AuditRecord),
 }
-
-
-def _kind_of(value: RecordValue) -> Kind:
-    match value:
-        case FlowRecord():
-            return Kind.FLOW
-        case ReplicatedTopic():
-            return Kind.TOPIC
-        case ConfigsRecord():
-            return Kind.CONFIGS
-        case AclRecord():
-            return Kind.ACL
-        case QuotaRecord():
-            return Kind.QUOTA
-        case WantedRecord():
-            return Kind.WANTED
-        case RulesRecord():
-            return Kind.RULES
-        case PlanRecord():
-            return Kind.PLAN
-        case AuditRecord():
-            return Kind.AUDIT
+_KIND_OF: Final = {codec.record: kind for kind, codec in _CODECS.items()}
 
 
 _SHOWN_BYTES: Final = 200

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from twinlog.model import TopicPartition
+from twinlog.wire.stored_json import read_fields
 
 
 class TopicState(StrEnum):
@@ -78,28 +79,7 @@ def copyable_partitions(topics: Topics) -> frozenset[TopicPartition]:
 
 
 def decode_topic(fields: Mapping[str, Any]) -> ReplicatedTopic:
-    """The topic of a stored record. Raises KeyError, TypeError and ValueError for a damaged one."""
-    limits, state, deleted_at_ms = fields["limits"], str(fields["state"]), fields["deleted_at_ms"]
-    return ReplicatedTopic(
-        source_topic=str(fields["source_topic"]),
-        target_topic=str(fields["target_topic"]),
-        partition_count=int(fields["partition_count"]),
-        target_partition_count=int(fields["target_partition_count"]),
-        source_topic_id=str(fields["source_topic_id"]),
-        target_topic_id=str(fields["target_topic_id"]),
-        generation=int(fields["generation"]),
-        created_after_start=bool(fields["created_after_start"]),
-        # In a state that this version does not know nothing is copied.
-        state=TopicState(state) if state in TopicState.__members__ else TopicState.WAITING,
-        reason=str(fields["reason"]),
-        message=str(fields["message"]),
-        limits=TopicLimits(
-            max_message_bytes=int(limits["max_message_bytes"]),
-            compression_type=str(limits["compression_type"]),
-            timestamp_type=str(limits["timestamp_type"]),
-        ),
-        source_cleanup_policy=str(fields["source_cleanup_policy"]),
-        selected=bool(fields["selected"]),
-        deleted_at_ms=None if deleted_at_ms is None else int(deleted_at_ms),
-        kept=str(fields.get("kept", "")),
-    )
+    """The topic of a stored record. Raises as `read_fields`."""
+    # In a state that this version does not know nothing is copied.
+    known = fields["state"] if fields["state"] in TopicState.__members__ else TopicState.WAITING
+    return read_fields(ReplicatedTopic, {**fields, "state": known})

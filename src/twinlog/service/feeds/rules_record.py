@@ -16,6 +16,7 @@ from twinlog.config.keys.spec import ValueType
 from twinlog.config.keys.table import BY_NAME
 from twinlog.errors import WireFormatError
 from twinlog.model import Flow
+from twinlog.wire.stored_json import read_fields
 
 RULES_VERSION = 1
 """Of the record's format. A field may be added without a new version: others leave it out."""
@@ -67,13 +68,7 @@ def decode_rules(fields: Mapping[str, Any]) -> RulesRecord:
                 f"the stored rules are of version {version}, this Twinlog knows {RULES_VERSION}",
                 reason="WIRE_VERSION",
             )
-        return RulesRecord(
-            revision=int(fields["revision"]),
-            updated_at_ms=int(fields["updated_at_ms"]),
-            values=_texts(fields["values"]),
-            origins={str(key): _origin(origin) for key, origin in fields.get("origins", {}).items()},
-            aside=_texts(fields.get("aside", {})),
-        )
+        return read_fields(RulesRecord, fields)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise WireFormatError(f"the stored rules are not a record of configsync: {error!r}") from error
 
@@ -160,19 +155,6 @@ def _meaning(key: str, value: str | None) -> object:
     if spec is not None and spec.type is ValueType.LIST:
         return {element.strip() for element in text.split(",")}
     return text.strip()
-
-
-def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    return {str(key): str(value) for key, value in values.items()}
-
-
-def _origin(fields: Mapping[str, Any]) -> RuleOrigin:
-    replaced = fields.get("replaced")
-    return RuleOrigin(
-        by=str(fields.get("by", "")),
-        at_ms=int(fields.get("at_ms", 0)),
-        replaced=None if replaced is None else str(replaced),
-    )
 
 
 def _time(at_ms: int) -> str:
