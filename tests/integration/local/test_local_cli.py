@@ -11,10 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from twinlog import properties
-from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import NewTopic
-from twinlog.testing.brokers import eventually, retry_admin
+from twinlog.testing.brokers import eventually
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -67,44 +64,6 @@ async def test_detached_clusters_are_shown_end_one_by_one_and_with_their_owner(r
     assert run("status", "-o", "json").stdout == "[]\n"
 
 
-async def test_a_broker_that_dies_harms_no_other_cluster_and_keeps_its_data(run: Run) -> None:
-    started = json.loads(run("up", "north", "south", "--detach", "-o", "json").stdout)
-    north, south = (cluster["brokers"][0]["pid"] for cluster in started)
-    servers = started[0]["bootstrap_servers"]
-    async with open_cluster("north", {"bootstrap.servers": servers}) as cluster:
-        await retry_admin(
-            lambda: cluster.create_topics([NewTopic(name="kept", partition_count=1, replication_factor=1)])
-        )
-    psutil.Process(north).kill()
-
-    def told() -> bool:
-        shown = json.loads(run("status", "-o", "json").stdout)
-        return [cluster["brokers"][0]["state"] for cluster in shown] == ["died", "running"]
-
-    await eventually(told)
-    assert psutil.pid_exists(south)
-    assert "broker 1 of north died; its data are kept: `twinlog local start north`" in run("status").stdout
-    assert run("start", "north").stdout == "north runs\n"
-    assert await topics_of(servers) == {"kept"}
-
-    stopped = run("stop", "north")
-    assert stopped.stdout == "north is stopped; `twinlog local start north` starts it on its data\n"
-    shown = json.loads(run("status", "-o", "json").stdout)
-    assert [(each["brokers"][0]["state"], each["brokers"][0]["pid"]) for each in shown] == [
-        ("stopped", None),
-        ("running", south),
-    ]
-    assert run("start", "north", "south").stdout == "north runs\nsouth runs\n"
-    assert await topics_of(servers) == {"kept"}
-    assert psutil.pid_exists(south)
-    assert run("start", "nowhere").returncode == 1
-
-
-async def topics_of(servers: str) -> set[str]:
-    async with open_cluster("north", {"bootstrap.servers": servers}) as cluster:
-        return set(await cluster.list_topics())
-
-
 def owner_of(broker: psutil.Process) -> psutil.Process:
     """Above the guard of the broker."""
     guard = broker.parent()
@@ -133,21 +92,6 @@ def test_clusters_in_the_foreground_end_by_a_signal(
     assert json.loads(run("status", "-o", "json").stdout) == []
 
 
-def test_secured_cluster_tells_where_its_client_file_is(run: Run) -> None:
-    arguments = ("--tls", "--sasl", "SCRAM-SHA-512", "--user", "alice:wonder", "--authorizer")
-    started = run("up", "safe", "--detach", "-o", "json", *arguments)
-    assert started.returncode == 0, started.stderr
-    (cluster,) = json.loads(started.stdout)
-    assert cluster["security_protocol"] == "SASL_SSL"
-    file = Path(cluster["client_file"])
-    assert file.stat().st_mode & 0o077 == 0
-    settings = properties.parse(file.read_bytes(), file=str(file)).entries
-    assert settings["bootstrap.servers"].value == cluster["bootstrap_servers"]
-    assert settings["sasl.mechanism"].value == "SCRAM-SHA-512"
-    assert Path(settings["ssl.truststore.location"].value).is_file()
-    assert "wonder" not in started.stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -164,37 +108,3 @@ def test_wrong_request_is_explained_with_exit_code_2(
     answer = run(*arguments)
     assert answer.returncode == 2
     assert message in answer.stderr
-
-
-@pytest.mark.parametrize("command", [("local", "up", "x"), ("demo",)])
-def test_a_cache_that_cannot_be_written_is_named_with_the_remedy(
-    environment: dict[str, str], tmp_path: Path, command: tuple[str, ...]
-) -> None:
-    occupied = tmp_path / "occupied"
-    occupied.touch()
-    answer = subprocess.run(
-        [sys.executable, "-m", "twinlog", *command],
-        env={**environment, "XDG_CACHE_HOME": str(occupied)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert answer.returncode in (1, 2)
-    said = "".join((answer.stdout + answer.stderr).split())
-    assert f"cannotkeepKafka'sfilesin{occupied}" in said
-    assert "SetXDG_CACHE_HOME" in said
-    assert "Traceback" not in said
-
-
-def test_down_names_what_does_not_run(run: Run) -> None:
-    answer = run("down", "nowhere")
-    assert answer.returncode == 1
-    assert "no cluster nowhere runs" in answer.stderr
-
-
-def test_broker_that_does_not_start_is_explained_when_detached(run: Run) -> None:
-    answer = run("up", "odd", "--detach", "--property", "log.segment.bytes=many")
-    assert answer.returncode == 1
-    assert "log.segment.bytes" in answer.stderr
-    assert json.loads(run("status", "-o", "json").stdout) == []
