@@ -1,23 +1,12 @@
 """The parts of a flow's state, which find, decide and record what its topics and partitions need."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from twinlog.clock import Clock
-from twinlog.errors import TwinlogError
-from twinlog.kafka.ports import KafkaCluster
-from twinlog.service.feeds.registry import Decisions
-from twinlog_source.config import SourceFlow
 from twinlog_source.driver.driver_moves import DriverMoves
-from twinlog_source.log.gaps import Gap
-from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
-from twinlog_source.log.positions import PositionsLog
-from twinlog_source.log.producers import Producers
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.assignments import TaskOrders
-from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.topics.common_logs import CommonLogs
 from twinlog_source.topics.copy_changes import CopyChanges
 from twinlog_source.topics.copy_modes import CopyModes
@@ -25,10 +14,12 @@ from twinlog_source.topics.new_copies import NewCopies
 from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.position_finder import PositionFinder
 from twinlog_source.topics.source_logs import SourceLogs
-from twinlog_source.topics.start_positions import StartPositions
 from twinlog_source.topics.target_limits import TargetLimits
 from twinlog_source.topics.target_logs import TargetLogs
 from twinlog_source.topics.wanted import WantedTopics
+
+if TYPE_CHECKING:
+    from twinlog_source.driver.state import FlowState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,40 +37,22 @@ class FlowParts:
     moves: DriverMoves
 
 
-def assemble_parts(
-    *,
-    flow: SourceFlow,
-    decisions: Decisions,
-    source: KafkaCluster,
-    target: KafkaCluster,
-    positions: PositionsLog,
-    starts: StartPositions,
-    journal: Journal,
-    producers: Producers,
-    probe: TargetProbe,
-    table: PartitionTable,
-    on_gap: Callable[[Gap], None],
-    confirm: Callable[[], Awaitable[None]],
-    origins: Origins,
-    transform_problem: Callable[[str], TwinlogError | None],
-    clock: Clock,
-    flows: int,
-) -> FlowParts:
-    """`flows` is the number of flows in the process. `confirm` raises when another process has claimed the
-    flow."""
+def assemble_parts(state: "FlowState") -> FlowParts:
+    flow, table, journal, clock = state.flow, state.table, state.journal, state.clock
+    positions, source, target, origins = state.positions, state.source, state.target, state.origins
     control, exactly_once = positions.control, flow.settings.exactly_once
-    ledger = Ledger(flow=flow.flow, journal=journal, positions=positions, on_gap=on_gap)
+    ledger = Ledger(flow=flow.flow, journal=journal, positions=positions, on_gap=state.on_gap)
     marks = TopicFacts(flow=flow.flow, control=control, journal=journal)
     changes = CopyChanges(rule=flow.offsets, table=table, marks=marks, journal=journal, clock=clock)
     wanted = WantedTopics(
         flow=flow.flow,
-        decisions=decisions,
+        decisions=state.decisions,
         source=source,
         positions=positions,
         table=table,
         limits=TargetLimits(target=target, table=table),
         clock=clock,
-        flows=flows,
+        flows=state.flows,
     )
     modes = CopyModes(
         rule=flow.offsets,
@@ -88,16 +61,16 @@ def assemble_parts(
         marks=marks,
         journal=journal,
         ledger=ledger,
-        producers=producers,
-        probe=probe,
+        producers=state.ownership.producers,
+        probe=state.probe,
         new_copies=NewCopies(
             rule=flow.offsets,
             exactly_once=exactly_once,
             marks=marks,
-            starts=starts,
+            starts=state.starts,
             source=source,
             target=target,
-            probe=probe,
+            probe=state.probe,
             common_logs=CommonLogs(
                 source=source,
                 target=target,
@@ -106,9 +79,9 @@ def assemble_parts(
             ),
             is_both_ways=origins.is_both_ways,
         ),
-        confirm=confirm,
+        confirm=state.confirm,
         id_problem=wanted.id_problem,
-        transform_problem=transform_problem,
+        transform_problem=state.transform_check.problem_of,
         clock=clock,
     )
     return FlowParts(
@@ -126,7 +99,7 @@ def assemble_parts(
         finder=PositionFinder(
             table=table,
             positions=positions,
-            starts=starts,
+            starts=state.starts,
             marks=marks,
             reset=flow.settings.auto_offset_reset,
             clock=clock,
@@ -141,7 +114,7 @@ def assemble_parts(
             positions=positions,
             journal=journal,
             ledger=ledger,
-            starts=starts,
+            starts=state.starts,
             clock=clock,
         ),
         changes=changes,
@@ -154,7 +127,7 @@ def assemble_parts(
             ledger=ledger,
             changes=changes,
             modes=modes,
-            confirm=confirm,
+            confirm=state.confirm,
             clock=clock,
         ),
     )

@@ -80,24 +80,7 @@ class FlowState:
     def __post_init__(self) -> None:
         self._recheck = Recheck(flows=self.flows)
         self.transform_check = TransformCheck(flow=self.flow, decided=self.topics_changed)
-        self._parts = assemble_parts(
-            flow=self.flow,
-            decisions=self.decisions,
-            source=self.source,
-            target=self.target,
-            positions=self.positions,
-            starts=self.starts,
-            journal=self.journal,
-            producers=self.ownership.producers,
-            probe=self.probe,
-            table=self.table,
-            on_gap=self.on_gap,
-            confirm=self.confirm,
-            origins=self.origins,
-            transform_problem=self.transform_check.problem_of,
-            clock=self.clock,
-            flows=self.flows,
-        )
+        self._parts = assemble_parts(self)
         self.ledger, self.orders = self._parts.ledger, self._parts.orders
         self.target_logs = self._parts.target_logs
 
