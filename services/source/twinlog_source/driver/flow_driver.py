@@ -110,6 +110,9 @@ class FlowDriver:
     _was_copied: bool = False
     """An epoch has run since this process took the flow over."""
     _displaced: bool = False
+    _others_go: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the first epoch has begun, or there is nothing for it: Spark SQL may be loaded, which takes
+    seconds and both cores of a small machine."""
     _was_unstable: bool = False
     """A transaction on the positions topic stayed open, and no step has succeeded since."""
     _debts: tuple[LimitDebt, ...] = ()
@@ -244,7 +247,8 @@ class FlowDriver:
         )
         async with asyncio.TaskGroup() as group:
             check = partial(self.jobs.runner.check_expressions, self.flow)
-            checking = group.create_task(self.state.transform_check.run(check), name="look at expressions")
+            looking = self.state.transform_check.run(check, after=self._others_go)
+            checking = group.create_task(looking, name="look at expressions")
             while not stop.is_set():
                 try:
                     await finish_or_cancel(self._step(stop, group), stop=stop)
@@ -345,6 +349,7 @@ class FlowDriver:
                 slot.tell(self.host.start(epoch, slot))
                 epoch.move(slot, SlotState.RUNNING)
         self.current, self._was_copied = epoch, True
+        self._others_go.set()
         self._note_problem(None)
         log.debug(
             "epoch_started",
@@ -377,6 +382,7 @@ class FlowDriver:
                 previous = self.current.plan if self.current else ()
                 backlog = 0 if previous else await self.state.backlog_records(partitions)
                 return self.plans.choose(partitions, previous=previous, first_backlog=backlog)
+            self._others_go.set()
             await self._end_current(EndReason.PLAN_CHANGED)
             await wait_or_stop(stop, REPLAN_POLL_SECONDS)
         return ()

@@ -40,8 +40,9 @@ class TransformCheck:
         transforms = self._transforms
         return None if transforms is None or transforms.expressions(topic) is None else self._problem
 
-    async def run(self, check: Check) -> None:
-        """Return when Spark has decided."""
+    async def run(self, check: Check, *, after: asyncio.Event) -> None:
+        """Return when Spark has decided; it is not asked before `after` is set."""
+        await after.wait()
         expressions = self.flow.expressions
         while expressions is not None and self._problem is not None:
             try:
