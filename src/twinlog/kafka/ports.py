@@ -416,7 +416,8 @@ class Member(Protocol):
         ...
 
     async def others(self, group_ids: Collection[str]) -> Mapping[str, tuple[bytes, ...]]:
-        """What the members of other groups say. Raises KafkaError."""
+        """What the members of other groups say, of those that this client may see. Also removes members of
+        this group that are gone. Raises KafkaError."""
         ...
 
     async def withdraw(self) -> None:

@@ -135,6 +135,7 @@ async def joined(**taking_part: Member) -> dict[str, bytes]:
     agreed = asyncio.Event()
 
     async def take_part(name: str, member: Member) -> None:
+        await member.others(())
         told[name] = (await member.join(says(name))).assignment
         while not agreed.is_set():
             if await member.beat() is not Pulse.SEATED:

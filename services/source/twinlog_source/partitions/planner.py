@@ -112,23 +112,29 @@ def plan(
     load = {
         p: FIXED_BYTES_PER_SECOND + (UNKNOWN_BYTES_PER_SECOND if r is None else r) for p, r in rates.items()
     }
+
+    def is_enough(kept: Plan, best: float) -> bool:
+        return _heaviest(kept, load) <= max(best * (1 + gain_ratio), best + LEAST_GAIN_BYTES_PER_SECOND)
+
+    kept: Plan = ()
+    if len(previous) == slots:
+        kept = _deal(load, tuple(tuple(p for p in slot if p in load) for slot in previous))
+        # No plan is better than equal slots, and to make one takes much longer than to look at this one.
+        if is_enough(kept, sum(load.values()) / slots):
+            return kept
     fresh = _deal(load, tuple(() for _ in range(slots)))
-    if len(previous) != slots:
-        return fresh
-    kept = _deal(load, tuple(tuple(p for p in slot if p in load) for slot in previous))
-    best = _heaviest(fresh, load)
-    if _heaviest(kept, load) <= max(best * (1 + gain_ratio), best + LEAST_GAIN_BYTES_PER_SECOND):
-        return kept
-    return fresh
+    return kept if kept and is_enough(kept, _heaviest(fresh, load)) else fresh
 
 
 def _deal(load: Mapping[TopicPartition, float], start: Sequence[Sequence[TopicPartition]]) -> Plan:
     """Add the missing partitions to `start`, the heaviest first, each to the lightest slot."""
-    assigned = {p for slot in start for p in slot}
+    missing = load.keys() - {p for slot in start for p in slot}
+    if not missing:
+        return tuple(tuple(slot) for slot in start)
     slots = [list(slot) for slot in start]
     heap = [(sum(load[p] for p in slot), index) for index, slot in enumerate(slots)]
     heapq.heapify(heap)
-    for partition in sorted(load.keys() - assigned, key=lambda p: (-load[p], p)):
+    for partition in sorted(missing, key=lambda p: (-load[p], p)):
         weight, index = heapq.heappop(heap)
         slots[index].append(partition)
         heapq.heappush(heap, (weight + load[partition], index))

@@ -85,15 +85,16 @@ class KafkaMember:
             return Pulse.JOINS
         if code:
             raise from_code(code, doing, alias=self._alias)
-        await self._put_out_the_gone(doing)
         return Pulse.SEATED if self._is_seated else Pulse.WAITED_FOR
 
     async def others(self, group_ids: Collection[str]) -> Mapping[str, tuple[bytes, ...]]:
+        await self._put_out_the_gone(f"look at group {self._group}")
         found: dict[str, tuple[bytes, ...]] = {}
         for group_id, group in (await self._descriptions.describe(group_ids)).items():
-            if isinstance(group, KafkaError):
+            if not isinstance(group, KafkaError):
+                found[group_id] = tuple(_split(about)[0] for _, about in group.members)
+            elif group.reason != "GROUP_UNAUTHORIZED":
                 raise group
-            found[group_id] = tuple(_split(about)[0] for _, about in group.members)
         return found
 
     async def withdraw(self) -> None:

@@ -87,6 +87,8 @@ class Membership:
         self._wishes: dict[str, str] = {}
         """Names of the processes to which an operator moves flows from here."""
         self._steady_at = 0.0
+        self._earlier: Mapping[str, str] = {}
+        """Who has the flows of this process by the way of earlier releases; empty = nobody."""
         self._joins = asyncio.Event()
         self._joins.set()
         self._is_joining = False
@@ -196,37 +198,34 @@ class Membership:
         """Give a sign of life, and tell the leases what it confirms. Returns the seconds to the next one."""
         asked_at = self._clock.monotonic()
         try:
-            answered = await finish_or_cancel(self._asked(), stop=stop)
+            pulse = await finish_or_cancel(self._member.beat(), stop=stop)
+            if pulse is Pulse.SEATED:
+                self._backoff.reset()
+                self._steady_at = asked_at
+            # Whoever does not join in time is put out, so what the pulse confirms ends before that.
+            until = self._steady_at + self._rebalance_seconds - self._session_seconds
+            confirmed_at = min(asked_at, until) if pulse in (Pulse.SEATED, Pulse.WAITED_FOR) else None
+            self._tell(confirmed_at)
+            await finish_or_cancel(self._look_around(), stop=stop)
+            self._tell(confirmed_at)
         except KafkaError as error:
             self._failed(error)
             return self._backoff.next()
-        if answered is None:
-            return self._session_seconds / STEPS_PER_SESSION
-        pulse, earlier = answered
-        if pulse is Pulse.SEATED:
-            self._backoff.reset()
-            self._steady_at = asked_at
-            self._tell(asked_at, earlier)
-        elif pulse is Pulse.WAITED_FOR:
-            # Whoever does not join in time is put out, so what this confirms ends before that.
-            self._tell(
-                min(asked_at, self._steady_at + self._rebalance_seconds - self._session_seconds), earlier
-            )
         if not self._is_joining and (pulse is not Pulse.SEATED or self._has_news()):
             self._joins.set()
         return self._session_seconds / STEPS_PER_SESSION
 
-    async def _asked(self) -> tuple[Pulse, Mapping[str, str]]:
-        """The coordinator's answer, and who has this process's flows by the way of earlier releases."""
-        pulse = await self._member.beat()
+    async def _look_around(self) -> None:
+        """Look whether processes of earlier releases have the flows of this one, and for dead ones."""
         groups = {
             election_group(self._service, served.lease.flow): flow
             for flow, served in self._flows.items()
-            if pulse is not Pulse.JOINS and self._part(flow).owner == self._id
+            if self._part(flow).owner == self._id != ""
         }
-        found = await self._member.others(groups) if groups else {}
-        return pulse, {
-            groups[group]: members[0].decode(errors="replace") for group, members in found.items() if members
+        found = await self._member.others(groups)
+        self._earlier = {
+            flow: found[group][0].decode(errors="replace") if found.get(group) else ""
+            for group, flow in groups.items()
         }
 
     def _take(self, seat: Seat) -> None:
@@ -243,15 +242,21 @@ class Membership:
         names = set(self._table.names.values())
         self._wishes = {flow: to for flow, to in self._wishes.items() if flow in own and to in names}
 
-    def _tell(self, asked_at: float, earlier: Mapping[str, str]) -> None:
+    def _tell(self, confirmed_at: float | None) -> None:
+        if confirmed_at is None or self._is_void:
+            return
         for flow, served in self._flows.items():
             part = self._part(flow)
-            if self._is_void or not part.owner:
+            is_own = part.owner == self._id
+            if not part.owner or (is_own and flow not in self._earlier):
                 continue
-            leads = part.owner == self._id and not part.to and flow not in earlier
+            earlier = self._earlier[flow] if is_own else ""
             name = OwnerName.parse(self._table.names[part.to or part.owner])
-            owner = earlier.get(flow) or str(name.with_rules(part.rules))
-            served.lease.learn(leads=leads, owner=owner, asked_at=asked_at)
+            served.lease.learn(
+                leads=is_own and not part.to and not earlier,
+                owner=earlier or str(name.with_rules(part.rules)),
+                asked_at=confirmed_at,
+            )
 
     def _failed(self, error: KafkaError) -> None:
         for served in self._flows.values():

@@ -101,7 +101,6 @@ class FakeMember:
 
     @operation
     async def beat(self) -> Pulse:
-        self._put_out_the_gone()
         if self not in self._group.members or self.generation < 0:
             return Pulse.JOINS
         if not self._group.is_complete:
@@ -110,6 +109,7 @@ class FakeMember:
 
     @operation
     async def others(self, group_ids: Collection[str]) -> Mapping[str, tuple[bytes, ...]]:
+        self._put_out_the_gone()
         return {
             group_id: tuple(each.about for each in self._groups[group_id].members)
             for group_id in group_ids
