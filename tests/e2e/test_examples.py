@@ -10,7 +10,7 @@ import pytest
 from e2e.conftest import FAST_AND_SMALL, example_text
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
-from twinlog.demo.failover import group_position, read_some
+from twinlog.demo.comparison import group_position, read_some
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, LogReader, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster

@@ -13,7 +13,7 @@ from twinlog.api.common.v1.table_service_pb2_grpc import add_TableServiceService
 from twinlog.api.configsync.v1.configsync_service_pb2 import DESCRIPTOR
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import add_ConfigSyncServiceServicer_to_server
 from twinlog.clock import Clock
-from twinlog.config.values.other_classes import POLICIES, other_class
+from twinlog.config.keys.spec import POLICIES, other_class
 from twinlog.errors import ConfigError, KafkaError, TransientKafkaError
 from twinlog.kafka.ports import AclBinding, ConfigChange, KafkaCluster, NewTopic
 from twinlog.loops import circle_of

@@ -8,8 +8,7 @@ from twinlog.config.keys.spec import split_list
 from twinlog.config.problems import Findings
 from twinlog.config.values import precedence as precedence
 from twinlog.config.values.precedence import Settings, Side, client_id
-from twinlog.config.values.providers import Resolver
-from twinlog.config.values.rereading import notes
+from twinlog.config.values.providers import Resolver, notes
 from twinlog.model import ClusterAlias, Flow
 from twinlog.properties import Property
 

@@ -13,8 +13,7 @@ from rich.table import Table
 
 from twinlog.clock import SystemClock
 from twinlog.demo import changing
-from twinlog.demo.comparison import CopyCheck, compare
-from twinlog.demo.failover import Reading, first_records, group_position, read_some
+from twinlog.demo.comparison import CopyCheck, Reading, compare, first_records, group_position, read_some
 from twinlog.demo.live_page import live_page
 from twinlog.demo.screen import Screen
 from twinlog.demo.traffic import OrderStream

@@ -5,8 +5,13 @@ from collections.abc import Collection, Mapping
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import EpochEnd, LogEnd, OffsetSpec
 from twinlog.kafka.protocol.client_pool import DataClientPool
-from twinlog.kafka.raw.delete_records import delete_records
-from twinlog.kafka.raw.offset_lookup import epoch_ends, list_offsets, log_ends, look_up_offsets
+from twinlog.kafka.raw.offset_lookup import (
+    delete_records,
+    epoch_ends,
+    list_offsets,
+    log_ends,
+    look_up_offsets,
+)
 from twinlog.model import TopicPartition
 
 

@@ -18,14 +18,20 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from twinlog.clock import Clock, SystemClock
 from twinlog.local.broker import Broker, broker_command
-from twinlog.local.broker_image import BrokerImage, ensure_image
+from twinlog.local.broker_image import (
+    BrokerImage,
+    ensure_image,
+    make_checkpoint,
+    new_kafka_id,
+    stored_cluster_id,
+    write_formatted,
+)
 from twinlog.local.broker_properties import (
     BrokerTlsFiles,
     NodePlace,
     client_properties,
     server_properties,
 )
-from twinlog.local.node_storage import make_checkpoint, new_kafka_id, stored_cluster_id, write_formatted
 from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.process import GuardedProcess, ProcessError
 from twinlog.local.spec import ADDRESS, SCRAM_MECHANISMS, ClusterSpec, SaslMechanism

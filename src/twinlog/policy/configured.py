@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import cast
 
-from twinlog.config.values.other_classes import POLICIES, other_class
+from twinlog.config.keys.spec import POLICIES, other_class
 from twinlog.errors import ConfigError
 from twinlog.policy.rename import RENAME_KEY, parse_renames, reversible
 from twinlog.policy.renaming import RenamingPolicy, Route

@@ -6,7 +6,7 @@ from typing import Final
 from twinlog.batches import BATCH_LIMITS, largest_batch_bytes
 from twinlog.config import NoticeLevel, OffsetSyncsLocation, Service
 from twinlog.config.flow.filters import config_property_filter
-from twinlog.config.flow.fixed_configs import fixed_configs
+from twinlog.config.flow.settings import fixed_configs
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.filters import PatternList
 from twinlog.kafka.ports import ConfigEntry, ConfigSource

@@ -13,7 +13,7 @@ from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import (
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
-from twinlog.demo.failover import read_some
+from twinlog.demo.comparison import read_some
 from twinlog.kafka.ports import NewTopic
 from twinlog.testing.brokers import eventually, retry_admin, unique_name
 from twinlog.testing.records import write_batches

@@ -9,13 +9,13 @@ from e2e.conftest import MirrorRig
 from integration.migration.java_mirror_client import java_answers
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
-from twinlog.demo.failover import read_some
+from twinlog.demo.comparison import read_some
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, retry_admin, unique_name
-from twinlog.testing.java.tools import Formatter, read_formatted
+from twinlog.testing.java.mm2 import Formatter, read_formatted
 from twinlog.testing.records import write_batches
 
 pytestmark = pytest.mark.java

@@ -21,7 +21,7 @@ from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic, OffsetSpec, TopicDescription
 from twinlog.kafka.raw import ProducerIdentity, TransactionCoordinator, fence, list_offsets
-from twinlog.kafka.raw.delete_records import delete_records
+from twinlog.kafka.raw.offset_lookup import delete_records
 from twinlog.kafka.raw.settings import admit_all
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import Flow, TopicPartition

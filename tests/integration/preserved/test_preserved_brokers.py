@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaProducer
 from integration.kafka.hanging_rig import down
 from integration.preserved.preserved_rig import Running, preserved_rig, write_mixture, write_plain
 from twinlog.kafka.ports import OffsetSpec
-from twinlog.kafka.raw.delete_records import delete_records
+from twinlog.kafka.raw.offset_lookup import delete_records
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.service.waiting import wait_or_stop

@@ -19,7 +19,7 @@ from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.errors import FatalKafkaError
 from twinlog.kafka.ports import OffsetSpec
-from twinlog.kafka.raw.delete_records import delete_records
+from twinlog.kafka.raw.offset_lookup import delete_records
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.raw_copying import open_session

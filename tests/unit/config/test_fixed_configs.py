@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinlog.config.flow.fixed_configs import FixedConfig, fixed_configs, parse_fixed_configs
+from twinlog.config.flow.settings import FixedConfig, fixed_configs, parse_fixed_configs
 from twinlog.errors import ConfigError
 
 

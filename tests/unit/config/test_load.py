@@ -20,7 +20,7 @@ from twinlog.config import (
     Service,
     load,
 )
-from twinlog.config.flow.fixed_configs import fixed_configs
+from twinlog.config.flow.settings import fixed_configs
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from unit.cases import about

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from twinlog.batches import Codec, DecodedRecord
 from twinlog.comparison.model import Kind
 from twinlog.testing.mirror_logs import MemoryLog, prove
-from twinlog.verify.safety import safe_range
+from twinlog.verify.report import safe_range
 from unit.cases import about
 
 NOW_MS = 1_700_000_000_000

@@ -4,7 +4,7 @@ import pytest
 
 from twinlog.comparison.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
 from twinlog.testing.mirror_logs import SOURCE, TARGET
-from twinlog.verify.safety import safe_range, safe_ranges
+from twinlog.verify.report import safe_range, safe_ranges
 
 
 def proof(*found: Difference | NotCompared, source_to: int = 100) -> PartitionProof:

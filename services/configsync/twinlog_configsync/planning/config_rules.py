@@ -10,7 +10,7 @@ never satisfy; and values that the topic already has as an override.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from twinlog.config.flow.fixed_configs import FIXED_CONFIGS_KEY, MIN_ISR, FixedConfig
+from twinlog.config.flow.settings import FIXED_CONFIGS_KEY, MIN_ISR, FixedConfig
 from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource
 from twinlog_configsync.model.actions import ConfigAction, DeleteConfig, SetConfig, Skip
 

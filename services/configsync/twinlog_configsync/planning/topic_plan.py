@@ -6,7 +6,7 @@ above the replication factor, a source configuration that may not be read).
 
 from dataclasses import dataclass, replace
 
-from twinlog.config.flow.fixed_configs import MIN_ISR, FixedRules, fixed_configs
+from twinlog.config.flow.settings import MIN_ISR, FixedRules, fixed_configs
 from twinlog.errors import KafkaError
 from twinlog_configsync.model.actions import WHAT_TOPIC, CreateTopic, GrowPartitions, Skip, TopicAction
 from twinlog_configsync.model.observation import Observation, TargetCluster, TopicPair, is_absent

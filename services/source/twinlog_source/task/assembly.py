@@ -20,7 +20,7 @@ from twinlog.kafka.raw import (
     prepare_to_fetch,
     prepare_to_produce,
 )
-from twinlog.kafka.raw.delete_records import delete_records
+from twinlog.kafka.raw.offset_lookup import delete_records
 from twinlog.kafka.raw.settings import Admit
 from twinlog.model import Flow, TopicPartition
 from twinlog.transforms.expressions import Expressions, expressions_of

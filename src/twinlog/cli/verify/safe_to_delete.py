@@ -21,8 +21,7 @@ from twinlog.cli.verify.options import IsolationOption, instant_of, reads_commit
 if TYPE_CHECKING:
     from twinlog.comparison.model import PartitionProof
     from twinlog.model import TopicPartition
-    from twinlog.verify.report import FlowFailure, FlowReport
-    from twinlog.verify.safety import SafeRange
+    from twinlog.verify.report import FlowFailure, FlowReport, SafeRange
 
 _HELP = """Verify topics, and show up to which source offset all records are on the target.
 
@@ -63,8 +62,7 @@ def safe_to_delete_command(
 ) -> None:
     from twinlog.cli.verify.tables import print_rules
     from twinlog.policy.transformed import TopicTransforms
-    from twinlog.verify.report import rules_used
-    from twinlog.verify.safety import safe_ranges
+    from twinlog.verify.report import rules_used, safe_ranges
 
     with reported_failures():
         configuration = load_config(required_config(config))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from twinlog.config.flow.settings import FlowConfig, Selection
-from twinlog.config.values.other_classes import POLICIES, other_class
+from twinlog.config.keys.spec import POLICIES, other_class
 from twinlog.errors import ConfigError, StateError
 from twinlog.filters import DefaultGroupFilter, DefaultTopicFilter, NameFilter, PatternList
 from twinlog.filters.name_filters import FilterOutcome, FilterVerdict, GroupFilter, TopicFilter

@@ -1,14 +1,16 @@
 """One flow's settings by MM2's precedence, typed, with the refusals that MM2 has."""
 
 from twinlog.config.client_settings import ClientBuilder
-from twinlog.config.flow.fixed_configs import FIXED_CONFIGS_KEY, FixedRules, parse_fixed_configs
 from twinlog.config.flow.settings import (
+    FIXED_CONFIGS_KEY,
     CheckpointSettings,
     ConfigSyncSettings,
+    FixedRules,
     FlowConfig,
     HeartbeatSettings,
     OffsetSyncsSettings,
     Selection,
+    parse_fixed_configs,
 )
 from twinlog.config.flow.source_settings import FlowSources, source_settings
 from twinlog.config.problems import Findings

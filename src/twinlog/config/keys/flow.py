@@ -1,8 +1,7 @@
 """The keys of MM2's three connectors and of Connect's connectors: at top level, or for one flow as
 `A->B.<key>`."""
 
-from twinlog.config.keys.spec import ALL_SERVICES, KeySpec, Scope, Service, ValueType
-from twinlog.config.values.other_classes import POLICIES
+from twinlog.config.keys.spec import ALL_SERVICES, POLICIES, KeySpec, Scope, Service, ValueType
 
 _SOURCE = (Service.SOURCE,)
 _CHECKPOINT = (Service.CHECKPOINT,)

@@ -19,8 +19,7 @@ from pathlib import Path
 from aiokafka.abc import AbstractTokenProvider
 
 from twinlog.config.keys.client import NOTES
-from twinlog.config.values.providers import LocalFileSystem
-from twinlog.config.values.rereading import reread
+from twinlog.config.values.providers import LocalFileSystem, reread
 from twinlog.errors import ConfigError
 from twinlog.kafka.security.client_security import ClientSecurity, client_security
 from twinlog.kafka.security.oauth.fetching import fetch_token

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from twinlog.config.flow.fixed_configs import FixedConfig
+from twinlog.config.flow.settings import FixedConfig
 from twinlog.filters.patterns import PatternList
 from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource
 from twinlog_configsync.model.actions import DeleteConfig, SetConfig, Skip

@@ -21,7 +21,7 @@ from twinlog.model import TopicPartition
 from twinlog.testing.mirror_logs import SOURCE, TARGET, MemoryLog, bounds_of, records_at
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import run_in_virtual_time
-from twinlog.verify.safety import safe_range
+from twinlog.verify.report import safe_range
 from twinlog_source.verify.proving.pace import Pace
 from twinlog_source.verify.proving.partition_log import PartitionLog
 from twinlog_source.verify.proving.prover import Prover
