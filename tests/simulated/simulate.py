@@ -24,6 +24,7 @@ from google.protobuf.duration_pb2 import Duration
 from simulated.clients import Seen
 from simulated.histories import DEFAULT, IDENTITY
 from simulated.world import SERVICES, World, live
+from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.testing.broker import Loss
 from twinlog.testing.broker.acls import Authorizer
 
@@ -32,6 +33,8 @@ _LONGEST_PAUSE_SECONDS = 4.0
 _SETTLING_SECONDS = 300.0
 _REST_SECONDS = (10.0, 10.0, 30.0)
 """One of them: what is copied twice, or a group that runs ahead, comes soon after, or with a later look."""
+_LOOK_SECONDS = 5.0
+_OF_LOST_TAILS = ("GAPS", "OFFSETS")
 _MOVE_SECONDS = 60.0
 _MOST_REQUESTS_A_SECOND = 100
 _AGAIN = "cd tests; PYTHONHASHSEED=0 ../.venv/bin/python -m simulated.simulate --seeds 1 --from {}"
@@ -50,6 +53,8 @@ class Setting(NamedTuple):
 
     node_count: int
     has_same_names: bool
+    is_translated: bool
+    """Copies have offsets of their own."""
 
     @property
     def prefix(self) -> str:
@@ -58,7 +63,8 @@ class Setting(NamedTuple):
 
 def setting_of(seed: int) -> Setting:
     decided = Random(seed)
-    return Setting(decided.choice([1, 3]), decided.random() < 0.6)
+    nodes, has_same_names = decided.choice([1, 3]), decided.random() < 0.6
+    return Setting(nodes, has_same_names, not has_same_names and decided.random() < 0.5)
 
 
 class Life:
@@ -118,6 +124,9 @@ class Life:
         await self.world.pause(self.random.choice(_REST_SECONDS))
         assert self.is_settled(), "it was settled, and is not any more"
         self.check()
+        while (wrong := await self.wrongly_shown()) is not None:
+            assert self.world.now() < give_up_at, f"what is shown is not what is: {wrong}"
+            await self.world.pause(_LOOK_SECONDS)
 
     def is_settled(self) -> bool:
         """The copies are equal. Where one lost its tail, a batch of ours may have come behind it, at another
@@ -147,6 +156,25 @@ class Life:
             assert not authorizer.acls, f"ACLs are left on {alias}: {list(authorizer.acls)}"
         assert self.world.on["B"].committed("locals") == {(self.prefix + "orders", 0): 0}
         assert not self.world.on["A"].committed("locals"), "a group of B was moved to A"
+
+    async def wrongly_shown(self) -> object:
+        """What is shown of a deployment in which everything moves is that; None if so."""
+        status = await self.world.status()
+        found: list[object] = [
+            (each.about, each.reason, each.message)
+            for each in verdict_of(status).pressing
+            if not (self.lost and each.reason in _OF_LOST_TAILS)
+        ]
+        flow = status.flows["A->B"]
+        if (flow.lag_records, flow.partitions) != (0, {"RUNNING": sum(_TOPICS.values()) + 1}):
+            found.append((flow.lag_records, flow.partitions))  # Heartbeats are copied, too.
+        found += [each for each in flow.in_force if each.kind in ("FENCE", "MOVE", "MOVED")]
+        groups, copied = await self.world.groups(), self.committed("B")
+        for topic, index in self.committed("A"):
+            shown = groups.get(("readers", self.prefix + topic, index))
+            if shown is None or shown.downstream_offset != copied.get((topic, index)):
+                found.append((topic, index, copied, shown))
+        return found or None
 
     def authorizers(self) -> list[tuple[str, Authorizer]]:
         found = [(alias, each.cluster.authorizer) for alias, each in self.world.on.items()]
@@ -345,6 +373,8 @@ def lived(
     async def lives() -> None:
         with tempfile.TemporaryDirectory() as directory:
             file = IDENTITY if setting.has_same_names else DEFAULT
+            if setting.is_translated:
+                file += "twinlog.offsets = translated\n"
             async with World(Path(directory), file, node_count=setting.node_count) as world:
                 await _begin(world, setting)
                 gc.freeze()

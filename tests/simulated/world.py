@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 from unittest.mock import patch
 
+import grpc.aio
 import structlog
 from opentelemetry.metrics import NoOpMeterProvider
 
@@ -32,6 +33,9 @@ from simulated.process import Process, kill_elsewhere, kill_here, pid, task_fact
 from simulated.tasks import SimulatedTasks
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
+from twinlog.cli.common.times import CLOCK
+from twinlog.cli.status.query import query_status
+from twinlog.cli.status.rows import Status
 from twinlog.errors import TwinlogError
 from twinlog.service.app import Build, ServiceContext, ServiceParts, Surroundings, run_service
 from twinlog.service.options import load_configuration, parse_options
@@ -57,6 +61,12 @@ offset.storage.replication.factor = 1
 """
 """The beginning of a file for two clusters with one broker each."""
 SERVICES = ("configsync", "source", "checkpoint", "heartbeat")
+_ENDPOINTS = {
+    "source": "127.0.0.1:17401",
+    "checkpoint": "127.0.0.1:17402",
+    "heartbeat": "127.0.0.1:17403",
+    "configsync": "127.0.0.1:17404",
+}
 _LOOK_SECONDS = 0.5
 TICK_SECONDS = 1e-6
 """Without it, a wait that is shorter than a float can tell would be over at once, again and again."""
@@ -193,11 +203,28 @@ class World:
         """Run a failover or a failback; returns what the checkpoint service told."""
         source, target = flow.split("->")
         asked: dict[str, Any] = {"flow": {"source": source, "target": target}, "options": options}
-        async with MemoryRpc(self.rpc).insecure_channel("127.0.0.1:17402") as channel:
+        async with self._open("checkpoint", _ENDPOINTS["checkpoint"]) as channel:
             stub = CheckpointServiceStub(channel)
             if kind == "failover":
                 return [event async for event in stub.RunFailover(pb2.RunFailoverRequest(**asked))]
             return [event async for event in stub.RunFailback(pb2.RunFailbackRequest(**asked))]
+
+    async def status(self) -> Status:
+        """What `twinlog status` shows."""
+        clock = CLOCK.set(LoopClock())
+        try:
+            return await query_status(_ENDPOINTS, self._open, timeout_seconds=30)
+        finally:
+            CLOCK.reset(clock)
+
+    async def groups(self) -> dict[tuple[str, str, int], pb2.GroupPartition]:
+        """What is shown of groups, by group and partition of the target."""
+        async with self._open("checkpoint", _ENDPOINTS["checkpoint"]) as channel:
+            answer = await CheckpointServiceStub(channel).ListGroups(pb2.ListGroupsRequest())
+        return {(each.group, each.target.topic, each.target.partition): each for each in answer.groups}
+
+    def _open(self, _service: str, endpoint: str) -> grpc.aio.Channel:
+        return MemoryRpc(self.rpc).insecure_channel(endpoint)
 
     def now(self) -> float:
         """Virtual seconds since the begin."""

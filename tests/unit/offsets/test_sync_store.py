@@ -311,3 +311,12 @@ def test_20k_syncs_are_applied_in_seconds() -> None:
     for each in syncs:
         store.apply(each)
     assert time.process_time() - started < 10
+
+
+@pytest.mark.parametrize("after", [(30, 15), (30, 20)])
+def test_a_target_that_goes_back_drops_the_history(after: tuple[int, int]) -> None:
+    """Or that has another record at the offset of the newest sync: it lost its tail."""
+    store = filled([(10, 10), (20, 20), after])
+    assert distinct_syncs(store) == [sync(*after)]
+    assert translated(store, 15) == TOO_FAR_BACK
+    assert translated(filled([(10, 10), (20, 20), (20, 20)]), 15) == 11, "it was only said again"

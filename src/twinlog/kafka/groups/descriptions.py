@@ -53,7 +53,7 @@ async def list_groups(session: DataClientPool, doing: str) -> dict[str, ListedGr
         if not await client.refreshed():
             raise from_reason(UNAVAILABLE, doing, alias=session.alias)
         async with asyncio.TaskGroup() as group:
-            for broker in client.cluster.brokers():
+            for broker in sorted(client.cluster.brokers()):
                 group.create_task(ask(broker.nodeId), name=f"{doing} of broker {broker.nodeId}")
     if failures:
         raise failures[0]

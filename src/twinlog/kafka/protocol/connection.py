@@ -104,7 +104,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
 
     def _nodes(self, *, first: int | None = None, told_last: int | None = None) -> list[int]:
         """All known brokers, the best one to ask first."""
-        nodes = [broker.nodeId for broker in self.cluster.brokers()]
+        nodes = sorted(broker.nodeId for broker in self.cluster.brokers())  # A set: its order changes.
         random.shuffle(nodes)
         now = self._loop.time()
         return self._choice.ordered(nodes, self._connected_nodes(), now, first=first, told_last=told_last)

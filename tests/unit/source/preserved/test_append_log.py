@@ -1,5 +1,7 @@
 """Single decisions of what is written next to a preserved copy; `test_preserved_model` tries schedules."""
 
+import pytest
+
 from twinlog_source.preserved.append_log import AppendLog, Phase
 from twinlog_source.preserved.append_steps import Append, Hole, ReadEnd, Send, Tail
 
@@ -34,6 +36,21 @@ def test_the_epoch_of_a_leader_counts_up_to_where_its_log_was_seen_to_end() -> N
     assert isinstance(sent, Send)
     log.answered(sent, 102)
     assert (log.epoch_that_reached(103), log.is_end_read) == (None, False)
+
+
+@pytest.mark.parametrize(("at", "foreign_at", "has_lost_records"), [(103, 102, False), (99, 99, True)])
+def test_a_batch_that_is_written_at_another_place_shows_what_somebody_else_wrote(
+    at: int, foreign_at: int, *, has_lost_records: bool
+) -> None:
+    log: AppendLog[str] = AppendLog.starting_at(102, max_in_flight_bytes=1000)
+    log.next()
+    log.end_read(Tail(end=102, next_sequence=7, knows_writer=True))
+    log.offer([Append(102, 1, 10, "record")], next_offset=103)
+    sent = log.next()
+    assert isinstance(sent, Send)
+    log.answered(sent, at)
+    assert (log.phase, log.foreign_at, log.has_lost_records) == (Phase.FOREIGN, foreign_at, has_lost_records)
+    assert log.acknowledged == 102
 
 
 def test_no_answer_behind_a_refused_batch_moves_the_position() -> None:
