@@ -58,6 +58,7 @@ class EndReason(StrEnum):
 
 HELD: Mapping[str, str] = {
     PartitionReason.DELAYED: "its next records are younger than twinlog.delay.seconds",
+    PartitionReason.LOOP: "records came back: it is tried whether they also come while nothing is copied",
     PartitionReason.UNTIL_REACHED: "this finite copy has reached its end",
 }
 """Messages of partitions that wait on purpose; they are never STALLED."""

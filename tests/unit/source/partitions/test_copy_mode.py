@@ -30,6 +30,7 @@ NEW = NewCopy(
 
 def test_a_copy_that_begins_empty_keeps_the_offsets() -> None:
     assert decide(NEW, fill_max=0, fill_left=0) == PRESERVED
+    assert decide(replace(NEW, both_ways=True), fill_max=0, fill_left=0) == PRESERVED
     assert decide(replace(NEW, wanted=OffsetsMode.PRESERVED, begins_at=9), fill_max=9, fill_left=9).preserved
 
 
@@ -41,6 +42,7 @@ def test_a_copy_that_begins_empty_keeps_the_offsets() -> None:
         (replace(NEW, cleanup_policies=frozenset(("delete", "compact,delete"))), OffsetsReason.COMPACTED),
         (replace(NEW, position_stored=True), OffsetsReason.POSITION_STORED),
         (replace(NEW, target_end=1), OffsetsReason.TARGET_NOT_EMPTY),
+        (replace(NEW, target_end=1, both_ways=True), OffsetsReason.BOTH_WAYS),
         (replace(NEW, has_topic_id=False), OffsetsReason.TARGET_TOO_OLD),
         (replace(NEW, refusal=(OffsetsReason.RIGHTS_MISSING, "no READ")), OffsetsReason.RIGHTS_MISSING),
         (replace(NEW, begins_at=101), OffsetsReason.FILL_TOO_LARGE),

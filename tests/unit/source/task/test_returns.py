@@ -1,5 +1,7 @@
 """Records that come back again and again after they were copied."""
 
+import math
+import random
 from collections.abc import Iterable, Sequence
 from itertools import count
 
@@ -10,42 +12,60 @@ from twinlog_source.task.reading.returns import PERIODS_SECONDS, RETURNS, Return
 
 Record = tuple[int, bytes]
 ECHOING = 7
-NOBODY: dict[int, tuple[int, int]] = {}
 
 
 class Log:
-    """What a partition's answers have, and what of it was copied."""
+    """A partition, and how far it is copied."""
 
     def __init__(self) -> None:
         self.returns = Returns()
+        self.batches: list[tuple[int, bytes, Sequence[Record]]] = []
         self.end = self.sent = 0
         self.now = 0.0
+        self.held_until = 0.0
+        self.is_endless = False
 
-    def arrives(self, *records: Record, producer_id: int = -1, codec: Codec = Codec.NONE) -> bool:
-        """One batch. Whether the partition goes round."""
+    def arrives(self, *records: Record, producer_id: int = -1, codec: Codec = Codec.NONE) -> None:
+        """One batch is written."""
         new = [NewRecord(b"k", value, at) for at, value in records]
         data = (
             self.end.to_bytes(8) + sealed(build_batch(new, codec=codec), Seal(producer_id, 0, 0, False))[8:]
         )
-        echoes = {ECHOING: (0, 1 << 62)}
-        found = self.returns.are_endless(data, echoes=echoes, sent=self.sent, now=self.now)
+        self.batches.append((self.end, data, () if producer_id == ECHOING else records))
         self.end += len(records)
-        self.now += 0.1
-        return found
 
-    def is_copied(self) -> None:
-        self.sent = self.end
+    def copy(self, *, seconds: float = 0.3) -> list[Record]:
+        """What is copied of what has arrived, after some time."""
+        self.now += seconds
+        if self.now < self.held_until or self.is_endless:
+            return []
+        copied: list[Record] = []
+        for base, data, records in [each for each in self.batches if each[0] >= self.sent]:
+            hold = self.returns.look(
+                data, echoes={ECHOING: (0, 1 << 62)}, sent=self.sent, end=self.end, now=self.now
+            )
+            if hold:
+                self.is_endless, self.held_until = hold == math.inf, self.now + hold
+                break
+            self.sent = base + max(1, len(records))
+            copied += records
+        return copied
 
 
 def rounds(log: Log, new: Iterable[Sequence[Record]], codec: Codec = Codec.NONE) -> int:
     """Everything that was copied comes back in the next round. How many rounds it took to notice it."""
-    there: list[Record] = []
+    back: list[Record] = []
+    dice = random.Random(7)
     for number, written in enumerate(new):
-        for batch in (written, there[: len(there) // 2], there[len(there) // 2 :]):
-            if batch and log.arrives(*batch, codec=codec):
-                return number
-        log.is_copied()
-        there += written
+        # Applications write at any time of a round.
+        at, cut = dice.randrange(len(back) + 1), dice.randrange(len(back) + 1)
+        around = [*back[:at], *written, *back[at:]]
+        for batch in (around[:cut], around[cut:]):
+            if batch:
+                log.arrives(*batch, codec=codec)
+        back = log.copy()
+        if log.is_endless:
+            return number
     return -1
 
 
@@ -53,15 +73,15 @@ def rounds(log: Log, new: Iterable[Sequence[Record]], codec: Codec = Codec.NONE)
 @pytest.mark.parametrize("size", [1, 50])
 def test_a_loop_is_noticed_within_some_rounds(codec: Codec, size: int) -> None:
     times = count(1000)
-    new = [[(next(times), b"v%d" % number) for _ in range(size)] for number in range(40)]
-    assert 0 < rounds(Log(), new, codec) <= 3 * RETURNS
+    new = [[(next(times), b"v%d" % number) for _ in range(size)] for number in range(80)]
+    assert 0 < rounds(Log(), new, codec) <= 60
 
 
 def test_a_loop_that_begins_later_is_noticed() -> None:
     log, times = Log(), count(1000)
     for number in range(500):
-        assert not log.arrives((next(times), b"%d" % number))
-        log.is_copied()
+        log.arrives((next(times), b"%d" % number))
+        log.copy()
     new = [[(next(times), b"new")] for _ in range(int(20 * PERIODS_SECONDS[0]))]
     assert rounds(log, new) > 0
 
@@ -78,26 +98,46 @@ def test_what_is_no_loop_is_left_alone() -> None:
     ):
         log = Log()
         for batch in written:
-            assert not log.arrives(*batch)
-            log.is_copied()
+            log.arrives(*batch)
+            log.copy()
+            assert not log.held_until
+        assert log.sent == log.end
+
+
+@pytest.mark.parametrize("seconds", [3.0, 90.0, 500.0])
+def test_an_application_that_writes_the_same_records_again_and_again_goes_on(seconds: float) -> None:
+    """Reference data, each time with the timestamp of its last change."""
+    log = Log()
+    for _ in range(60):
+        for number in range(10):
+            log.arrives((number, b"reference"))
+        log.copy(seconds=seconds)
+        assert not log.is_endless
+    assert log.held_until, "it was looked at"
+    log.copy(seconds=seconds)
+    assert log.sent == log.end
 
 
 def test_what_is_fetched_again_has_not_come_back() -> None:
     log = Log()
+    for number in range(10):
+        log.arrives((number, b"v"))
     for _ in range(20):
-        log.end = 0
-        assert not any(log.arrives((number, b"v")) for number in range(10))
-        log.is_copied()
+        log.copy()
+        log.sent = 0
+        assert not log.held_until
 
 
 def test_what_the_flow_back_has_copied_does_not_count() -> None:
     log = Log()
     for number in range(200):
-        assert not log.arrives((number, b"v"))
-        log.is_copied()
+        log.arrives((number, b"v"))
+        log.copy()
         for _ in range(2 * RETURNS):
-            assert not log.arrives((number, b"v"), producer_id=ECHOING)
+            log.arrives((number, b"v"), producer_id=ECHOING)
+            log.copy()
+            assert not log.held_until
 
 
 def test_damaged_bytes_are_told_elsewhere() -> None:
-    assert not Returns().are_endless(b"\xff" * 100, echoes=NOBODY, sent=0, now=0.0)
+    assert Returns().look(b"\xff" * 100, echoes={}, sent=0, end=1, now=0.0) == 0

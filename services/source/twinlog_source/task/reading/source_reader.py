@@ -408,9 +408,10 @@ class SourceReader:
             spent_bytes = whole_batches_bytes(records) or size_bytes
             self.throttle.spend(answer.partition.topic, spent_bytes, self.clock.monotonic())
         policy = self._policy(copy, records)
-        if copy.origins is not None and copy.returns.are_endless(
-            records, echoes=policy.echoes, sent=copy.sent, now=self.clock.monotonic()
-        ):
+        hold_seconds = self._returning(copy, answer, records, policy)
+        if 0 < hold_seconds < math.inf:
+            copy.wait_until(self.clock.monotonic() + hold_seconds, PartitionReason.LOOP)
+        elif hold_seconds:
             copy.fail(
                 reason=PartitionReason.LOOP,
                 message="another program copies the copies back, and the same records come again and again:"
@@ -426,6 +427,20 @@ class SourceReader:
             self._ask(self._change(copy, answer, cut, policy), "change records")
         else:
             self._queue(copy, answer, cut, policy)
+
+    def _returning(
+        self, copy: PartitionCopy, answer: FetchedPartition, records: bytes | memoryview, policy: CopyPolicy
+    ) -> float:
+        """As `Returns.look`."""
+        if copy.origins is None:
+            return 0.0
+        return copy.returns.look(
+            records,
+            echoes=policy.echoes,
+            sent=copy.sent,
+            end=copy.end_offset or answer.high_watermark,
+            now=self.clock.monotonic(),
+        )
 
     async def _change(
         self, copy: PartitionCopy, answer: FetchedPartition, cut: Cut, policy: CopyPolicy
