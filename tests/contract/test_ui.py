@@ -47,7 +47,9 @@ async def test_a_person_sees_flows_and_walks_through_all_views_by_keyboard() -> 
         await tab.open(url)
         await tab.sees("2 problems", "A → B", "In trouble", "19 RUNNING", "1 FAULTED", "1,234", "0.25 s")
         await tab.sees("1 partition is FAULTED", "15 source offsets are recorded as lost")
-        await tab.sees("Partitions that need help", "RECORD_TOO_LARGE", "raise the limit of the target topic")
+        await tab.sees(
+            "RECORD_TOO_LARGE in 1 partition", "Offsets of groups", "raise the limit of the target topic"
+        )
         await tab.holds("document.title === '2 problems · Twinlog'")
         await is_copied(tab, "twinlog gaps 'A->B'", services)
         await tab.press("2")
@@ -66,7 +68,7 @@ async def test_a_person_sees_flows_and_walks_through_all_views_by_keyboard() -> 
         await tab.press("4")
         await tab.sees("topic-00001-3", "RETENTION", "15")
         await tab.press("5")
-        await tab.sees("✓ ALIVE · 0.25 s", "✓ reachable", "Paths that heartbeats took")
+        await tab.sees("✕ 1 FAULTED", "ALIVE", "✓ reachable", "Paths that heartbeats took")
         await tab.holds("document.querySelectorAll('svg.graph .edge').length === 1")
         await tab.press("6")
         await tab.sees(
@@ -110,6 +112,8 @@ async def test_what_changes_in_a_service_changes_on_the_page() -> None:
         rig.heartbeats = True
         rig.lag = 0
         await tab.sees("the lag is 0", "after 0.25 s", "Groups can move to B now")
+        await tab.press("1")
+        await tab.sees("What changed", "A → B: over HEARTBEAT_MISSING")
 
 
 async def test_the_migration_view_begins_with_what_both_clusters_show() -> None:
@@ -164,8 +168,11 @@ async def test_what_goes_away_is_said_and_what_it_told_stays() -> None:
         await tab.sees("heartbeat is not reachable")
         await tab.press("1")
         await tab.sees("Are both ends equal?", "Unknown the source service does not say")
+        for service in ("checkpoint", "configsync"):
+            await services.stop(service)
+        await tab.sees("no service answers (of 4)", "The page keeps its last data", "as of", "A → B")
         await services.stop_page()
-        await tab.sees("Disconnected.", "The page shows its last data", "heartbeat is not reachable")
+        await tab.sees("Disconnected.", "The page shows its last data", "no service answers")
         await tab.holds("document.title === 'Disconnected · Twinlog'")
 
 

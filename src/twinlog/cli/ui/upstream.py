@@ -21,7 +21,7 @@ from twinlog.cli.common.call import PAGE, every, pause_seconds
 from twinlog.cli.source.partition_rows import shown_seconds
 from twinlog.cli.status.producers import State, producers_of
 from twinlog.cli.status.query import query_status
-from twinlog.cli.status.rows import FlowRow, Status
+from twinlog.cli.status.rows import SERVING, FlowRow, Status
 from twinlog.cli.ui import rows
 from twinlog.cli.ui.feed import Feed, Row
 from twinlog.cli.verdict.drain import Drain, LagHistory, Sample, until_the_slowest
@@ -92,6 +92,7 @@ def _word(row: FlowRow, pressing: Sequence[Issue]) -> str:
 # equal, did groups resume on the target? Pure.
 
 _JUST_NOW_SECONDS = 2.0
+VERIFY_EACH_5_MIN = "twinlog.verify.interval.seconds = 300"
 GOOD, BAD, UNKNOWN, NEUTRAL = "good", "bad", "unknown", "neutral"
 
 
@@ -104,7 +105,7 @@ class Fact:
     tone: str = NEUTRAL
     """GOOD, BAD, UNKNOWN; NEUTRAL where an answer is neither."""
     command: str = ""
-    """What changes or explains it."""
+    """What changes or explains it: a command, or a line of the file."""
 
 
 def facts(row: FlowRow) -> list[Fact]:
@@ -142,8 +143,7 @@ def _both_ends(row: FlowRow) -> Fact:
         told = "the source service does not say"
         return Fact(question=question, answer="Unknown", detail=told, tone=UNKNOWN)
     if not row.proofs:
-        told = "nothing compares them: set twinlog.verify.interval.seconds"
-        return Fact(question=question, answer="Not compared", detail=told, tone=UNKNOWN, command=verify)
+        return Fact(question=question, answer="Not checked", detail="turn it on:", command=VERIFY_EACH_5_MIN)
     if equal < total:
         told = f"{equal:,} of {partitions(total)} compared, all equal" if equal else "being compared"
         return Fact(question=question, answer="Not all compared", detail=told, tone=UNKNOWN, command=verify)
@@ -191,6 +191,8 @@ LISTS_SECONDS = 2.0
 CALL_SECONDS = 5.0
 KEPT_SAMPLES = 150
 """How many samples a sparkline has: five minutes."""
+KEPT_CHANGES = 12
+"""How many changes of what is wrong the page shows."""
 
 
 class Upstream:
@@ -214,6 +216,10 @@ class Upstream:
         self._same_services = same_services
         self._lags: dict[str, LagHistory] = {}
         self._history: dict[str, deque[list[float | int | None]]] = {}
+        self._told_ms = 0
+        """When a service answered last."""
+        self._pressing: dict[tuple[str, str], Issue] = {}
+        self._changes: deque[dict[str, Any]] = deque(maxlen=KEPT_CHANGES)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Ends with `stop`. Raises ConfigError for certificates and tokens that are not usable."""
@@ -233,13 +239,19 @@ class Upstream:
             await wait_or_stop(stop, STATUS_SECONDS)
 
     def _show(self, status: Status) -> None:
-        feed, verdict = self._feed, verdict_of(status)
+        feed, verdict, now_ms = self._feed, verdict_of(status), self._clock.now_ms()
+        answered = any(row.health == SERVING for row in status.services)
+        if answered:
+            self._told_ms = now_ms
+        self._note_changes(verdict, now_ms, answered=answered)
         drains = {name: self._drain(row) for name, row in status.flows.items()}
         healths = {name: flow_health(row, verdict) for name, row in status.flows.items()}
         feed["page"].put(
             "page",
             {
-                "as_of_ms": self._clock.now_ms(),
+                "as_of_ms": now_ms,
+                "told_ms": self._told_ms,
+                "changes": list(self._changes),
                 "every_seconds": STATUS_SECONDS,
                 "same_services": self._same_services,
                 **head(verdict, len(status.flows)),
@@ -248,6 +260,8 @@ class Upstream:
         feed["services"].replace(
             {row.name: {**asdict(row), "roles": rows.roles(row, status.flows)} for row in status.services}
         )
+        if not answered:
+            return  # What was known of clusters and flows stays.
         feed["clusters"].replace({alias: asdict(row) for alias, row in status.clusters.items()})
         feed["flows"].replace(
             {
@@ -256,6 +270,18 @@ class Upstream:
             }
         )
         feed["history"].replace({name: [*self._history[name]] for name in status.flows})
+
+    def _note_changes(self, verdict: Verdict, now_ms: int, *, answered: bool) -> None:
+        """What has become wrong, and what is no longer, since the page was started. While no service
+        answers, nothing is known to be over."""
+        kept = {} if answered else self._pressing
+        pressing = kept | {(each.about, each.reason): each for each in verdict.pressing}
+        for key, each in {**self._pressing, **pressing}.items():
+            if (key in pressing) != (key in self._pressing):
+                begins = key in pressing
+                change = {"at_ms": now_ms, "about": each.about, "reason": each.reason, "begins": begins}
+                self._changes.append({**change, "level": each.level, "message": each.message})
+        self._pressing = pressing
 
     def _drain(self, row: FlowRow) -> Drain:
         lags = self._lags.setdefault(row.flow, LagHistory())

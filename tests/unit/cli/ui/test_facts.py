@@ -64,7 +64,7 @@ def test_producers_write_are_silent_or_it_is_not_known(
         ),
         ({"proofs": {"EQUAL": 3, "DIFFERENT": 1}}, "No", "1 partition differs from the source"),
         ({"proofs": {"INCOMPLETE": 4}}, "Not all compared", "being compared"),
-        ({}, "Not compared", "nothing compares them: set twinlog.verify.interval.seconds"),
+        ({}, "Not checked", "turn it on:"),
         ({"records": None}, "Unknown", "the source service does not say"),
     ],
 )

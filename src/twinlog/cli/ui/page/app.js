@@ -1,6 +1,6 @@
 import { html, render, useEffect, useRef, useState } from "./vendor/preact-htm.js";
 import { Flows } from "./flows.js";
-import { ago, amount, counted, joined, number, seconds } from "./format.js";
+import { ago, amount, clock, counted, joined, number, seconds } from "./format.js";
 import { Icon } from "./icons.js";
 import { Gaps, Groups, Partitions } from "./lists.js";
 import { Migration } from "./migration.js";
@@ -27,6 +27,8 @@ function freshness() {
   const old = dataAge();
   if (store.link !== "live") return { name: store.link === "connecting" ? "unknown" : "bad", word: store.link === "connecting" ? "connecting" : "disconnected", old };
   if (old === null) return { name: "unknown", word: "waiting for data", old };
+  const { as_of_ms: asked, told_ms: told } = store.tables.page.page;
+  if (told && told < asked) return { name: "bad", word: "as of", at: told, old: old + (asked - told) / 1000 };
   return old > STALE_SECONDS ? { name: "warn", word: "stale", old } : { name: "good", word: "live", old };
 }
 
@@ -43,7 +45,7 @@ function useTab(verdict) {
 function verdictNow(fresh) {
   const told = store.tables.page.page;
   if (!told) return { level: "unknown", title: store.link === "live" ? "No data yet" : fresh.word === "connecting" ? "Connecting" : "Disconnected", issues: [] };
-  return fresh.name === "good" ? told : { level: "unknown", title: fresh.word === "stale" ? "Stale data" : "Disconnected", issues: [] };
+  return fresh.name === "good" || fresh.at ? told : { level: "unknown", title: fresh.word === "stale" ? "Stale data" : "Disconnected", issues: [] };
 }
 
 function Badge({ name, flow }) {
@@ -71,7 +73,7 @@ function Header({ where, onHelp }) {
       <h1><${Icon} name="logo"/><span>Twinlog</span></h1>
       <a class=${"overall " + verdict.level} href="#/flows" role="status"><${Icon} name=${verdict.level}/><b>${verdict.title}</b>
         <span class="first">${verdict.level === "unknown" ? "" : first ? headline(first) : summary()}</span></a>
-      <span class=${"fresh " + fresh.name} title="age of the data"><${Icon} name=${fresh.name}/>${fresh.word}${fresh.old === null ? "" : html` <span class="age">${fresh.old < 2 ? "now" : `${joined(seconds(Math.round(fresh.old)))} old`}</span>`}</span>
+      <span class=${"fresh " + fresh.name} title="age of the data"><${Icon} name=${fresh.name}/>${fresh.word}${fresh.at ? html` <span class="age">${clock(fresh.at).slice(11)}</span>` : fresh.old === null ? "" : html` <span class="age">${fresh.old < 2 ? "now" : `${joined(seconds(Math.round(fresh.old)))} old`}</span>`}</span>
       <button type="button" class="help" aria-label="keys" title="keys: ?" onClick=${onHelp}>?</button></div>
     <nav aria-label="views" ref=${nav}>${NAMES.map((name, at) => html`<a key=${name} href=${flowLink(name, where.flow)} aria-current=${where.view === name ? "page" : undefined} title=${`key ${at + 1}`}>${name}<${Badge} name=${name} flow=${where.flow}/></a>`)}
       ${where.flow && html`<span class="scope">only ${flowName(where.flow)} <a href=${`#/${where.view}`}>show all flows</a></span>`}</nav>
@@ -101,8 +103,8 @@ function Notices({ flow, view }) {
   const others = ((told && told.issues) || []).filter((issue) => !issue.about.includes("->") && issue.reason !== "NO_FLOWS");
   return html`${!VIEWS[view] && html`<${Notice}>There is no view “${view}”: ${NAMES.join(", ")}.</${Notice}>`}
     ${flow && told && !store.tables.flows[flow] && html`<${Notice}>There is no flow “${flow}” here. Flows: ${Object.keys(store.tables.flows).sort().join(", ") || "none"}. <a href=${`#/${view}`}>Show all</a></${Notice}>`}
-    ${others.map((issue) => html`<${Notice} key=${issue.about + issue.reason} name=${issue.level}><b>${issue.about}:</b> <${Words} text=${issue.message}/> <span class="reason">${issue.reason}</span>${gone.has(issue.about) ? " The page keeps its last data." : ""}
-      ${issue.command && html`<p><${Command} line=${issue.command}/></p>`}<${Said} issue=${issue}/></${Notice}>`)}
+    ${others.map((issue) => html`<${Notice} key=${issue.about + issue.reason} name=${issue.level}><b>${issue.about}:</b> <${Words} text=${issue.message}/> <span class="reason">${issue.reason}</span>${gone.has(issue.about) || issue.about === "twinlog" ? " The page keeps its last data." : ""}
+      ${view === "flows" && issue.command && html`<p><${Command} line=${issue.command}/></p>`}${view === "flows" && html`<${Said} issue=${issue}/>`}</${Notice}>`)}
     ${unread.map(([name, row]) => html`<${Notice} name="warn"><b>${name}:</b> ${row.message} <span class="reason">${row.reason}</span></${Notice}>`)}`;
 }
 
@@ -112,7 +114,7 @@ function Help({ onClose }) {
   return html`<dialog ref=${dialog} aria-label="keys" onClose=${onClose} onClick=${(event) => event.target === dialog.current && dialog.current.close()}>
     <div class="title"><h2>Keys</h2><button type="button" class="close" aria-label="close" onClick=${() => dialog.current.close()}><${Icon} name="cross"/></button></div>
     <dl>${KEYS.map(([keys, does]) => html`<dt>${keys.map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${does}</dd>`)}</dl>
-    <p class="soft">This page is read-only. docs/reasons.md explains reasons, docs/operations.md what to do about alerts.</p></dialog>`;
+    <p class="soft">This page is read-only. <code>twinlog explain reason NAME</code> says what a word in capitals means, and what to do.</p></dialog>`;
 }
 
 function Token() {

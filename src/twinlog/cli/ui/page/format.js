@@ -42,3 +42,12 @@ export function clock(stamp) {
   const told = new Date(stamp);
   return Number.isNaN(told.getTime()) ? "" : told.toISOString().replace("T", " ").slice(0, 19) + " UTC";
 }
+
+const STAMP = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g;
+const LONG_AGO_MS = 86400000;
+
+// Times in what services say, as people read them: of today without the day.
+export const timesTold = (text) => text.replace(STAMP, (stamp) => {
+  const known = clock(stamp);
+  return Date.now() - new Date(stamp) < LONG_AGO_MS ? known.slice(11) : known;
+});

@@ -5,6 +5,12 @@ import { Icon } from "./icons.js";
 
 const OVERSCAN = 6;
 const rowHeight = () => parseFloat(getComputedStyle(document.documentElement).getPropertyValue("--row")) || 32;
+// As people count: topic-2 comes before topic-10.
+const counting = new Map();
+function natural(key) {
+  if (!counting.has(key)) counting.set(key, key.replace(/\d+/g, (digits) => digits.padStart(10, "0")));
+  return counting.get(key);
+}
 export const compare = (left, right) =>
   left === right ? 0 : left === null ? -1 : right === null ? 1 : left < right ? -1 : 1;
 
@@ -16,7 +22,7 @@ export function useRows(all, search, text, initial, ranks = {}) {
     ? all.filter((row) => { const told = text(row).toLowerCase(); return wanted.every((word) => told.includes(word)); })
     : [...all];
   const [by, direction] = sort, rank = ranks[by] || ((row) => row[by] ?? null);
-  rows.sort((left, right) => direction * compare(rank(left), rank(right)) || compare(left.key, right.key));
+  rows.sort((left, right) => direction * compare(rank(left), rank(right)) || compare(natural(left.key), natural(right.key)));
   return [rows, sort, (key) => setSort([key, by === key ? -direction : 1])];
 }
 
@@ -61,11 +67,11 @@ export function List({ name, columns, rows, selected, onSelect, sort, onSort, em
   };
   const first = Math.max(0, Math.floor(view.top / row) - OVERSCAN);
   const last = Math.min(rows.length, Math.ceil((view.top + view.height) / row) + OVERSCAN);
-  return html`<div class="list" role="grid" aria-label=${name} aria-rowcount=${rows.length + 1}>
+  return html`<div class=${rows.length * row > view.height + 1 ? "list scrolls" : "list"} role="grid" aria-label=${name} aria-rowcount=${rows.length + 1}>
     <div role="rowgroup"><${Head} name=${name} columns=${columns} sort=${sort} onSort=${onSort}/></div>
     <div class="rows" role="rowgroup" ref=${box} tabindex="0" aria-label=${name} onKeyDown=${onKeyDown} onScroll=${look}
       aria-activedescendant=${index < 0 ? undefined : `${name}-${index}`}>
-      ${rows.length ? "" : html`<p class="nothing">${empty}</p>`}
+      ${rows.length ? "" : html`<div class="nothing">${empty}</div>`}
       <div class="sizer" style=${{ height: `${rows.length * row}px` }}>
         ${rows.slice(first, last).map((each, at) => html`<div key=${each.key} id=${`${name}-${first + at}`} class=${"row " + name} role="row"
           aria-rowindex=${first + at + 2} aria-selected=${each.key === selected} style=${{ top: `${(first + at) * row}px` }}

@@ -3,7 +3,7 @@ import { html } from "./vendor/preact-htm.js";
 import { age, bytes, clock, counted, joined, number, rate, seconds } from "./format.js";
 import { Icon } from "./icons.js";
 import { Filter, List, Split, useRows } from "./list.js";
-import { Chip, Command, Remedy, Words, flowName } from "./parts.js";
+import { Chip, Command, Empty, Remedy, Words, flowName } from "./parts.js";
 import { groupsOf, partitionsOf, store } from "./stream.js";
 
 const STATES = ["FAULTED", "STALLED", "BACKOFF", "WAITING", "PAUSED", "RUNNING"];
@@ -79,7 +79,7 @@ export function Gaps({ flow, search, onSearch, selected, onSelect }) {
     { key: "from", title: "Offsets", kind: "wide", show: (each) => (each.topic ? `${each.from} to ${each.to - 1}` : "") },
     { key: "found", title: "Found", kind: "wide", show: (each) => `${each.found ? clock(each.found) : ""}${each.acknowledged_by ? ` · acknowledged by ${each.acknowledged_by}` : ""}` }];
   const list = html`<${List} name=${template("gaps", flow)} columns=${columns} rows=${rows} sort=${sort} onSort=${onSort} selected=${selected}
-    onSelect=${onSelect} empty=${all.length ? "No gap matches the filter." : "No source record is known to be lost."}/>`;
+    onSelect=${onSelect} empty=${all.length ? "No gap matches the filter." : html`<${Empty} title="Nothing is lost" tone="good"><p>Gaps would appear here with their exact offsets.</p></${Empty}>`}/>`;
   return html`<${Filter} search=${search} onSearch=${onSearch} shown=${rows.length} all=${all.length} what="gaps"/>
     <${Split} list=${list} title=${row && (row.topic ? `${row.topic}-${row.partition}` : row.flow)} onClose=${() => onSelect("")}>${row && html`
       <${Said} reason=${row.reason} message=${row.message}/>

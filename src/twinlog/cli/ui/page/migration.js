@@ -38,9 +38,9 @@ function joinedChecks(row, plan) {
     ...own.filter((check) => { const other = alike(row.checks, check); return rank(other) < 0 || rank(check) < rank(other); })];
 }
 
-function sentence(verdict, checks, row, target) {
+function sentence(verdict, checks, row, target, warned) {
   const fails = checks.filter((check) => check.verdict === "NO_GO").length;
-  if (verdict === "GO") return `Groups can move to ${target} now.`;
+  if (verdict === "GO") return `Groups can move to ${target} now${warned ? `, with ${counted(warned, "warning")}` : ""}.`;
   if (verdict === "NO_GO") return `Do not move groups yet: ${counted(fails, "check")} ${fails === 1 ? "fails" : "fail"}.`;
   const left = row.drain.state === "DRAINING" ? row.drain.seconds_left : null;
   if (row.drain.state === "DRAINED") return "Wait: see the checklist.";
@@ -48,7 +48,7 @@ function sentence(verdict, checks, row, target) {
 }
 
 const Check = ({ check }) => html`<li class=${"check " + tone(check.verdict)}><${Icon} name=${tone(check.verdict)}/>
-  <div><p class="headline"><b>${check.title}</b><span class="verdict-word">${shown(check.verdict)}</span></p>
+  <div><p class="headline"><b>${check.title}</b>${check.verdict !== "GO" && html`<span class="verdict-word">${shown(check.verdict)}</span>`}</p>
     <p class="message"><${Words} text=${check.message}/></p>${check.command && html`<${Command} line=${check.command}/>`}</div></li>`;
 
 // Against the largest lag of the last minutes.
@@ -102,7 +102,7 @@ function Plan({ plan }) {
       ${plan.fenced_topics.length ? html`<li><b>${number(plan.fenced_topics.length)}</b> topics to fence: ${plan.fenced_topics.slice(0, 5).join(", ")}</li>` : ""}</ul>
     ${plan.topics.length ? html`<ul>${plan.topics.slice(0, TOPICS_SHOWN).map((each) => html`<li key=${each.topic}>${each.topic}: ${each.records === null ? "not known" : counted(each.records, "record")}${each.why ? ` · ${each.why}` : ""}</li>`)}</ul>
       ${more > 0 ? html`<p class="soft">and ${counted(more, "more topic")}</p>` : ""}` : ""}
-    ${plan.warnings.length ? html`<ul class="warnings">${plan.warnings.map((each) => html`<li><${Icon} name="warn"/> <${Words} text=${each}/></li>`)}</ul>` : ""}</section>`;
+</section>`;
 }
 
 function LastMove({ move }) {
@@ -115,9 +115,10 @@ function LastMove({ move }) {
 function Move({ row }) {
   const plan = usePlan(row.flow), target = row.flow.split("->")[1];
   const checks = joinedChecks(row, plan);
-  const verdict = WORST.find((each) => checks.some((check) => check.verdict === each));
+  const verdict = WORST.find((each) => checks.some((check) => check.verdict === each)), warnings = (plan && plan.warnings) || [];
   return html`<section class=${"card move " + tone(verdict)} aria-label=${`migration of ${row.flow}`}>
-    <div class=${"verdict " + tone(verdict)}><${Icon} name=${tone(verdict)}/><div><h2>${flowName(row.flow)} <strong>${shown(verdict)}</strong></h2><p>${sentence(verdict, checks, row, target)}</p></div></div>
+    <div class=${"verdict " + tone(verdict)}><${Icon} name=${tone(verdict)}/><div><h2>${flowName(row.flow)} <strong>${shown(verdict)}</strong></h2><p>${sentence(verdict, checks, row, target, warnings.length)}</p></div></div>
+    ${warnings.length ? html`<ul class="warnings">${warnings.map((each) => html`<li class="text warn"><${Icon} name="warn"/><span><${Words} text=${each}/></span></li>`)}</ul>` : ""}
     <${Facts} facts=${row.facts}/>
     <div class="columns"><div><h3>Checklist</h3><ul class="checks">${[...checks].sort((left, right) => compare(WORST.indexOf(left.verdict), WORST.indexOf(right.verdict))).map((check) => html`<${Check} key=${check.title} check=${check}/>`)}</ul></div>
       <div><${Drain} row=${row}/><${Late} row=${row}/>

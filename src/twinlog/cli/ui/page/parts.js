@@ -1,5 +1,5 @@
 import { html, useEffect, useRef, useState } from "./vendor/preact-htm.js";
-import { number } from "./format.js";
+import { number, timesTold } from "./format.js";
 import { Icon } from "./icons.js";
 import { store } from "./stream.js";
 
@@ -18,7 +18,7 @@ export const shown = (word) => (word === "NO_GO" ? "NO-GO" : word);
 export const Chip = ({ word, count }) => html`<span class=${"chip " + tone(word)}>
   <${Icon} name=${tone(word)}/>${count === undefined ? "" : `${number(count)} `}${shown(word)}</span>`;
 
-const OF_A_FILE = /^twinlog (adopt|import|local|preflight|run) /;
+const OF_A_FILE = /^twinlog (adopt|convert|local|preflight|run) /;
 
 // The command with the --config and --endpoint of the services that the page asks.
 function whole(line) {
@@ -28,7 +28,7 @@ function whole(line) {
 
 // Commands stand between backticks.
 export const Words = ({ text }) =>
-  text.split("`").map((part, at) => (at % 2 ? html`<code title=${whole(part)}>${part}</code>` : part));
+  timesTold(text).split("`").map((part, at) => (at % 2 ? html`<code title=${whole(part)}>${part}</code>` : part));
 
 const COPIED_MS = 2000;
 
@@ -71,7 +71,7 @@ export const Issue = ({ issue, about }) => html`<li class=${"issue " + issue.lev
 
 export const Facts = ({ facts }) => html`<ul class="facts" aria-label="what both clusters show">${facts.map((fact) => html`
   <li class=${"fact " + fact.tone}><${Icon} name=${fact.tone}/>
-    <div><span class="question">${fact.question}</span> <b>${fact.answer}</b> <span class="detail">${fact.detail}</span></div></li>`)}</ul>`;
+    <div><span class="question">${fact.question}</span> <b>${fact.answer}</b> <span class="detail">${fact.detail}</span>${fact.command && html` <${Command} line=${fact.command}/>`}</div></li>`)}</ul>`;
 
 // How a whole is divided: the widths say how many.
 export const StateBar = ({ counts, label }) => {

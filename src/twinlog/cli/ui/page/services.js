@@ -10,17 +10,11 @@ const DOES = {
 };
 const READY = { true: ["good", "ready"], false: ["warn", "not ready yet"], null: ["unknown", "readiness not known"] };
 
-function Service({ row }) {
-  const [name, ready] = READY[String(row.ready)];
-  const roles = Object.entries(row.roles), health = row.health === "SERVING" ? "good" : "bad";
-  return html`<section class=${"card service " + health}><div class="title"><h2>${row.name}</h2><${Chip} word=${row.health}/></div>
-    <p class=${"text " + name}>${row.health === "SERVING" && html`<${Icon} name=${name}/>${ready} · `}${DOES[row.name] || ""}</p>
-    ${row.reason && html`<div class="said"><p><b>${row.reason}</b> <${Words} text=${row.message}/></p><${Remedy} reason=${row.reason}/></div>`}
-    ${roles.length ? html`<table><thead><tr><th>Flow</th><th>Role of this process</th></tr></thead><tbody>${roles.map(([flow, role]) => html`<tr key=${flow}><td>${flowName(flow)}</td><td><${Chip} word=${role.toUpperCase()}/></td></tr>`)}</tbody></table>` : ""}
-    <dl><dt>Address</dt><dd>${row.endpoint}</dd><dt>Version</dt><dd>${row.version || "?"}</dd><dt>Security</dt><dd>${row.security || "?"}</dd>
-      ${row.host && html`<dt>Process</dt><dd>${row.pid} on ${row.host}</dd>`}${row.config && html`<dt>File</dt><dd>${row.config}</dd>`}</dl>
-  </section>`;
-}
+const Service = ({ row, flows }) => html`<tr><th scope="row">${row.name}<span class="soft">${DOES[row.name] || ""}</span></th>
+  <td data-title="State"><${Chip} word=${row.health}/>${row.health === "SERVING" && html` <span class=${"text " + READY[String(row.ready)][0]}>${READY[String(row.ready)][1]}</span>`}
+    ${row.reason && html`<div class="said"><p><b>${row.reason}</b> <${Words} text=${row.message}/></p><${Remedy} reason=${row.reason}/></div>`}</td>
+  <td data-title="Role">${Object.entries(row.roles).map(([flow, role]) => html`<span class="role"><${Chip} word=${role.toUpperCase()}/>${flows > 1 ? ` ${flowName(flow)}` : ""}</span> `)}</td>
+  <td data-title="Address">${row.endpoint}</td><td data-title="Process">${row.pid ? `${row.pid} on ${row.host}` : ""}</td><td data-title="Version">${row.version || "?"}</td><td data-title="Security">${row.security || "?"}</td></tr>`;
 
 const SEEN = { true: ["good", "reaches it"], false: ["bad", "does not reach it"], null: ["unknown", "has not looked yet"] };
 
@@ -28,6 +22,10 @@ const Cluster = ({ row }) => html`<section class="card"><div class="title"><h2>C
   <ul class="plain">${Object.entries(row.seen_by).map(([service, seen]) => html`<li class=${"text " + SEEN[String(seen)][0]}><${Icon} name=${SEEN[String(seen)][0]}/>${service} ${SEEN[String(seen)][1]}</li>`)}</ul>
   ${row.notes.map((note) => html`<div class="said"><p><b>${note.reason}</b> ${note.service}: <${Words} text=${note.message}/></p><${Remedy} reason=${note.reason}/></div>`)}</section>`;
 
-export const Services = () => html`<div class="cards services">${Object.values(store.tables.services).map((row) => html`<${Service} key=${row.name} row=${row}/>`)}</div>
+export function Services() {
+  const rows = Object.values(store.tables.services), files = [...new Set(rows.map((row) => row.config).filter(Boolean))], flows = Object.keys(store.tables.flows).length;
+  return html`<section class="card"><div class="title"><h2>Services</h2><span class="soft">${files.join(", ")}</span></div>
+    <table class="stacked"><thead><tr><th>Service</th><th>State</th><th>Role</th><th>Address</th><th>Process</th><th>Version</th><th>Security</th></tr></thead><tbody>${rows.map((row) => html`<${Service} key=${row.name} row=${row} flows=${flows}/>`)}</tbody></table></section>
   <div class="cards services">${Object.values(store.tables.clusters).map((row) => html`<${Cluster} key=${row.alias} row=${row}/>`)}</div>
   <section class="card"><h2>For a bug report</h2><p>Configuration without secrets, versions, states, metrics and logs in one file:</p><${Command} line="twinlog debug bundle"/></section>`;
+}

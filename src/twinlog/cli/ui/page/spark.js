@@ -6,7 +6,7 @@ const SHORTEST_SECONDS = 60;
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const height = (place) => Math.max(24, place.clientHeight);
 
-function options(place, hover) {
+function options(place, hover, limit) {
   return {
     width: Math.max(40, place.clientWidth),
     height: height(place),
@@ -19,8 +19,22 @@ function options(place, hover) {
       y: { range: (_, low, high) => [0, Math.max(high, 1e-9) * 1.2] },
     },
     series: [{}, { stroke: () => css("--accent"), fill: () => css("--accent-soft"), width: 1.5, points: { show: false } }],
-    hooks: { setCursor: [(plot) => hover(plot.cursor.idx ?? null)], draw: [newest] },
+    hooks: { setCursor: [(plot) => hover(plot.cursor.idx ?? null)], draw: [newest, ...(limit ? [(plot) => bound(plot, limit)] : [])] },
   };
+}
+
+// A line at what should not be passed, where it is in the picture.
+function bound(plot, limit) {
+  const { left, top, width, height: tall } = plot.bbox, y = plot.valToPos(limit, "y", true);
+  if (y < top || y > top + tall) return;
+  plot.ctx.save();
+  plot.ctx.beginPath();
+  plot.ctx.setLineDash([4, 4]);
+  plot.ctx.strokeStyle = css("--warn");
+  plot.ctx.moveTo(left, y);
+  plot.ctx.lineTo(left + width, y);
+  plot.ctx.stroke();
+  plot.ctx.restore();
 }
 
 // A dot at what is true now.
@@ -48,12 +62,12 @@ function caption(times, values, hover, show) {
   return `last ${joined(seconds(span))}: ${low === high ? low : `${low} – ${high}`}`;
 }
 
-export function Spark({ samples, index, show }) {
+export function Spark({ samples, index, show, limit }) {
   const place = useRef(null), plot = useRef(null);
   const [hover, setHover] = useState(null);
   const times = samples.map((each) => each[0]), values = samples.map((each) => each[index] ?? null);
   useLayoutEffect(() => {
-    plot.current = new uPlot(options(place.current, setHover), [times, values], place.current);
+    plot.current = new uPlot(options(place.current, setHover, limit), [times, values], place.current);
     const watcher = new ResizeObserver(() => {
       plot.current.setSize({ width: Math.max(40, place.current.clientWidth), height: height(place.current) });
     });

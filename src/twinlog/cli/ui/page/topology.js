@@ -14,11 +14,16 @@ const REACHED = { good: "reachable", bad: "not reachable", unknown: "not looked 
 const mark = { good: "✓", warn: "!", bad: "✕", unknown: "?", neutral: "·" };
 const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
-const Edge = ({ row, path }) => html`<path class=${"edge " + tone(row.path || "UNKNOWN")} marker-end=${`url(#arrow-${tone(row.path || "UNKNOWN")})`} d=${path}>
+// The worse one of what heartbeats and what partitions say.
+const WORST_FIRST = ["bad", "unknown", "warn", "good"];
+const worse = (row) => WORST_FIRST.find((name) => name === tone(row.path || "UNKNOWN") || name === row.health.level) || "unknown";
+const still = (row) => Object.entries(row.partitions).filter(([state, count]) => count && state !== "RUNNING").map(([state, count]) => `${number(count)} ${state}`).join(", ");
+
+const Edge = ({ row, path }) => html`<path class=${"edge " + worse(row)} marker-end=${`url(#arrow-${worse(row)})`} d=${path}>
   <title>${flowName(row.flow)}</title></path>`;
 
 function Label({ row, label }) {
-  const name = tone(row.path || "UNKNOWN"), state = row.path === "ALIVE" ? `ALIVE · ${joined(delayOf(row).value)}` : row.path || "UNKNOWN";
+  const name = worse(row), state = still(row) || (row.path === "ALIVE" ? `ALIVE · ${joined(delayOf(row).value)}` : row.path || "UNKNOWN");
   return html`<a href=${flowLink("flows", row.flow)} aria-label=${`flow ${flowName(row.flow)}`}><title>${flowName(row.flow)}</title>
     <rect class="label" x=${label.x - label.width / 2} y=${label.y - LABEL.height / 2} width=${label.width} height=${LABEL.height} rx="8"/>
     <text class=${"strong " + name} x=${label.x} y=${label.y - 4}>${cut(`${mark[name]} ${state}`, label.width / 7)}</text>
@@ -42,7 +47,7 @@ function Graph({ names, flows }) {
   const drawn = width > 0 && layout(names, flows.map((row) => row.flow.split("->")), width);
   const described = flows.map((row) => `${flowName(row.flow)}: ${row.path || "UNKNOWN"}, delay ${joined(delayOf(row).value)}, lag ${number(row.lag_records)}`).join("; ");
   return html`<div class="canvas" ref=${place}>${drawn && html`<svg class="graph" width=${width} height=${drawn.height} role="group" aria-label=${described}>
-    <defs>${["good", "bad", "unknown"].map((name) => html`<marker id=${`arrow-${name}`} class=${name} viewBox="0 0 10 10" refX="8" refY="5" markerWidth="9" markerHeight="9" markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L10 5L0 10z"/></marker>`)}</defs>
+    <defs>${WORST_FIRST.map((name) => html`<marker id=${`arrow-${name}`} class=${name} viewBox="0 0 10 10" refX="8" refY="5" markerWidth="9" markerHeight="9" markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L10 5L0 10z"/></marker>`)}</defs>
     ${flows.map((row, at) => html`<${Edge} key=${row.flow} row=${row} path=${drawn.edges[at].path}/>`)}
     ${flows.map((row, at) => drawn.edges[at].label && html`<${Label} key=${`label ${row.flow}`} row=${row} label=${drawn.edges[at].label}/>`)}
     ${names.map((name) => html`<${Node} key=${name} name=${name} place=${drawn.at[name]} node=${drawn.node}/>`)}</svg>`}</div>`;
