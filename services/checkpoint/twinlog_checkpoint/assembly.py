@@ -23,9 +23,8 @@ from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.flow.parts import FlowParts, ServedElsewhere, named_origin, original_of, pairs_of_copy
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
-from twinlog_checkpoint.groups.deletes import GroupDeleter
+from twinlog_checkpoint.groups.deletes import GroupDeleter, GroupDeleteRules
 from twinlog_checkpoint.groups.directory import GroupDirectory
-from twinlog_checkpoint.groups.holds import GroupDeleteRules
 from twinlog_checkpoint.groups.instruments import CheckpointInstruments
 from twinlog_checkpoint.groups.progress import ProgressTable
 from twinlog_checkpoint.groups.syncer import GroupSyncer

@@ -15,14 +15,10 @@ from twinlog.service.runtime import Loop
 from twinlog_heartbeat.api.servicer import HeartbeatServicer
 from twinlog_heartbeat.api.source_log_ends import SourceLogEnds
 from twinlog_heartbeat.config import HeartbeatFlow, expected_topics, heartbeat_flows
-from twinlog_heartbeat.flow.beats import FlowBeats
-from twinlog_heartbeat.flow.emitter import BeatEmitter
+from twinlog_heartbeat.flow.emitter import BeatEmitter, FlowBeats, TopicKeeper
 from twinlog_heartbeat.flow.instruments import HeartbeatInstruments
-from twinlog_heartbeat.flow.log_ends import LogEndsWatch
-from twinlog_heartbeat.flow.topic_keeper import TopicKeeper
-from twinlog_heartbeat.flow.watcher import HeartbeatWatcher
-from twinlog_heartbeat.model.beats import Purpose, planned_beats
-from twinlog_heartbeat.model.state import HeartbeatState
+from twinlog_heartbeat.flow.watcher import HeartbeatWatcher, LogEndsWatch
+from twinlog_heartbeat.model.state import HeartbeatState, Purpose, planned_beats
 
 
 async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:

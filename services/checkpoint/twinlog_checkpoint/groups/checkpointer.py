@@ -17,9 +17,8 @@ from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.tracing import span
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.config import CheckpointFlow
-from twinlog_checkpoint.groups.candidates import Candidate, candidates_of
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
-from twinlog_checkpoint.groups.directory import GroupDirectory
+from twinlog_checkpoint.groups.directory import Candidate, GroupDirectory, candidates_of
 from twinlog_checkpoint.groups.instruments import CheckpointInstruments
 from twinlog_checkpoint.groups.progress import ProgressTable, unreadable_verdict
 from twinlog_checkpoint.groups.progress_rows import ProgressRows

@@ -1,6 +1,6 @@
 """Which groups of the source are translated, and their committed offsets."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from twinlog.clock import Clock
@@ -8,6 +8,9 @@ from twinlog.errors import KafkaError
 from twinlog.filters import GroupFilter
 from twinlog.kafka.ports import CommittedOffset, GroupAdmin
 from twinlog.model import TopicPartition
+from twinlog_checkpoint.translation.translation import (
+    SourcePosition,
+)
 
 TRANSLATABLE_TYPES = frozenset({"classic", "consumer", "streams"})
 """Streams groups (KIP-1071) commit offsets like consumer groups. Share groups have no committed offset per
@@ -79,3 +82,27 @@ class GroupDirectory:
         KafkaError."""
         groups = await self.refresh_if_due()
         return await self.admin.group_offsets(groups) if groups else {}
+
+
+# The input of a pass: every committed offset of every group.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One committed offset of one group."""
+
+    group: str
+    committed: CommittedOffset
+    position: SourcePosition
+
+    @property
+    def source(self) -> TopicPartition:
+        return self.position.partition
+
+
+def candidates_of(offsets: Mapping[str, GroupOffsets]) -> Iterable[Candidate]:
+    for group in sorted(offsets):
+        for partition in sorted(offsets[group]):
+            committed = offsets[group][partition]
+            position = SourcePosition(partition=partition, next_offset=committed.next_offset)
+            yield Candidate(group=group, committed=committed, position=position)

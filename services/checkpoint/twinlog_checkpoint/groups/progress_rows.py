@@ -7,8 +7,7 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import Flow, TopicPartition
-from twinlog_checkpoint.groups.candidates import Candidate
-from twinlog_checkpoint.groups.directory import GroupOffsets
+from twinlog_checkpoint.groups.directory import Candidate, GroupOffsets
 from twinlog_checkpoint.groups.progress import GroupProgress
 from twinlog_checkpoint.side_by_side import in_turns
 from twinlog_checkpoint.translation.log_bounds import log_ends

@@ -11,8 +11,8 @@ from twinlog.kafka.ports import QuotaEntity
 from twinlog.model import Flow
 from twinlog_configsync.model.actions import DeleteQuota, QuotaAction, SetQuota, SkipQuota, entity_text
 from twinlog_configsync.model.hold import Hold
+from twinlog_configsync.model.memory import quota_id
 from twinlog_configsync.model.observation import QuotaObservation
-from twinlog_configsync.model.wanted import quota_id
 
 Quotas = Mapping[QuotaEntity, Mapping[str, float]]
 QuotaKey = tuple[QuotaEntity, str]

@@ -29,18 +29,16 @@ from twinlog.service.feeds.pages import (
     page_of,
 )
 from twinlog.service.grpc_server import Context
-from twinlog_configsync.access.acl_listing import AclEntry
+from twinlog_configsync.access.acl_plan import AclEntry
 from twinlog_configsync.api.messages import (
-    flow_of,
-    flow_status_message,
-    topic_message,
-)
-from twinlog_configsync.api.messages_plan import (
     acl_entry_message,
     explanation_message,
+    flow_of,
+    flow_status_message,
     outcome_message,
     plan_head_message,
     planned_message,
+    topic_message,
 )
 from twinlog_configsync.flow.commands import Asked, FlowCommands
 from twinlog_configsync.flow.sync import FlowSync

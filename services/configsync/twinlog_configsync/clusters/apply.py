@@ -23,14 +23,15 @@ from twinlog_configsync.model.actions import (
     DeleteQuota,
     DeleteTopic,
     GrowPartitions,
+    Outcome,
     QuotaAction,
+    Refusal,
     SetConfig,
     SetQuota,
     TopicAction,
 )
 from twinlog_configsync.model.observation import TOPIC_UNKNOWN, Observation, World, is_absent
 from twinlog_configsync.planning.config_rules import change_of
-from twinlog_configsync.planning.outcome import Outcome, Refusal
 from twinlog_configsync.planning.plan import Plan
 
 # Carries out the ACL part of a plan. A refused DENY holds back every ALLOW that it limits.

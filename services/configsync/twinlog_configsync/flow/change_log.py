@@ -17,6 +17,7 @@ from twinlog_configsync.model.actions import (
     CreateTopic,
     DeleteTopic,
     GrowPartitions,
+    Outcome,
     is_drift,
     scope_of,
 )
@@ -24,7 +25,6 @@ from twinlog_configsync.model.observation import Problem
 from twinlog_configsync.model.records import RecordKey
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.flow_status import FlowStatus
-from twinlog_configsync.planning.outcome import Outcome
 from twinlog_configsync.planning.plan import Plan
 from twinlog_configsync.planning.registry import Entries
 

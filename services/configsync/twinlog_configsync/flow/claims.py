@@ -7,11 +7,10 @@ from twinlog.model import Flow
 from twinlog_configsync.access.acl_plan import wanted_acls
 from twinlog_configsync.access.acl_rules import Translation
 from twinlog_configsync.access.quota_plan import wanted_quotas
-from twinlog_configsync.model.memory import Memory
+from twinlog_configsync.model.memory import Memory, acl_ids, quota_ids
 from twinlog_configsync.model.observation import AclObservation, Problem, QuotaObservation, World
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.model.wanted import acl_ids, quota_ids
 from twinlog_configsync.planning.desired import DesiredBindings
 
 

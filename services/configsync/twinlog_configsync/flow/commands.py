@@ -12,18 +12,17 @@ from twinlog.errors import ConflictError, KafkaError, NotFoundError, StateError,
 from twinlog.kafka.ports import KafkaCluster, TopicDescription
 from twinlog.policy.expected_offsets import ExpectedOffsets, NewTopic, expected_offsets
 from twinlog.service.feeds.rules_record import NO_RULES, rules_noted, rules_told
-from twinlog_configsync.access.acl_listing import AclEntry, list_acls
+from twinlog_configsync.access.acl_plan import AclEntry, list_acls
 from twinlog_configsync.access.acl_rules import Translation
 from twinlog_configsync.flow.known_flow import ANSWER_SECONDS
 from twinlog_configsync.flow.passes import FlowPasses
-from twinlog_configsync.model.actions import CreateTopic
+from twinlog_configsync.model.actions import CreateTopic, Outcome
 from twinlog_configsync.model.observation import AclObservation, World, is_absent
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.records import PlanRecord
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.explain import Explanation, Verdict, explain
 from twinlog_configsync.planning.live_rules import RuleChange, RulesView, change_rules, view_rules
-from twinlog_configsync.planning.outcome import Outcome
 from twinlog_configsync.planning.plan import Plan
 
 _log = structlog.stdlib.get_logger(__name__)

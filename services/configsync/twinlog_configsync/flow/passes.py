@@ -21,6 +21,7 @@ from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.claims import claimed, wanted_now
 from twinlog_configsync.flow.failover_watch import FailoverWatch
 from twinlog_configsync.flow.known_flow import KnownFlow, OtherFlow, identify
+from twinlog_configsync.model.actions import Outcome
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.memory import Memory
 from twinlog_configsync.model.observation import (
@@ -31,11 +32,9 @@ from twinlog_configsync.model.observation import (
 )
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.planning.blockers import Blockers
 from twinlog_configsync.planning.desired import DesiredBindings
 from twinlog_configsync.planning.flow_status import FlowStatus, after_success
-from twinlog_configsync.planning.learn import learn
-from twinlog_configsync.planning.outcome import Outcome
+from twinlog_configsync.planning.learn import Blockers, learn
 from twinlog_configsync.planning.plan import Plan, make_plan, replicated_topics
 from twinlog_configsync.planning.source_loss import kept_copies
 

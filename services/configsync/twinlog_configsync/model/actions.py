@@ -1,12 +1,14 @@
 """The actions of a plan, each with the rule that caused it. Values without behaviour, except for their
 wording."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from twinlog.acl_rights import acl_text
+from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, QuotaEntity
+from twinlog_configsync.model.observation import World
 from twinlog_configsync.model.schedule import Scope
 
 
@@ -215,3 +217,25 @@ def entity_text(entity: QuotaEntity) -> str:
 def number_text(value: float) -> str:
     """With all significant digits: 1234567, 42.5."""
     return str(int(value)) if value.is_integer() and abs(value) < _EXACT else repr(value)
+
+
+# The outcome of a plan that was carried out.
+
+
+_Kind = TypeVar("_Kind", bound=Change, covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal(Generic[_Kind]):
+    action: _Kind
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The outcome of a plan."""
+
+    applied: Sequence[Change] = ()
+    refused: Sequence[Refusal[Change]] = ()
+    world: World
+    """The observation of the plan, with every changed target topic read again."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from twinlog.model import Flow
 from twinlog_configsync.access.quota_plan import QuotaKey
-from twinlog_configsync.model.wanted import quota_id
+from twinlog_configsync.model.memory import quota_id
 
 
 @dataclass(slots=True)

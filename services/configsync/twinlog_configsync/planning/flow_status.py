@@ -7,12 +7,11 @@ from typing import Final
 
 from twinlog.errors import TwinlogError
 from twinlog.service.owner.name import STANDS_BY
-from twinlog_configsync.model.actions import is_drift, scope_of
+from twinlog_configsync.model.actions import Outcome, is_drift, scope_of
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.observation import Problem
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.planning.outcome import Outcome
 from twinlog_configsync.planning.plan import Plan
 
 _AS_IT_SHOULD_BE: Final = frozenset({"", Reason.PLAN_PENDING, Reason.NO_AUTHORIZER})

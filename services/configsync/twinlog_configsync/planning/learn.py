@@ -1,11 +1,13 @@
 """Combines what was known, read and done into a flow's memory after a pass. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, ConfigSource, QuotaEntity
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_configsync.model.actions import (
+    WHAT_TOPIC,
     Change,
     CreateAcl,
     CreateTopic,
@@ -13,21 +15,73 @@ from twinlog_configsync.model.actions import (
     DeleteConfig,
     DeleteQuota,
     DeleteTopic,
+    GrowPartitions,
+    Outcome,
+    Refusal,
     SetConfig,
     SetQuota,
+    Skip,
 )
-from twinlog_configsync.model.memory import Memory
+from twinlog_configsync.model.memory import Memory, topic_id
 from twinlog_configsync.model.observation import AclObservation, Observation, QuotaObservation, TopicPair
+from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.model.wanted import topic_id
-from twinlog_configsync.planning.blockers import Blockers
 from twinlog_configsync.planning.config_rules import creation_configs
 from twinlog_configsync.planning.delete_plan import HOUR_MS
-from twinlog_configsync.planning.outcome import Outcome
 from twinlog_configsync.planning.plan import Plan
-from twinlog_configsync.planning.registry import fold
+from twinlog_configsync.planning.registry import Blocker, fold
 from twinlog_configsync.planning.rules import FlowRules
 from twinlog_configsync.planning.source_loss import source_loss
+
+# What blocks single topics; kept for each scope until that scope is synced again. Pure.
+
+_WAITS = "it is planned and waits for `twinlog apply`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blockers:
+    topics: Mapping[str, Blocker] = field(default_factory=dict)
+    """By source topic: why its copy is not created, or gets no partitions."""
+    configs: Mapping[str, Blocker] = field(default_factory=dict)
+    """By source topic: why its configs are not synced."""
+
+    def by_topic(self) -> dict[str, Blocker]:
+        return {**self.configs, **self.topics}
+
+    def after(self, plan: Plan, refused: Collection[Refusal[Change]], *, applied: bool) -> "Blockers":
+        """`applied` tells whether the plan was carried out."""
+        topics: dict[str, Blocker] = {
+            action.source_topic: action
+            for action in plan.actions
+            if isinstance(action, Skip) and action.reason
+        }
+        configs: dict[str, Blocker] = {}
+        if not applied:
+            topics |= {
+                action.source_topic: _waiting(action)
+                for action in plan.actions
+                if isinstance(action, CreateTopic | GrowPartitions)
+            }
+        for refusal in refused:
+            match refusal.action:
+                case CreateTopic() | GrowPartitions():
+                    topics[refusal.action.source_topic] = refusal.error
+                case SetConfig() | DeleteConfig():
+                    configs[refusal.action.source_topic] = refusal.error
+        return Blockers(
+            topics=topics if Scope.TOPICS in plan.scopes else self.topics,
+            configs=configs if Scope.CONFIGS in plan.scopes else self.configs,
+        )
+
+
+def _waiting(action: CreateTopic | GrowPartitions) -> Skip:
+    return Skip(
+        source_topic=action.source_topic,
+        target_topic=action.target_topic,
+        what=WHAT_TOPIC,
+        rule=_WAITS,
+        reason=Reason.PLAN_PENDING,
+    )
 
 
 def learn(

@@ -8,7 +8,7 @@ from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.model import Flow
 from twinlog.service.errors_wire import error_from_rpc
-from twinlog_heartbeat.model.log_ends import LogEnds
+from twinlog_heartbeat.model.delays import LogEnds
 
 _CALL_SECONDS = 10.0
 

@@ -4,19 +4,99 @@ All heartbeats of an interval are due at the same moments, so those of many flow
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from random import random
 
 from twinlog.clock import Clock
+from twinlog.config import FlowConfig
 from twinlog.errors import TwinlogError
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
 from twinlog.kafka.ports import LogWriter, TopicAdmin
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.runtime import Backoff, retrying_loop
+from twinlog.service.runtime import Backoff, Loop, retrying_loop, wait_for_any
 from twinlog.wire import Heartbeat, encode_heartbeat
 from twinlog.wire.heartbeat import HEARTBEATS_PARTITION
-from twinlog_heartbeat.model.beats import Beat
+from twinlog_heartbeat.config import HeartbeatFlow, heartbeat_flow
+from twinlog_heartbeat.model.state import Beat, HeartbeatState
+
+# Creates the heartbeats topic on the target of a flow whose heartbeats are off, as MM2 does.
+
+LOOK_INTERVAL_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicKeeper:
+    """For flows without an emitter; emitters create the topic to which they write."""
+
+    flow: Flow
+    admin: TopicAdmin
+    topic: str
+    replication_factor: int
+    clock: Clock
+    refusal: Callable[[Flow], TwinlogError | None]
+
+    @property
+    def name(self) -> str:
+        return f"keep {self.topic} on {self.flow.target} for {self.flow}"
+
+    async def run(self, stop: asyncio.Event) -> None:
+        await retrying_loop(
+            self.name,
+            self._step,
+            stop=stop,
+            interval_seconds=LOOK_INTERVAL_SECONDS,
+            backoff=Backoff(initial_seconds=0.5, max_seconds=30.0, random=random),
+            clock=self.clock,
+        )
+
+    async def _step(self) -> None:
+        refused = self.refusal(self.flow)
+        if refused is not None:
+            raise refused
+        await ensure_compacted_topic(self.admin, self.topic, replication_factor=self.replication_factor)
+
+
+# The heartbeats of one flow under the rules in force: changed rules restart its loops.
+
+
+@dataclass(slots=True, kw_only=True)
+class FlowBeats:
+    """One flow."""
+
+    entry: HeartbeatFlow
+    """The rules in force."""
+    state: HeartbeatState
+    loops_of: Callable[[HeartbeatFlow], Mapping[str, Loop]]
+    """Returns the writing loops, by name."""
+    _replaced: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def follow(self, config: FlowConfig) -> None:
+        """Apply changed rules. Raises ConfigError for a filter that cannot be used."""
+        entry = heartbeat_flow(config)
+        self.state.follow(entry)
+        writes_as_before = (entry.emits, entry.interval_seconds) == (
+            self.entry.emits,
+            self.entry.interval_seconds,
+        )
+        self.entry = entry
+        if not writes_as_before:
+            self._replaced.set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop: write heartbeats until `stop`, by the rules in force."""
+        while not stop.is_set():
+            self._replaced.clear()
+            halt = asyncio.Event()
+            async with asyncio.TaskGroup() as group:
+                for name, loop in self.loops_of(self.entry).items():
+                    group.create_task(_ended(loop, halt), name=name)
+                await wait_for_any(stop, self._replaced)
+                halt.set()
+
+
+async def _ended(loop: Loop, halt: asyncio.Event) -> None:
+    await loop(halt)
 
 
 def seconds_to_next(now_ms: int, interval_seconds: float) -> float:

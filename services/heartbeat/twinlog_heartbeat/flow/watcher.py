@@ -1,10 +1,11 @@
 """Watches one cluster for replicated heartbeats, and reports each as it arrives."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from random import random
+from typing import Protocol
 
 import structlog
 
@@ -12,12 +13,48 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TwinlogError, WireFormatError
 from twinlog.kafka.ports import KafkaCluster, LogReader, OffsetSpec, TopicAdmin
 from twinlog.kafka.reasons import KafkaReason
-from twinlog.model import ClusterAlias, TopicPartition
+from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.policy import ReplicationPolicy, heartbeat_topics
 from twinlog.service.runtime import Backoff, retrying_loop
 from twinlog.wire import Heartbeat, decode_heartbeat
 from twinlog.wire.heartbeat import HEARTBEATS_PARTITION
+from twinlog_heartbeat.model.delays import LogEnds
+from twinlog_heartbeat.model.state import HeartbeatState
 from twinlog_heartbeat.model.topology import PathBook
+
+# Asks the source service for the ends of the logs, while heartbeats cannot prove a flow.
+
+LOOK_SECONDS = 5.0
+
+
+class EndsOfLogs(Protocol):
+    async def of_flows(self) -> Mapping[Flow, LogEnds]:
+        """The ends of the logs of every flow whose lag is known. Raises TwinlogError."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class LogEndsWatch:
+    ends: EndsOfLogs
+    state: HeartbeatState
+    clock: Clock
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop. Does not ask while heartbeats prove every flow."""
+        await retrying_loop(
+            "ends of logs",
+            self.look,
+            stop=stop,
+            interval_seconds=LOOK_SECONDS,
+            backoff=Backoff(initial_seconds=LOOK_SECONDS, max_seconds=60.0, random=random),
+            clock=self.clock,
+        )
+
+    async def look(self) -> None:
+        if self.state.without_beats():
+            for flow, ends in (await self.ends.of_flows()).items():
+                self.state.on_log_ends(flow, ends)
+
 
 TOPICS_INTERVAL_SECONDS = 5.0
 """How often the cluster is asked for the topics that are watched, or should exist."""

@@ -3,11 +3,57 @@ time of the wall clock and of a steady clock, which is never set."""
 
 from collections import deque
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 
 from twinlog.model import Flow
-from twinlog_heartbeat.model.log_ends import LogEnds
-from twinlog_heartbeat.model.reasons import Reason
+
+# The delay of a flow by the ends of the source's logs, if no heartbeats may be written there. Pure.
+
+FRESH_MS = 30_000
+"""What was read longer ago tells nothing about now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnds:
+    """What the source service knows of a flow's logs."""
+
+    read_ms: int
+    """When the ends were read."""
+    waiting_since_ms: int | None
+    """When the oldest record arrived that is not copied; None while everything is copied."""
+    copied_delay_ms: int | None
+    """From the timestamp of the newest record to its acknowledgement on the target; None before the first."""
+
+    def is_fresh(self, now_ms: int) -> bool:
+        return now_ms - self.read_ms <= FRESH_MS
+
+    def delay_ms(self, now_ms: int) -> int | None:
+        """The age of the oldest record that is not copied, else the delay of the newest copied one. None if
+        nothing was copied since the service started and nothing waits."""
+        if self.waiting_since_ms is not None:
+            return max(0, now_ms - self.waiting_since_ms)
+        return self.copied_delay_ms
+
+
+# Why a path is not known to be alive: all reasons that the heartbeat service itself gives.
+#
+# Reasons from a broker (KAFKA_TIMEOUT, TOPIC_UNAUTHORIZED, …) are passed on unchanged.
+
+
+class Reason(StrEnum):
+    """Stable names of the API; docs/reasons.md documents them."""
+
+    STARTING = "STARTING"
+    """No heartbeat has been written and seen yet, shortly after the start."""
+    HEARTBEATS_DISABLED = "HEARTBEATS_DISABLED"
+    """emit.heartbeats.enabled=false for this flow: no heartbeats are written that would prove the path."""
+    NOT_REPLICATED = "NOT_REPLICATED"
+    """heartbeats.replication.enabled=false and the topic filter does not select heartbeats."""
+    HEARTBEAT_MISSING = "HEARTBEAT_MISSING"
+    """Heartbeats are written on the source and do not arrive on the target."""
+    SAME_CLUSTER = "SAME_CLUSTER"
+    """Both clusters of the flow have the same id."""
+
 
 # Estimates how far the clock of another writer of heartbeats is ahead of ours, from both writers' heartbeats
 # on one path. Pure: every call takes `now_ms`.

@@ -14,9 +14,8 @@ from twinlog_source.topics.new_copies import NewCopies
 from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.position_finder import PositionFinder
 from twinlog_source.topics.source_logs import SourceLogs
-from twinlog_source.topics.target_limits import TargetLimits
 from twinlog_source.topics.target_logs import TargetLogs
-from twinlog_source.topics.wanted import WantedTopics
+from twinlog_source.topics.wanted import TargetLimits, WantedTopics
 
 if TYPE_CHECKING:
     from twinlog_source.driver.state import FlowState

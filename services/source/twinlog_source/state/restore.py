@@ -40,10 +40,18 @@ from twinlog_source.state.clusters import (
     require_stopped,
 )
 from twinlog_source.state.export import of_flow, settled_ends, topic_ids
-from twinlog_source.state.in_order import InOrder, Reached, compare_in_order
-from twinlog_source.state.judgement import LogsNow, Outcome, Verdict, judge, judge_new, not_derived
-from twinlog_source.state.restore_writer import RestoreWriter, TopicPlan
-from twinlog_source.state.restored_records import RestoredRecords
+from twinlog_source.state.judgement import (
+    InOrder,
+    LogsNow,
+    Outcome,
+    Reached,
+    Verdict,
+    compare_in_order,
+    judge,
+    judge_new,
+    not_derived,
+)
+from twinlog_source.state.restore_writer import RestoredRecords, RestoreWriter, TopicPlan
 from twinlog_source.state.state_file import CopyLine, FlowState, Role, StateRecord
 
 _COMPARED_AT_ONCE = 8

@@ -41,9 +41,8 @@ from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.reasons import PartitionReason
-from twinlog_source.topics.former_topics import topics_by_id
 from twinlog_source.topics.new_copies import NewCopies, refusal
-from twinlog_source.topics.target_logs import copied_before, held_before
+from twinlog_source.topics.target_logs import copied_before, held_before, topics_by_id
 from twinlog_source.topics.target_marks import lost_with_topic
 
 RETRY_SECONDS = 5.0

@@ -20,8 +20,7 @@ from twinlog_source.verify.differing_records import named_writers, shown_records
 from twinlog_source.verify.gathering.flow import GatheredFlow, OpenClient, open_gathering
 from twinlog_source.verify.progress import OnProgress, ProgressBoard
 from twinlog_source.verify.proving.prover import Prover
-from twinlog_source.verify.proving.reading import Sides, open_sides
-from twinlog_source.verify.proving.waiting import Waiting, offset_for_time
+from twinlog_source.verify.proving.reading import Sides, Waiting, offset_for_time, open_sides
 from twinlog_source.verify.request import VerifyRequest
 from twinlog_source.verify.state import ProvenRanges
 

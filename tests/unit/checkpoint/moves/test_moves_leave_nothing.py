@@ -9,7 +9,7 @@ import pytest
 from twinlog.errors import TwinlogError
 from twinlog.moves.record import Step
 from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog_checkpoint.groups.sync_hold import SyncHold, sync_hold
+from twinlog_checkpoint.groups.progress import SyncHold, sync_hold
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.running.events import StepEvent
 from twinlog_checkpoint.moves.running.runner import MoveRunner

@@ -13,8 +13,8 @@ from twinlog.write_blocks import holder_of
 from twinlog_configsync.access.acl_plan import plan_acls
 from twinlog_configsync.access.acl_rules import AclSyncMode, translate_acls
 from twinlog_configsync.model.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
+from twinlog_configsync.model.memory import acl_ids
 from twinlog_configsync.model.observation import AclObservation
-from twinlog_configsync.model.wanted import acl_ids
 from unit.cases import about
 from unit.configsync.access.acl_rig import (
     DEFAULT,

@@ -4,7 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.kafka.ports import QuotaEntity
-from twinlog_configsync.model.memory import Memory, recall
+from twinlog_configsync.model.memory import (
+    ACLS,
+    QUOTAS,
+    Memory,
+    acl_id,
+    quota_id,
+    recall,
+    wanted_ids,
+    wanted_records,
+)
 from twinlog_configsync.model.records import (
     Kind,
     RecordKey,
@@ -13,7 +22,6 @@ from twinlog_configsync.model.records import (
     encode_key,
     encode_value,
 )
-from twinlog_configsync.model.wanted import ACLS, QUOTAS, acl_id, quota_id, wanted_ids, wanted_records
 from unit.configsync.configsync_rig import READ_ORDERS
 
 MOST_BYTES = 500_000

@@ -11,9 +11,9 @@ from twinlog.kafka.ports import QuotaEntity
 from twinlog.model import Flow
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call, FakeCluster
+from twinlog_configsync.model.memory import acl_ids, quota_ids
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.model.wanted import acl_ids, quota_ids
 from twinlog_configsync.planning.desired import DesiredBindings
 from unit.configsync.configsync_rig import READ_ORDERS, ConfigSyncRig, make_flow
 

@@ -8,11 +8,11 @@ from twinlog.errors import FatalKafkaError
 from twinlog.kafka.ports import QuotaEntity
 from twinlog.model import Flow
 from twinlog.testing.fakes.cluster import Call
-from twinlog_configsync.api.messages_plan import action_message
+from twinlog_configsync.api.messages import action_message
 from twinlog_configsync.model.actions import SetQuota
+from twinlog_configsync.model.memory import quota_ids
 from twinlog_configsync.model.records import Kind, RecordKey, quota_key
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.model.wanted import quota_ids
 from twinlog_configsync.planning.desired import DesiredBindings
 from unit.configsync.configsync_rig import ConfigSyncRig, make_flow
 

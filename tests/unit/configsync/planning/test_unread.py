@@ -6,7 +6,7 @@ import pytest
 
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.testing.fakes.cluster import Call, FakeCluster
-from twinlog_configsync.api.messages_plan import plan_head_message
+from twinlog_configsync.api.messages import plan_head_message
 from twinlog_configsync.model.schedule import Scope
 from unit.configsync.configsync_rig import ConfigSyncRig, make_flow
 

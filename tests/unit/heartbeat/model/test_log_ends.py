@@ -1,8 +1,7 @@
 """Where no beats may be written, the ends of the source's logs tell the delay, and the report says so."""
 
 from twinlog.model import Flow
-from twinlog_heartbeat.model.delays import Basis, Blocker, DelayTracker, PathState
-from twinlog_heartbeat.model.log_ends import FRESH_MS, LogEnds
+from twinlog_heartbeat.model.delays import FRESH_MS, Basis, Blocker, DelayTracker, LogEnds, PathState
 
 READ_ONLY = Blocker(reason="TOPIC_UNAUTHORIZED", message="an ACL for the topic is missing")
 

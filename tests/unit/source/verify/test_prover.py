@@ -22,10 +22,9 @@ from twinlog.testing.mirror_logs import SOURCE, TARGET, MemoryLog, bounds_of, re
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog.verify.report import safe_range
-from twinlog_source.verify.proving.pace import Pace
-from twinlog_source.verify.proving.partition_log import PartitionLog
+from twinlog_source.verify.proving.partition_log import Pace, PartitionLog
 from twinlog_source.verify.proving.prover import Prover
-from twinlog_source.verify.proving.waiting import Waiting
+from twinlog_source.verify.proving.reading import Waiting
 from twinlog_source.verify.state import _NOTED_AFTER_BYTES, ProvenRanges
 
 NOW_MS = 1_700_000_000_000
