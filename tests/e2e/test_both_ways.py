@@ -4,6 +4,9 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
+from integration.in_process import twinlog
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.kafka.cluster import open_cluster
@@ -14,13 +17,14 @@ from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.runtime import wait_or_stop
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
-from twinlog.testing.java.mm2 import quick_mm2_properties
+from twinlog.testing.java.mm2 import MirrorMaker2, quick_mm2_properties
 from twinlog.testing.records import write_batches
 
 PARTITIONS = 2
 BEFORE, WHILE = 20, 60
 """Batches of each side, before the first start and while services die."""
 IDLE_SECONDS = 20.0
+_IDENTITY = {"replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"}
 _CODECS = (Codec.NONE, Codec.ZSTD, Codec.LZ4)
 
 
@@ -91,7 +95,7 @@ async def test_both_sides_write_and_each_has_every_record_once(kafka_pair: Kafka
         [Flow(*names), Flow(*reversed(names))],
         {
             "topics": topic,
-            "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+            **_IDENTITY,
             "sync.group.offsets.enabled": "true",
             "sync.group.offsets.interval.seconds": "1",
             "groups": "readers-.*",
@@ -139,3 +143,45 @@ async def test_both_sides_write_and_each_has_every_record_once(kafka_pair: Kafka
             for side in sides:
                 await side.write(0)
             await eventually(lambda: has_all(sides))
+
+
+@pytest.mark.java
+async def test_a_loop_over_mirror_maker_2_is_noticed_and_stopped(
+    kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    topic, names = unique_name("round"), (unique_name("a"), unique_name("b"))
+    brokers = dict(zip(names, (kafka_pair.a, kafka_pair.b), strict=True))
+
+    def file(flow: Flow) -> str:
+        clients = {alias: kafka.client_properties() for alias, kafka in brokers.items()}
+        return quick_mm2_properties(clients, [flow], {"topics": topic, **_IDENTITY})
+
+    async with (
+        open_cluster(names[0], kafka_pair.a.client_properties()) as a,
+        open_cluster(names[1], kafka_pair.b.client_properties()) as b,
+        TwinlogRun(file(Flow(*names)), tmp_path) as run,
+    ):
+        sides = [Side(names[0], kafka_pair.a, a, topic), Side(names[1], kafka_pair.b, b, topic)]
+        for side in sides:
+            await make_topics(
+                side.cluster, NewTopic(name=topic, partition_count=PARTITIONS, replication_factor=1)
+            )
+        back = tmp_path / "for-mm2.properties"
+        back.write_text(file(Flow(*reversed(names))), encoding="latin-1")
+        process = MirrorMaker2(back, log_file=tmp_path / "mm2.log", quick_start=True)
+        await asyncio.to_thread(process.start)
+        try:
+            for number in range(BEFORE):
+                await sides[0].write(number)
+
+            async def stopped() -> bool:
+                words = ("partitions", "--topic", topic, "-o", "json", "--config", str(run.file))
+                return (await twinlog(*words)).stdout.count('"LOOP"') == PARTITIONS
+
+            await eventually(stopped)
+            await wait_or_stop(asyncio.Event(), IDLE_SECONDS / 2)
+            ends = await sides[1].ends()
+            await wait_or_stop(asyncio.Event(), IDLE_SECONDS / 2)
+            assert await sides[1].ends() == ends
+        finally:
+            await asyncio.to_thread(process.stop)

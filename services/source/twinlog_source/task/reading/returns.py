@@ -40,6 +40,7 @@ QUIET_SECONDS: Final = 86_400.0
 """How long nothing is looked for after an application had written the records."""
 PERIODS_SECONDS: Final = (20.0, 300.0, 3600.0)
 """How long a record is waited for until another one is taken. A round over a slow copier takes long."""
+SOON_SECONDS: Final = 2.0
 TOGETHER_SECONDS: Final = 3600.0
 BYTES_PER_SECOND: Final = 256 * 1024
 """Opened for a record. Where more may have it, nearly all timestamps are alike, and another one is taken."""
@@ -163,7 +164,9 @@ class Returns:
             if not back:
                 continue
             if offset >= sent:
-                del self._watched[index]  # Nobody can have copied it back: others are like it.
+                # Nobody can have copied it back: others are like it, or what was sent is not noted yet.
+                del self._watched[index]
+                self._taken_at[index] += SOON_SECONDS - PERIODS_SECONDS[index]
                 continue
             before, each.last_offset, each.returns = each.last_offset, back[-1], each.returns + 1
             each.bytes_left = PERIODS_SECONDS[index] * BYTES_PER_SECOND
