@@ -172,6 +172,14 @@ class FlowRow:
         return any(each.kind == PAUSE and each.about == self.flow for each in self.in_force)
 
 
+def works_here(service: ServiceRow, row: FlowRow) -> bool:
+    """Whether the process that answered owns the flow, as far as it is known; else it stands by for it."""
+    told = next((each.process for each in row.owners if each.service == service.name), "")
+    if not told or service.pid is None:
+        return not row.stands_by(service.name)
+    return told.startswith(f"{service.host}:") and told.endswith(f", process {service.pid}")
+
+
 @dataclass(slots=True, kw_only=True)
 class ClusterRow:
     alias: str

@@ -15,7 +15,7 @@ from twinlog.cli.checkpoint.client import verdict_name
 from twinlog.cli.common.fields import Field, Fields, as_json, value_of
 from twinlog.cli.common.names import flow_name, partition_name
 from twinlog.cli.source.partition_rows import left_out_words
-from twinlog.cli.status.rows import SERVING, FlowRow, ServiceRow
+from twinlog.cli.status.rows import SERVING, FlowRow, ServiceRow, works_here
 from twinlog.cli.verdict.moving import TRANSLATED
 
 _PARTITION: Fields[source.PartitionStatus] = (
@@ -109,8 +109,16 @@ def roles(service: ServiceRow, flows: Mapping[str, FlowRow]) -> dict[str, str]:
     answer."""
     if service.health != SERVING:
         return {}
+    return {name: "owner" if works_here(service, row) else "standby" for name, row in sorted(flows.items())}
+
+
+def shared_owners(service: ServiceRow, flows: Mapping[str, FlowRow]) -> dict[str, str]:
+    """By flow that several processes of the service can own: which one does, and why."""
     return {
-        name: "standby" if row.stands_by(service.name) else "owner" for name, row in sorted(flows.items())
+        name: f"{each.process} ({each.why}{f', moves to {each.moves_to}' if each.moves_to else ''})"
+        for name, row in sorted(flows.items())
+        for each in row.owners
+        if each.service == service.name and each.processes > 1
     }
 
 

@@ -258,7 +258,14 @@ class Upstream:
             },
         )
         feed["services"].replace(
-            {row.name: {**asdict(row), "roles": rows.roles(row, status.flows)} for row in status.services}
+            {
+                row.name: {
+                    **asdict(row),
+                    "roles": rows.roles(row, status.flows),
+                    "owners": rows.shared_owners(row, status.flows),
+                }
+                for row in status.services
+            }
         )
         if not answered:
             return  # What was known of clusters and flows stays.

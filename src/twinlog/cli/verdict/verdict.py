@@ -8,7 +8,7 @@ that copies nothing, everything that follows from it is a symptom.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from twinlog.cli.status.rows import SERVING, ServiceRow, Status
+from twinlog.cli.status.rows import SERVING, ServiceRow, Status, works_here
 from twinlog.cli.verdict.clusters import cluster_issues, is_symptom_of_cluster
 from twinlog.cli.verdict.flows import flow_issues
 from twinlog.cli.verdict.issues import Issue, Level, Verdict, worst_first
@@ -44,7 +44,12 @@ def verdict_of(status: Status) -> Verdict:
 
 def standing_by(status: Status) -> list[str]:
     """The flows that another process copies."""
-    return [name for name in sorted(status.flows) if status.flows[name].stands_by("source")]
+    services = [row for row in status.services if row.name == "source"]
+    return [
+        name
+        for name, row in sorted(status.flows.items())
+        if not all(works_here(service, row) for service in services)
+    ]
 
 
 def known_file(status: Status) -> str:

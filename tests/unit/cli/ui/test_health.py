@@ -2,10 +2,11 @@
 
 import pytest
 
-from twinlog.cli.status.rows import STANDS_BY, FlowRow, InForce, ServiceRow
-from twinlog.cli.ui.rows import roles
+from twinlog.cli.status.rows import STANDS_BY, FlowRow, InForce, Owner, ServiceRow, Status
+from twinlog.cli.ui.rows import roles, shared_owners
 from twinlog.cli.ui.upstream import Health, flow_health, head
 from twinlog.cli.verdict.issues import Issue, Level, Verdict
+from twinlog.cli.verdict.verdict import standing_by
 
 NOTHING = Verdict(issues=[])
 
@@ -43,6 +44,25 @@ def test_a_flow_of_another_process_is_on_standby() -> None:
     service = ServiceRow(name="source", endpoint="h:1", health="SERVING")
     assert roles(service, {"A->B": row, "C->D": flow()}) == {"A->B": "standby", "C->D": "owner"}
     assert roles(ServiceRow(name="source", endpoint="h:1"), {"A->B": row}) == {}
+
+
+def test_a_flow_that_its_owner_tells_of_is_still_of_another_process() -> None:
+    row = flow()
+    row.owners = [
+        Owner(
+            flow="A->B",
+            service="source",
+            process="box:17401, process 7",
+            why="EVEN_LOAD",
+            moves_to="",
+            processes=2,
+        )
+    ]
+    for pid, role in ((7, "owner"), (8, "standby")):
+        service = ServiceRow(name="source", endpoint="h:1", health="SERVING", host="box", pid=pid)
+        assert roles(service, {"A->B": row}) == {"A->B": role}
+        assert standing_by(Status(services=[service], flows={"A->B": row})) == ["A->B"] * (pid == 8)
+    assert shared_owners(service, {"A->B": row}) == {"A->B": "box:17401, process 7 (EVEN_LOAD)"}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ const READY = { true: ["good", "ready"], false: ["warn", "not ready yet"], null:
 const Service = ({ row, flows }) => html`<tr><th scope="row">${row.name}<span class="soft">${DOES[row.name] || ""}</span></th>
   <td data-title="State"><${Chip} word=${row.health}/>${row.health === "SERVING" && html` <span class=${"text " + READY[String(row.ready)][0]}>${READY[String(row.ready)][1]}</span>`}
     ${row.reason && html`<div class="said"><p><b>${row.reason}</b> <${Words} text=${row.message}/></p><${Remedy} reason=${row.reason}/></div>`}</td>
-  <td data-title="Role">${Object.entries(row.roles).map(([flow, role]) => html`<span class="role"><${Chip} word=${role.toUpperCase()}/>${flows > 1 ? ` ${flowName(flow)}` : ""}</span> `)}</td>
+  <td data-title="Role">${Object.entries(row.roles).map(([flow, role]) => html`<span class="role"><${Chip} word=${role.toUpperCase()}/>${flows > 1 ? ` ${flowName(flow)}` : ""}${row.owners[flow] && html` <span class="soft"><${Words} text=${`${row.owners[flow]}: \`twinlog move '${flow}' --service ${row.name} --to HOST --dry-run\``}/></span>`}</span> `)}</td>
   <td data-title="Address">${row.endpoint}</td><td data-title="Process">${row.pid ? `${row.pid} on ${row.host}` : ""}</td><td data-title="Version">${row.version || "?"}</td><td data-title="Security">${row.security || "?"}</td></tr>`;
 
 const SEEN = { true: ["good", "reaches it"], false: ["bad", "does not reach it"], null: ["unknown", "has not looked yet"] };

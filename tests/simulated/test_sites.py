@@ -1,0 +1,46 @@
+"""Where the services stand: what a record waits for (docs/sites.md)."""
+
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from simulated.world import ONE_BROKER, World, live
+
+FILE = f"{ONE_BROKER}A->B.enabled = true\nA->B.topics = orders\n"
+ROUND_TRIP_SECONDS = 0.06
+_LOOK_SECONDS = 0.002
+
+
+@pytest.mark.parametrize(
+    "away",
+    [
+        pytest.param({"B": 1.0}, id="beside the source"),
+        pytest.param({"A": 1.0}, id="beside the target"),
+        pytest.param({"A": 0.5, "B": 0.5}, id="on a third site"),
+    ],
+)
+def test_a_record_waits_for_half_a_round_trip_wherever_the_services_stand(
+    tmp_path: Path, away: dict[str, float]
+) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE) as world:
+            world.on["A"].cluster.create_topic("orders")
+            for alias, share in away.items():
+                one_way = ROUND_TRIP_SECONDS / 2 * share
+                world.kafka[alias].faults.begin(request_seconds=one_way, answer_seconds=one_way)
+            world.start("configsync", "source")
+            world.on["A"].produce("orders", 0, b"first")
+            await world.until(lambda: world.on["B"].ends("A.orders") == [1])
+            await world.pause(5)
+            waits = []
+            for number in range(5):
+                world.on["A"].produce("orders", 0, b"%d" % number)
+                at = world.now()
+                while world.on["B"].ends("A.orders") != [number + 2]:
+                    await world.pause(_LOOK_SECONDS)
+                waits.append(world.now() - at)
+                await world.pause(0.2)
+            assert ROUND_TRIP_SECONDS / 2 <= median(waits) <= ROUND_TRIP_SECONDS / 2 + 3 * _LOOK_SECONDS
+
+    live(life())
