@@ -102,7 +102,7 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
             ),
         ),
         "foreign": LazyCommand(
-            "source.foreign:foreign_command",
+            "source.gaps:foreign_command",
             "Show or acknowledge records that others wrote into copies.",
             examples=(
                 "twinlog foreign 'A->B'",
@@ -132,7 +132,7 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
             "source.pause:resume_command", "End a pause.", examples=("twinlog resume 'A->B' --topic orders",)
         ),
         "throttle": LazyCommand(
-            "source.throttle:throttle_command",
+            "source.pause:throttle_command",
             "Limit the bytes per second of a flow or topic, or show the limits.",
             examples=(
                 "twinlog throttle 'A->B' 50MB/s",

@@ -9,9 +9,9 @@ import typer
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.location import load_config, note_file
-from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
 from twinlog.cli.common.pasteable import say
+from twinlog.cli.common.times import MOST_SECONDS
 from twinlog.printable import printable
 
 if TYPE_CHECKING:

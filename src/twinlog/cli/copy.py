@@ -11,14 +11,20 @@ from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, flow_of_file
 from twinlog.cli.common.location import ConfigOption, load_config, required_config
 from twinlog.cli.common.names import flow_of
-from twinlog.cli.common.numbers import MOST_SECONDS, offset_of, partition_of, shortened
 from twinlog.cli.common.output import Output, OutputOption
-from twinlog.cli.common.times import CLOCK, EXPECTED, parse_time
+from twinlog.cli.common.times import (
+    CLOCK,
+    EXPECTED,
+    MOST_SECONDS,
+    offset_of,
+    parse_time,
+    partition_of,
+    shortened,
+)
 from twinlog.cli.verify.engine import engine, verified
-from twinlog.cli.verify.files import check_writable
+from twinlog.cli.verify.files import check_writable, tell
 from twinlog.cli.verify.options import HtmlOption, ReportOption
 from twinlog.cli.verify.progress import shown_copy
-from twinlog.cli.verify.telling import tell
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.model import TopicPartition
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twinlog.cli.common.failures import reported_failures
-from twinlog.cli.common.numbers import MOST_OFFSET, MOST_PARTITION
 from twinlog.cli.common.private_file import write_private
+from twinlog.cli.common.times import MOST_OFFSET, MOST_PARTITION
 from twinlog.errors import ConfigError
 
 if TYPE_CHECKING:

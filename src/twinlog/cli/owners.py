@@ -10,7 +10,7 @@ from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import require_terminal
 from twinlog.cli.common.fields import Field, Fields
 from twinlog.cli.common.names import parse_flow
-from twinlog.cli.common.undo import print_undo, undo_command
+from twinlog.cli.common.pasteable import print_undo, undo_command
 from twinlog.config import Service
 
 OWNER: Fields[pb2.FlowOwner] = (

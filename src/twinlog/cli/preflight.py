@@ -10,10 +10,9 @@ import typer
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.location import load_config, note_file
-from twinlog.cli.common.numbers import MOST_SECONDS, counted
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.common.pasteable import say
-from twinlog.cli.common.times import CLOCK
+from twinlog.cli.common.times import CLOCK, MOST_SECONDS, counted
 from twinlog.cli.verify.engine import engine
 from twinlog.errors import TwinlogError
 from twinlog.printable import printable

@@ -10,8 +10,8 @@ import typer
 
 from twinlog.cli.common.failures import reported_failures
 from twinlog.cli.common.location import note_file
-from twinlog.cli.common.numbers import counted
 from twinlog.cli.common.private_file import unwritable, write_private
+from twinlog.cli.common.times import counted
 from twinlog.cli.first_file import End, first_file
 from twinlog.errors import ConfigError
 from twinlog.printable import printable

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from twinlog.client.properties import ADMIN, client_properties, cluster_name, consumer_properties
+from twinlog.client.mirror_client import ADMIN, client_properties, cluster_name, consumer_properties
 from twinlog.errors import KafkaError, NotFoundError, StateError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.groups.consumer import ConsumedRecord, GroupConsumer

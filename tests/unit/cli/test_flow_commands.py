@@ -14,8 +14,8 @@ from twinlog.cli.common.names import who
 from twinlog.cli.common.times import parse_time
 from twinlog.cli.source.client import parse_bytes, parse_scope
 from twinlog.cli.source.gaps import _request, flow_and_verb
+from twinlog.cli.source.pause import _named as named_rate
 from twinlog.cli.source.positions import _known, _meant, _require_clear, _target, _title
-from twinlog.cli.source.throttle import _named as named_rate
 from twinlog.errors import ConfigError, NotFoundError
 
 

@@ -3,12 +3,11 @@
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.source.v1 import source_service_pb2 as source
-from twinlog.cli.common.undo import MOST_SHOWN, undo_lines
+from twinlog.cli.common.pasteable import MOST_SHOWN, undo_lines
 from twinlog.cli.configsync.rules import undo_of_change
 from twinlog.cli.source.client import parse_scope
-from twinlog.cli.source.pause import undo_of_resume
+from twinlog.cli.source.pause import undo_of_resume, undo_of_throttle
 from twinlog.cli.source.positions import undo_of_moves
-from twinlog.cli.source.throttle import undo_of_throttle
 
 FLOW = types_pb2.Flow(source="A", target="B")
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from twinlog.client import MirrorClient
-from twinlog.client.properties import client_properties, consumer_properties
+from twinlog.client.mirror_client import client_properties, consumer_properties
 from twinlog.errors import ConfigError, KafkaError, StateError
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster
 from twinlog.model import TopicPartition

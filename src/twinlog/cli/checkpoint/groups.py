@@ -24,10 +24,9 @@ from twinlog.cli.common.failures import EXIT_FAILED
 from twinlog.cli.common.fields import as_json
 from twinlog.cli.common.flow_choice import OptionalFlowOption, chosen_flow, is_flow
 from twinlog.cli.common.names import flow_name, parse_flow
-from twinlog.cli.common.numbers import MOST_OFFSET, MOST_SECONDS
 from twinlog.cli.common.output import clear_screen, print_json_line, print_rows
 from twinlog.cli.common.pasteable import say
-from twinlog.cli.common.times import CLOCK
+from twinlog.cli.common.times import CLOCK, MOST_OFFSET, MOST_SECONDS
 from twinlog.errors import ConfigError, TwinlogError
 
 _Item = pb2.GroupPartition | pb2.FlowProgress

@@ -24,15 +24,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from twinlog.cli.common.numbers import (
+from twinlog.cli.common.times import (
     MOST_OFFSET,
     MOST_PARTITION,
     offset_of,
+    parse_time,
     partition_of,
     shortened,
     whole_number,
 )
-from twinlog.cli.common.times import parse_time
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
 

@@ -17,8 +17,7 @@ from twinlog.cli.common.failures import exiting_with, reported_failures, run_asy
 from twinlog.cli.common.fields import Field, as_json
 from twinlog.cli.common.location import ConfigOption, EndpointOption, service_channel
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
-from twinlog.cli.common.pasteable import say
-from twinlog.cli.common.undo import print_undo
+from twinlog.cli.common.pasteable import print_undo, say
 from twinlog.errors import TwinlogError
 from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.waiting import wait_or_stop

@@ -6,7 +6,7 @@ called. Whatever a command tells people goes through `say`, or is a cell of a ta
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict
 from typing import Any, Final
@@ -76,3 +76,30 @@ def _with_command(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 def say(sentence: str, **style: Any) -> None:
     """Print it; `style` as for `typer.secho`."""
     typer.secho(with_pasteable(sentence), **style)
+
+
+# The commands that undo what a command has just done: the last lines of its output.
+#
+# They undo what the clusters and the service store; records that were copied meanwhile stay.
+
+
+MOST_SHOWN = 10
+
+
+def undo_command(*words: str) -> str:
+    """A command line such as `twinlog resume 'A->B'` that asks the same services as the running command."""
+    return pasteable(shlex.join(["twinlog", *words]))
+
+
+def undo_lines(commands: Sequence[str]) -> list[str]:
+    """`undo: …`, or a list of several; nothing without a command."""
+    if len(commands) < 2:
+        return [f"undo: {command}" for command in commands]
+    more = len(commands) - MOST_SHOWN
+    shown = [f"  {command}" for command in commands[:MOST_SHOWN]]
+    return ["undo:", *shown, *([f"  and {more} more: -o json has all of them"] if more > 0 else ())]
+
+
+def print_undo(commands: Sequence[str]) -> None:
+    for line in undo_lines(commands):
+        typer.echo(line)

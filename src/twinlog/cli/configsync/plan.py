@@ -9,9 +9,9 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.cli.common.call import PAGE, Call, Services, command, every
-from twinlog.cli.common.each_flow import FlowFailure, ask_each, failure_as_json, telling_failures
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with
 from twinlog.cli.common.fields import as_json
+from twinlog.cli.common.flow_choice import FlowFailure, ask_each, failure_as_json, telling_failures
 from twinlog.cli.common.names import parse_flow
 from twinlog.cli.common.output import print_json
 from twinlog.cli.configsync.client import chosen_flows

@@ -12,10 +12,9 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.names import flow_name, parse_flow, who
-from twinlog.cli.common.numbers import MOST_OFFSET
 from twinlog.cli.common.output import print_rows
-from twinlog.cli.common.pasteable import say
-from twinlog.cli.common.undo import print_undo, undo_command
+from twinlog.cli.common.pasteable import print_undo, say, undo_command
+from twinlog.cli.common.times import MOST_OFFSET
 from twinlog.cli.configsync.client import chosen_flows
 from twinlog.errors import ConfigError
 from twinlog.model import Flow

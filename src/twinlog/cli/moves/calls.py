@@ -16,9 +16,15 @@ from twinlog.cli.common.flow_choice import flow_of_file, required_flow
 from twinlog.cli.common.location import SERVICES, channels, load_config, service_endpoints
 from twinlog.cli.common.names import flow_name, parse_flow, who
 from twinlog.cli.common.pasteable import say
-from twinlog.cli.moves.as_json import KIND_NAMES, KINDS, RUN, status_as_json
 from twinlog.cli.moves.moves import clock_time, print_plan, print_run, print_step
-from twinlog.cli.moves.plan_outcome import actions_by_group, plan_facts
+from twinlog.cli.moves.plan_outcome import (
+    KIND_NAMES,
+    KINDS,
+    RUN,
+    actions_by_group,
+    plan_facts,
+    status_as_json,
+)
 from twinlog.cli.status.query import query_status
 from twinlog.cli.verdict.moving import NO_GO, Check, checks_of, overall, plan_checks, with_plan
 

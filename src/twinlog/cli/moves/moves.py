@@ -11,12 +11,18 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with
 from twinlog.cli.common.fields import UNKNOWN, Field, Fields, as_json, value_of
 from twinlog.cli.common.names import flow_name, partition_name, who
-from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Output, print_json, print_json_line, print_rows
-from twinlog.cli.common.pasteable import document, say
-from twinlog.cli.common.undo import print_undo, undo_command
-from twinlog.cli.moves.as_json import PLAN, event_as_json, is_complete
-from twinlog.cli.moves.plan_outcome import THERE, action, count_moved, summary
+from twinlog.cli.common.pasteable import document, print_undo, say, undo_command
+from twinlog.cli.common.times import MOST_SECONDS
+from twinlog.cli.moves.plan_outcome import (
+    PLAN,
+    THERE,
+    action,
+    count_moved,
+    event_as_json,
+    is_complete,
+    summary,
+)
 from twinlog.cli.status.view import with_command
 from twinlog.cli.verdict.moving import GO, Check, overall, verdict_word, verdict_words
 

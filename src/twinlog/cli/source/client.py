@@ -9,7 +9,7 @@ from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.common.call import PAGE, every
 from twinlog.cli.common.names import flow_name, parse_flow
-from twinlog.cli.common.numbers import MOST_PARTITION
+from twinlog.cli.common.times import MOST_PARTITION
 from twinlog.errors import ConfigError
 
 FlowArgument = Annotated[str, typer.Argument(metavar="A->B", help="The flow.")]

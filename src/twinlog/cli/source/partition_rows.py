@@ -7,7 +7,7 @@ from typing import Any
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.fields import Field, Fields, as_json, value_of
 from twinlog.cli.common.names import partition_name, shown_bytes
-from twinlog.cli.common.numbers import producer_words
+from twinlog.cli.common.times import producer_words
 
 UNKNOWN = "?"
 

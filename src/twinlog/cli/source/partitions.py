@@ -12,9 +12,8 @@ from twinlog.cli.common.failures import tell
 from twinlog.cli.common.fields import Fields, as_json
 from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, chosen_flow
 from twinlog.cli.common.names import parse_flow
-from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import clear_screen, print_json_line, print_rows, screen_rows
-from twinlog.cli.common.times import CLOCK
+from twinlog.cli.common.times import CLOCK, MOST_SECONDS
 from twinlog.cli.source import partition_rows as rows
 from twinlog.cli.source.client import TopicOption, every_partition
 from twinlog.errors import TwinlogError

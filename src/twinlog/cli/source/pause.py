@@ -12,19 +12,122 @@ from twinlog.cli.common.flow_choice import (
     OptionalFlowArgument,
     OptionalFlowOption,
     chosen_flow,
+    is_flow,
     required_flow,
 )
-from twinlog.cli.common.names import who
-from twinlog.cli.common.undo import print_undo, undo_command
+from twinlog.cli.common.names import shown_bytes, who
+from twinlog.cli.common.pasteable import print_undo, undo_command
 from twinlog.cli.source.client import (
     PartitionOption,
     TopicOption,
     list_flows,
+    parse_bytes,
     parse_scope,
     scope_name,
     scope_words,
 )
 from twinlog.errors import ConfigError
+
+# `twinlog throttle`.
+
+THROTTLE: Fields[pb2.Throttle] = (
+    Field("scope", lambda throttle: scope_name(throttle.scope)),
+    Field("topic", "scope.source_topic?"),
+    Field("bytes_per_second"),
+    Field("by", "by?"),
+    Field("since"),
+)
+
+
+@command
+def throttle_command(
+    call: Call,
+    flow: Annotated[
+        str | None, typer.Argument(metavar="[A->B]", help="The flow; all when left out.", show_default=False)
+    ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RATE]",
+            help="Bytes per second: 500k, 20M, 1G; none = no limit. Left out: show the limits in force.",
+            show_default=False,
+        ),
+    ] = None,
+    topic: TopicOption = "",
+    flow_option: Annotated[
+        str | None, typer.Option("--flow", metavar="A->B", help="The same as the argument.", hidden=True)
+    ] = None,
+) -> None:
+    """Limit the bytes per second of a flow or a topic, from now on and across restarts.
+
+    Without RATE the command changes nothing and lists the limits in force.
+    """
+    named, wanted = _named(flow, flow_option, rate)
+    if wanted is None:
+        found = call.ask(lambda at: _throttles(at, named))
+        _throttle_tell(call, [each for each in found if topic in ("", each.scope.source_topic)], [])
+        return
+    scope = parse_scope(required_flow(named, None), topic, None)
+    bytes_per_second = parse_bytes(wanted)
+    request = pb2.SetThrottleRequest(scope=scope, bytes_per_second=bytes_per_second, by=who())
+
+    async def limit(at: Services) -> tuple[list[pb2.Throttle], Iterable[pb2.Throttle]]:
+        before = [each for each in await _throttles(at, None) if each.scope.flow == scope.flow]
+        return before, (await at.source.SetThrottle(request)).throttles
+
+    before, throttles = call.ask(limit)
+    undo = undo_of_throttle(scope, before, bytes_per_second)
+    _throttle_tell(call, throttles, undo, prefix="" if bytes_per_second else "still ")
+
+
+def _named(flow: str | None, option: str | None, rate: str | None) -> tuple[str | None, str | None]:
+    """Flow and rate, by argument or option. Raises ConfigError.
+
+    In `throttle --flow 'A->B' 20M` the rate is at the place of the flow.
+    """
+    for text in (flow, rate):
+        if text is not None and text.startswith("--"):
+            raise ConfigError(f"no such option: {text}", metadata={"key": text})
+    if option is None:
+        return flow, rate
+    if rate is None and flow is not None and not is_flow(flow):
+        return option, flow
+    if flow not in (None, option):
+        raise ConfigError(
+            f"two flows are named: {flow} and --flow {option}: name one", metadata={"key": "--flow"}
+        )
+    return option, rate
+
+
+async def _throttles(at: Services, flow: str | None) -> list[pb2.Throttle]:
+    return [throttle for status in await list_flows(at.source, flow) for throttle in status.throttles]
+
+
+def undo_of_throttle(scope: pb2.Scope, before: Iterable[pb2.Throttle], now: int) -> list[str]:
+    """The limit that was in force, or none; nothing if it is the same."""
+    was = next((each.bytes_per_second for each in before if each.scope == scope), 0)
+    if was == now:
+        return []
+    flow, *rest = scope_words(scope)
+    return [undo_command("throttle", flow, str(was or "none"), *rest)]
+
+
+def _throttle_tell(
+    call: Call, throttles: Iterable[pb2.Throttle], undo: list[str], *, prefix: str = ""
+) -> None:
+    def text() -> None:
+        typer.echo(
+            "\n".join(f"{prefix}limited: {_words(each)}" for each in throttles) or "nothing is limited now"
+        )
+        print_undo(undo)
+
+    call.tell([as_json(THROTTLE, each) for each in throttles], text)
+
+
+def _words(throttle: pb2.Throttle) -> str:
+    known = f", by {throttle.by} since {throttle.since.ToJsonString()}" if throttle.by else ""
+    return f"{scope_name(throttle.scope)} to {shown_bytes(throttle.bytes_per_second)}/s{known}"
+
 
 PAUSE: Fields[pb2.Pause] = (
     Field("scope", lambda pause: scope_name(pause.scope)),

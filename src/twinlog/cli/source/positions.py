@@ -10,10 +10,9 @@ from twinlog.cli.common.call import Call, command
 from twinlog.cli.common.failures import EXIT_FAILED, require_terminal
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.names import partition_name, who
-from twinlog.cli.common.numbers import offset_of, shortened
 from twinlog.cli.common.output import print_rows
-from twinlog.cli.common.times import CLOCK, EXPECTED, parse_time, shown_time
-from twinlog.cli.common.undo import print_undo, undo_command
+from twinlog.cli.common.pasteable import print_undo, undo_command
+from twinlog.cli.common.times import CLOCK, EXPECTED, offset_of, parse_time, shortened, shown_time
 from twinlog.cli.configsync.plan_view import count_of
 from twinlog.cli.source.client import (
     FlowArgument,

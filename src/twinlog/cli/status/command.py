@@ -6,9 +6,9 @@ import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption, channels, service_endpoints
-from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
 from twinlog.cli.common.pasteable import say
+from twinlog.cli.common.times import MOST_SECONDS
 
 if TYPE_CHECKING:
     from twinlog.cli.status.rows import Status

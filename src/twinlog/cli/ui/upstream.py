@@ -19,15 +19,22 @@ from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.common.call import PAGE, every, pause_seconds
 from twinlog.cli.source.partition_rows import shown_seconds
-from twinlog.cli.status.producers import State, producers_of
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import SERVING, FlowRow, Status
+from twinlog.cli.status.view import State, producers_of
 from twinlog.cli.ui import rows
 from twinlog.cli.ui.feed import Feed, Row
-from twinlog.cli.verdict.drain import Drain, LagHistory, Sample, until_the_slowest
 from twinlog.cli.verdict.flows import partitions
 from twinlog.cli.verdict.issues import Issue, Level, Verdict, worst
-from twinlog.cli.verdict.moving import fences, overall, readiness
+from twinlog.cli.verdict.moving import (
+    Drain,
+    LagHistory,
+    Sample,
+    fences,
+    overall,
+    readiness,
+    until_the_slowest,
+)
 from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.clock import Clock
 from twinlog.service.errors_wire import error_from_rpc

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from twinlog.cli.status.rows import ClusterRow, FlowRow, Note
-from twinlog.cli.verdict.issues import Issue, Level
-from twinlog.cli.verdict.remedy import remedy
+from twinlog.cli.verdict.issues import Issue, Level, remedy
 from twinlog.kafka.ports import Outage
 from twinlog.kafka.reasons import REFUSALS, no_answer
 

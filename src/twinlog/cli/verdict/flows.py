@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
-from twinlog.cli.common.numbers import counted
+from twinlog.cli.common.times import counted
 from twinlog.cli.status.rows import (
     DIFFERS,
     FOREIGN,
@@ -22,8 +22,7 @@ from twinlog.cli.status.rows import (
     Note,
 )
 from twinlog.cli.verdict.clusters import FOLLOWS_FROM_CLUSTER
-from twinlog.cli.verdict.issues import Issue, Level, worst
-from twinlog.cli.verdict.remedy import remedy
+from twinlog.cli.verdict.issues import Issue, Level, remedy, worst
 
 RUNNING = "RUNNING"
 DISABLED = "HEARTBEATS_DISABLED"

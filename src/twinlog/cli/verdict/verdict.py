@@ -11,8 +11,7 @@ from dataclasses import replace
 from twinlog.cli.status.rows import SERVING, ServiceRow, Status, works_here
 from twinlog.cli.verdict.clusters import cluster_issues, is_symptom_of_cluster
 from twinlog.cli.verdict.flows import flow_issues
-from twinlog.cli.verdict.issues import Issue, Level, Verdict, worst_first
-from twinlog.cli.verdict.remedy import remedy
+from twinlog.cli.verdict.issues import Issue, Level, Verdict, remedy, worst_first
 
 EVERYTHING = "twinlog"
 """What an issue is about that concerns all of it."""

@@ -9,11 +9,10 @@ from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, flow_of_file
 from twinlog.cli.common.location import ConfigOption, load_config, required_config
 from twinlog.cli.common.names import flow_of
-from twinlog.cli.common.numbers import MOST_PARTITION, MOST_SECONDS
 from twinlog.cli.common.output import Output, OutputOption, print_json
-from twinlog.cli.common.times import EXPECTED
+from twinlog.cli.common.times import EXPECTED, MOST_PARTITION, MOST_SECONDS
 from twinlog.cli.verify.engine import engine, verified
-from twinlog.cli.verify.files import check_writable
+from twinlog.cli.verify.files import check_writable, tell
 from twinlog.cli.verify.options import (
     HtmlOption,
     IsolationOption,
@@ -24,7 +23,6 @@ from twinlog.cli.verify.options import (
     reads_committed,
 )
 from twinlog.cli.verify.progress import shown_progress
-from twinlog.cli.verify.telling import tell
 
 if TYPE_CHECKING:
     from twinlog.verify.report import FlowReport

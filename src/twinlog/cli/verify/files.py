@@ -2,8 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from twinlog.cli.common.failures import exiting_with
+from twinlog.cli.common.output import Output, print_json
+from twinlog.cli.verify.tables import print_report
 from twinlog.errors import ConfigError
 
 
@@ -43,3 +46,26 @@ def _write(file: Path, text: str) -> None:
 
 def _not_written(file: Path, error: OSError) -> ConfigError:
     return ConfigError(f"{file}: cannot be written: {error.strerror or error}", metadata={"file": str(file)})
+
+
+# Prints a report, writes it to the named files, and exits with its verdict.
+
+
+if TYPE_CHECKING:
+    from twinlog.verify.report import FlowReport
+
+
+def tell(report: "FlowReport", output: Output, report_file: Path | None, html_file: Path | None) -> None:
+    """The files are written, and the exit code is the verdict's, also if the reader of the output closes it
+    before its end. Exits with 2 for a file that cannot be written."""
+    from twinlog.verify.report import EXIT_CODES, Verdict, document
+
+    told = document(report)
+    with exiting_with(EXIT_CODES[report.verdict], failed=EXIT_CODES[Verdict.INCOMPLETE]):
+        try:
+            if output is Output.JSON:
+                print_json(told)
+            else:
+                print_report(told)
+        finally:
+            write_reports(told, report_file, html_file)

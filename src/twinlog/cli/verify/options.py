@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from twinlog.cli.common.numbers import offset_of, shortened, whole_number
-from twinlog.cli.common.times import CLOCK, parse_time
+from twinlog.cli.common.times import CLOCK, offset_of, parse_time, shortened, whole_number
 from twinlog.cli.verify.engine import engine
 from twinlog.errors import ConfigError
 

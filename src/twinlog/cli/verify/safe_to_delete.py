@@ -11,10 +11,9 @@ from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, flow_of_file
 from twinlog.cli.common.location import ConfigOption, load_config, required_config
 from twinlog.cli.common.names import flow_of
-from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
 from twinlog.cli.common.pasteable import say
-from twinlog.cli.common.times import EXPECTED
+from twinlog.cli.common.times import EXPECTED, MOST_SECONDS
 from twinlog.cli.verify.engine import engine, verified
 from twinlog.cli.verify.options import IsolationOption, instant_of, reads_committed
 

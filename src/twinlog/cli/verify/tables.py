@@ -8,9 +8,9 @@ from typing import Any
 
 import typer
 
-from twinlog.cli.common.numbers import producer_words
 from twinlog.cli.common.output import Column, print_table
 from twinlog.cli.common.pasteable import say
+from twinlog.cli.common.times import producer_words
 from twinlog.printable import printable
 
 _COLOURS = {"EQUAL": typer.colors.GREEN, "DIFFERENT": typer.colors.RED, "INCOMPLETE": typer.colors.YELLOW}

@@ -11,10 +11,9 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.checkpoint.groups_view import age, group_fields, listings, notes
 from twinlog.cli.common.fields import as_json, cells_of
 from twinlog.cli.common.output import Output
-from twinlog.cli.moves.as_json import PLAN, status_as_json
 from twinlog.cli.moves.calls import print_status
 from twinlog.cli.moves.moves import print_plan, print_run
-from twinlog.cli.moves.plan_outcome import actions_by_group, plan_facts, summary
+from twinlog.cli.moves.plan_outcome import PLAN, actions_by_group, plan_facts, status_as_json, summary
 from twinlog.cli.status.rows import FlowRow, InForce, ServiceRow, Status
 from twinlog.cli.verdict.moving import Check, checks_of, overall, plan_checks, verdict_words, with_plan
 

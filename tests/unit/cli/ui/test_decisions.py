@@ -10,9 +10,20 @@ import twinlog.cli
 from twinlog.cli.status.rows import DIFFERS, FENCE, FOREIGN, GAPS, FlowRow, InForce
 from twinlog.cli.ui.access import SECURITY_HEADERS, is_own_host, refuse_open_page
 from twinlog.cli.ui.feed import KEPT_FRAMES, Feed
-from twinlog.cli.verdict.drain import Drain, LagHistory, Sample, drain_of, until_the_slowest
 from twinlog.cli.verdict.issues import Issue, Level, Verdict
-from twinlog.cli.verdict.moving import GO, NO_GO, WAIT, fences, overall, readiness
+from twinlog.cli.verdict.moving import (
+    GO,
+    NO_GO,
+    WAIT,
+    Drain,
+    LagHistory,
+    Sample,
+    drain_of,
+    fences,
+    overall,
+    readiness,
+    until_the_slowest,
+)
 from twinlog.config import Address
 from twinlog.errors import ConfigError
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from twinlog.cli.status.producers import KNOWN_SECONDS, SILENT_SECONDS
 from twinlog.cli.status.rows import FlowRow
+from twinlog.cli.status.view import KNOWN_SECONDS, SILENT_SECONDS
 from twinlog.cli.ui.upstream import BAD, GOOD, NEUTRAL, UNKNOWN, Fact, facts
 
 
