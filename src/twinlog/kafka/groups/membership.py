@@ -29,6 +29,7 @@ MARK_SEPARATOR: Final = b"\0"
 _ANSWER_SECONDS = 10.0
 """In addition to the time for which the coordinator itself makes a member wait."""
 _LEAVE_SECONDS = 1.0
+_LEAST_BEAT_SECONDS = 3.0
 _PAUSE_SECONDS = 0.05
 _JOIN_AGAIN: Final = frozenset(
     {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
@@ -58,6 +59,7 @@ class KafkaMember:
         self._assign = assign
         self._times_ms = round(session_seconds * 1000), round(rebalance_seconds * 1000)
         self._join_seconds = rebalance_seconds + _ANSWER_SECONDS
+        self._beat_seconds = max(session_seconds / 2, _LEAST_BEAT_SECONDS)
         self._mark = mark
         self._is_gone = is_gone
         self._member = ""
@@ -78,7 +80,8 @@ class KafkaMember:
             return Pulse.JOINS
         doing = f"stay in group {self._group}"
         request = HeartbeatRequest(self._group, self._generation, self._member)
-        code = (await self._ask(request, doing)).error_code
+        async with deadline(self._beat_seconds, doing, alias=self._alias):
+            code = (await self._ask(request, doing)).error_code
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             return Pulse.WAITED_FOR
         if code in _JOIN_AGAIN:
@@ -88,9 +91,12 @@ class KafkaMember:
         return Pulse.SEATED if self._is_seated else Pulse.WAITED_FOR
 
     async def others(self, group_ids: Collection[str]) -> Mapping[str, tuple[bytes, ...]]:
-        await self._put_out_the_gone(f"look at group {self._group}")
+        doing = f"look at group {self._group}"
+        async with deadline(self._beat_seconds, doing, alias=self._alias):
+            await self._put_out_the_gone(doing)
+            described = await self._descriptions.describe(group_ids)
         found: dict[str, tuple[bytes, ...]] = {}
-        for group_id, group in (await self._descriptions.describe(group_ids)).items():
+        for group_id, group in described.items():
             if not isinstance(group, KafkaError):
                 found[group_id] = tuple(_split(about)[0] for _, about in group.members)
             elif group.reason != "GROUP_UNAUTHORIZED":
