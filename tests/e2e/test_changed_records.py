@@ -177,7 +177,7 @@ async def test_what_becomes_of_records_is_shown_and_verified(changed: ChangedFlo
         assert tried.returncode == 0, tried.stderr
         assert "xxxx" in tried.stdout
         assert "CAST_INVALID_INPUT" in tried.stdout
-        status = await changed.command("status")
+        status = await changed.command("status", "-o", "json")
         assert "8 DEAD_LETTERED, 34 FILTERED" in status.stdout, status.stdout
     verify = "verify", flow, "--topic", orders
     verified = await changed.command(*verify)
