@@ -213,8 +213,8 @@ async def test_a_notebook_reads_a_log(changed: ChangedFlow, tmp_path: Path) -> N
     read = await asyncio.to_thread(
         partial(subprocess.run, [sys.executable, "-c", text], capture_output=True, text=True, env=environment)
     )
-    headers = [("trace", bytearray(b"1")), ("keep", bytearray(b"\x00\xff"))]
-    assert read.stdout.strip() == f"100 {[(bytearray(b'%d' % n), headers) for n in range(3)]}", read.stderr
+    headers = [("trace", b"1"), ("keep", b"\x00\xff")]
+    assert read.stdout.strip() == f"100 {[(b'%d' % n, headers) for n in range(3)]}", read.stderr
 
 
 def _kill_jvm(run: TwinlogRun) -> None:
