@@ -6,6 +6,7 @@ told that it was lost, and why.
 """
 
 import asyncio
+import itertools
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -56,6 +57,8 @@ class PipeJob:
     token: bytes = field(repr=False)
     strict: bool
     """An expression that fails ends the job, and its error says why."""
+    pipe: int = 0
+    """Which of the task's pipes this is: a pipe has one job at a time."""
 
 
 _Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -77,6 +80,8 @@ class RecordPipe:
     timeout_seconds: float
     """How long Spark may take for a chunk; then the job is ended."""
     strict: bool = False
+    number: int = field(default_factory=itertools.count().__next__)
+    """Tells the pipes of a task apart."""
     _asked: dict[int, _Asked] = field(default_factory=dict)
     _number: int = 0
     _sent: int = 0
@@ -124,7 +129,7 @@ class RecordPipe:
         failures: list[TwinlogError] = []
         with socket.create_server((LOOPBACK, 0)) as listener:
             listener.setblocking(False)
-            job = PipeJob(port=listener.getsockname()[1], token=token, strict=self.strict)
+            job = PipeJob(port=listener.getsockname()[1], token=token, strict=self.strict, pipe=self.number)
 
             async def run_job() -> None:
                 failure = await self.run_job(job)

@@ -134,8 +134,8 @@ class _Conversation:
         self._epoch = epoch
         self._slot = slot
         self._context = context
-        self._pipes: dict[bool, asyncio.Task[None]] = {}
-        """The last jobs that were run for the task, strict and not; they end with it."""
+        self._pipes: dict[int, asyncio.Task[None]] = {}
+        """The last job of each pipe of the task; they end with it."""
         slot.joined += 1
         slot.waits_for_driver = False
         self._serial = slot.joined
@@ -237,11 +237,11 @@ class _Conversation:
                 asked = self._questions.create_task(answering, name="who wrote")
                 self._asked.add(asked)
                 asked.add_done_callback(self._asked.discard)
-            case PipeJob(strict=strict):
-                if strict in self._pipes:
+            case PipeJob(pipe=pipe):
+                if pipe in self._pipes:
                     # The task has given it up; it may hang in a function.
-                    self._pipes[strict].cancel()
-                self._pipes[strict] = self._questions.create_task(answering, name="job of a pipe")
+                    self._pipes[pipe].cancel()
+                self._pipes[pipe] = self._questions.create_task(answering, name="job of a pipe")
             case _:
                 await self._before_reports(answering)
 

@@ -284,22 +284,26 @@ class PipeJob(_message.Message):
     PORT_FIELD_NUMBER: _builtins.int
     TOKEN_FIELD_NUMBER: _builtins.int
     STRICT_FIELD_NUMBER: _builtins.int
+    PIPE_FIELD_NUMBER: _builtins.int
     port: _builtins.int
     """Port of the task on loopback: names the job, too."""
     token: _builtins.bytes
     """Secret with which the job's workers show the task that they are its own."""
     strict: _builtins.bool
     """A record whose expression fails ends the job, which says why."""
+    pipe: _builtins.int
+    """Which of the task's pipes this is: its job before ends."""
     def __init__(
         self,
         *,
         port: _builtins.int = ...,
         token: _builtins.bytes = ...,
         strict: _builtins.bool = ...,
+        pipe: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["port", b"port", "strict", b"strict", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pipe", b"pipe", "port", b"port", "strict", b"strict", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -257,8 +257,8 @@ def test_the_job_of_a_pipe_ends_with_the_next_one_and_with_its_task() -> None:
         flow = types_pb2.Flow(source=FLOW.source, target=FLOW.target)
         hello = pb.Hello(flow=flow, epoch=1, slot=0, token=epoch.token, version=__version__)
         yield pb.WorkerReport(hello=hello)
-        for port, strict in ((1, False), (2, True), (3, False)):
-            yield question_message(port, PipeJob(port=port, token=b"t", strict=strict))
+        for port, pipe in ((1, 7), (2, 8), (3, 7)):
+            yield question_message(port, PipeJob(port=port, token=b"t", strict=False, pipe=pipe))
             await wait_or_stop(asyncio.Event(), 0.1)
             seen.append(sorted(host.jobs))
 
