@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from bench.comparing.tree_meter import TreeMeter
+from bench.comparing.process_tree import TreeMeter
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.api.source.v1 import source_service_pb2 as source_pb

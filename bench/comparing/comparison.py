@@ -23,7 +23,7 @@ from bench.comparing.stage import Side, Stage
 from bench.display import Display
 from twinlog.errors import TwinlogError
 from twinlog.kafka.raw import ProducerSettings, TransactionRotation
-from twinlog.local.processes.log_tail import last_lines
+from twinlog.local.processes.process import last_lines
 from twinlog.local.spec import KafkaVersion
 from twinlog.model import Flow, TopicPartition
 

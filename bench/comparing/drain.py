@@ -8,9 +8,9 @@ from pathlib import Path
 from bench.comparing.copiers import RunningCopier, copier_in, copier_properties, starting
 from bench.comparing.figures import Sample, measure_drain, without_markers
 from bench.comparing.loads import Load
+from bench.comparing.process_tree import TreeMeter
 from bench.comparing.results import Copier, DrainRun
 from bench.comparing.stage import Stage
-from bench.comparing.tree_meter import TreeMeter
 from twinlog.errors import StateError
 from twinlog.model import Flow
 from twinlog.service.waiting import wait_or_stop

@@ -8,18 +8,135 @@ are listed one by one. Two runs on the same commit write the same bytes. Standar
 import argparse
 import hashlib
 import json
+import re
 import sys
 import uuid
+import zipfile
 from collections.abc import Iterator, Sequence
-from importlib.metadata import Distribution, PathDistribution, distributions
+from dataclasses import dataclass
+from importlib.metadata import Distribution, PackageMetadata, PathDistribution, distributions
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.supply.jars import Jar, jars_in
-from deploy.supply.licences import licence_of
 from deploy.supply.locks import FOLDER, Locked, read
 from deploy.supply.projects import SERVICES, Project, canonical, ours_in, projects
 from packaging.markers import Marker
+
+# Spark's jars: which artifacts of Maven they are.
+
+_FILE: Final = re.compile(r"(?P<name>.+?)-(?P<version>\d[\w.+-]*)\.jar")
+_POM: Final = re.compile(r"META-INF/maven/[^/]+/[^/]+/pom\.properties")
+_LICENCES: Final = {
+    "apache.org/licenses/license-2.0": "Apache-2.0",
+    "opensource.org/licenses/mit": "MIT",
+    "opensource.org/license/mit": "MIT",
+    "eclipse.org/legal/epl-2.0": "EPL-2.0",
+    "eclipse.org/legal/epl-v20": "EPL-2.0",
+    "eclipse.org/org/documents/edl-v10": "BSD-3-Clause",
+    "opensource.org/licenses/bsd-3-clause": "BSD-3-Clause",
+    "opensource.org/licenses/bsd-license": "BSD-3-Clause",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jar:
+    file: str
+    group: str
+    """Empty when the jar does not say."""
+    name: str
+    version: str
+    licence: str
+    """Empty when the jar does not say: Spark's LICENSE does."""
+    sha256: str
+
+    @property
+    def purl(self) -> str:
+        return (
+            f"pkg:maven/{self.group}/{self.name}@{self.version}"
+            if self.group
+            else (f"pkg:generic/{self.name}@{self.version}")
+        )
+
+
+def jars_in(directory: Path) -> Iterator[Jar]:
+    for path in sorted(directory.glob("*.jar")):
+        yield _jar(path)
+
+
+def _jar(path: Path) -> Jar:
+    match = _FILE.fullmatch(path.name)
+    name, version = match.group("name", "version") if match else (path.stem, "0")
+    group = ""
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.namelist():
+            if _POM.fullmatch(entry):
+                said = dict(
+                    line.split("=", 1) for line in archive.read(entry).decode().splitlines() if "=" in line
+                )
+                # A jar that contains others has their descriptions, too.
+                if said.get("artifactId") == name:
+                    group, version = said["groupId"].strip(), said["version"].strip()
+        licence = _licence(archive)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Jar(file=path.name, group=group, name=name, version=version, licence=licence, sha256=digest)
+
+
+def _licence(archive: zipfile.ZipFile) -> str:
+    """As the jar's manifest says it."""
+    try:
+        manifest = archive.read("META-INF/MANIFEST.MF").decode(errors="replace")
+    except KeyError:
+        return ""
+    unfolded = manifest.replace("\r\n", "\n").replace("\n ", "")
+    for line in unfolded.splitlines():
+        if line.startswith("Bundle-License:"):
+            said = line.partition(":")[2].lower()
+            found = {
+                known for address, known in _LICENCES.items() if address in said or known.lower() in said
+            }
+            return " OR ".join(sorted(found))
+    return ""
+
+
+# The licence of an installed package as an SPDX expression.
+
+_BY_CLASSIFIER: Final = {
+    "Apache Software License": "Apache-2.0",
+    "BSD License": "BSD-3-Clause",
+    "ISC License (ISCL)": "ISC",
+    "MIT License": "MIT",
+    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
+    "Python Software Foundation License": "PSF-2.0",
+}
+_BY_WORDS: Final = {
+    "3-clause bsd license": "BSD-3-Clause",
+    "apache 2": "Apache-2.0",
+    "apache 2.0": "Apache-2.0",
+    "apache license 2.0": "Apache-2.0",
+    "apache software license 2.0": "Apache-2.0",
+    "bsd 2-clause license": "BSD-2-Clause",
+    "bsd license": "BSD-3-Clause",
+    "isc license": "ISC",
+    "mit license": "MIT",
+}
+_IDS: Final = frozenset({"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "PSF-2.0"})
+
+
+def licence_of(metadata: PackageMetadata) -> str:
+    """Its own expression, else what its older fields mean; empty when nothing is said."""
+    fields = metadata.json
+    if expression := fields.get("license_expression"):
+        return str(expression)
+    words = str(fields.get("license", "")).strip()
+    if words in _IDS:
+        return words
+    classified = {
+        _BY_CLASSIFIER[name]
+        for classifier in metadata.get_all("Classifier") or ()
+        if (name := classifier.rpartition(" :: ")[2]) in _BY_CLASSIFIER
+    }
+    return " OR ".join(sorted(classified)) or _BY_WORDS.get(words.lower(), "")
+
 
 IMAGES: Final = {
     "twinlog": "twinlog.txt",

@@ -14,7 +14,7 @@ from twinlog.demo.comparison import group_position, read_some
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, LogReader, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.cluster_group import start_clusters, stop_clusters
+from twinlog.local.cluster import start_clusters, stop_clusters
 from twinlog.local.spec import ClusterSpec
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import TopicPartition

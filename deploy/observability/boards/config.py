@@ -1,11 +1,12 @@
 """Whether the target is as the source: topics, configurations, ACLs, quotas."""
 
 from deploy.observability.alerts import FLOW
-from deploy.observability.boards.panels import ANY_IS_BAD, panel
-from deploy.observability.boards.queries import (
+from deploy.observability.boards.panels import (
+    ANY_IS_BAD,
     FLOWS,
     by_flow,
     of,
+    panel,
 )
 from deploy.observability.grafana import Board
 

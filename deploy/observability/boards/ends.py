@@ -1,9 +1,10 @@
 """Which end is slow: what holds the copy up."""
 
-from deploy.observability.boards.panels import YES, panel
-from deploy.observability.boards.queries import (
+from deploy.observability.boards.panels import (
     FLOWS,
+    YES,
     of,
+    panel,
     percentile,
     rates,
 )

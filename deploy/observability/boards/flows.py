@@ -1,11 +1,11 @@
 """What each flow copies, how fast, and how far behind it is."""
 
-from deploy.observability.boards.panels import panel
-from deploy.observability.boards.queries import (
+from deploy.observability.boards.panels import (
     FLOWS,
     LAG_OF_TOPICS,
     by_flow,
     of,
+    panel,
     percentile,
     rates,
 )

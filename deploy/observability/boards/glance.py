@@ -3,14 +3,16 @@
 from typing import Any
 
 from deploy.observability.alerts import FLOW, RPO_SECONDS
-from deploy.observability.boards.panels import ANY_IS_BAD, YES, panel
-from deploy.observability.boards.queries import (
+from deploy.observability.boards.panels import (
     ACTIVE,
+    ANY_IS_BAD,
     FLOWS,
     LOST,
     NO_RECORD,
+    YES,
     by_flow,
     of,
+    panel,
     percentile,
     rates,
 )

@@ -3,8 +3,7 @@
 from typing import Any
 
 from deploy.observability.alerts import FLOW, OF_PRODUCERS
-from deploy.observability.boards.panels import panel
-from deploy.observability.boards.queries import (
+from deploy.observability.boards.panels import (
     ACTIVE,
     FLOWS,
     LAG,
@@ -12,6 +11,7 @@ from deploy.observability.boards.queries import (
     LOST,
     NO_RECORD,
     of,
+    panel,
 )
 from deploy.observability.grafana import Board
 

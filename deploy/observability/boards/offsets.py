@@ -1,12 +1,12 @@
 """Whether each group could continue on the target, and how exactly."""
 
 from deploy.observability.alerts import FLOW
-from deploy.observability.boards.panels import panel
-from deploy.observability.boards.queries import (
+from deploy.observability.boards.panels import (
     ACTIVE,
     FLOWS,
     by_flow,
     of,
+    panel,
     rates,
 )
 from deploy.observability.grafana import Board

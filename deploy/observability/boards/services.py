@@ -1,11 +1,12 @@
 """What the processes do and cost."""
 
 from deploy.observability.alerts import FLOW
-from deploy.observability.boards.panels import YES, panel
-from deploy.observability.boards.queries import (
+from deploy.observability.boards.panels import (
     FLOWS,
     RATE,
+    YES,
     of,
+    panel,
     percentile,
 )
 from deploy.observability.grafana import Board

@@ -14,8 +14,7 @@ from twinlog.errors import ConfigError, NotFoundError, TwinlogError
 from twinlog.local import registry
 from twinlog.local.broker_image import ensure_image
 from twinlog.local.owner import detach_owner, own_clusters
-from twinlog.local.processes.log_tail import last_lines
-from twinlog.local.processes.process import ProcessError
+from twinlog.local.processes.process import ProcessError, last_lines
 from twinlog.local.registry import BrokerState, OwnerRequest, RunningCluster
 from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
 from twinlog.machine.java import find_java

@@ -14,10 +14,9 @@ from rich.table import Table
 from twinlog.clock import SystemClock
 from twinlog.demo import changing
 from twinlog.demo.comparison import CopyCheck, Reading, compare, first_records, group_position, read_some
-from twinlog.demo.live_page import live_page
 from twinlog.demo.screen import Screen
 from twinlog.demo.traffic import OrderStream
-from twinlog.demo.watching import Watching
+from twinlog.demo.watching import Watching, live_page
 from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.cluster import open_cluster

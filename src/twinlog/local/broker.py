@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from twinlog.local.broker_properties import NodePlace
-from twinlog.local.processes.log_tail import LogTail, last_lines
-from twinlog.local.processes.process import GuardedProcess, ProcessError
+from twinlog.local.processes.process import GuardedProcess, LogTail, ProcessError, last_lines
 from twinlog.local.spec import ClusterSpec
 from twinlog.machine.java import Java
 

@@ -1,12 +1,43 @@
 """A cluster of real brokers for asyncio. `blocking_cluster.py` does the work, in threads."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism
+
+# Starts and stops several clusters at the same time.
+
+
+def start_clusters(*specs: ClusterSpec) -> Sequence[BlockingCluster]:
+    """Start clusters at the same time and return when all serve. Blocks.
+
+    If one cannot start, the others are stopped and its error is raised.
+    """
+    clusters = [BlockingCluster(spec) for spec in specs]
+    start_all(clusters)
+    return clusters
+
+
+def start_all(clusters: Sequence[BlockingCluster]) -> None:
+    """Like `start_clusters`, for clusters whose caller can `abandon` them while they start."""
+    with ThreadPoolExecutor(max_workers=len(clusters), thread_name_prefix="start-cluster") as threads:
+        starts = [threads.submit(cluster.start) for cluster in clusters]
+    try:
+        for start in starts:
+            start.result()
+    except BaseException:
+        stop_clusters(clusters)
+        raise
+
+
+def stop_clusters(clusters: Sequence[BlockingCluster]) -> None:
+    """Stop all clusters. Blocks for a short time."""
+    for cluster in clusters:
+        cluster.stop()
 
 
 class LocalCluster:

@@ -19,7 +19,7 @@ import grpc
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.cluster_group import start_clusters, stop_clusters
+from twinlog.local.cluster import start_clusters, stop_clusters
 from twinlog.local.spec import KafkaVersion
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop

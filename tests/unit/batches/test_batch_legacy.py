@@ -14,7 +14,7 @@ from twinlog.batches import (
     read_batches,
 )
 from twinlog.errors import WireFormatError
-from twinlog.testing.old_messages import old_message, old_wrapper
+from twinlog.testing.source_batches import old_message, old_wrapper
 
 
 def _message(offset: int, value: bytes | None, *, magic: int = 1, attributes: int = 0) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from deploy.observability.alerts import ALERTS
 from deploy.observability.boards import BOARDS
-from deploy.observability.boards.queries import SELECTED
+from deploy.observability.boards.panels import SELECTED
 from deploy.observability.grafana import WIDTH, Board, render
 from deploy.observability.names import grouped, series
 

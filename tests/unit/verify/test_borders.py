@@ -8,7 +8,7 @@ import pytest
 from twinlog.batches import Codec, DecodedRecord, iter_batches
 from twinlog.comparison.model import Kind, KnownGap, PartitionProof, Range, Reason
 from twinlog.testing.mirror_logs import MemoryLog, prove, records_at
-from twinlog.testing.old_messages import old_message, old_wrapper
+from twinlog.testing.source_batches import old_message, old_wrapper
 from unit.cases import about
 
 NOW_MS = 1_700_000_000_000

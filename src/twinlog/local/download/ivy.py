@@ -27,8 +27,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificat
 from cryptography.utils import CryptographyDeprecationWarning
 
 from twinlog.errors import ConfigError, TwinlogError
-from twinlog.local.processes.log_tail import LogTail, last_lines
-from twinlog.local.processes.process import GuardedProcess
+from twinlog.local.processes.process import GuardedProcess, LogTail, last_lines
 from twinlog.machine.java import Java
 from twinlog.machine.paths import cache_dir
 

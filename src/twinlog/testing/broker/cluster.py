@@ -14,8 +14,7 @@ from twinlog.testing.broker.acls import Authorizer
 from twinlog.testing.broker.appending import append_marker
 from twinlog.testing.broker.fetch_sessions import FetchSessions
 from twinlog.testing.broker.groups import Groups
-from twinlog.testing.broker.log import PartitionLog
-from twinlog.testing.broker.log_settings import LogSettings
+from twinlog.testing.broker.log import LogSettings, PartitionLog
 from twinlog.testing.broker.partitions import Node, Partition, Topic
 from twinlog.testing.broker.producer_states import AppendError
 from twinlog.testing.broker.quotas import Quotas

@@ -13,8 +13,7 @@ from typing import Any, Final, Self
 from twinlog import local
 from twinlog.local.download.artifacts import KAFKA_4_TOOLS, ensure_jars
 from twinlog.local.port_lease import PortLease
-from twinlog.local.processes.log_tail import last_lines
-from twinlog.local.processes.process import GuardedProcess, ProcessError
+from twinlog.local.processes.process import GuardedProcess, ProcessError, last_lines
 from twinlog.machine.java import find_java
 from twinlog.properties_text import render_properties
 

@@ -12,8 +12,7 @@ from typing import Final, Self
 
 from twinlog import local, properties
 from twinlog.local.download.artifacts import KAFKA_4_TOOLS, ensure_jars
-from twinlog.local.processes.log_tail import LogTail, last_lines
-from twinlog.local.processes.process import GuardedProcess, ProcessError
+from twinlog.local.processes.process import GuardedProcess, LogTail, ProcessError, last_lines
 from twinlog.machine.java import find_java
 from twinlog.model import ClusterAlias, Flow
 from twinlog.properties_text import render_properties

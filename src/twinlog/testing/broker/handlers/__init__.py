@@ -3,27 +3,21 @@
 from twinlog.testing.broker.calls import Handlers
 from twinlog.testing.broker.handlers import (
     acls,
-    cluster_info,
     configs,
-    coordinators,
     fetch,
     groups,
     groups_admin,
     groups_modern,
-    list_offsets,
-    logs,
     metadata,
     offsets,
     produce,
-    quotas,
-    sasl,
     topics,
     transactions,
 )
 
 HANDLERS = Handlers()
 for _module in (
-    metadata, topics, produce, fetch, list_offsets, logs, coordinators, transactions,
-    groups, groups_modern, groups_admin, offsets, configs, acls, quotas, cluster_info, sasl,
+    metadata, topics, produce, fetch, transactions,
+    groups, groups_modern, groups_admin, offsets, configs, acls,
 ):  # fmt: skip
     HANDLERS.update(_module.HANDLERS)

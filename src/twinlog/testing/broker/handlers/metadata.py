@@ -9,8 +9,41 @@ from twinlog.testing.broker.calls import Call, Handlers
 from twinlog.testing.broker.cluster import Cluster
 from twinlog.testing.broker.codec import Fields
 from twinlog.testing.broker.partitions import Partition, Topic
+from twinlog.testing.broker.sasl import MECHANISMS, LoginError
+
+# SaslHandshake, SaslAuthenticate (KIP-43, KIP-152).
 
 HANDLERS = Handlers()
+
+
+@HANDLERS.serves("sasl_handshake")
+async def sasl_handshake(call: Call) -> Fields:
+    """The mechanism that the client has chosen."""
+    if call.cluster.passwords is None:
+        return {"error_code": ErrorCode.illegal_sasl_state, "mechanisms": []}
+    if call.body.mechanism not in MECHANISMS:
+        return {"error_code": ErrorCode.unsupported_sasl_mechanism, "mechanisms": MECHANISMS}
+    call.login.mechanism = call.body.mechanism
+    return {"error_code": call.injected, "mechanisms": MECHANISMS}
+
+
+@HANDLERS.serves("sasl_authenticate")
+async def sasl_authenticate(call: Call) -> Fields:
+    """The next message of the client."""
+    passwords = call.cluster.passwords
+    if passwords is None or call.login.mechanism is None:
+        return _refused(ErrorCode.illegal_sasl_state, "SaslAuthenticate without a handshake")
+    try:
+        data = call.login.answer(bytes(call.body.auth_bytes), passwords, call.cluster.random)
+    except LoginError as error:
+        return _refused(ErrorCode.sasl_authentication_failed, str(error))
+    return {"error_code": ErrorCode.none, "error_message": None, "auth_bytes": data}
+
+
+def _refused(error: ErrorCode, message: str) -> Fields:
+    return {"error_code": error, "error_message": message, "auth_bytes": b""}
+
+
 NOT_ASKED = -(1 << 31)
 
 
@@ -108,3 +141,66 @@ def _partition(cluster: Cluster, partition: Partition) -> Fields:
         "isr_nodes": partition.isr,
         "offline_replicas": [each for each in partition.replicas if not cluster.nodes[each].is_up],
     }
+
+
+# DescribeCluster (KIP-700), DescribeTopicPartitions (KIP-966).
+
+
+_BROKERS = 1
+
+
+@HANDLERS.serves("describe_cluster")
+async def describe_cluster(call: Call) -> Fields:
+    error = call.injected
+    if not error and call.get("endpoint_type", _BROKERS) != _BROKERS:
+        error = ErrorCode.mismatched_endpoint_type
+    rights = {}
+    if call.body.include_cluster_authorized_operations:
+        rights["cluster_authorized_operations"] = call.authorized_operations(Resource.CLUSTER, CLUSTER_NAME)
+    return {
+        "error_code": error,
+        "error_message": None,
+        "cluster_id": call.cluster.cluster_id,
+        "controller_id": call.cluster.controller_id,
+        "brokers": [
+            {
+                "broker_id": node.node_id,
+                "host": node.host,
+                "port": node.port,
+                "rack": node.rack,
+                "is_fenced": False,
+            }
+            for node in call.cluster.live_nodes
+        ],
+        **rights,
+    }
+
+
+@HANDLERS.serves("describe_topic_partitions")
+async def describe_topic_partitions(call: Call) -> Fields:
+    """In the order of names, from the cursor on, up to a number of partitions."""
+    cursor = call.body.cursor
+    first_topic, first_index = (cursor.topic_name, cursor.partition_index) if cursor else ("", 0)
+    room = call.body.response_partition_limit
+    topics: list[Fields] = []
+    for name in sorted({each.name for each in call.body.topics} or call.cluster.topics):
+        if name < first_topic:
+            continue
+        if not room:
+            return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": 0}}
+        topic = call.cluster.topics.get(name)
+        if not call.allows(Operation.DESCRIBE, Resource.TOPIC, name):
+            topics.append(missing_topic(ErrorCode.topic_authorization_failed, name, None))
+        elif topic is None:
+            topics.append(missing_topic(ErrorCode.unknown_topic_or_partition, name, None))
+        else:
+            fields = topic_fields(call, topic)
+            begin = first_index if name == first_topic else 0
+            told = fields["partitions"][begin : begin + room]
+            room -= len(told)
+            rights = call.authorized_operations(Resource.TOPIC, name)
+            topics.append({**fields, "partitions": told, "topic_authorized_operations": rights})
+            if begin + len(told) < len(topic.partitions):
+                following = {"topic_name": name, "partition_index": begin + len(told)}
+                return {"topics": topics, "next_cursor": following}
+    return {"topics": topics, "next_cursor": None}

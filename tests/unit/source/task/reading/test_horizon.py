@@ -11,8 +11,7 @@ from twinlog.batches.records import decode_batch
 from twinlog.config.flow.source_settings import parse_until, until_json
 from twinlog.errors import ConfigError, WireFormatError
 from twinlog.model import TopicPartition
-from twinlog.testing.old_messages import old_message, old_wrapper
-from twinlog.testing.source_batches import source_batch
+from twinlog.testing.source_batches import old_message, old_wrapper, source_batch
 from twinlog_source.config import source_flows
 from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.reasons import PartitionReason
