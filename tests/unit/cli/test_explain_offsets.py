@@ -1,9 +1,11 @@
 """What `twinlog explain topic` says of the offsets of a copy."""
 
-from twinlog.api.common.v1.types_pb2 import TopicPartition
+from twinlog.api.common.v1.types_pb2 import Flow, TopicPartition
+from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1.source_service_pb2 import PartitionStatus
 from twinlog.cli.configsync.explain import (
+    _how_to_include,
     offsets_document,
     offsets_words,
     standing_words,
@@ -63,3 +65,12 @@ def test_the_state_and_what_is_left_come_first() -> None:
     assert standing_words([paused, runs, paused]) == "2 PAUSED, 1 RUNNING; 3,400 behind"
     unknown = PartitionStatus(state=source_pb.PARTITION_STATE_RUNNING)
     assert standing_words([unknown]) == "RUNNING, behind by an unknown number"
+
+
+def test_a_topic_that_no_rule_selects_has_the_command_that_selects_it() -> None:
+    flow = Flow(source="A", target="B")
+    left_out, copied = (
+        configsync.TopicExplanation(flow=flow, source_topic="team.x", verdict=verdict)
+        for verdict in (configsync.TOPIC_VERDICT_NOT_INCLUDED, configsync.TOPIC_VERDICT_REPLICATED)
+    )
+    assert _how_to_include([left_out, copied]) == [r"to copy it: `twinlog rules add 'A->B' topics 'team\.x'`"]

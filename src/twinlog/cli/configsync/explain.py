@@ -1,6 +1,7 @@
 """`twinlog explain topic` and `group`: why a topic is replicated, a group translated, or not."""
 
 import asyncio
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -170,7 +171,18 @@ def topic_command(
     flow: OptionalFlowOption = None,
 ) -> None:
     named, name = named_of_flow(names, flow, "topic")
-    call.tell_rows(_EXPLAINED, call.ask(lambda at: _explain(at, name, named)))
+    rows = call.ask(lambda at: _explain(at, name, named))
+    call.tell_rows(_EXPLAINED, rows, lines=_how_to_include([row.told for row in rows]))
+
+
+def _how_to_include(told: Sequence[pb2.TopicExplanation]) -> list[str]:
+    """For a topic of a source that no rule selects."""
+    return [
+        f"to copy it: `twinlog rules add {shlex.quote(flow_name(each.flow))} topics"
+        f" {shlex.quote(each.source_topic.replace('.', chr(92) + '.'))}`"
+        for each in told
+        if each.verdict == pb2.TOPIC_VERDICT_NOT_INCLUDED and each.source_topic
+    ]
 
 
 topic_command.__doc__ = _HELP

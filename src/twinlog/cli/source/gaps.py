@@ -36,7 +36,7 @@ def offsets(begin: int, end: int) -> str:
     >>> offsets(1424, 1491)
     '1424-1490'
     """
-    return f"{begin}-{end - 1}" if end > begin else str(begin)
+    return f"{begin}-{end - 1}" if end > begin + 1 else str(begin)
 
 
 GAP: Fields[pb2.LedgerGap] = (
@@ -300,4 +300,4 @@ async def _list(at: Services, flow: str | None, topic: str, partition: int | Non
 
 
 def _range(write: pb2.ForeignWrite) -> str:
-    return f"{write.from_offset} to {write.to_offset - 1}"
+    return offsets(write.from_offset, write.to_offset)
