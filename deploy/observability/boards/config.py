@@ -25,13 +25,8 @@ CONFIG = Board(
             limits=ANY_IS_BAD,
             width=12,
         ),
-        panel(
-            "Last comparison",
-            "Time since source and target were last compared.",
-            (by_flow("max", "twinlog_configsync_age_seconds"), FLOWS),
-            unit="s",
-            width=12,
-        ),
+        panel("Last comparison", "Time since source and target were last compared.",
+            (by_flow("max", "twinlog_configsync_age_seconds"), FLOWS), unit="s", width=12),
         panel(
             "Changes",
             "Changes on the target in an hour, by kind and outcome.",
@@ -54,4 +49,4 @@ CONFIG = Board(
             width=12,
         ),
     ),
-)
+)  # fmt: skip

@@ -25,31 +25,16 @@ OFFSETS = Board(
             ),
             width=12,
         ),
-        panel(
-            "Resumed on the target",
+        panel("Resumed on the target",
             "Partitions that are read by groups with members on the target; their offsets are left alone.",
-            (ACTIVE, FLOWS),
-            width=12,
-        ),
-        panel(
-            "Age of the translation",
-            "Time since the offsets of all groups were last translated.",
-            (by_flow("max", "twinlog_checkpoint_age_seconds"), FLOWS),
-            unit="s",
-        ),
+            (ACTIVE, FLOWS), width=12),
+        panel("Age of the translation", "Time since the offsets of all groups were last translated.",
+            (by_flow("max", "twinlog_checkpoint_age_seconds"), FLOWS), unit="s"),
         panel("Groups", "Groups of the source.", (by_flow("max", "twinlog_checkpoint_groups"), FLOWS)),
-        panel(
-            "Offset syncs",
-            "Offset up to which offset syncs are read. It grows while records are copied.",
-            (by_flow("max", "twinlog_offset_sync_position"), FLOWS),
-            least=None,
-        ),
-        panel(
-            "Failures",
-            "Failed translations, a second, by reason.",
-            (rates("twinlog_checkpoint_failures_total", by="error_type"), "{{error_type}}"),
-            unit="ops",
-        ),
+        panel("Offset syncs", "Offset up to which offset syncs are read. It grows while records are copied.",
+            (by_flow("max", "twinlog_offset_sync_position"), FLOWS), least=None),
+        panel("Failures", "Failed translations, a second, by reason.",
+            (rates("twinlog_checkpoint_failures_total", by="error_type"), "{{error_type}}"), unit="ops"),
         panel(
             "Groups furthest behind",
             "The largest lags of groups, in records, on the source and on the target.",
@@ -64,4 +49,4 @@ OFFSETS = Board(
             width=16,
         ),
     ),
-)
+)  # fmt: skip

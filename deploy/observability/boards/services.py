@@ -35,39 +35,18 @@ SERVICES = Board(
             ),
             width=12,
         ),
-        panel(
-            "CPU",
-            "Cores that each service uses, without Spark.",
-            (f"sum by (instance) (rate(process_cpu_time_seconds_total[{RATE}]))", "{{instance}}"),
-        ),
-        panel(
-            "Memory",
-            "Resident memory of each service.",
-            ("sum by (instance) (process_memory_usage_bytes)", "{{instance}}"),
-            unit="bytes",
-        ),
-        panel(
-            "Memory of Spark and its tasks",
-            "Resident memory on the machine of the source service.",
-            ("sum by (instance) (twinlog_tasks_memory_bytes)", "{{instance}}"),
-            unit="bytes",
-        ),
-        panel(
-            "Connections",
-            "Open sockets of each process.",
-            ("sum by (instance) (twinlog_process_connections)", "{{instance}}"),
-        ),
-        panel(
-            "File descriptors",
-            "Open file descriptors of each process.",
-            ("sum by (instance) (process_unix_file_descriptor_count)", "{{instance}}"),
-        ),
-        panel(
-            "Up for",
-            "Time since each process started.",
-            ("min by (instance) (process_uptime_seconds)", "{{instance}}"),
-            unit="s",
-        ),
+        panel("CPU", "Cores that each service uses, without Spark.",
+            (f"sum by (instance) (rate(process_cpu_time_seconds_total[{RATE}]))", "{{instance}}")),
+        panel("Memory", "Resident memory of each service.",
+            ("sum by (instance) (process_memory_usage_bytes)", "{{instance}}"), unit="bytes"),
+        panel("Memory of Spark and its tasks", "Resident memory on the machine of the source service.",
+            ("sum by (instance) (twinlog_tasks_memory_bytes)", "{{instance}}"), unit="bytes"),
+        panel("Connections", "Open sockets of each process.",
+            ("sum by (instance) (twinlog_process_connections)", "{{instance}}")),
+        panel("File descriptors", "Open file descriptors of each process.",
+            ("sum by (instance) (process_unix_file_descriptor_count)", "{{instance}}")),
+        panel("Up for", "Time since each process started.",
+            ("min by (instance) (process_uptime_seconds)", "{{instance}}"), unit="s"),
         panel(
             "RPCs",
             "Calls a second, by status.",
@@ -89,15 +68,8 @@ SERVICES = Board(
             ),
             unit="s",
         ),
-        panel(
-            "Length of epochs",
-            "Median duration of the epochs that Spark runs.",
-            (
-                percentile(0.5, "twinlog_pipeline_batch_duration_seconds", "15m"),
-                FLOWS,
-            ),
-            unit="s",
-        ),
+        panel("Length of epochs", "Median duration of the epochs that Spark runs.",
+            (percentile(0.5, "twinlog_pipeline_batch_duration_seconds", "15m"), FLOWS), unit="s"),
         panel(
             "Certificate expires in",
             "Certificate of the gRPC port, and of the login to each cluster; empty without TLS.",
@@ -128,4 +100,4 @@ SERVICES = Board(
             ),
         ),
     ),
-)
+)  # fmt: skip

@@ -5,10 +5,8 @@ Kafka's own reasons are in `twinlog.kafka.errors`. A test compares the code with
 
 from typing import Final
 
-from twinlog.reasons.commands import COMMANDS
+from twinlog.reasons.commands import COMMANDS, PROCESSES
 from twinlog.reasons.copies import COPIES, GAPS, PARTITIONS, VERIFY
-from twinlog.reasons.flows import FLOWS, TOPICS
-from twinlog.reasons.groups import GROUPS
-from twinlog.reasons.processes import PROCESSES
+from twinlog.reasons.flows import FLOWS, GROUPS, TOPICS
 
 REASON_GROUPS: Final = (PARTITIONS, COPIES, GAPS, FLOWS, TOPICS, GROUPS, VERIFY, COMMANDS, PROCESSES)

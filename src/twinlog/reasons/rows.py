@@ -1,7 +1,7 @@
-"""The form of a row, and remedies that many rows share."""
+"""The form of a row, and of the text that rows are written in."""
 
+import re
 from dataclasses import dataclass
-from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,17 @@ class ReasonGroup:
     reasons: tuple[OwnReason, ...]
 
 
-NOTHING: Final = "nothing"
-REPLACE: Final = "to have the source's offsets, replace the target topic (docs/offsets.md)"
-RUN_AGAIN: Final = "run the command again"
-READ_THE_MESSAGE: Final = "the message names what is wrong"
+def reasons(table: str) -> tuple[OwnReason, ...]:
+    """`NAME: meaning => remedy` for each reason; lines may be broken at blanks.
+
+    >>> reasons("CONFLICT: the state changed\\n since it was read => read it again")[0].remedy
+    'read it again'
+    """
+    rows = re.split(r"\n\s*(?=[A-Z_0-9]+: )", table)
+    return tuple(_row(" ".join(row.split())) for row in rows if row.strip())
+
+
+def _row(text: str) -> OwnReason:
+    found = re.fullmatch(r"([A-Z_0-9]+): (.+) => (.+)", text)
+    assert found is not None, text
+    return OwnReason(*found.groups())

@@ -19,6 +19,7 @@ GIVEN_BY_POSITION = {
     "SKIPPED_BY_OPERATOR",
     "SOURCE_UNREADABLE",
     "TARGET_UNREADABLE",
+    "TOO_MANY_WATCHERS",
     "UP_TO_DATE",
 }
 """Reasons that no keyword, class or enum shows to be one."""

@@ -3,40 +3,20 @@
 from twinlog.telemetry.metrics.spec import FLOW, Kind, MetricSpec
 
 CONFIGSYNC_CHANGES = MetricSpec(
-    name="twinlog.configsync.changes",
-    kind=Kind.COUNTER,
-    unit="{change}",
-    description="Changes of the target (`twinlog.resource.type`: topic, partitions, config, acl, quota; "
-    "`twinlog.outcome`: applied, drift_reverted, refused).",
-    attributes=(*FLOW, "twinlog.resource.type", "twinlog.outcome"),
-    service="configsync",
-)
+    "twinlog.configsync.changes", Kind.COUNTER, "{change}", (*FLOW, "twinlog.resource.type",
+    "twinlog.outcome"), "configsync",
+    "Changes of the target (`twinlog.resource.type`: topic, partitions, config, acl, quota; "
+    "`twinlog.outcome`: applied, drift_reverted, refused).")  # fmt: skip
 CONFIGSYNC_DRIFT = MetricSpec(
-    name="twinlog.configsync.drift",
-    kind=Kind.GAUGE,
-    unit="{change}",
-    description="Changes that the target needs and that are not made, because it refuses them or they wait "
-    "for `twinlog apply` (`twinlog.resource.type`: topics, configs, acls, quotas).",
-    attributes=(*FLOW, "twinlog.resource.type"),
-    service="configsync",
-)
+    "twinlog.configsync.drift", Kind.GAUGE, "{change}", (*FLOW, "twinlog.resource.type"), "configsync",
+    "Changes that the target needs and that are not made, because it refuses them or they wait for `twinlog "
+    "apply` (`twinlog.resource.type`: topics, configs, acls, quotas).")  # fmt: skip
 CONFIGSYNC_TOPICS = MetricSpec(
-    name="twinlog.configsync.topics",
-    kind=Kind.GAUGE,
-    unit="{topic}",
-    description="Topics of a flow by state.",
-    attributes=(*FLOW, "twinlog.state"),
-    service="configsync",
-)
-CONFIGSYNC_AGE = MetricSpec(
-    name="twinlog.configsync.age",
-    kind=Kind.GAUGE,
-    unit="s",
-    description="Time since topics and configurations were last compared as a whole; absent before the "
-    "first time, and on standby.",
-    attributes=FLOW,
-    service="configsync",
-)
+    "twinlog.configsync.topics", Kind.GAUGE, "{topic}", (*FLOW, "twinlog.state"), "configsync",
+    "Topics of a flow by state.")  # fmt: skip
+CONFIGSYNC_AGE = MetricSpec("twinlog.configsync.age", Kind.GAUGE, "s", FLOW, "configsync",
+    "Time since topics and configurations were last compared as a whole; absent before the first time, and "
+    "on standby.")  # fmt: skip
 
 METRICS: tuple[MetricSpec, ...] = (
     CONFIGSYNC_CHANGES,

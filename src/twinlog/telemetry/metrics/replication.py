@@ -32,44 +32,19 @@ def _over_the_last_seconds(name: str, what: str, mm2_name: str) -> tuple[MetricS
 
 
 REPLICATION_RECORDS = MetricSpec(
-    name="twinlog.replication.records",
-    kind=Kind.COUNTER,
-    unit="{record}",
-    description="Records copied and acknowledged (committed) on the target.",
-    attributes=(*FLOW, DESTINATION),
-    service="source",
-    mm2_name="record-count",
-)
-REPLICATION_IO = MetricSpec(
-    name="twinlog.replication.io",
-    kind=Kind.COUNTER,
-    unit="By",
-    description="Bytes of record batches copied and acknowledged on the target.",
-    attributes=(*FLOW, DESTINATION),
-    service="source",
-    mm2_name="byte-count",
-)
+    "twinlog.replication.records", Kind.COUNTER, "{record}", (*FLOW, DESTINATION), "source",
+    "Records copied and acknowledged (committed) on the target.", mm2_name="record-count")  # fmt: skip
+REPLICATION_IO = MetricSpec("twinlog.replication.io", Kind.COUNTER, "By", (*FLOW, DESTINATION), "source",
+    "Bytes of record batches copied and acknowledged on the target.", mm2_name="byte-count")  # fmt: skip
 REPLICATION_LATENCY = MetricSpec(
-    name="twinlog.replication.latency",
-    kind=Kind.HISTOGRAM,
-    unit="s",
-    description="Time from the source timestamp of a record to its acknowledgement on the target. A sample: "
-    "at most about a hundred records a second for each topic and task, with the same distribution.",
-    attributes=(*FLOW, DESTINATION),
-    service="source",
-    buckets=AGE_BUCKETS_SECONDS,
-    mm2_name="replication-latency-ms",
-)
+    "twinlog.replication.latency", Kind.HISTOGRAM, "s", (*FLOW, DESTINATION), "source",
+    "Time from the source timestamp of a record to its acknowledgement on the target. A sample: at most "
+    "about a hundred records a second for each topic and task, with the same distribution.",
+    buckets=AGE_BUCKETS_SECONDS, mm2_name="replication-latency-ms")  # fmt: skip
 REPLICATION_RECORD_AGE = MetricSpec(
-    name="twinlog.replication.record.age",
-    kind=Kind.HISTOGRAM,
-    unit="s",
-    description="Age of a record when it was read from the source. Samples: see twinlog.replication.latency.",
-    attributes=(*FLOW, DESTINATION),
-    service="source",
-    buckets=AGE_BUCKETS_SECONDS,
-    mm2_name="record-age-ms",
-)
+    "twinlog.replication.record.age", Kind.HISTOGRAM, "s", (*FLOW, DESTINATION), "source",
+    "Age of a record when it was read from the source. Samples: see twinlog.replication.latency.",
+    buckets=AGE_BUCKETS_SECONDS, mm2_name="record-age-ms")  # fmt: skip
 REPLICATION_LATENCY_MIN, REPLICATION_LATENCY_MAX, REPLICATION_LATENCY_AVG = _over_the_last_seconds(
     "twinlog.replication.latency", "latency", "replication-latency-ms"
 )
@@ -77,191 +52,81 @@ REPLICATION_RECORD_AGE_MIN, REPLICATION_RECORD_AGE_MAX, REPLICATION_RECORD_AGE_A
     "twinlog.replication.record.age", "age when read", "record-age-ms"
 )
 REPLICATION_RECORDS_RATE = MetricSpec(
-    name="twinlog.replication.records.rate",
-    kind=Kind.GAUGE,
-    unit="{record}/s",
-    description="Records copied per second, over the last five seconds.",
-    attributes=(*FLOW, DESTINATION),
-    service="source",
-    mm2_name="record-rate",
-)
+    "twinlog.replication.records.rate", Kind.GAUGE, "{record}/s", (*FLOW, DESTINATION), "source",
+    "Records copied per second, over the last five seconds.", mm2_name="record-rate")  # fmt: skip
 REPLICATION_IO_RATE = MetricSpec(
-    name="twinlog.replication.io.rate",
-    kind=Kind.GAUGE,
-    unit="By/s",
-    description="Bytes of record batches copied per second, over the last five seconds.",
-    attributes=(*FLOW, DESTINATION),
-    service="source",
-    mm2_name="byte-rate",
-)
+    "twinlog.replication.io.rate", Kind.GAUGE, "By/s", (*FLOW, DESTINATION), "source",
+    "Bytes of record batches copied per second, over the last five seconds.",
+    mm2_name="byte-rate")  # fmt: skip
 REPLICATION_TRANSACTIONS = MetricSpec(
-    name="twinlog.replication.transactions",
-    kind=Kind.COUNTER,
-    unit="{transaction}",
-    description="Rounds of the copy by `twinlog.outcome`: committed, aborted. Transactions if exactly once.",
-    attributes=(*FLOW, "twinlog.outcome"),
-    service="source",
-)
+    "twinlog.replication.transactions", Kind.COUNTER, "{transaction}", (*FLOW, "twinlog.outcome"), "source",
+    "Rounds of the copy by `twinlog.outcome`: committed, aborted. Transactions if exactly once.")  # fmt: skip
 REPLICATION_LAG = MetricSpec(
-    name="twinlog.replication.lag",
-    kind=Kind.GAUGE,
-    unit="{record}",
-    description="Offsets from the next one to copy to the end of what may be copied, including control "
-    "records and offsets that compaction removed. Absent while one of the two is unknown.",
-    attributes=(*FLOW, DESTINATION, PARTITION),
-    service="source",
-    mm2_name="records-lag of the consumer",
-)
+    "twinlog.replication.lag", Kind.GAUGE, "{record}", (*FLOW, DESTINATION, PARTITION), "source",
+    "Offsets from the next one to copy to the end of what may be copied, including control records and "
+    "offsets that compaction removed. Absent while one of the two is unknown.",
+    mm2_name="records-lag of the consumer")  # fmt: skip
 REPLICATION_PARTITIONS = MetricSpec(
-    name="twinlog.replication.partitions",
-    kind=Kind.GAUGE,
-    unit="{partition}",
-    description="Replicated partitions by `twinlog.state`: RUNNING, PAUSED, BACKOFF, FAULTED, WAITING, "
-    "STALLED.",
-    attributes=(*FLOW, "twinlog.state"),
-    service="source",
-)
+    "twinlog.replication.partitions", Kind.GAUGE, "{partition}", (*FLOW, "twinlog.state"), "source",
+    "Replicated partitions by `twinlog.state`: RUNNING, PAUSED, BACKOFF, FAULTED, WAITING, STALLED.",
+)  # fmt: skip
 REPLICATION_FAILURES = MetricSpec(
-    name="twinlog.replication.failures",
-    kind=Kind.COUNTER,
-    unit="{failure}",
-    description="Failures of partitions, rounds and the flow, by reason; the copy retries after each.",
-    attributes=(*FLOW, ERROR_TYPE),
-    service="source",
-)
+    "twinlog.replication.failures", Kind.COUNTER, "{failure}", (*FLOW, ERROR_TYPE), "source",
+    "Failures of partitions, rounds and the flow, by reason; the copy retries after each.")  # fmt: skip
 REPLICATION_LOST = MetricSpec(
-    name="twinlog.replication.lost",
-    kind=Kind.COUNTER,
-    unit="{record}",
-    description="Source offsets whose records were lost (`error.type`: RETENTION, TOPIC_RECREATED,"
-    " TARGET_RECREATED, TARGET_TRUNCATED); not those that an operator skipped, or that only the target still"
-    " has.",
-    attributes=(*FLOW, DESTINATION, ERROR_TYPE),
-    service="source",
-)
+    "twinlog.replication.lost", Kind.COUNTER, "{record}", (*FLOW, DESTINATION, ERROR_TYPE), "source",
+    "Source offsets whose records were lost (`error.type`: RETENTION, TOPIC_RECREATED, TARGET_RECREATED, "
+    "TARGET_TRUNCATED); not those that an operator skipped, or that only the target still has.")  # fmt: skip
 REPLICATION_FOREIGN = MetricSpec(
-    name="twinlog.replication.foreign",
-    kind=Kind.COUNTER,
-    unit="{record}",
-    description="Foreign records (of other producers) that the source service has found in copies."
-    " Alert above 0.",
-    attributes=(*FLOW, DESTINATION),
-    service="source",
-)
+    "twinlog.replication.foreign", Kind.COUNTER, "{record}", (*FLOW, DESTINATION), "source",
+    "Foreign records (of other producers) that the source service has found in copies. Alert above 0.",
+)  # fmt: skip
 REPLICATION_LAG_TIME = MetricSpec(
-    name="twinlog.replication.lag.time",
-    kind=Kind.GAUGE,
-    unit="s",
-    description="Age of the oldest record of a partition that is not copied, to a few seconds; 0 when "
-    "all are, absent while it is not known.",
-    attributes=(*FLOW, DESTINATION, PARTITION),
-    service="source",
-)
-REPLICATION_OVERDUE = MetricSpec(
-    name="twinlog.replication.overdue",
-    kind=Kind.GAUGE,
-    unit="s",
-    description="Age of the oldest record of a flow that is not copied although nobody holds it back: the"
-    " largest twinlog.replication.lag.time, without partitions that are PAUSED or have reached the end of a"
-    " finite copy, and without twinlog.delay.seconds. Absent while no age is known.",
-    attributes=FLOW,
-    service="source",
-)
+    "twinlog.replication.lag.time", Kind.GAUGE, "s", (*FLOW, DESTINATION, PARTITION), "source",
+    "Age of the oldest record of a partition that is not copied, to a few seconds; 0 when all are, absent "
+    "while it is not known.")  # fmt: skip
+REPLICATION_OVERDUE = MetricSpec("twinlog.replication.overdue", Kind.GAUGE, "s", FLOW, "source",
+    "Age of the oldest record of a flow that is not copied although nobody holds it back: the largest "
+    "twinlog.replication.lag.time, without partitions that are PAUSED or have reached the end of a finite "
+    "copy, and without twinlog.delay.seconds. Absent while no age is known.")  # fmt: skip
 REPLICATION_SOURCE_END = MetricSpec(
-    name="twinlog.replication.source.end",
-    kind=Kind.GAUGE,
-    unit="{offset}",
-    description="Sum of the last known ends of a topic's partitions on the source: grows while producers "
-    "write. Not for heartbeats. Drops while partitions become known after a start.",
-    attributes=(*FLOW, DESTINATION),
-    service="source",
-)
+    "twinlog.replication.source.end", Kind.GAUGE, "{offset}", (*FLOW, DESTINATION), "source",
+    "Sum of the last known ends of a topic's partitions on the source: grows while producers write. Not for "
+    "heartbeats. Drops while partitions become known after a start.")  # fmt: skip
 REPLICATION_BEHIND = MetricSpec(
-    name="twinlog.replication.behind",
-    kind=Kind.GAUGE,
-    unit="{partition}",
-    description="Partitions with records that are not copied yet, without heartbeats, by `twinlog.state` and "
-    "reason (`error.type`, empty if nothing delays them).",
-    attributes=(*FLOW, "twinlog.state", ERROR_TYPE),
-    service="source",
-)
-DESIRED_WORKERS = MetricSpec(
-    name="twinlog.desired.workers",
-    kind=Kind.GAUGE,
-    unit="{worker}",
-    description="Tasks with which the flow would keep up, for an autoscaler: more than it has while it falls "
-    "behind. 0 on standby. See docs/standby.md.",
-    attributes=FLOW,
-    service="source",
-)
-SLOT_LAG = MetricSpec(
-    name="twinlog.slot.lag",
-    kind=Kind.GAUGE,
-    unit="{record}",
-    description="Source offsets that the partitions of a task have still to copy, as known last, by the "
-    "number of its slot.",
-    attributes=(*FLOW, SLOT),
-    service="source",
-)
+    "twinlog.replication.behind", Kind.GAUGE, "{partition}", (*FLOW, "twinlog.state", ERROR_TYPE), "source",
+    "Partitions with records that are not copied yet, without heartbeats, by `twinlog.state` and reason "
+    "(`error.type`, empty if nothing delays them).")  # fmt: skip
+DESIRED_WORKERS = MetricSpec("twinlog.desired.workers", Kind.GAUGE, "{worker}", FLOW, "source",
+    "Tasks with which the flow would keep up, for an autoscaler: more than it has while it falls behind. 0 "
+    "on standby. See docs/standby.md.")  # fmt: skip
+SLOT_LAG = MetricSpec("twinlog.slot.lag", Kind.GAUGE, "{record}", (*FLOW, SLOT), "source",
+    "Source offsets that the partitions of a task have still to copy, as known last, by the number of its "
+    "slot.")  # fmt: skip
 REPLICATION_STALLED = MetricSpec(
-    name="twinlog.replication.stalled",
-    kind=Kind.GAUGE,
-    unit="s",
-    description="Time since the position of a STALLED or FAULTED partition last moved, with its reason; of "
-    "the 100 partitions of a flow with the longest times.",
-    attributes=(*FLOW, DESTINATION, PARTITION, "twinlog.state", ERROR_TYPE),
-    service="source",
-)
+    "twinlog.replication.stalled", Kind.GAUGE, "s", (*FLOW, DESTINATION, PARTITION,
+    "twinlog.state", ERROR_TYPE), "source",
+    "Time since the position of a STALLED or FAULTED partition last moved, with its reason; of the 100 "
+    "partitions of a flow with the longest times.")  # fmt: skip
 REPLICATION_THROTTLED = MetricSpec(
-    name="twinlog.replication.throttled",
-    kind=Kind.GAUGE,
-    unit="{task}",
-    description="Tasks that a quota of a cluster is delaying now, by `twinlog.end`: source, target.",
-    attributes=(*FLOW, END),
-    service="source",
-)
-TASKS_MEMORY = MetricSpec(
-    name="twinlog.tasks.memory",
-    kind=Kind.GAUGE,
-    unit="By",
-    description="Resident memory of the processes below the service: Spark and its tasks, where they run "
-    "on this machine.",
-    attributes=(),
-    service="source",
-)
+    "twinlog.replication.throttled", Kind.GAUGE, "{task}", (*FLOW, END), "source",
+    "Tasks that a quota of a cluster is delaying now, by `twinlog.end`: source, target.")  # fmt: skip
+TASKS_MEMORY = MetricSpec("twinlog.tasks.memory", Kind.GAUGE, "By", (), "source",
+    "Resident memory of the processes below the service: Spark and its tasks, where they run on this "
+    "machine.")  # fmt: skip
 REPLICATION_LANE_RECORDS = MetricSpec(
-    name="twinlog.replication.lane.records",
-    kind=Kind.COUNTER,
-    unit="{record}",
-    description="Records by how they were copied (`twinlog.lane`: UNOPENED, or why they were opened).",
-    attributes=(*FLOW, DESTINATION, "twinlog.lane"),
-    service="source",
-)
+    "twinlog.replication.lane.records", Kind.COUNTER, "{record}", (*FLOW, DESTINATION, "twinlog.lane"),
+    "source",
+    "Records by how they were copied (`twinlog.lane`: UNOPENED, or why they were opened).")  # fmt: skip
 REPLICATION_THROTTLE = MetricSpec(
-    name="twinlog.replication.throttle",
-    kind=Kind.GAUGE,
-    unit="By/s",
-    description="Limit of a flow (no destination) or of one topic; absent without one.",
-    attributes=(*FLOW, DESTINATION),
-    service="source",
-)
+    "twinlog.replication.throttle", Kind.GAUGE, "By/s", (*FLOW, DESTINATION), "source",
+    "Limit of a flow (no destination) or of one topic; absent without one.")  # fmt: skip
 OFFSET_SYNC_RECORDS = MetricSpec(
-    name="twinlog.offset_sync.records",
-    kind=Kind.COUNTER,
-    unit="{record}",
-    description="Offset syncs written.",
-    attributes=(*FLOW, DESTINATION),
-    service="source",
-)
-PIPELINE_BATCH_DURATION = MetricSpec(
-    name="twinlog.pipeline.batch.duration",
-    kind=Kind.HISTOGRAM,
-    unit="s",
-    description="Length of a Spark epoch; `_count` is the number of epochs that ended.",
-    attributes=FLOW,
-    service="source",
-    buckets=AGE_BUCKETS_SECONDS,
-)
+    "twinlog.offset_sync.records", Kind.COUNTER, "{record}", (*FLOW, DESTINATION), "source",
+    "Offset syncs written.")  # fmt: skip
+PIPELINE_BATCH_DURATION = MetricSpec("twinlog.pipeline.batch.duration", Kind.HISTOGRAM, "s", FLOW, "source",
+    "Length of a Spark epoch; `_count` is the number of epochs that ended.",
+    buckets=AGE_BUCKETS_SECONDS)  # fmt: skip
 
 METRICS: tuple[MetricSpec, ...] = (
     REPLICATION_RECORDS,

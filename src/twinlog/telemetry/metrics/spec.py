@@ -44,16 +44,16 @@ class Kind(StrEnum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class MetricSpec:
     name: str
     kind: Kind
     unit: str
     """UCUM: `s`, `By`, `{record}`."""
-    description: str
     attributes: tuple[str, ...]
     service: str
     """The service that records it; `every` = all four."""
+    description: str
     buckets: tuple[float, ...] = ()
     """Upper bounds, histograms only."""
     mm2_name: str = ""
