@@ -237,9 +237,13 @@ class Life:
         was_moved, self.is_moved = self.is_moved, self.is_moved or None
         try:
             async with asyncio.timeout(_MOVE_SECONDS):
-                await self.world.move(kind, fence=self.random.random() < 0.5, wait=Duration(seconds=20))
+                fence = self.random.random() < 0.5
+                *_, last = await self.world.move(kind, fence=fence, wait=Duration(seconds=20))
         except (grpc.RpcError, TimeoutError) as error:
             self.told.append(f"{self.world.now():.3f} {kind} failed: {str(error)[:300]}")
+            return
+        if last.report.left_behind:
+            self.told.append(f"{self.world.now():.3f} {kind} is not complete: {last.report.left_behind}")
             return
         self.is_moved = not was_moved
         self.told.append(f"{self.world.now():.3f} {kind} done")

@@ -216,7 +216,10 @@ async def test_equal_aliases_of_other_clusters_are_another_holder() -> None:
     source, twin = FakeCluster("A"), holder_name(A_TO_B, "another-B")
     await hold_fences(source, [FENCE], OURS)
     await hold_fences(source, [FENCE], twin)
+    is_there: list[bool] = []
+    source.intercept("delete_acls", lambda _call: is_there.append(FENCE in source.acls), after=True)
     await release_fences(source, [FENCE], OURS)
+    assert is_there == [True], "also not for a moment without it"
     assert source.acls == {FENCE, holder_of(FENCE, twin)}
 
 
