@@ -63,7 +63,8 @@ class Replicas:
     def owners(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for name in self.world.services:
-            memberships = self.world.contexts[name].memberships if name in self.world.contexts else {}
+            is_looked_at = name.startswith("configsync") and name in self.world.contexts
+            memberships = self.world.contexts[name].memberships if is_looked_at else {}
             for membership in memberships.values():
                 for flow in membership.owned():
                     found.setdefault(str(flow), []).append(name.split()[1])
@@ -259,5 +260,42 @@ def test_a_flow_that_is_moved_by_hand_goes_where_it_is_sent_and_stays(tmp_path: 
             assert replicas.owners[flow] == ["2"], "another one came back in its place"
             assert (listed[flow].process, listed[flow].why) == (trial.to, "BY_HAND")
             assert sum(each.why == "EVEN_LOAD" for each in listed.values()) == 1
+
+    live(life(), machines_differ=True)
+
+
+def test_records_of_flows_that_move_are_copied_once_and_in_order(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with replicated(tmp_path, "ABC") as (world, replicas):
+            for alias in "ABC":
+                world.on[alias].cluster.create_topic("orders")
+
+            def values(alias: str, topic: str) -> list[bytes | None]:
+                return [seen.value for seen in world.on[alias].read(topic)]
+
+            def copied() -> bool:
+                return all(values(alias, "orders") == values("M", f"{alias}.orders") for alias in "ABC")
+
+            async def write(count: int) -> None:
+                for number in range(count):
+                    for alias in "ABC":
+                        world.on[alias].produce("orders", 0, b"%d" % number)
+                    await world.pause(0.5)
+
+            def owned(name: str) -> int:
+                return sum(len(each.owned()) for each in world.contexts[name].memberships.values())
+
+            replicas.start(1)
+            world.start("source 1")
+            await write(1)
+            await world.until(copied)
+            world.start("source 2", arguments=OTHERS)
+            await write(60)
+            assert sorted(map(owned, ("source 1", "source 2"))) == [1, 2]
+            await world.until(copied)
+            await world.kill("source 1")
+            await write(30)
+            await world.until(copied)
+            assert owned("source 2") == 3
 
     live(life(), machines_differ=True)
