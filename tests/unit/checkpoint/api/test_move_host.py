@@ -131,7 +131,7 @@ async def test_the_moves_of_all_flows_are_one_answer_and_a_silent_record_is_a_pr
 async def test_a_second_run_is_told_how_to_follow_the_first() -> None:
     async with hosted() as service:
         await service.start_and_hang_up()
-        with pytest.raises(StateError, match="attach 'A->B'") as refused:
+        with pytest.raises(StateError, match="watch 'A->B'") as refused:
             await service.start_and_hang_up()
         assert refused.value.reason == "MOVE_IN_PROGRESS"
         with pytest.raises(StateError) as refused:
