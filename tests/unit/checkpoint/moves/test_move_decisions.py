@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from twinlog.model import TopicPartition
+from twinlog.moves.record import went_on
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.moves.planning.decision import GroupPlace, decide
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
@@ -106,3 +108,9 @@ def test_a_groups_own_offset_past_the_end_of_the_log_is_no_place(verdict: Verdic
         assert words in decided.message
     used = replace(place_there(150, present=230), state_there="STABLE")
     assert decide(used, include_active=False).action is MoveAction.SKIP_ACTIVE_THERE
+
+
+def test_a_group_with_an_offset_where_it_had_none_went_on() -> None:
+    one, other = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    assert went_on({one: 5}, {one: 5, other: 0}, live=False)
+    assert not went_on({one: 5, other: 0}, {one: 5}, live=False)
