@@ -49,9 +49,15 @@ def ten_more(target: FakeCluster) -> Iterator[None]:
             for partition in call.result:
                 call.result[partition] += 10
 
+    def tell_ends(call: Call) -> None:
+        for partition, (end, leader_epoch) in call.result.items():
+            call.result[partition] = (end + 10, leader_epoch)
+
     undo = target.intercept("list_offsets", tell, after=True)
+    undo_ends = target.intercept("log_ends", tell_ends, after=True)
     yield
     undo()
+    undo_ends()
 
 
 @pytest.mark.parametrize("read", [moves, source, checkpoints, syncs])
