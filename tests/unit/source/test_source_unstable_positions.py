@@ -46,7 +46,7 @@ class Log:
         self.did.append("leaves")
 
 
-async def _nothing(*_: object) -> None:
+async def _nothing(*_: object, **__: object) -> None:
     """No job runs."""
 
 

@@ -264,22 +264,22 @@ async def test_a_cluster_that_hangs_is_told_while_a_pass_waits_for_it(flow: Chec
 
 async def test_a_writer_that_cannot_be_opened_is_told_and_opened_later(flow: CheckpointFlowRig) -> None:
     class RenewedStore(FakeCluster):
-        refusals = 1
+        is_renewed = False
 
         def writer(self, *, introduce: Introduce | None = None) -> ManagedWriter:
-            if self.refusals:
-                self.refusals -= 1
+            if not self.is_renewed:
                 raise ConfigError("ssl.keystore.location: it holds no private key")
             return flow.target.writer()
 
     await flow.write_sync("orders", 10, 20)
     flow.source.set_group("g", {TopicPartition("orders", 0): 10})
     async with flow.ready() as checkpointer:
-        checkpointer.writer_cluster = RenewedStore("B")
+        store = checkpointer.writer_cluster = RenewedStore("B")
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             group.create_task(checkpointer.run(stop), name="owner")
             await eventually(lambda: isinstance(checkpointer.table.problem, ConfigError))
+            store.is_renewed = True
             await eventually(lambda: checkpointer.passes > 0)
             stop.set()
     assert checkpointer.table.problem is None
