@@ -120,7 +120,7 @@ def translate_acls(
     fences = {*fences, *held_fences(bindings)}
     translated = [
         _without_everybody(binding, is_own=binding in fences or is_holder(binding))
-        if is_fence(binding) or is_holder(binding)
+        if is_fence(replace(binding, pattern_type=LITERAL)) or is_holder(binding)
         else _translate(binding, rules, names)
         for binding in sorted(bindings)
     ]

@@ -212,7 +212,13 @@ def test_a_fence_stays_on_its_own_cluster_and_one_of_somebody_else_limits_what_i
     """A fence that a move of another flow holds is none of somebody else."""
     for mode in AclSyncMode:
         for policy in [DEFAULT, IDENTITY]:
-            for name, by in [("orders", "flow"), ("orders", "other flow"), ("orders", ""), ("*", "")]:
+            for name, by in [
+                ("orders", "flow"),
+                ("orders", "other flow"),
+                ("orders", ""),
+                ("*", ""),
+                ("ord*", ""),
+            ]:
                 is_own = bool(by)
                 with about(mode, policy, name, by):
                     fence = acl(f"WRITE {name}", principal="User:*", permission="DENY")
