@@ -64,13 +64,15 @@ class DriverMoves:
         if order not in self._orders:
             return False
         self._orders.remove(order)
+        if not self._orders:
+            self.ordered.clear()
         return True
 
     async def carry_out(self, topics: Topics) -> None:
         """Carry out what was ordered, while no task copies. Raises TwinlogError when this process may not own
         the flow any more, or when it is not certain what is on the log: it has to be read again."""
-        self.ordered.clear()
         if not self._orders:
+            self.ordered.clear()
             return
         async with deadline(COMMAND_SECONDS, "check who owns the flow", alias=self.flow.target):
             await self.confirm()
@@ -86,6 +88,7 @@ class DriverMoves:
             finally:
                 if not order.outcome.done():
                     order.outcome.set_result(outcome)
+        self.ordered.clear()
 
     async def _refusal(self, order: MoveOrder, topics: Topics) -> TwinlogError | None:
         """Why the partition cannot be moved. A copy that has not begun begins there, if it may."""
@@ -188,7 +191,8 @@ def skip_from(row: PartitionRow) -> int | None:
     """The beginning of the range that a preserved copy leaves out if it is moved on: where it ends, or, if it
     may end within the range that it leaves out already, the beginning of that."""
     copy, report = row.copy, row.report
-    is_at_rest = report is not None and report.at_rest
+    # What a task said at another position was about an earlier range.
+    is_at_rest = report is not None and report.at_rest and report.position == row.position
     is_filling = copy is not None and copy.skip_from < copy.skip_to == row.position and not is_at_rest
     return copy.skip_from if copy is not None and is_filling else row.position
 

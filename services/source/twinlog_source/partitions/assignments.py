@@ -129,7 +129,7 @@ def _since(at: float | None, now: float) -> float | None:
 
 def _skip_former_task_seconds(row: PartitionRow, *, now: float) -> float | None:
     told, copy = row.skip_cut_off, row.copy
-    if told is None or copy is None or told[0] != copy.skip_from:
+    if told is None or copy is None or told[0] != (copy.skip_from, copy.skip_to):
         return _since(row.cut_off_at, now) if row.knows_former_tasks else 0.0
     return _since(told[1], now)
 

@@ -58,9 +58,8 @@ class PartitionRow:
     cut_off_at: float | None = None
     """When the last task lost the partition that may still have writes to a preserved copy in flight, in
     monotonic seconds; None = there is none."""
-    skip_cut_off: tuple[int, float | None] | None = None
-    """The start of the range that the copy leaves out, and the same time for tasks that did not know about
-    it."""
+    skip_cut_off: tuple[tuple[int, int], float | None] | None = None
+    """The range that the copy leaves out, and the same time for tasks that did not know about it."""
     slot: int | None = None
     """The task that has the partition, or had it last."""
     leader_epochs: tuple[EpochStart, ...] = ()

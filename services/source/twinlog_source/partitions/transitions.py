@@ -46,6 +46,7 @@ from twinlog_source.partitions.foreign_stretches import with_write
 from twinlog_source.partitions.lag_time import LagTime
 from twinlog_source.partitions.reports import PartitionReport
 from twinlog_source.partitions.rows import Blocker, PartitionRow, Shortened
+from twinlog_source.partitions.states import PartitionState
 
 LONG_AGO_SECONDS = 1e6
 """Longer than any write may be on its way."""
@@ -112,8 +113,8 @@ def end_in_order(row: PartitionRow, now: float) -> None:
 
 def _note_skipped(row: PartitionRow, first: int, end: int) -> None:
     """The present task knows about the skipped range, and so does each later one: none of them reads it."""
-    if first < end and (row.skip_cut_off is None or row.skip_cut_off[0] != first):
-        row.skip_cut_off = first, row.cut_off_at
+    if first < end and (row.skip_cut_off is None or row.skip_cut_off[0] != (first, end)):
+        row.skip_cut_off = (first, end), row.cut_off_at
 
 
 # ------------------------------------------------------------------------------------------------ positions
@@ -138,7 +139,14 @@ def _change_position(row: PartitionRow, event: PositionEvent) -> None:
             row.target_end_is_old, row.held_from, row.blocker = True, None, None
             if row.report is not None:
                 # Whatever held it up, its next task tries at once.
-                row.report = replace(row.report, retry_in_seconds=None, source_lost_from=None)
+                row.report = replace(
+                    row.report,
+                    state=PartitionState.WAITING,
+                    reason="",
+                    message="",
+                    retry_in_seconds=None,
+                    source_lost_from=None,
+                )
         case _:
             assert_never(event)
 

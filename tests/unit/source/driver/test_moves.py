@@ -14,12 +14,13 @@ from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import Move, PositionMoves, planned_move
 from twinlog_source.log.facts import PauseFact
 from twinlog_source.log.gaps import LogBounds
-from twinlog_source.partitions.events import Reported, SetAside, TopicsChosen
+from twinlog_source.partitions.events import LogReread, Reported, SetAside, TopicsChosen
 from twinlog_source.partitions.orders import SetPaused
 from twinlog_source.partitions.reports import PartitionReport, TaskReport
+from twinlog_source.partitions.states import PartitionState
 from twinlog_source.reasons import EndReason
 from unit.source.driver.test_hand_over import EPOCH_SECONDS, Tasks, driven
-from unit.source.flow_rig import FlowRig, P, ledger
+from unit.source.flow_rig import FlowRig, P, ledger, reported, set_position
 from unit.source.topics.lost_copies_rig import TRANSLATED
 
 FAR = Move(partition=P, from_offset=0, to_offset=3, bounds=LogBounds(start=0, end=9))
@@ -82,6 +83,7 @@ async def test_a_move_that_nobody_began_is_withdrawn_and_has_no_effect(rig: Flow
     moves, task = await moves_of(rig)
     (move,) = await moves.carry_out([FAR], by="root")
     assert (move.applied, move.reason) == (False, "POSITION_NOT_MOVED")
+    assert not task.driver.state.moves.ordered.is_set(), "no epoch ends for it"
     await task.driver.state.carry_out_moves()
     assert (task.driver.state.table.rows[P].position, ledger(task.driver.state)) == (0, [])
 
@@ -108,6 +110,23 @@ async def test_a_topic_that_left_meanwhile_is_named_and_not_a_crash(rig: FlowRig
     assert planned.from_offset is None
 
 
+async def test_a_move_that_could_not_be_begun_waits_until_the_flow_is_taken_over_again(rig: FlowRig) -> None:
+    moves, task = await moves_of(rig)
+
+    def fail(_call: Call) -> None:
+        raise from_reason(UNAVAILABLE, "list_offsets", alias="B")
+
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(moves.carry_out([FAR], by="root"), name="positions set")
+        undo = rig.target.intercept("list_offsets", fail)
+        with pytest.raises(KafkaError):
+            await task.ends()
+        undo()
+        await task.ends()
+        (move,) = await asked
+    assert (move.applied, task.driver.state.table.rows[P].position) == (True, 3)
+
+
 async def test_a_move_whose_answer_is_lost_is_uncertain_and_the_log_is_read_again(rig: FlowRig) -> None:
     moves, task = await moves_of(rig, TRANSLATED)
 
@@ -122,6 +141,8 @@ async def test_a_move_whose_answer_is_lost_is_uncertain_and_the_log_is_read_agai
         (move,) = await asked
     undo()
     assert (move.applied, move.reason) == (False, "POSITION_UNCERTAIN")
+    await task.driver.state.carry_out_moves()
+    assert not task.driver.state.moves.ordered.is_set()
 
 
 async def test_a_process_that_does_not_own_the_flow_any_more_moves_nothing(rig: FlowRig) -> None:
@@ -137,6 +158,21 @@ async def test_a_process_that_does_not_own_the_flow_any_more_moves_nothing(rig: 
     assert (fenced.value.reason, move.reason) == ("PRODUCER_FENCED", "POSITION_NOT_MOVED")
     assert (await other.positions.refresh()).get(P, 0) == 0
     assert state.table.rows[P].blocker is not None
+
+
+async def test_a_partition_that_waits_for_an_operator_continues_also_where_it_is(rig: FlowRig) -> None:
+    """The one who stops what copied its records back may leave nothing out."""
+    state = await rig.owner(TRANSLATED)
+    said = {"position": 2, "state": PartitionState.FAULTED, "reason": "LOOP", "message": "…"}
+    reported(state, **said)
+    state.table.apply(LogReread(partitions=[P], positions={P: 2}, leader_epochs={}), 0.0)
+    state.assignment(P)
+    kept = state.assignment(P).prior_failure
+    assert kept is not None
+    assert kept.reason == "LOOP", "a new task alone changes nothing"
+    await set_position(state, P, 2)
+    assert state.assignment(P).prior_failure is None
+    assert state.table.rows[P].task_state is PartitionState.WAITING
 
 
 async def test_tasks_learn_of_a_pause_once_the_log_shows_it(rig: FlowRig) -> None:

@@ -23,6 +23,7 @@ from unit.source.topics.copy_modes_rig import (
     ends,
     kind,
     says,
+    waits,
 )
 
 
@@ -163,6 +164,25 @@ async def test_a_copy_that_is_moved_again_before_it_is_filled_leaves_out_both_ra
     says(state, position=6, skip=(4, 6))
     await set_position(state, P, 8)
     assert kind(state) == (True, 0, "", 4, 8)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_a_copy_that_is_moved_again_before_its_next_task_reports_leaves_out_both_ranges(
+    rig: FlowRig, is_lost: bool
+) -> None:
+    """What the task before said at rest was about where the copy stood then."""
+    await rig.write(rig.source, "t", 9)
+    state = await rig.owner(AUTO)
+    says(state, position=4, at_rest=True)
+    await set_position(state, P, 6)
+    if is_lost:
+        waits(state)
+        rig.clock.advance(20)
+        await state.reread([P])
+    await set_position(state, P, 8)
+    assert kind(state) == (True, 0, "", 4, 8)
+    if is_lost:
+        assert waits(state) == (0.0, 0.0), "it did not know that 6 and 7 are left out, too"
 
 
 async def test_a_preserved_copy_is_not_moved_back_by_what_its_task_said_at_last(rig: FlowRig) -> None:
