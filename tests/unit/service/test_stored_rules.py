@@ -1,6 +1,7 @@
 """The rules that configsync has stored, read while it is away."""
 
 import json
+from contextlib import suppress
 
 import pytest
 
@@ -41,6 +42,14 @@ async def test_the_newest_rules_count() -> None:
         rules({"sync.group.offsets.enabled": "false"}),
     )
     assert (await stored_rules(cluster, FLOW)).values == {"sync.group.offsets.enabled": "false"}
+
+
+@pytest.mark.parametrize("key", [b'["topic", 5]', b'["rules", null]', b'[["rules"]]', b'[{"a": 1}]'])
+async def test_keys_that_configsync_does_not_write_are_refused_or_left_out(key: bytes) -> None:
+    """Anybody with the right to write may put them there: no service ends because of them."""
+    cluster = await cluster_with(rules({"groups.exclude": "a"}), (key, b"{}"))
+    with suppress(WireFormatError):
+        assert (await stored_rules(cluster, FLOW)).values == {"groups.exclude": "a"}
 
 
 async def test_no_rules_are_none() -> None:

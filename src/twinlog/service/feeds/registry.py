@@ -46,10 +46,12 @@ class DecisionsCodec:
     kinds: frozenset[str] = TOLD_KINDS
 
     def decode_key(self, key: bytes) -> Key | None:
-        parts = _parsed(key)
-        if not isinstance(parts, list) or not parts or parts[0] not in self.kinds:
-            return None
-        return parts[0], "".join(parts[1:])
+        match _parsed(key):
+            case [str(kind)] if kind in self.kinds:
+                return kind, ""
+            case [str(kind), str(name)] if kind in self.kinds:
+                return kind, name
+        return None
 
     def decode_value(self, key: Key, value: bytes) -> Row:
         fields = _parsed(value)
