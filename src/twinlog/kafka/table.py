@@ -105,6 +105,11 @@ class Table(Generic[K, V]):
         """What was read; None before the first `load`, and without a topic."""
         return None if self._place is None else self._place.revision
 
+    @property
+    def is_read_back(self) -> bool:
+        """Whether `rows` are those of `revision`: nothing was put since."""
+        return self._place is not None and self._place.seen_end == self._place.revision.next_offset
+
     async def take(
         self, records: Mapping[bytes, bytes | None], revision: Revision, *, is_whole: bool
     ) -> None:

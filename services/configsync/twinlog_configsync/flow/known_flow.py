@@ -249,8 +249,10 @@ class KnownFlow:
         return memory
 
     async def _write(self, memory: Memory) -> None:
-        """Store it, and read back what others are told. Raises KafkaError; then some may be stored."""
-        if await self._store.replace(await asyncio.to_thread(memory.records)):
+        """Store it, and read back what others are told, also of an earlier time that failed. Raises
+        KafkaError; then some may be stored."""
+        await self._store.replace(await asyncio.to_thread(memory.records))
+        if not self._store.is_read_back:
             await self._store.load()
 
     @property

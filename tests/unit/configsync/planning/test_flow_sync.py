@@ -66,6 +66,24 @@ async def test_a_second_pass_changes_nothing(flow: ConfigSyncRig) -> None:
     assert list(flow.target.records(TopicPartition(REGISTRY, 0))) == records
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_what_was_stored_and_not_read_back_is_read_and_told_by_the_next_pass(
+    flow: ConfigSyncRig, is_known: bool
+) -> None:
+    if is_known:
+        await flow.refresh()
+    flow.source.add_topic("orders")
+    undo = flow.target.intercept("log_ends", timeout)
+    with pytest.raises(KafkaError):
+        await flow.refresh()
+    undo()
+    asked: list[Call] = []
+    flow.target.intercept("log_ends", asked.append)
+    await flow.refresh()
+    assert "orders" in flow.topics()
+    assert asked, "what is told is what the log has"
+
+
 async def test_the_brokers_of_the_target_are_asked_for_a_new_topic_and_when_all_configs_are_read(
     flow: ConfigSyncRig,
 ) -> None:
