@@ -18,7 +18,7 @@ _ENOUGH_WORDS = 3
 
 _PYTHON = f'exec "{sys.executable}"'
 _GROUPS_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-_GROUPS = f"""{_PYTHON} -c 'import sys; from twinlog.testing.java.tools import run_java_tool
+_GROUPS = f"""{_PYTHON} -c 'import sys; from twinlog.testing.java.mm2 import run_java_tool
 run_java_tool("{_GROUPS_TOOL}", *sys.argv[1:])' "$@\""""
 _JQ = f"""{_PYTHON} -c 'import json, sys
 for each in json.load(sys.stdin):
