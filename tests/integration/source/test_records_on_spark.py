@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 
 from twinlog.batches.bodies import OpenRecord, decode_record, encode_body
 from twinlog.clock import SystemClock
-from twinlog.errors import TwinlogError
+from twinlog.errors import StateError, TwinlogError
 from twinlog.model import Flow, TopicPartition
 from twinlog.transforms.expressions import TOPICS, Expressions, OnError, expressions_of
 from twinlog_source.pipeline.runner import SparkRunner, own_spark
@@ -220,6 +220,25 @@ async def test_each_recipe_of_the_page_does_what_it_says(
     assert not changed.failed
 
 
+def with_functions_one_after_the_other(records: DataFrame) -> DataFrame:
+    value = records.value
+    for number in range(3):
+        suffix = str(number).encode()
+        append = f.udf(lambda value, suffix=suffix: value and value + suffix, "binary", useArrow=number > 0)
+        value = append(value)
+    return records.withColumn("value", value).filter("offset IS NULL OR key IS NULL")
+
+
+async def test_records_come_out_of_python_functions_as_soon_as_they_are_in(spark: SparkRunner) -> None:
+    function = f"{__name__}:{with_functions_one_after_the_other.__name__}"
+    expressions = Expressions(topics=("orders",), python=function, timeout_seconds=30)
+    async with _changing(spark, expressions) as changing:
+        for count in (1, 2, 199, 200, 201, 450):
+            values = [(b"left out" if n % 3 == 1 else None, b"%d " % n) for n in range(count)]
+            changed = await changing.change(ORDERS, _records(*(encode_body(*each) for each in values)))
+            assert [*_values(changed).values()] == [b"%d 012" % n for n in range(count) if n % 3 != 1]
+
+
 def waits_for_ever(records: DataFrame) -> DataFrame:
     return records.withColumn("value", f.udf(lambda value: _wait(value), "binary")("value"))
 
@@ -257,6 +276,31 @@ async def test_a_function_that_fails_for_one_record_stops_no_other(
     assert list(changed.failed) == [11]
     assert changed.failed[11].startswith("twinlog.transform.python: ")
     assert why in changed.failed[11]
+
+
+def fails_for_null(records: DataFrame) -> DataFrame:
+    return records.withColumn("value", f.udf(lambda value: value.upper(), "binary")("value"))
+
+
+def only_some_countries(records: DataFrame) -> DataFrame:
+    return records.filter("value != 'XX'")
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [("fails_for_null", "AttributeError: 'NoneType'"), ("only_some_countries", "took longer than 5 s")],
+)
+async def test_a_function_that_needs_a_record_is_refused_and_no_record_left_out(
+    spark: SparkRunner, function: str, why: str
+) -> None:
+    expressions = Expressions(
+        topics=("orders",), python=f"{__name__}:{function}", on_error=OnError.SKIP, timeout_seconds=5
+    )
+    records = _records(*(encode_body(None, value) for value in (b"a", b"b")))
+    async with _changing(spark, expressions) as changing:
+        with pytest.raises(StateError, match=f"fails without a record.*{why}") as refused:
+            await changing.change(ORDERS, records)
+    assert refused.value.reason == "TRANSFORM_REFUSED"
 
 
 async def test_bytes_that_are_no_text_and_large_ones_are_records_like_others(spark: SparkRunner) -> None:

@@ -4,7 +4,7 @@ A worker takes chunks from the task's socket and feeds them to the plan; another
 sends it back. Neither knows of Kafka: what is copied, and exactly once, stays with the task.
 
 Spark hands rows to a worker only in batches of exactly so many, and Python keeps output back until a buffer
-is full. So when nothing more is to come, marks fill the batch up.
+is full. So when nothing more is to come, marks fill the batch up: of each Python function that the plan has.
 """
 
 import re
@@ -23,7 +23,7 @@ from pyspark.util import PythonEvalType
 from twinlog.batches.bodies import decode_record, encode_body, encode_field, headers_at
 from twinlog.errors import ConfigError
 from twinlog.transforms.expressions import Expressions
-from twinlog_source.pipeline.record_plan import ROWS, changed_rows
+from twinlog_source.pipeline.record_plan import ROWS, changed_rows, python_stages
 from twinlog_source.records.frames import (
     DRAIN,
     FEED,
@@ -49,6 +49,8 @@ SETTINGS = {
     # Otherwise a batch of large values would end earlier, and the fillers would not fit.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.execution.pandas.udf.buffer.size": "64",
+    "spark.sql.execution.python.udf.maxRecordsPerBatch": str(ROWS_PER_BATCH),
+    "spark.sql.execution.python.udf.buffer.size": "64",
 }
 CONNECT_SECONDS = 20.0
 _END, _FILLER = -1, -2
@@ -90,9 +92,17 @@ def check_plan(context: SparkContext, spec: PipeSpec) -> None:
 
 
 def _plan(context: SparkContext, spec: PipeSpec) -> DataFrame:
-    rows = _map_in_arrow(_session(context).range(0, 1, 1, 1), partial(_feed, spec), ROWS, barrier=True)
-    try:
+    session = _session(context)
+
+    def plan(stages: int) -> DataFrame:
+        rows = _map_in_arrow(session.range(0, 1, 1, 1), partial(_feed, spec, stages), ROWS, barrier=True)
         return changed_rows(rows, spec.expressions, strict=spec.strict)
+
+    try:
+        rows = plan(1)
+        # The end of the pipe takes batches, and the feed does not.
+        stages = python_stages(rows)
+        return plan(stages) if stages > 1 else rows
     except ConfigError as error:
         written = spec.expressions.written.get(str(error).partition(":")[0], "")
         raise ConfigError(f"{error} ({spec.flow_name}: {written})") from error
@@ -126,7 +136,7 @@ def _connect(spec: PipeSpec, end: bytes) -> socket.socket:
     return connection
 
 
-def _feed(spec: PipeSpec, once: Iterable[Any]) -> Iterator["pa.RecordBatch"]:
+def _feed(spec: PipeSpec, stages: int, once: Iterable[Any]) -> Iterator["pa.RecordBatch"]:
     list(once)
     with _connect(spec, FEED) as connection:
         sent = 0
@@ -137,7 +147,8 @@ def _feed(spec: PipeSpec, once: Iterable[Any]) -> Iterator["pa.RecordBatch"]:
                 # Spark looks whether there is one more row before it hands a full batch on. A function may
                 # have dropped rows, so that it is not known how full the batch is.
                 short = (1 - sent) % ROWS_PER_BATCH
-                fillers = short if short and not spec.expressions.python else ROWS_PER_BATCH + 1
+                of_function = stages * (ROWS_PER_BATCH + 1)
+                fillers = short if short and not spec.expressions.python else of_function
                 yield _marks([(chunk.number, _FILLER)] * fillers)
                 # What is written last may stay in Python's buffer.
                 yield _marks([(chunk.number, _FILLER)])

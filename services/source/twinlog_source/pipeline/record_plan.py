@@ -42,6 +42,8 @@ _NARROW = (
     "WholeStageCodegen",
 )
 """Parts of a plan through which rows pass one by one and in order."""
+_IN_BATCHES = ("ArrowEvalPython", "BatchEvalPython", "MapInArrow")
+"""Those that hand rows to Python."""
 _DIFFER_BY_TIME_OR_PLACE = frozenset(
     {
         "CurrentDate",
@@ -102,6 +104,12 @@ def changed_rows(given: DataFrame, expressions: Expressions, *, strict: bool = F
         content(new.get("value", f.col("value"))).alias("value"),
         content(new.get("headers", f.lit(None).cast(_HEADERS))).alias("headers"),
     )
+
+
+def python_stages(rows: DataFrame) -> int:
+    """How many parts of the plan hand rows to Python."""
+    plan = rows._jdf.queryExecution().executedPlan()  # noqa: SLF001 (as below)
+    return sum(node.nodeName().startswith(_IN_BATCHES) for node in _walk(plan, skip="BroadcastExchange"))
 
 
 def _after_function(given: DataFrame, python: str) -> DataFrame:

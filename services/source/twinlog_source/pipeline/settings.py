@@ -23,6 +23,9 @@ DRIVER_JVM_OPTIONS = " ".join(
 )
 SQL_JVM_OPTIONS = "-XX:TieredStopAtLevel=4 -XX:CICompilerCount=2 -Xms128m -Xmn64m -Xss4m"
 """With Spark SQL the JVM runs code that it has generated on each record, and reads long expressions."""
+SQL_SETTINGS = {"spark.python.udf.pipelined.enabled": "true"}
+"""Otherwise Spark reads what a Python function returns only when there is no next record to give it, and
+waits for that one."""
 _SOCKET_NAME_BYTES = 43
 """`/.<uuid>.sock`"""
 _SOCKET_PATH_BYTES = 103
@@ -130,6 +133,7 @@ def spark_settings(
         "spark.app.name": app_name,
         "spark.driver.extraJavaOptions": f'{options} "-Djava.io.tmpdir={directory}"',
         **SETTINGS,
+        **(SQL_SETTINGS if with_sql else {}),
         # Loopback TCP costs a delayed acknowledgement of 40 ms per exchange with the worker.
         **socket_settings(directory),
         **of_place,

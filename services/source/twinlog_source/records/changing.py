@@ -16,7 +16,7 @@ import structlog
 
 from twinlog.batches import LaneReason
 from twinlog.batches.bodies import OpenRecord
-from twinlog.errors import TwinlogError, WireFormatError
+from twinlog.errors import StateError, TwinlogError, WireFormatError
 from twinlog.model import Flow, TopicPartition
 from twinlog.transforms.expressions import PYTHON, WHERE, Expressions, OnError
 from twinlog_source.reasons import PartitionReason
@@ -102,6 +102,8 @@ class Changing:
     """Breaks at a record whose expression fails, with the reason."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One chunk at a time is in `alone`, so that it is to blame."""
+    _passes_nothing: bool = False
+    """Whether `alone` has passed a chunk without a record: what breaks it since is a record."""
     _broke_at: dict[TopicPartition, int] = field(default_factory=dict)
     """The last record that broke the pipe alone, by its offset: it is tried again, but not among others."""
     _explained: tuple[TopicPartition, int, str] | None = None
@@ -113,7 +115,8 @@ class Changing:
         return self.pipe, self.alone, self.strict
 
     async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Changed:
-        """Raises KafkaError when Spark is away, and ConfigError when it refuses the expressions."""
+        """Raises KafkaError when Spark is away, and StateError (TRANSFORM_REFUSED) when it refuses the
+        expressions, or they break the pipe whatever the records are."""
         if not records:
             return Changed(passed={})
         failed: dict[int, str] = {}
@@ -152,6 +155,7 @@ class Changing:
                 return
             except TransformFailedError as error:
                 log.info("pipe_broke", partition=str(partition), records=len(records), error=str(error))
+            await self._pass_nothing(partition)
         else:
             suspects = [records[known + 1 :], records[known : known + 1], records[:known]]
         while suspects:
@@ -167,9 +171,29 @@ class Changing:
                     suspects += [some[middle:], some[:middle]]
                     continue
                 offset = self._broke_at[partition] = some[0][0]
-                failed[offset] = f"{PYTHON if self.expressions.python else WHERE}: {error}"
+                failed[offset] = f"{self._breaking_key}: {error}"
                 if self.expressions.on_error is OnError.STOP:
                     return
+
+    @property
+    def _breaking_key(self) -> str:
+        return PYTHON if self.expressions.python else WHERE
+
+    async def _pass_nothing(self, partition: TopicPartition) -> None:
+        """Raises StateError (TRANSFORM_REFUSED) if the pipe breaks without a record: none may be left out for
+        that."""
+        async with self._turn:
+            if self._passes_nothing:
+                return
+            try:
+                await self.alone.change(partition, ())
+            except TransformFailedError as error:
+                told = (
+                    f"{self._breaking_key}: fails without a record, for rows all of whose columns are null:"
+                    f" {error}"
+                )
+                raise StateError(told, reason=PartitionReason.TRANSFORM_REFUSED) from error
+            self._passes_nothing = True
 
     async def why(self, partition: TopicPartition, record: OpenRecord, failed: str) -> str:
         """What failed for a record, with what Spark says about it."""

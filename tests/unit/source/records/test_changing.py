@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twinlog.batches.bodies import OpenRecord
-from twinlog.errors import WireFormatError
+from twinlog.errors import StateError, WireFormatError
 from twinlog.kafka.deadline import pause
 from twinlog.model import TopicPartition
 from twinlog.testing.virtual_time import run_in_virtual_time
@@ -26,6 +26,7 @@ class FakePipe:
     """Loses every chunk that is in it when a record breaks it."""
 
     break_seconds: float = 0.0
+    breaks_always: bool = False
     inside: list[asyncio.Event] = field(default_factory=list)
     calls: int = 0
 
@@ -40,7 +41,7 @@ class FakePipe:
         if any(BREAK in body for _, _, body in records):
             await pause(self.break_seconds)
         self.inside.remove(lost)
-        if any(BREAK in body for _, _, body in records):
+        if self.breaks_always or any(BREAK in body for _, _, body in records):
             for other in self.inside:
                 other.set()
             lost.set()
@@ -96,6 +97,20 @@ def test_others_go_on_while_a_record_that_takes_too_long_is_looked_for() -> None
         again = await changing.change(TopicPartition("t", 0), records[600:])
         assert (list(again.failed), pipe.calls) == ([700], calls)
         assert now() - began < 61
+
+    run_in_virtual_time(run())
+
+
+@pytest.mark.parametrize("on_error", OnError)
+def test_no_record_is_left_out_where_the_function_fails_without_one(on_error: OnError) -> None:
+    async def run() -> None:
+        pipe = FakePipe(breaks_always=True)
+        expressions = Expressions(topics=("t",), python="a:b", on_error=on_error)
+        changing = Changing(expressions=expressions, pipe=pipe, alone=pipe, strict=pipe)
+        for _ in range(2):
+            with pytest.raises(StateError, match="python: fails without a record") as refused:
+                await changing.change(TopicPartition("t", 0), [(0, 0, b"a"), (1, 0, b"b")])
+            assert refused.value.reason == "TRANSFORM_REFUSED"
 
     run_in_virtual_time(run())
 
