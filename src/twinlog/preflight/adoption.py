@@ -227,7 +227,11 @@ def _changes(facts: AdoptionFacts) -> Iterator[str]:
         if configsync.refresh_topics_enabled
         else "Twinlog does not look for new topics"
     )
-    yield "MirrorMaker 2's Connect group, config topic and status topic are not used"
+    if facts.positions.by_connector:
+        yield "MirrorMaker 2's Connect group, config topic and status topic are not used"
     if facts.missing_topics:
         yield f"Twinlog creates its own topics: {', '.join(facts.missing_topics)}"
-    yield f"to go back: stop Twinlog and start MirrorMaker 2 again; it reads {facts.positions.topic}"
+    if facts.positions.by_connector:
+        yield f"MirrorMaker 2 can continue whenever Twinlog is stopped: it reads {facts.positions.topic}"
+    else:
+        yield "nothing of MirrorMaker 2 was found, so there is nothing to take over"

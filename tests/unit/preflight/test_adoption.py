@@ -51,6 +51,7 @@ def test_each_partition_continues_where_mirror_maker_2_stopped() -> None:
     assert adoption.refusals == ()
     assert of(adoption, P) == (Start.STORED, 42, 8)
     assert of(adoption, Q) == (Start.STORED, 10, 0)
+    assert "whenever Twinlog is stopped: it reads mm2-offsets.A.internal" in adoption.changes[-1]
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,10 @@ def test_copies_without_positions_are_not_copied_again() -> None:
     fresh = facts(positions=nothing, target_topics=frozenset())
     assert judge_adoption(fresh).refusals == ()
     assert of(judge_adoption(fresh), P) == (Start.EARLIEST, 0, 50)
+    assert not [
+        each for each in judge_adoption(fresh).changes if "Connect group" in each or "continue" in each
+    ]
+    assert "nothing to take over" in judge_adoption(fresh).changes[-1]
 
 
 def test_what_the_source_has_lost_meanwhile_is_told() -> None:
