@@ -1,6 +1,6 @@
-"""Write deploy/prometheus and deploy/grafana.
+"""Write deploy/prometheus, deploy/grafana, and the alerts of the live page.
 
-`--runbook https://wiki.example/operations.md` prints rules with links to a runbook there, and writes nothing.
+`--runbook https://wiki.example/alerts` prints rules with links to a runbook there, and writes nothing.
 """
 
 import argparse

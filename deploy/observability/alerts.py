@@ -1,11 +1,11 @@
-"""The alerts of Twinlog, as rules of Prometheus. docs/operations.md has a section for each."""
+"""The alerts of Twinlog, as rules of Prometheus. docs/alerts.md has a section for each."""
 
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-RUNBOOK = "docs/operations.md"
-"""Where the runbook is, by default. `#` and the name of the alert in small letters follow."""
+RUNBOOK = "http://127.0.0.1:8890/alerts.html"
+"""Where docs/alerts.md is read, by default: on the live page. `#` and an alert's small name follow."""
 RPO_SECONDS = 300
 """Recovery point objective: how old the oldest record that is not copied may be. Yours may be another."""
 
@@ -266,7 +266,7 @@ def hastened(alert: Alert, *, held: str, window: str, rpo_seconds: int = RPO_SEC
 
 
 def rules(alerts: tuple[Alert, ...] = ALERTS, *, runbook: str = RUNBOOK) -> str:
-    """The file of rules that Prometheus reads; `runbook` is the address of docs/operations.md."""
+    """The file of rules that Prometheus reads; `runbook` is the address of docs/alerts.md."""
     lines = [
         "# Written by `python -m deploy.observability`: edit deploy/observability/alerts.py.",
         "groups:",

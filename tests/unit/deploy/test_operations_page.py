@@ -1,4 +1,4 @@
-"""docs/operations.md: what somebody reads whom an alert has woken."""
+"""docs/operations.md and docs/alerts.md: what somebody reads whom an alert has woken."""
 
 import re
 import shlex
@@ -8,18 +8,25 @@ import pytest
 import typer
 from deploy.observability.alerts import ALERTS, rules
 from deploy.observability.boards import BOARDS
+from deploy.observability.files import page
 
 from twinlog.cli import app
+from twinlog.cli.ui.command import DEFAULT_LISTEN
 from twinlog.telemetry.metrics import METRICS
 from twinlog.telemetry.metrics_page import prometheus_name
 from unit.cases import about
 from unit.deploy.wheels import PROJECT
 
 PAGE = (PROJECT / "docs/operations.md").read_text()
-PAGES = PAGE + "".join(
-    (PROJECT / f"docs/{name}.md").read_text() for name in ("upgrade", "backup", "capacity")
+ALERTS_PAGE = (PROJECT / "docs/alerts.md").read_text()
+PAGES = "".join(
+    [
+        PAGE,
+        ALERTS_PAGE,
+        *((PROJECT / f"docs/{name}.md").read_text() for name in ("upgrade", "backup", "capacity")),
+    ]
 )
-SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", ALERTS_PAGE, re.MULTILINE | re.DOTALL))
 
 
 def test_every_alert_has_a_section_that_says_what_it_means_and_what_to_do() -> None:
@@ -30,12 +37,11 @@ def test_every_alert_has_a_section_that_says_what_it_means_and_what_to_do() -> N
 
 
 def test_no_section_is_of_an_alert_that_is_gone() -> None:
-    known = {alert.name for alert in ALERTS}
-    assert {name for name in SECTIONS if name.startswith("Twinlog")} == known
+    assert SECTIONS.keys() == {alert.name for alert in ALERTS}
 
 
 def test_the_table_of_alerts_says_how_urgent_each_is_and_when_it_fires() -> None:
-    rows = re.findall(r"^\| \[(\w+)\]\(#(\w+)\) \| (\w+) \| (\w+) \|", PAGE, re.MULTILINE)
+    rows = re.findall(r"^\| \[(\w+)\]\(alerts.md#(\w+)\) \| (\w+) \| (\w+) \|", PAGE, re.MULTILINE)
     assert rows == [(each.name, each.name.lower(), str(each.severity), each.held) for each in ALERTS]
 
 
@@ -46,9 +52,18 @@ def test_the_table_of_boards_lists_each_with_what_it_shows() -> None:
 
 
 def test_alerts_link_to_the_runbook_wherever_it_is() -> None:
-    place = "https://wiki.example/operations.md"
+    place = "https://wiki.example/alerts"
     told = re.findall(r"runbook_url: (\S+)", rules(runbook=place))
     assert told == [f"{place}#{each.name.lower()}" for each in ALERTS]
+
+
+def test_the_live_page_has_the_runbook_to_which_alerts_link_by_default() -> None:
+    base = re.findall(r"runbook_url: http://(.+)/(.+)#", rules())[0]
+    assert base == (DEFAULT_LISTEN, "alerts.html")
+    served = (PROJECT / "src/twinlog/cli/ui/page" / base[1]).read_text()
+    assert served == page((PROJECT / "docs/alerts.md").read_text()), "run: python -m deploy.observability"
+    assert re.findall(r'<h2 id="(.+?)">', served) == [each.name.lower() for each in ALERTS]
+    assert re.search(r"\]\(|\*\*|`", served) is None
 
 
 COMMANDS = sorted(
