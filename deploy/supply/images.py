@@ -13,8 +13,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from deploy.supply.projects import ROOT, projects
-from deploy.supply.sbom import IMAGES
+from deploy.supply.projects import ROOT, SERVICES
+from deploy.supply.sbom import IMAGES, VERSION
 
 FILE: Final = ROOT / "deploy" / "images.env"
 COMPOSE: Final = tuple(sorted((ROOT / "deploy" / "compose").glob("*.yaml")))
@@ -49,13 +49,13 @@ def unpinned(text: str) -> list[str]:
 def build_command(image: str, bases: Mapping[str, str], epoch: int, registry: str = "") -> list[str]:
     """How an image is built, or for every platform built and pushed to a registry; `epoch` in seconds stands
     in it instead of the time of the build."""
-    service = image.removeprefix("twinlog-")
-    dockerfile = "deploy/twinlog/Dockerfile" if image == "twinlog" else f"services/{service}/Dockerfile"
+    name = image.removeprefix("twinlog-")
+    folder = f"services/{name}" if image in SERVICES else f"deploy/{name}"
     arguments = {**bases, "SOURCE_DATE_EPOCH": str(epoch)}
     push = ("buildx", "build", "--platform", PLATFORMS, "--push") if registry else ("build",)
-    name = f"{registry}/{image}" if registry else image
+    tag = f"{registry}/{image}" if registry else image
     return [
-        *("docker", *push, "--file", dockerfile, "--tag", f"{name}:{projects()[image].version}"),
+        *("docker", *push, "--file", f"{folder}/Dockerfile", "--tag", f"{tag}:{VERSION}"),
         *(word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")),
         ".",
     ]

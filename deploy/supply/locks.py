@@ -42,6 +42,7 @@ def wanted() -> Mapping[str, tuple[str, ...]]:
         "build.txt": tuple(sorted({*build, *OTHER_BUILDS})),
         "library.txt": required_of_others(service),
         "source.txt": required_of_others(service | {"twinlog-source": ()}),
+        "all.txt": required_of_others(service | {"twinlog": ("ui",)}),
         "twinlog.txt": required_of_others(service | {"twinlog": ("ui",)}, without=SERVICES),
         "dev.txt": required_of_others(everything),
         "java.txt": known["twinlog"].extras["java"],

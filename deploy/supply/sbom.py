@@ -140,6 +140,7 @@ def licence_of(metadata: PackageMetadata) -> str:
 
 IMAGES: Final = {
     "twinlog": "twinlog.txt",
+    "twinlog-all": "all.txt",
     "twinlog-checkpoint": "library.txt",
     "twinlog-configsync": "library.txt",
     "twinlog-heartbeat": "library.txt",
@@ -148,6 +149,8 @@ IMAGES: Final = {
 """Each image and its lock."""
 ALSO_HOLDS: Final = {"twinlog": ("twinlog-source",)}
 """What an image holds beside its own distribution and its needs: `twinlog verify` reads logs with it."""
+VERSION: Final = projects()["twinlog"].version
+"""Of every image."""
 _NAMESPACE: Final = uuid.UUID("2c1c9ab4-5f0e-5b52-9c53-5f0a4f0f7a11")
 
 
@@ -174,23 +177,25 @@ def components(image: str, site: Path) -> list[dict[str, Any]]:
 
 
 def ours_in_image(image: str) -> Iterator[Project]:
-    yield from ours_in(image, without=SERVICES - {image})
     known = projects()
+    if image not in known:  # the one that holds all
+        yield from ours_in("twinlog")
+        return
+    yield from ours_in(image, without=SERVICES - {image})
     yield from (known[name] for name in ALSO_HOLDS.get(image, ()))
 
 
 def document(image: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The bill of materials. Its serial number is a function of what it lists."""
-    version = projects()[image].version
     digest = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
-        "serialNumber": f"urn:uuid:{uuid.uuid5(_NAMESPACE, f'{image} {version} {digest}')}",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(_NAMESPACE, f'{image} {VERSION} {digest}')}",
         "version": 1,
         "metadata": {
-            "component": {"type": "container", "bom-ref": image, "name": image, "version": version},
+            "component": {"type": "container", "bom-ref": image, "name": image, "version": VERSION},
             "licenses": [{"license": {"id": "Apache-2.0"}}],
         },
         "components": list(found),
@@ -201,7 +206,7 @@ def licence_list(image: str, found: Sequence[dict[str, Any]]) -> str:
     """One line a component: name, version, licence."""
     rows = sorted((each["name"], each["version"], _licence_text(each)) for each in found)
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    head = f"Licences of what the image {image} {projects()[image].version} holds. Their texts are in it.\n\n"
+    head = f"Licences of what the image {image} {VERSION} holds. Their texts are in it.\n\n"
     return head + "".join(
         f"{name:{widths[0]}}  {version:{widths[1]}}  {licence}\n" for name, version, licence in rows
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from deploy.supply.locks import read
 from deploy.supply.projects import SERVICES
+from deploy.supply.sbom import IMAGES
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -25,23 +26,29 @@ from unit.deploy.wheels import PROJECT, Distribution, distribution, needed_by
 COMPOSE = (PROJECT / "deploy/compose/compose.yaml").read_text()
 MM2_FILE = PROJECT / "deploy/compose/mm2.properties"
 PROBE = "twinlog.service.probe"
-TOOL = PROJECT / "deploy/twinlog/Dockerfile"
+RECIPES = {
+    **{f"twinlog-{service}": f"services/{service}" for service in Service},
+    "twinlog": "deploy/twinlog",
+    "twinlog-all": "deploy/all",
+}
 INSTALLED = re.compile(r" (\.(?:/\S+)?)(?= )")
 """In the line of a Dockerfile that builds our own distributions: the directories."""
-PINS = {"twinlog-source": "source.txt", "twinlog": "twinlog.txt"}
 
 services = pytest.mark.parametrize("service", list(Service))
-images = pytest.mark.parametrize("image", [*(f"twinlog-{service}" for service in Service), "twinlog"])
+images = pytest.mark.parametrize("image", list(IMAGES))
+
+
+def recipe(image: str) -> str:
+    return (PROJECT / RECIPES[image] / "Dockerfile").read_text()
 
 
 def dockerfile(service: Service) -> str:
-    return (PROJECT / "services" / service / "Dockerfile").read_text()
+    return recipe(f"twinlog-{service}")
 
 
 def installed_in(image: str) -> list[Distribution]:
     """Our distributions in an image, those that its `pip check` looks at."""
-    text = TOOL.read_text() if image == "twinlog" else dockerfile(Service(image.removeprefix("twinlog-")))
-    command = next(line for line in text.splitlines() if "--wheel-dir /ours" in line)
+    command = next(line for line in recipe(image).splitlines() if "--wheel-dir /ours" in line)
     return [distribution(PROJECT / directory) for directory in INSTALLED.findall(command)]
 
 
@@ -221,6 +228,14 @@ def test_an_image_probes_itself_with_a_module_that_it_contains(service: Service)
     assert f"{PROBE.replace('.', '/')}.py" in files
 
 
+def test_the_image_that_holds_all_runs_all_services_by_the_file_of_the_others_as_an_ordinary_user() -> None:
+    text = recipe("twinlog-all")
+    assert text.index("\nUSER 10001\n") < text.index('\nENTRYPOINT ["twinlog"]\n')
+    (file,) = re.findall(r"TWINLOG_CONFIG=(\S+)", recipe("twinlog"))
+    assert f'CMD ["run", "{file}"]' in text
+    assert "jre" in text
+
+
 def test_only_the_source_has_java_and_spark() -> None:
     with_java = {service for service in Service if "jre" in dockerfile(service)}
     with_spark = {service for service in Service if "source.txt" in dockerfile(service)}
@@ -232,9 +247,9 @@ def test_only_the_source_has_java_and_spark() -> None:
 @images
 def test_an_image_holds_a_distribution_and_what_it_needs_and_nothing_else_of_ours(image: str) -> None:
     held = installed_in(image)
-    wanted = next(each for each in held if each.name == image)
-    left_out = SERVICES - {image}
-    assert {each.name for each in held} == {image, *(each.name for each in needed_by(wanted))} - left_out
+    name, left_out = ("twinlog", set()) if image == "twinlog-all" else (image, SERVICES - {image})
+    wanted = next(each for each in held if each.name == name)
+    assert {each.name for each in held} == {name, *(each.name for each in needed_by(wanted))} - left_out
 
 
 @services
@@ -258,7 +273,7 @@ def extras_of(distribution: str) -> list[Requirement]:
 
 @images
 def test_the_pinned_versions_are_what_the_packages_ask_for(image: str) -> None:
-    versions = pinned(PINS.get(image, "library.txt"))
+    versions = pinned(IMAGES[image])
     held = installed_in(image)
     for requirement in [each for one in held for each in (*one.requirements, *extras_of(one.name))]:
         if requirement.name.startswith("twinlog"):
@@ -268,9 +283,9 @@ def test_the_pinned_versions_are_what_the_packages_ask_for(image: str) -> None:
         assert requirement.specifier.contains(version, prereleases=True), (requirement, version)
 
 
-@pytest.mark.parametrize("image", ["twinlog-checkpoint", "twinlog-source", "twinlog"])
+@pytest.mark.parametrize("image", ["twinlog-checkpoint", "twinlog-source", "twinlog", "twinlog-all"])
 def test_nothing_is_pinned_that_nobody_asks_for(image: str) -> None:
-    versions = pinned(PINS.get(image, "library.txt"))
+    versions = pinned(IMAGES[image])
     asked = {
         canonicalize_name(requirement.name)
         for held in installed_in(image)

@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from unit.deploy.wheels import PROJECT
 
 LOCKS = sorted(path.name for path in FOLDER.glob("*.txt") if path != audit.ACCEPTED)
-DOCKERFILES = [PROJECT / "deploy/twinlog/Dockerfile", *sorted(PROJECT.glob("services/*/Dockerfile"))]
+DOCKERFILES = sorted(PROJECT.glob("*/*/Dockerfile"))
 DIGEST = "sha256:" + "ab" * 32
 
 each_lock = pytest.mark.parametrize("name", LOCKS)
