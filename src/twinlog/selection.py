@@ -71,6 +71,8 @@ class TopicSelector:
     heartbeats_replication_enabled: bool = True
     own_topics: frozenset[str] = frozenset()
     """Internal topics of flows whose names do not show it (`offset.storage.topic`)."""
+    is_stopped: bool = False
+    """A rule has stopped the flow: it copies heartbeats only."""
     comes_back: Callable[[str], str] | None = None
     """Why other flows would copy a topic of this name back, "" if none would; None where names tell it."""
 
@@ -82,6 +84,8 @@ class TopicSelector:
         """Decide about one topic. The first deciding rule, in MM2's order, is the reason."""
         verdict = self.topic_filter.judge_topic(topic)
         heartbeats = self.heartbeats_replication_enabled and self.policy.is_heartbeats_topic(topic)
+        if self.is_stopped and not heartbeats:
+            return self._decision(topic, TopicReason.EXCLUDED, "enabled: a rule has stopped the flow")
         if not verdict.included and not heartbeats:
             return self._rejected_by_filter(topic, verdict.outcome, verdict.key, verdict.pattern)
         if self.policy.is_internal_topic(topic):

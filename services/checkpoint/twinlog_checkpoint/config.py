@@ -34,6 +34,8 @@ class CheckpointFlow:
     """One flow whose groups are translated."""
 
     flow: Flow
+    is_stopped: bool
+    """By a rule: it copies heartbeats only."""
     policy: ReplicationPolicy
     topics: TopicSelector
     """Decides which topics get checkpoints. As MM2, it uses the raw topic filter; the other rules explain why
@@ -76,6 +78,7 @@ def checkpoint_flow(config: FlowConfig) -> CheckpointFlow:
 
     return CheckpointFlow(
         flow=flow,
+        is_stopped=not config.enabled,
         policy=policy,
         topics=topic_selector(config, settings.topics),
         groups=group_filter(config),

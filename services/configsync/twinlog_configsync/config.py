@@ -8,7 +8,12 @@ from typing import Final
 
 from twinlog.config import ClientConfig, ConfigSyncSettings, Configuration, FlowConfig
 from twinlog.config.flow.filters import config_property_filter, group_filter
-from twinlog.config.values.live import LIVE_KEYS, live_overrides, require_same_checkpoints
+from twinlog.config.values.live import (
+    LIVE_KEYS,
+    live_overrides,
+    require_same_checkpoints,
+    stopped_by,
+)
 from twinlog.errors import ConfigError
 from twinlog.filters import PatternList
 from twinlog.loops import refuse_loops
@@ -84,7 +89,7 @@ def _configsync_flow(configuration: Configuration, config: FlowConfig) -> Config
         changed = base.with_overrides(live_overrides(config.flow, values))
         refuse_loops(changed)
         require_same_checkpoints(config, changed.flow(config.flow))
-        return ranked(changed.flow(config.flow))
+        return ranked(stopped_by(values, changed.flow(config.flow)))
 
     return ConfigSyncFlow(
         rules=ranked(config),
@@ -104,15 +109,17 @@ def _configsync_flow(configuration: Configuration, config: FlowConfig) -> Config
 def flow_rules(config: FlowConfig) -> FlowRules:
     """Compile a flow's rules. Raises ConfigError for a pattern that does not compile."""
     settings = config.configsync
-    selector = topic_selector(config)
+    selector = replace(topic_selector(config), is_stopped=not config.enabled)
     groups = group_filter(config)
     return FlowRules(
         flow=config.flow,
         selector=selector,
-        named_topics=frozenset(name for name in settings.topics.include if _NAME.fullmatch(name)),
+        named_topics=frozenset(
+            name for name in settings.topics.include if _NAME.fullmatch(name) and config.enabled
+        ),
         topics=_topic_rules(config),
         deletes=DeleteRules(
-            enabled=settings.follow_deletes,
+            enabled=settings.follow_deletes and config.enabled,
             grace_seconds=settings.delete_grace_seconds,
             max_per_hour=settings.max_deletes_per_hour,
         ),
@@ -123,7 +130,7 @@ def flow_rules(config: FlowConfig) -> FlowRules:
             selects_topic=selector.selects,
             selects_group=groups.should_replicate_group,
         ),
-        intervals_seconds=_intervals(settings),
+        intervals_seconds=_intervals(settings, is_stopped=not config.enabled),
         refresh_enabled=settings.refresh_topics_enabled,
         automatic=settings.apply_automatically,
         offsets=offsets_rule(config),
@@ -148,8 +155,10 @@ def _topic_rules(config: FlowConfig) -> TopicRules:
     )
 
 
-def _intervals(settings: ConfigSyncSettings) -> dict[Scope, float]:
+def _intervals(settings: ConfigSyncSettings, *, is_stopped: bool) -> dict[Scope, float]:
     intervals = {Scope.TOPICS: settings.refresh_topics_interval_seconds}
+    if is_stopped:
+        return intervals
     if settings.sync_acls_enabled:
         intervals[Scope.ACLS] = settings.sync_acls_interval_seconds
     if settings.sync_quotas_enabled:

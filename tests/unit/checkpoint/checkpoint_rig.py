@@ -243,6 +243,7 @@ class CheckpointFlowRig:
             topic_replication_factor=1,
         )
         return CheckpointFlow(
+            is_stopped=False,
             transforms=self.transforms,
             flow=flow,
             policy=self.policy,

@@ -84,6 +84,6 @@ class RulesFollower:
         """Apply the rules that may change while the flow runs."""
         self.checkpointer.follow(entry)
         self.syncer.follow(
-            enabled=entry.settings.sync_group_offsets_enabled,
+            enabled=entry.settings.sync_group_offsets_enabled and not entry.is_stopped,
             interval_seconds=entry.settings.sync_group_offsets_interval_seconds,
         )

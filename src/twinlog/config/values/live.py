@@ -6,13 +6,16 @@ the process, and shown to the sender.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from twinlog.config.flow.settings import FlowConfig
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 
+ENABLED: Final = "enabled"
 LIVE_KEYS: Final = (
+    ENABLED,
     "topics",
     "topics.exclude",
     "heartbeats.replication.enabled",
@@ -51,7 +54,7 @@ _SHOWN_CHARACTERS: Final = 200
 
 
 def live_overrides(flow: Flow, values: Mapping[str, str]) -> dict[str, str]:
-    """Live rules of a flow as properties that take precedence over its file.
+    """Live rules of a flow as properties that take precedence over its file, but for `stopped_by`.
 
     Raises ConfigError for a key that is not live (INVALID_CONFIG), and for a value that is not a literal
     (REFERENCE_REFUSED).
@@ -61,7 +64,15 @@ def live_overrides(flow: Flow, values: Mapping[str, str]) -> dict[str, str]:
             named = key[:_SHOWN_CHARACTERS]
             raise ConfigError(f"{named!r}: cannot be changed while a flow runs", metadata={"key": named})
     require_literals(values)
-    return {f"{flow}.{key}": value for key, value in values.items()}
+    if values.get(ENABLED, "true") not in ("true", "false"):
+        raise ConfigError(f"{ENABLED}: must be true or false", metadata={"key": ENABLED})
+    return {f"{flow}.{key}": value for key, value in values.items() if key != ENABLED}
+
+
+def stopped_by(values: Mapping[str, str], config: FlowConfig) -> FlowConfig:
+    """The flow as the rule on `enabled` leaves it. Its services go on, and copy heartbeats only while it is
+    false. A flow that the file disables has no services, so no rule starts it."""
+    return replace(config, enabled=config.enabled and values.get(ENABLED) != "false")
 
 
 def require_same_checkpoints(before: FlowConfig, after: FlowConfig) -> None:

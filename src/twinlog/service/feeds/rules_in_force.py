@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from twinlog.config import Configuration, FlowConfig
-from twinlog.config.values.live import LIVE_KEYS, live_overrides
+from twinlog.config.values.live import LIVE_KEYS, live_overrides, stopped_by
 from twinlog.errors import ConfigError, KafkaError, StateError, TransientKafkaError, WireFormatError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import Flow
@@ -68,7 +68,7 @@ def flow_in_effect(configuration: Configuration, flow: Flow, values: Mapping[str
     if configuration.base is None:
         raise ConfigError("this configuration was put together by hand: it has no file to change")
     changed = configuration.base.with_overrides(live_overrides(flow, values))
-    return changed.flow(flow)
+    return stopped_by(values, changed.flow(flow))
 
 
 def rules_remedy(error: KafkaError | WireFormatError | ConfigError, flow: Flow) -> str:

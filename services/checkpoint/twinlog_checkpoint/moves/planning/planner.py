@@ -167,12 +167,13 @@ class MovePlanner:
 
     async def fence_scope(self) -> WriteBlockScope:
         """The topics that a fence would cover. Raises KafkaError."""
+        home = self.route.home
         return fence_scope(
             {entry.here.topic for entry in await self.route.written()},
             here=self.route.from_alias,
             others=self.others,
             policy=self.route.policy,
-            reverse=self.route.home_flow,
+            reverse=None if home is None or home.entry.is_stopped else home.flow,
         )
 
     async def write_grants(self, fences: Collection[AclBinding]) -> WriteGrants:

@@ -143,7 +143,7 @@ class MoveRunner:
 
     async def abort(self, by: str) -> Aborted:
         """Give up an interrupted run: remove its fence and keep the offsets that it committed. The fence of
-        an earlier, finished run stays.
+        an earlier, finished run stays, unless a rule has stopped the flow: then nothing is left to wait for.
 
         Raises StateError (NOTHING_TO_ABORT, MOVE_IN_PROGRESS, OWNED_ELSEWHERE), or KafkaError; it may then be
         called again.
@@ -154,12 +154,15 @@ class MoveRunner:
             raise _in_progress(f"a move of {self.journal.flow} is running: cancel it first")
         async with self.lock:
             moves = await self.recorded()
-            last = moves.interrupted
-            if last is None or last.kind is not kind:
+            last, here = moves.run, self.planner.route.from_alias
+            reversed_flow = not moves.interrupted and self.planner.route.parts.entry.is_stopped
+            if last is None or last.kind is not kind or not (moves.interrupted or reversed_flow):
                 raise _nothing_to_abort(moves, kind)
             cluster = self.planner.route.from_cluster
-            over = given_up(moves, now_ms=self.clock.now_ms())
-            here = self.planner.route.from_alias
+            if reversed_flow:
+                over = replace(moves, fences={**moves.fences, here: {}})
+            else:
+                over = given_up(moves, now_ms=self.clock.now_ms())
             lifted = set(moves.fenced(here)).difference(over.fenced(here))
             holder = await self.planner.route.holder()
             kept = await self.duty.hold(lambda: release_fences(cluster, lifted, holder))

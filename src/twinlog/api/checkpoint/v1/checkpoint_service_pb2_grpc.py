@@ -175,7 +175,7 @@ class CheckpointServiceServicer(object):
 
     def AbortMove(self, request, context):
         """AbortMove gives up a run that was cut or cancelled: its fence is taken down, and nothing continues it. Offsets that it
-        committed stay.
+        committed stay. Of a flow that a rule has stopped it also takes down the fence that a finished run left.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -50,7 +50,7 @@ class CheckpointServiceStub:
     """
     AbortMove: _aio.UnaryUnaryMultiCallable[_checkpoint_service_pb2.AbortMoveRequest, _checkpoint_service_pb2.AbortMoveResponse]
     """AbortMove gives up a run that was cut or cancelled: its fence is taken down, and nothing continues it. Offsets that it
-    committed stay.
+    committed stay. Of a flow that a rule has stopped it also takes down the fence that a finished run left.
     """
 
 class CheckpointServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -155,7 +155,7 @@ class CheckpointServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_checkpoint_service_pb2.AbortMoveRequest, _abc.Awaitable[_checkpoint_service_pb2.AbortMoveResponse]],
     ) -> _abc.Awaitable[_checkpoint_service_pb2.AbortMoveResponse]:
         """AbortMove gives up a run that was cut or cancelled: its fence is taken down, and nothing continues it. Offsets that it
-        committed stay.
+        committed stay. Of a flow that a rule has stopped it also takes down the fence that a finished run left.
         """
 
 def add_CheckpointServiceServicer_to_server(servicer: CheckpointServiceServicer, server: _aio.Server) -> None: ...

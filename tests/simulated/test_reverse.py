@@ -1,0 +1,190 @@
+"""`twinlog reverse`: the flow back takes over, once, whatever is interrupted."""
+
+from collections.abc import AsyncIterable, AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from simulated.test_both_ways import FILE, all_once, stands_still, values
+from simulated.test_steering import order, scope
+from simulated.world import SERVICES, World, live
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
+from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
+from twinlog.api.source.v1 import source_service_pb2 as source
+from twinlog.cli.common.call import Services
+from twinlog.cli.moves.moves import options_message
+from twinlog.cli.moves.reverse import Clusters, Reversal, Tail
+from twinlog.cli.verdict.verdict import verdict_of
+from twinlog.errors import StateError
+from twinlog.kafka.cluster import open_cluster
+from twinlog.testing.broker.acls import Authorizer
+from twinlog.testing.rpc import MemoryRpc
+
+STEPS = ("STOP", "FENCE", "DRAIN", "COMMIT", "PAUSE", "STOP", "UNFENCE", "START")
+ADDRESSES = {"source": "127.0.0.1:17401", "checkpoint": "127.0.0.1:17402", "configsync": "127.0.0.1:17404"}
+
+
+class Killed(Exception):  # noqa: N818 - no error
+    pass
+
+
+@asynccontextmanager
+async def services(world: World) -> AsyncIterator[Services]:
+    async with Services(config=None, endpoint=None) as at:
+        for name, address in ADDRESSES.items():
+            at._open[name] = MemoryRpc(world.rpc).insecure_channel(address)  # noqa: SLF001 - simulated
+        yield at
+
+
+class Reversing:
+    """Runs the command; `until` names how many steps it tells before it dies."""
+
+    def __init__(self, world: World, *, until: int = 1000, tail: Tail = Tail.REFUSE, **options: bool) -> None:
+        self.world, self.until, self.tail, self.options = world, until, tail, options
+        self.told: list[tuple[str, str]] = []
+
+    def tell(self, step: str, message: str) -> None:
+        self.told.append((step, message))
+        if len(self.told) == self.until:
+            raise Killed
+
+    async def follow(self, events: AsyncIterable[pb2.RunFailoverResponse]) -> None:
+        async for event in events:
+            if event.HasField("step") and event.step.state == pb2.STEP_STATE_DONE:
+                self.tell(event.step.name, event.step.message)
+            if event.HasField("report"):
+                assert not event.report.left_behind, event.report.left_behind
+
+    async def run(self, begin: str = "A", end: str = "B", *, wait_seconds: float = 60) -> list[str]:
+        async with AsyncExitStack() as stack:
+            at = await stack.enter_async_context(services(self.world))
+            clusters = [
+                await stack.enter_async_context(
+                    open_cluster(alias, {"bootstrap.servers": kafka.bootstrap}, timeout_seconds=30)
+                )
+                for alias, kafka in self.world.kafka.items()
+            ]
+            reversal = Reversal(
+                at=at,
+                flow=scope("", begin, end).flow,
+                options=options_message([], wait_seconds, **self.options),
+                tail=self.tail,
+                clusters=Clusters(source=clusters[begin == "B"], target=clusters[end == "B"]),
+                tell=self.tell,
+                follow=self.follow,
+            )
+            await reversal.run()
+        return [step for step, _ in self.told]
+
+
+async def begin(world: World) -> None:
+    for application in world.on.values():
+        application.cluster.authorizer = Authorizer(super_users=["User:ANONYMOUS"])
+        application.cluster.create_topic("orders")
+    world.on["A"].produce("orders", 0, *(b"A%d" % number for number in range(5)))
+    world.start(*SERVICES)
+    await world.until(lambda: len(values(world, "B")) == 5)
+    world.on["A"].commit("readers", "orders", {0: 3})
+
+
+def acls(world: World) -> list[object]:
+    found = [application.cluster.authorizer for application in world.on.values()]
+    return [each for authorizer in found if authorizer is not None for each in authorizer.acls]
+
+
+def test_the_flow_back_takes_over_and_gives_back(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=31) as world:
+            await begin(world)
+            a, b = world.on["A"], world.on["B"]
+            told = await Reversing(world, fence=True).run()
+            assert [step for step in told if step in STEPS] == list(STEPS)
+            assert not acls(world)
+            b.produce("orders", 0, *(b"B%d" % number for number in range(5)))
+            await all_once(world, 10)
+            assert [each.value for each in b.read("orders")][b.committed("readers")["orders", 0]] == b"A3"
+            a.produce("orders", 0, b"late")
+            await stands_still(world)
+            assert len(values(world, "B")) == 10, "what is written to A now stays there"
+            status = await world.status()
+            assert {(each.about, each.reason) for each in verdict_of(status).issues if each.stops} == set()
+            for name in SERVICES:
+                await world.kill(name)
+            world.start(*SERVICES)
+            await world.pause(20)
+            await stands_still(world)
+            await Reversing(world, fence=True).run("B", "A")
+            await all_once(world, 11)
+
+    live(life())
+
+
+@pytest.mark.parametrize("until", range(1, 14))
+def test_an_interrupted_command_goes_on_where_it_was(tmp_path: Path, until: int) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=32) as world:
+            await begin(world)
+            with suppress(Killed):
+                await Reversing(world, until=until, fence=True).run()
+            for name in SERVICES:
+                await world.kill(name)
+            world.start(*SERVICES)
+            await world.pause(20)
+            await Reversing(world, fence=True).run()
+            assert not acls(world)
+            world.on["B"].produce("orders", 0, *(b"B%d" % number for number in range(5)))
+            await all_once(world, 10)
+
+    live(life())
+
+
+def test_a_flow_that_somebody_else_stopped_may_not_be_drained(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=34) as world:
+            await begin(world)
+            async with services(world) as at:
+                for flow in (scope("", "A", "B").flow, scope("", "B", "A").flow):
+                    change = configsync.RuleChange(
+                        key="enabled", operation=configsync.RULE_OPERATION_SET, value="false"
+                    )
+                    await at.configsync.UpdateRules(
+                        configsync.UpdateRulesRequest(flow=flow, changes=[change])
+                    )
+            world.on["A"].produce("orders", 0, b"only here")
+            with pytest.raises(StateError, match="it may not have copied everything"):
+                await Reversing(world).run()
+
+    live(life())
+
+
+@pytest.mark.parametrize("tail", list(Tail))
+def test_a_tail_is_shown_and_becomes_what_was_told(tmp_path: Path, tail: Tail) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=33) as world:
+            await begin(world)
+            a, b = world.on["A"], world.on["B"]
+            pause = source.PauseReplicationRequest(scope=scope("", "A", "B"), by="ann")
+            await order(world, "PauseReplication", pause)
+            a.produce("orders", 0, b"only here", b"here, too")
+            reversing = Reversing(world, tail=tail, accept_loss=True)
+            if tail is Tail.REFUSE:
+                with pytest.raises(StateError, match="orders-0: A has records that are not copied"):
+                    await reversing.run(wait_seconds=0)
+                await world.until(lambda: len(values(world, "B")) == 7)
+            else:
+                await reversing.run(wait_seconds=0)
+                b.produce("orders", 0, b"B0")
+                await world.until(lambda: len(values(world, "A")) == 8)
+                await stands_still(world)
+                assert len(values(world, "B")) == 6
+                listed = await order(world, "ListGaps", source.ListGapsRequest(flow=pause.scope.flow))
+                assert [(each.from_offset, each.to_offset) for each in listed.gaps] == [(5, 7)]
+            shown = [message for step, message in reversing.told if step == "TAIL"]
+            assert any("offset 6" in each and "here, too" in each for each in shown), shown
+            copies = [topic for topic in b.cluster.topics if topic.endswith(".tail-of-A")]
+            assert copies == (["orders.tail-of-A"] if tail is Tail.TOPIC else [])
+            for copy in copies:
+                assert [each.value for each in b.read(copy)] == [b"only here", b"here, too"]
+
+    live(life())
