@@ -16,9 +16,8 @@ from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.events import ForeignKnown
 from twinlog_source.partitions.rows import PartitionRow
 
-LEDGER_SECONDS = 8.0
-"""The longest time to read the ledger of a flow that another process owns; less than the deadline of a
-call."""
+LOG_SECONDS = 8.0
+"""The longest time to read the log; less than the deadline of a call."""
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +41,10 @@ class FlowOperations:
         """Raises NotFoundError if there is no pause of exactly this subject; StateError, KafkaError."""
         require_owned(self.driver)
         pauses = self.driver.state.control.pauses
-        if (subject.topic, subject.partition) not in pauses:
+        is_known = (subject.topic, subject.partition) in pauses
+        # Also one that is not known: a pause whose answer was lost may be on the log, or reach it later.
+        await self._command("pause", subject, None)
+        if not is_known:
             paused = ", ".join(
                 sorted(str(Subject(topic=topic, partition=number)) for topic, number in pauses)
             )
@@ -50,7 +52,6 @@ class FlowOperations:
                 f"{subject} of {self.driver.flow} has no pause of its own; paused: {paused or 'nothing'}",
                 reason="NOT_PAUSED",
             )
-        await self._command("pause", subject, None)
         self.driver.send_pauses()
         log.info(
             "resumed", flow=str(self.driver.flow), topic=subject.topic, partition=subject.partition, by=by
@@ -60,6 +61,7 @@ class FlowOperations:
         """End every pause of the flow, the narrowest first. Raises StateError, KafkaError; pauses that ended
         before an error stay ended."""
         require_owned(self.driver)
+        await self._read_log()  # Of some pauses only that may know.
         for topic, partition in sorted(
             self.driver.state.control.pauses,
             key=lambda scope: (scope[1] is None, scope[0] is None, scope[0] or "", scope[1] or 0),
@@ -95,21 +97,20 @@ class FlowOperations:
         """The ledger, sorted. Raises StateError or KafkaError when it cannot be read."""
         positions = self.driver.state.positions
         if not (self.driver.owned and positions.is_read):
-            await self._read_ledger()
+            await self._read_log()
         return [gap for _, gap in sorted(positions.gaps.items(), key=lambda item: item[0])]
 
-    async def _read_ledger(self) -> None:
-        """Read the ledger from the log if another process owns the flow."""
+    async def _read_log(self) -> None:
+        """Read what is committed there."""
         positions = self.driver.state.positions
         if not positions.partition_count:
             require_owned(self.driver)
         try:
-            async with asyncio.timeout(LEDGER_SECONDS):
+            async with asyncio.timeout(LOG_SECONDS):
                 await positions.peek()
         except TimeoutError:
             raise TransientKafkaError(
-                f"cluster {self.driver.flow.target}: {positions.topic} was not read within"
-                f" {LEDGER_SECONDS:g} s",
+                f"cluster {self.driver.flow.target}: {positions.topic} was not read within {LOG_SECONDS:g} s",
                 reason="KAFKA_TIMEOUT",
                 metadata={"cluster": self.driver.flow.target, "topic": positions.topic},
             ) from None

@@ -98,6 +98,11 @@ class DriverMoves:
             return NotFoundError(words, reason="PARTITION_UNKNOWN")
         if row.copy is None and not row.stored:
             return await self._begin_at(row, order.position, topics)
+        topic = topics.get(order.partition.topic)
+        fact = None if topic is None else self.changes.marks.copy_of(order.partition, topic)
+        if row.copy is None and fact is not None and fact.preserved:
+            words = f"{order.partition} was not moved: how its copy goes on is not decided yet: try again"
+            return StateError(words, reason="POSITION_NOT_MOVED")
         before = row.position
         if not row.is_preserved or _lost_from(row) is not None or before is None:
             return None

@@ -371,11 +371,12 @@ class FlowDriver:
     async def _plan(self, stop: asyncio.Event) -> Plan:
         """Plan the next epoch; empty when asked to stop."""
         while not stop.is_set():
-            await self._carry_out_moves()
             gone = await self.state.refresh(owned=self.current.partitions if self.current else frozenset())
             if gone and self.current is not None:
                 await self._end_current(EndReason.PLAN_CHANGED)
                 continue
+            # Only now is it known after a take-over which copies keep their source's offsets.
+            await self._carry_out_moves()
             partitions = self.state.table.plannable()
             if partitions:
                 await self.plans.look_at_slots()

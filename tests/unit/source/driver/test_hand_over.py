@@ -85,10 +85,12 @@ def owner_marks(rig: FlowRig) -> list[OwnerFact]:
 
 
 @asynccontextmanager
-async def driven(rig: FlowRig, tasks: Tasks) -> AsyncIterator[tuple[FlowDriver, asyncio.Event]]:
+async def driven(
+    rig: FlowRig, tasks: Tasks, offsets: str = "twinlog.offsets = translated"
+) -> AsyncIterator[tuple[FlowDriver, asyncio.Event]]:
     """A flow whose epochs last half a minute, and its stop."""
     # These tasks report nothing.
-    state: FlowState = await rig.process("twinlog.offsets = translated", "twinlog.stalled.seconds = 86400")
+    state: FlowState = await rig.process(offsets, "twinlog.stalled.seconds = 86400")
     meter = NoOpMeterProvider().get_meter("test")
     instruments = FlowInstruments(meter, state.flow, state.table, state.control, rig.clock)
     starts: Any = SimpleNamespace(start=lambda *_: Start())

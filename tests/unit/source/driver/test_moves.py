@@ -1,17 +1,20 @@
 """What `positions set` does to the epoch, and what it answers when a move does not take place."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, NotFoundError, StateError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog_source.driver.commands import FlowOperations
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import Move, PositionMoves, planned_move
+from twinlog_source.driver.subjects import Subject
 from twinlog_source.log.facts import PauseFact
 from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.events import LogReread, Reported, SetAside, TopicsChosen
@@ -21,6 +24,7 @@ from twinlog_source.partitions.states import PartitionState
 from twinlog_source.reasons import EndReason
 from unit.source.driver.test_hand_over import EPOCH_SECONDS, Tasks, driven
 from unit.source.flow_rig import FlowRig, P, ledger, reported, set_position
+from unit.source.topics.copy_modes_rig import AUTO, kind
 from unit.source.topics.lost_copies_rig import TRANSLATED
 
 FAR = Move(partition=P, from_offset=0, to_offset=3, bounds=LogBounds(start=0, end=9))
@@ -77,6 +81,21 @@ async def test_a_move_ends_the_epoch_and_the_next_one_begins_behind_it(rig: Flow
         assert (tasks.epochs[1].ending, driver.state.table.rows[P].position) == (EndReason.PLAN_CHANGED, 3)
         assert ledger(driver.state) == [(0, 3, "SKIPPED_BY_OPERATOR")]
         await eventually(lambda: driver.current is tasks.epochs.get(2), EPOCH_SECONDS)
+
+
+async def test_a_move_waits_until_it_is_known_after_a_take_over_which_copies_keep_offsets(
+    rig: FlowRig,
+) -> None:
+    """Otherwise the copy would leave nothing out."""
+    await rig.write(rig.source, "t", 9)
+    await (await rig.owner(AUTO)).journal.position(P, 4)
+    async with driven(rig, Tasks(rig), AUTO) as (driver, _):
+        moves = PositionMoves(driver=driver, source=rig.source)
+        (move,) = await moves.carry_out([replace(FAR, from_offset=4, to_offset=6)], by="root")
+        assert (move.applied, kind(driver.state)) == (True, (True, 0, "", 4, 6))
+        await driver.state.take_over(displaced=False)
+        with pytest.raises(StateError, match="try again"):
+            await set_position(driver.state, P, 8)
 
 
 async def test_a_move_that_nobody_began_is_withdrawn_and_has_no_effect(rig: FlowRig) -> None:
@@ -188,3 +207,26 @@ async def test_tasks_learn_of_a_pause_once_the_log_shows_it(rig: FlowRig) -> Non
     driver.send_pauses()
     told = [slot.commands.get_nowait() for _ in range(slot.commands.qsize())]
     assert told == [SetPaused(partitions=(P,), paused=paused) for paused in (True, False)]
+
+
+@pytest.mark.parametrize("is_all", [False, True])
+async def test_a_pause_whose_answer_was_lost_is_ended_by_a_resume(rig: FlowRig, is_all: bool) -> None:
+    """The log may show it later."""
+    moves, _ = await moves_of(rig)
+    driver, topic = replace(moves.driver, _owned=True), Subject(topic="t", partition=None)
+    operations = FlowOperations(driver=driver, clock=rig.clock)
+
+    def fail(_call: Call) -> None:
+        raise from_reason(UNAVAILABLE, "append", alias="B")
+
+    undo = rig.target.intercept("append", fail, after=True)
+    with pytest.raises(KafkaError):
+        await operations.pause(topic, by="root")
+    undo()
+    if is_all:
+        await operations.resume_all(by="root")
+    else:
+        with pytest.raises(NotFoundError):
+            await operations.resume(topic, by="root")
+    await driver.state.confirm()
+    assert not driver.state.control.pauses
