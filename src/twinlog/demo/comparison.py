@@ -1,11 +1,11 @@
 """Checks whether the copy is complete and exact: reads both logs to their ends and compares them record by
 record."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.groups.consumer import GroupConsumer
+from twinlog.kafka.groups.consumer import ConsumedRecord, GroupConsumer
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.kafka.whole_logs import committed_records
@@ -19,12 +19,20 @@ FETCH_MAX_BYTES = 4 << 20
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """What the group read between joining and leaving."""
+    """What the group read between joining and leaving; what it reads again after a rebalance counts once."""
 
     records: int = 0
     first: dict[int, tuple[int, bytes | None, bytes | None]] = field(default_factory=dict)
     """Partition -> timestamp, key, value of the first record."""
     next_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def add(self, polled: Iterable[ConsumedRecord]) -> None:
+        for record in polled:
+            number = record.partition.partition
+            self.first.setdefault(number, (record.timestamp_ms, record.key, record.value))
+            if record.offset >= self.next_offsets.get(record.partition, 0):
+                self.next_offsets[record.partition] = record.offset + 1
+                self.records += 1
 
 
 async def read_some(
@@ -46,11 +54,7 @@ async def read_some(
         while idle_polls < (then_idle_polls if reading.records >= at_least else max_idle_polls):
             polled = await consumer.poll(max_wait_seconds=POLL_SECONDS, max_records=poll_records)
             idle_polls = 0 if polled else idle_polls + 1
-            for record in polled:
-                number = record.partition.partition
-                reading.first.setdefault(number, (record.timestamp_ms, record.key, record.value))
-                reading.next_offsets[record.partition] = record.offset + 1
-                reading.records += 1
+            reading.add(polled)
         if reading.next_offsets:
             await consumer.commit(reading.next_offsets)
     return reading

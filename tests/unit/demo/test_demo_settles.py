@@ -3,9 +3,11 @@
 import pytest
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
-from twinlog.demo.comparison import CopyCheck
+from twinlog.demo.comparison import CopyCheck, Reading
 from twinlog.demo.story import StoryFindings
 from twinlog.demo.watching import is_settled
+from twinlog.kafka.groups.consumer import ConsumedRecord
+from twinlog.model import TopicPartition
 
 COPIED_AT_MS = 10_000
 
@@ -49,3 +51,14 @@ def test_a_failure_says_which_check_failed_and_a_success_has_none() -> None:
     ]
     findings.offsets[2], findings.read_on_b = (9, 9, True), 20
     assert findings.held
+
+
+def test_records_that_a_group_reads_again_after_a_rebalance_count_once() -> None:
+    tp = TopicPartition("orders", 0)
+    records = [
+        ConsumedRecord(partition=tp, offset=n, timestamp_ms=n, key=None, value=b"%d" % n) for n in range(5)
+    ]
+    reading = Reading()
+    for polled in (records[1:4], records[1:3], records[3:]):
+        reading.add(polled)
+    assert (reading.records, reading.next_offsets, reading.first) == (4, {tp: 5}, {0: (1, None, b"1")})
