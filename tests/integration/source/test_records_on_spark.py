@@ -287,14 +287,20 @@ def only_some_countries(records: DataFrame) -> DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("function", "why"),
-    [("fails_for_null", "AttributeError: 'NoneType'"), ("only_some_countries", "took longer than 5 s")],
+    ("function", "timeout_seconds", "why"),
+    [
+        ("fails_for_null", 120, "AttributeError: 'NoneType'"),
+        ("only_some_countries", 5, "took longer than 5 s"),
+    ],
 )
 async def test_a_function_that_needs_a_record_is_refused_and_no_record_left_out(
-    spark: SparkRunner, function: str, why: str
+    spark: SparkRunner, function: str, timeout_seconds: int, why: str
 ) -> None:
     expressions = Expressions(
-        topics=("orders",), python=f"{__name__}:{function}", on_error=OnError.SKIP, timeout_seconds=5
+        topics=("orders",),
+        python=f"{__name__}:{function}",
+        on_error=OnError.SKIP,
+        timeout_seconds=timeout_seconds,
     )
     records = _records(*(encode_body(None, value) for value in (b"a", b"b")))
     async with _changing(spark, expressions) as changing:
