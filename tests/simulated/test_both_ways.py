@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -11,6 +12,16 @@ from simulated.world import ONE_BROKER, SERVICES, World, live
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.config import load
 from twinlog.model import Flow
+from twinlog.testing.broker.acls import (
+    CLUSTER_NAME,
+    Acl,
+    Authorizer,
+    Operation,
+    Pattern,
+    Permission,
+    Resource,
+)
+from twinlog.testing.broker.faults import Loss
 from twinlog.testing.virtual_time import LoopClock
 from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import ProducerFact
@@ -243,6 +254,74 @@ def test_flows_in_processes_of_their_own_wait_for_each_others_ids(tmp_path: Path
     live(life())
 
 
+def test_each_direction_in_a_file_of_its_own(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    back = FILE.replace("A->B.enabled = true\n", "")
+    for number, service in enumerate(("source", "configsync")):
+        back += f"twinlog.{service}.listen = 127.0.0.1:{17501 + number}\n"
+
+    async def life() -> None:
+        async with World(tmp_path, FILE.replace("B->A.enabled = true\n", ""), seed=15) as world:
+            for application in world.on.values():
+                application.cluster.create_topic("orders", partition_count=2)
+            other.write_text(back.format(**{alias: each.bootstrap for alias, each in world.kafka.items()}))
+            await write(world, range(3), seconds=0)
+            world.start("configsync", "source")
+            await world.until(lambda: len(values(world, "B")) == 6)
+            for name in ("configsync 2", "source 2"):
+                world.start(name, arguments=("--config", str(other)))
+            await all_once(world, 6)
+            await write(world, range(3, 8))
+            await world.kill("source 2")
+            await write(world, range(8, 11))
+            world.start("source 2", arguments=("--config", str(other)))
+            await all_once(world, 22)
+
+    live(life())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_mesh_of_three_in_which_everything_fails_by_chance(tmp_path: Path, seed: int) -> None:
+    flows = [f"{one}->{other}" for one in "ABC" for other in "ABC" if one != other]
+    file = FILE.replace("clusters = A, B", "clusters = A, B, C\nC.bootstrap.servers = {C}")
+    file += "".join(f"{flow}.enabled = true\n" for flow in flows)
+    random = Random(seed)
+
+    async def life() -> None:
+        async with World(tmp_path, file, seed=seed, aliases="ABC") as world:
+
+            async def start_again() -> None:
+                name = random.choice(("source", "configsync"))
+                await world.kill(name)
+                await world.pause(5 * random.random())
+                world.start(name)
+
+            async def lose() -> None:
+                loss = random.choice(list(Loss))
+                world.kafka[random.choice("ABC")].faults.begin(times=2, loses=loss, seconds=20)
+
+            async def outage() -> None:
+                kafka = world.kafka[random.choice("ABC")]
+                (node,) = kafka.cluster.nodes
+                await kafka.stop_node(node)
+                await world.pause(10 * random.random())
+                await kafka.start_node(node)
+
+            for application in world.on.values():
+                application.cluster.create_topic("orders", partition_count=2)
+            world.start("configsync", "source")
+            begin = 0
+            for _ in range(8):
+                end = begin + random.randrange(8)
+                await write(world, range(begin, end), seconds=random.random())
+                await random.choice((world.kill_tasks, start_again, lose, outage))()
+                begin = end
+            await write(world, range(begin, begin + 1), seconds=0)
+            await all_once(world, 3 * (begin + 1))
+
+    live(life())
+
+
 TABLE = "mm2-offsets.A.internal"
 
 
@@ -273,7 +352,21 @@ def a_producer(world: World, producer_id: int) -> ProducerFact:
     )
 
 
-@pytest.mark.parametrize("spoil", [deleted, of_a_later_format, damaged, forged])
+def unreadable(world: World) -> None:
+    everything = [(Resource.TOPIC, "*"), (Resource.GROUP, "*"), (Resource.TRANSACTIONAL_ID, "*")]
+    allowed = [(resource, name, Operation.ALL, Permission.ALLOW) for resource, name in everything]
+    allowed.append((Resource.CLUSTER, CLUSTER_NAME, Operation.ALL, Permission.ALLOW))
+    authorizer = world.on["B"].cluster.authorizer = Authorizer()
+    authorizer.add(
+        Acl(resource, name, Pattern.LITERAL, "User:*", "*", operation, permission)
+        for resource, name, operation, permission in [
+            *allowed,
+            (Resource.TOPIC, TABLE, Operation.READ, Permission.DENY),
+        ]
+    )
+
+
+@pytest.mark.parametrize("spoil", [deleted, of_a_later_format, damaged, forged, unreadable])
 @pytest.mark.parametrize("restarts", [False, True])
 def test_while_the_table_of_ids_cannot_be_trusted_nothing_is_copied_back_or_lost(
     tmp_path: Path, spoil: Callable[[World], None], restarts: bool
@@ -298,7 +391,10 @@ def test_while_the_table_of_ids_cannot_be_trusted_nothing_is_copied_back_or_lost
                 return  # The process knows the ids from before, and what came since is clear.
             asked = source.ListPartitionsRequest(flow=scope("orders", "B", "A").flow)
             (told,) = (await order(world, "ListPartitions", asked)).partitions
-            assert told.reason in ("ORIGIN_UNKNOWN", "WIRE_VERSION"), told
+            assert told.reason in ("ORIGIN_UNKNOWN", "WIRE_VERSION", "TOPIC_UNAUTHORIZED"), told
+            if spoil is unreadable:
+                world.on["B"].cluster.authorizer = None
+                await all_once(world, 7)
 
     live(life())
 
