@@ -17,7 +17,8 @@ async def chosen_flows(stub: ConfigSyncServiceStub, name: str | None) -> list[ty
 
 async def every_topic(
     stub: ConfigSyncServiceStub, flow: types_pb2.Flow, *, timeout_seconds: float
-) -> list[pb2.ReplicatedTopic]:
-    """All topics of a flow. `timeout_seconds` applies to each page. Raises the stub's errors."""
+) -> pb2.ListTopicsResponse:
+    """All topics of a flow, and whether all are known. `timeout_seconds` applies to each page. Raises the
+    stub's errors."""
     request = pb2.ListTopicsRequest(flow=flow)
-    return list((await every(stub.ListTopics, request, "topics", timeout=timeout_seconds)).topics)
+    return await every(stub.ListTopics, request, "topics", timeout=timeout_seconds)

@@ -43,17 +43,22 @@ def topics_command(
     """
     named = chosen_flow(flow, flow_option)
 
-    async def topics(at: Services) -> list[pb2.ReplicatedTopic]:
+    async def topics(at: Services) -> tuple[list[pb2.ReplicatedTopic], list[str]]:
         flows = await chosen_flows(at.configsync, named)
-        return [
-            topic
-            for each in flows
-            for topic in await every_topic(at.configsync, each, timeout_seconds=_SECONDS)
+        told = [await every_topic(at.configsync, each, timeout_seconds=_SECONDS) for each in flows]
+        unknown = [
+            f"{flow.source}->{flow.target}"
+            for flow, known in zip(flows, told, strict=True)
+            if flow not in known.settled_flows
         ]
+        return [topic for known in told for topic in known.topics], unknown
 
-    found = call.ask(topics)
+    found, unknown = call.ask(topics)
     chosen = [topic for topic in found if not waiting or is_troubled(topic)]
-    call.tell_rows(TOPIC, chosen, empty="no topic waits" if found else "no topic is selected")
+    empty = "no topic waits" if found else "no topic is selected"
+    if unknown:
+        empty = f"the topics of {', '.join(unknown)} are not known yet: `twinlog status` says why"
+    call.tell_rows(TOPIC, chosen, empty=empty)
 
 
 def is_troubled(topic: pb2.ReplicatedTopic) -> bool:

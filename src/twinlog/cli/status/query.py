@@ -106,7 +106,7 @@ async def _waiting(
     if answer is None:
         return
     by_reason: dict[str, list[configsync.ReplicatedTopic]] = {}
-    for topic in answer:
+    for topic in answer.topics:
         if topic.state == configsync.TOPIC_STATE_WAITING:
             by_reason.setdefault(topic.reason, []).append(topic)
     for reason, topics in sorted(by_reason.items()):

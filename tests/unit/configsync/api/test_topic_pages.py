@@ -96,7 +96,7 @@ async def test_a_registry_of_more_than_one_message_is_listed_whole() -> None:
     found = await every_topic(
         cast("ConfigSyncServiceStub", stub), types_pb2.Flow(source="A", target="B"), timeout_seconds=1.0
     )
-    assert [topic.source_topic for topic in found] == [f"{number:05}" for number in range(TOPICS)]
+    assert [topic.source_topic for topic in found.topics] == [f"{number:05}" for number in range(TOPICS)]
     assert stub.calls > 1
     assert stub.largest <= MAX_MESSAGE_BYTES
 
