@@ -265,9 +265,7 @@ def _forget_words(row: PartitionRow) -> None:
 
 def _change_target(row: PartitionRow, event: TargetEvent) -> None:
     match event:
-        case TargetForgotten():
-            _forget_target(row)
-        case TargetRecreated():
+        case TargetForgotten() | TargetRecreated():
             _forget_target(row)
             row.foreign_write, row.foreign_records, row.foreign_writes = None, 0, ()
         case ForeignKnown(records=records, writes=writes):

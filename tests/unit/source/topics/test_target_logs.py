@@ -42,10 +42,14 @@ async def test_foreign_records_in_a_copy_are_known_to_the_next_owner(rig: FlowRi
     second = await rig.owner()
     row = second.table.rows[P]
     assert (row.foreign_write, row.foreign_records, row.foreign_writes) == (write, 2, (write,))
-    second.table.apply(ForeignKnown(partition=P, records=0, writes=(write,)), 0.0)
+    more = (write, replace(write, from_offset=7, to_offset=8))
+    second.table.apply(ForeignKnown(partition=P, records=0, writes=more), 0.0)
     await second.target_logs.put_ends_on_log(second.topics)
-    row = (await rig.owner()).table.rows[P]
-    assert (row.foreign_write, row.foreign_records, row.foreign_writes) == (None, 0, (write,))
+    await first.take_over(displaced=False)
+    await first.refresh(owned=frozenset())
+    for known in (first, await rig.owner()):
+        row = known.table.rows[P]
+        assert (row.foreign_write, row.foreign_records, row.foreign_writes) == (None, 0, more)
     rig.target.truncate(COPY, 0)
     await rig.target.delete_topics(["A.t"])
     rig.target.add_topic("A.t")
