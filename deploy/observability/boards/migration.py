@@ -18,7 +18,7 @@ from deploy.observability.grafana import Board
 _TO_COPY = of("twinlog_replication_behind", 'twinlog_state!="PAUSED"')
 _UNCERTAIN = of(
     "twinlog_checkpoint_partitions",
-    'twinlog_verdict!~"PRESERVED|EXACT|UP_TO_DATE|ACTIVE_ON_TARGET|NOT_REPLICATED"',
+    'twinlog_verdict!~"PRESERVED|EXACT|MAPPED|UP_TO_DATE|ACTIVE_ON_TARGET|NOT_REPLICATED"',
 )
 _LAG_ON_TARGET = of("twinlog_group_lag", 'twinlog_end="target"')
 _LAG_GROWS = f"sum(deriv({of('twinlog_replication_lag')}[5m]) {OF_PRODUCERS})"

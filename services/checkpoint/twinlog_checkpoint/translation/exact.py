@@ -26,7 +26,7 @@ PARTITIONS_AT_ONCE = 8
 _NOT_VISIBLE = "the topic is not visible on both clusters"
 _BUDGET_SPENT = "the limit of bytes to read in one interval is reached; translation continues in the next"
 _REWOUND = "the copy was truncated while its log was read; it is read again in the next interval"
-_OTHER_RECORDS = "Spark changes the records of this topic: by the nearest offset sync"
+_OTHER_RECORDS = "Spark changes the records of this topic"
 _NOT_FOUND = "the logs no longer have the records to compare"
 AT_END = "everything that has been copied lies before it"
 _BEFORE_START = "it lies before the log's start: the copy of the first record that can still be read"
@@ -196,7 +196,8 @@ class ExactTranslator:
         if len(told) == len(floors):
             return told
         if not self.is_comparable(partition):
-            return await self._floors(partition, floors, bounds[1], _OTHER_RECORDS)
+            found_floors = await self._floors(partition, floors, bounds[1], _OTHER_RECORDS)
+            return {position: _mapped(floor) for position, floor in found_floors.items()}
         generation = pairs.generation
         wanted = [position.next_offset for position in floors if position not in told]
         found = await self._align(partition, wanted, pairs, bounds, budget)
@@ -284,6 +285,10 @@ def _told(answer: Answer | None, before_start: bool) -> Translation | None:
         message = _BEFORE_START if before_start else ""
         return Translation(verdict=Verdict.EXACT, downstream_offset=answer.offset, message=message)
     return Translation(verdict=Verdict.UP_TO_DATE, downstream_offset=answer.offset, message=AT_END)
+
+
+def _mapped(floor: Translation) -> Translation:
+    return replace(floor, verdict=Verdict.MAPPED) if floor.verdict is Verdict.FLOOR else floor
 
 
 def _because(floor: Translation, reason: str) -> Translation:

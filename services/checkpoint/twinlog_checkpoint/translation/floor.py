@@ -60,6 +60,8 @@ class FloorTranslator:
         sync = answer.sync
         if verdict is Verdict.FLOOR and sync is not None:
             message = f"by the offset sync {sync.upstream_offset} -> {sync.downstream_offset}"
+            if (again := position.next_offset - sync.upstream_offset - 1) > 0:
+                message += f": at most {again} records are read again"
         elif verdict is Verdict.TOO_OLD and sync is not None:
             message = f"older than the earliest usable offset sync, which is of offset {sync.upstream_offset}"
         else:

@@ -19,6 +19,8 @@ class Verdict(Enum):
     """The very record the group reads next, compared on both sides."""
     FLOOR = "FLOOR"
     """MM2's rule: never ahead, so records may be read again."""
+    MAPPED = "MAPPED"
+    """The same where Spark changes the records: no comparison can say more."""
     UP_TO_DATE = "UP_TO_DATE"
     """The group has read all that has been copied: the offset after the last copied record."""
     NOT_REPLICATED = "NOT_REPLICATED"

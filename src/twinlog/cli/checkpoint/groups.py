@@ -43,6 +43,7 @@ EXACT              exactly the record that the group reads next
 UP_TO_DATE         the group has read everything that is copied
 BEFORE_START       the first record of a copy that begins after the group's offset
 FLOOR              never past the next record, but some are read again
+MAPPED             the same on a copy whose records Spark changes
 ACTIVE_ON_TARGET   the group has members on the target
 NO_SYNC, NOT_REPLICATED, TOO_OLD, PAST_END, SHARED_COPY, NOT_READY
                    there is no offset; the message says why

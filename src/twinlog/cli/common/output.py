@@ -21,7 +21,10 @@ from twinlog.printable import PrintableStream, printable_json
 
 _GREEN, _YELLOW, _RED, _PLAIN = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
-    _GREEN: ("RUNNING", "SERVING", "ALIVE", "READY", "EXACT", "PRESERVED", "UP_TO_DATE", "EQUAL", "PROVEN"),
+    _GREEN: (
+        *("RUNNING", "SERVING", "ALIVE", "READY", "EXACT", "MAPPED", "PRESERVED", "UP_TO_DATE", "EQUAL"),
+        "PROVEN",
+    ),
     _YELLOW: (
         *("PAUSED", "PAUSE", "WAITING", "BACKOFF", "FLOOR", "ACTIVE_ON_TARGET", "FENCE", "MOVE", "LIMIT"),
         *("BEFORE_START", "NOT_READY", "UNKNOWN", "INCOMPLETE"),

@@ -55,6 +55,7 @@ _WORST_FIRST: Final = (
     "ACTIVE_ON_TARGET",
     "BEFORE_START",
     "FLOOR",
+    "MAPPED",
     "EXACT",
     "UP_TO_DATE",
     "PRESERVED",

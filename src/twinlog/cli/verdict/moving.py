@@ -95,8 +95,8 @@ def drain_told(row: FlowRow) -> Drain:
 
 GO, WAIT, NO_GO = "GO", "WAIT", "NO_GO"
 
-TRANSLATED = frozenset({"EXACT", "PRESERVED", "BEFORE_START", "UP_TO_DATE", "FLOOR"})
-"""Verdicts with which a group has a place on the target. FLOOR repeats records, and loses none."""
+TRANSLATED = frozenset({"EXACT", "PRESERVED", "BEFORE_START", "UP_TO_DATE", "FLOOR", "MAPPED"})
+"""Verdicts with which a group has a place on the target. FLOOR and MAPPED repeat records, and lose none."""
 _PROBLEMS_NAMED = 3
 ANSWER = "Services and clusters answer"
 BACKLOG, GROUPS = "The backlog is copied", "Groups have offsets on"

@@ -15,8 +15,8 @@ CHECKPOINT_GROUPS = MetricSpec("twinlog.checkpoint.groups", Kind.GAUGE, "{group}
     "Groups of the flow; absent on standby.")  # fmt: skip
 CHECKPOINT_PARTITIONS = MetricSpec(
     "twinlog.checkpoint.partitions", Kind.GAUGE, "{partition}", (*FLOW, "twinlog.verdict"), "checkpoint",
-    "Partitions of groups by `twinlog.verdict`: PRESERVED, EXACT, UP_TO_DATE, FLOOR, NO_SYNC, ...; absent "
-    "on standby.")  # fmt: skip
+    "Partitions of groups by `twinlog.verdict`: PRESERVED, EXACT, UP_TO_DATE, FLOOR, MAPPED, NO_SYNC, ...; "
+    "absent on standby.")  # fmt: skip
 CHECKPOINT_FAILURES = MetricSpec(
     "twinlog.checkpoint.failures", Kind.COUNTER, "{failure}", (*FLOW, ERROR_TYPE), "checkpoint",
     "Passes and groups that failed, by reason; the next pass retries them.")  # fmt: skip

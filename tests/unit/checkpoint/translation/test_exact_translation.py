@@ -1,6 +1,7 @@
 """Exact translation where it is hard: far from syncs, on damaged logs, on a budget, asked by many."""
 
 import asyncio
+import re
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from unit.checkpoint.checkpoint_rig import one_turn
 from unit.checkpoint.exact_questions import (
     GOOD,
     check_all,
+    check_never_ahead,
     floor_translator,
     translate,
     translator,
@@ -418,3 +420,25 @@ async def test_there_is_no_answer_where_the_copy_holds_other_records() -> None:
     logs.target = other.target
     found = await translate(translator(logs), [50, 150])
     assert {translation.verdict for translation in found.values()} == {Verdict.NO_SYNC}
+
+
+async def test_a_changed_copy_is_mapped_and_no_more_records_are_read_again_than_it_says() -> None:
+    logs = MirroredLogs(seed=5, offset_lag_max=100)
+    logs.produce(900)
+    logs.copy()
+    offsets = range(0, logs.source.log(ORIGIN, "end").end, 37)
+    exact = translator(logs)
+    exact.is_comparable = lambda partition: False
+    found = await translate(exact, offsets)
+    check_never_ahead(logs, found)
+    true = await translate(translator(logs), offsets)
+    assert {each.verdict for each in found.values()} == {Verdict.MAPPED, Verdict.TOO_OLD}
+    for offset, translation in found.items():
+        if translation.verdict is Verdict.TOO_OLD:
+            continue
+        bound = re.search(r"at most (\d+) records are read again", translation.message)
+        again = sum(
+            (translation.downstream_offset or 0) <= record.offset < (true[offset].downstream_offset or 0)
+            for record in logs.visible_target()
+        )
+        assert again <= (int(bound[1]) if bound else 0)

@@ -157,7 +157,7 @@ def _taken_back(place: GroupPlace, translation: Translation) -> Translation:
     return replace(translation, downstream_offset=before, message="the last move took the group from there")
 
 
-_NOWHERE = frozenset({Verdict.NO_SYNC, Verdict.TOO_OLD, Verdict.FLOOR, *COMPARED})
+_NOWHERE = frozenset({Verdict.NO_SYNC, Verdict.TOO_OLD, Verdict.FLOOR, Verdict.MAPPED, *COMPARED})
 
 
 def _readable(translation: Translation, log: LogBounds | None) -> Translation:

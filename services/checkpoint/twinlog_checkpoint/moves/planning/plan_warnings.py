@@ -56,11 +56,15 @@ def plan_warnings(
             warnings.append(f"{named(groups)}: not moved, because {have} members on {alias}")
     moving = (MoveAction.WRITE, MoveAction.ALREADY_THERE)
     floors = [
-        entry for entry in partitions if entry.translation.verdict is Verdict.FLOOR and entry.action in moving
+        entry
+        for entry in partitions
+        if entry.translation.verdict in (Verdict.FLOOR, Verdict.MAPPED) and entry.action in moving
     ]
     if floors:
         groups = sorted({entry.group for entry in floors})
-        warnings.append(f"{named(groups)}: some records may be read again (FLOOR, {_offsets(len(floors))})")
+        verdicts = ", ".join(sorted({entry.translation.verdict.value for entry in floors}))
+        told = f"{verdicts}, {_offsets(len(floors))}"
+        warnings.append(f"{named(groups)}: some records may be read again ({told})")
     for kind in sorted(set((unsupported or {}).values())):
         groups = sorted(group for group, its_kind in (unsupported or {}).items() if its_kind == kind)
         warnings.append(

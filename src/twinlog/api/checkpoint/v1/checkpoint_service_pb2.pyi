@@ -46,6 +46,8 @@ class _VerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Verdict.Value
     """The log there begins after the offset: its first record."""
     VERDICT_SHARED_COPY: _Verdict.ValueType  # 14
     """Another flow writes the copy, too: offsets of one source have no place in it."""
+    VERDICT_MAPPED: _Verdict.ValueType  # 15
+    """As FLOOR, where Spark changes the records: the message says how many are read again at most."""
 
 class Verdict(_Verdict, metaclass=_VerdictEnumTypeWrapper):
     """Verdict says what is known of a group's translated offset on one partition."""
@@ -68,6 +70,8 @@ VERDICT_BEFORE_START: Verdict.ValueType  # 13
 """The log there begins after the offset: its first record."""
 VERDICT_SHARED_COPY: Verdict.ValueType  # 14
 """Another flow writes the copy, too: offsets of one source have no place in it."""
+VERDICT_MAPPED: Verdict.ValueType  # 15
+"""As FLOOR, where Spark changes the records: the message says how many are read again at most."""
 Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
 
 class _Direction:

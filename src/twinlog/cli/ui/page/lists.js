@@ -7,7 +7,7 @@ import { Chip, Command, Empty, Remedy, Words, flowName } from "./parts.js";
 import { groupsOf, partitionsOf, store } from "./stream.js";
 
 const STATES = ["FAULTED", "STALLED", "BACKOFF", "WAITING", "PAUSED", "RUNNING"];
-const TRANSLATED = new Set(["EXACT", "PRESERVED", "BEFORE_START", "UP_TO_DATE", "FLOOR", "ACTIVE_ON_TARGET"]);
+const TRANSLATED = new Set(["EXACT", "PRESERVED", "BEFORE_START", "UP_TO_DATE", "FLOOR", "MAPPED", "ACTIVE_ON_TARGET"]);
 const quoted = (text) => (/^[\w.,:/@%+=-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\"'\"'")}'`);
 const now = () => (store.tables.page.page || {}).as_of_ms || Date.now();
 const flowColumn = (flow) =>

@@ -3,7 +3,7 @@ import { number, timesTold } from "./format.js";
 import { Icon } from "./icons.js";
 import { store } from "./stream.js";
 
-const GOOD = ["RUNNING", "SERVING", "ALIVE", "GO", "EXACT", "PRESERVED", "UP_TO_DATE", "EQUAL", "DRAINED", "READY", "OWNER", "DONE"];
+const GOOD = ["RUNNING", "SERVING", "ALIVE", "GO", "EXACT", "MAPPED", "PRESERVED", "UP_TO_DATE", "EQUAL", "DRAINED", "READY", "OWNER", "DONE"];
 const WARN = ["PAUSED", "WAITING", "BACKOFF", "WAIT", "DRAINING", "STEADY", "FLOOR", "NOT_READY", "MOVE", "INCOMPLETE"];
 const PLAIN = ["ACTIVE_ON_TARGET", "STANDBY", "PAUSE", "LIMIT", "DELAY", "OFFSETS", "RULE", "MANUAL", "HELD", "FENCE", "MOVED", "PENDING"];
 const TONES = {
