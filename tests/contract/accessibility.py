@@ -29,5 +29,6 @@ POOR_CONTRAST = r"""(() => {
 """Texts that hardly stand out of what is behind them (WCAG 2.1, 1.4.3)."""
 
 NAMELESS = """[...document.querySelectorAll('a, button, input, [role=grid], [role=progressbar]')]
-  .filter((each) => !(each.innerText || each.getAttribute('aria-label'))).map((each) => each.outerHTML)"""
-"""What a screen reader has no name for."""
+  .filter((each) => !(each.innerText || each.getAttribute('aria-label')) || each.matches('a[role]'))
+  .map((each) => each.outerHTML)"""
+"""What a screen reader has no name for: a role of another kind hides that of a link from it."""

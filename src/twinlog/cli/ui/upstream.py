@@ -202,6 +202,40 @@ KEPT_CHANGES = 12
 """How many changes of what is wrong the page shows."""
 
 
+@dataclass(slots=True)
+class Journal:
+    """What has become wrong or was ordered, and what is over, since the page was started. Pure."""
+
+    changes: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=KEPT_CHANGES))
+    """From the oldest to the newest."""
+    _holds: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    _processes: dict[str, int] = field(default_factory=dict)
+
+    def note(self, status: Status, verdict: Verdict, now_ms: int, *, answered: bool) -> None:
+        """While no service answers (`answered`), nothing is known to be over."""
+        holds = {} if answered else dict(self._holds)
+        for row in status.flows.values():
+            for each in row.in_force:
+                if each.by:
+                    holds[each.about, each.kind] = (NEUTRAL, f"{each.message} by {each.by}")
+        holds |= {(each.about, each.reason): (each.level, each.message) for each in verdict.pressing}
+        for (about, reason), (level, message) in {**self._holds, **holds}.items():
+            begins = (about, reason) in holds
+            if begins != ((about, reason) in self._holds):
+                self._add(now_ms, about, reason, begins=begins, level=level, message=message)
+        self._holds = holds
+        for service in status.services:
+            known = self._processes.get(service.name)
+            if service.pid is not None and known not in (None, service.pid):
+                told = f"started again: process {service.pid} after {known}"
+                self._add(now_ms, service.name, "STARTED", begins=True, level=NEUTRAL, message=told)
+            if service.pid is not None:
+                self._processes[service.name] = service.pid
+
+    def _add(self, at_ms: int, about: str, reason: str, **more: Any) -> None:
+        self.changes.append({"at_ms": at_ms, "about": about, "reason": reason, **more})
+
+
 class Upstream:
     """Fills a feed until `stop`."""
 
@@ -225,8 +259,7 @@ class Upstream:
         self._history: dict[str, deque[list[float | int | None]]] = {}
         self._told_ms = 0
         """When a service answered last."""
-        self._pressing: dict[tuple[str, str], Issue] = {}
-        self._changes: deque[dict[str, Any]] = deque(maxlen=KEPT_CHANGES)
+        self._journal = Journal()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Ends with `stop`. Raises ConfigError for certificates and tokens that are not usable."""
@@ -250,7 +283,7 @@ class Upstream:
         answered = any(row.health == SERVING for row in status.services)
         if answered:
             self._told_ms = now_ms
-        self._note_changes(verdict, now_ms, answered=answered)
+        self._journal.note(status, verdict, now_ms, answered=answered)
         drains = {name: self._drain(row) for name, row in status.flows.items()}
         healths = {name: flow_health(row, verdict) for name, row in status.flows.items()}
         feed["page"].put(
@@ -258,7 +291,7 @@ class Upstream:
             {
                 "as_of_ms": now_ms,
                 "told_ms": self._told_ms,
-                "changes": list(self._changes),
+                "changes": list(self._journal.changes),
                 "every_seconds": STATUS_SECONDS,
                 "same_services": self._same_services,
                 **head(verdict, len(status.flows)),
@@ -284,18 +317,6 @@ class Upstream:
             }
         )
         feed["history"].replace({name: [*self._history[name]] for name in status.flows})
-
-    def _note_changes(self, verdict: Verdict, now_ms: int, *, answered: bool) -> None:
-        """What has become wrong, and what is no longer, since the page was started. While no service
-        answers, nothing is known to be over."""
-        kept = {} if answered else self._pressing
-        pressing = kept | {(each.about, each.reason): each for each in verdict.pressing}
-        for key, each in {**self._pressing, **pressing}.items():
-            if (key in pressing) != (key in self._pressing):
-                begins = key in pressing
-                change = {"at_ms": now_ms, "about": each.about, "reason": each.reason, "begins": begins}
-                self._changes.append({**change, "level": each.level, "message": each.message})
-        self._pressing = pressing
 
     def _drain(self, row: FlowRow) -> Drain:
         lags = self._lags.setdefault(row.flow, LagHistory())

@@ -4,7 +4,7 @@ import pytest
 
 from twinlog.cli.status.rows import STANDS_BY, FlowRow, InForce, Owner, ServiceRow, Status
 from twinlog.cli.ui.rows import roles, shared_owners
-from twinlog.cli.ui.upstream import Health, flow_health, head
+from twinlog.cli.ui.upstream import Health, Journal, flow_health, head
 from twinlog.cli.verdict.issues import Issue, Level, Verdict
 from twinlog.cli.verdict.verdict import standing_by
 
@@ -101,3 +101,25 @@ def test_the_head_counts_what_the_verdict_counts() -> None:
     told = head(Verdict(issues=[issue("FAULTED"), issue("PAUSED", level=Level.WARN)]), 1)
     assert (told["level"], told["title"]) == (Level.BAD, "1 problem, 1 warning")
     assert [each["reason"] for each in told["issues"]] == ["FAULTED", "PAUSED"]
+
+
+def test_what_began_who_ordered_it_and_what_is_over_is_kept_in_order() -> None:
+    journal, paused, status = Journal(), flow(), Status(services=[])
+    paused.in_force = [InForce(kind="PAUSE", about="A->B clicks", message="paused", by="ann")]
+    status.services = [ServiceRow(name="source", endpoint="h:1", pid=7)]
+    journal.note(status, Verdict(issues=[issue("FAULTED")]), 1, answered=True)
+    status.services = [ServiceRow(name="source", endpoint="h:1")]
+    journal.note(status, NOTHING, 2, answered=False)
+    status.services = [ServiceRow(name="source", endpoint="h:1", pid=8)]
+    status.flows = {"A->B": paused}
+    journal.note(status, NOTHING, 3, answered=True)
+    status.flows = {"A->B": flow()}
+    journal.note(status, NOTHING, 4, answered=True)
+
+    assert [(each["at_ms"], each["about"], each["begins"], each["message"]) for each in journal.changes] == [
+        (1, "A->B", True, "it is FAULTED"),
+        (3, "A->B", False, "it is FAULTED"),
+        (3, "A->B clicks", True, "paused by ann"),
+        (3, "source", True, "started again: process 8 after 7"),
+        (4, "A->B clicks", False, "paused by ann"),
+    ]

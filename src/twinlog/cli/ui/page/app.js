@@ -71,8 +71,8 @@ function Header({ where, onHelp }) {
   document.body.classList.toggle("old", fresh.name === "bad" || fresh.name === "warn");
   return html`<header><div class="top">
       <h1><${Icon} name="logo"/><span>Twinlog</span></h1>
-      <a class=${"overall " + verdict.level} href="#/flows" role="status"><${Icon} name=${verdict.level}/><b>${verdict.title}</b>
-        <span class="first">${verdict.level === "unknown" ? "" : first ? headline(first) : summary()}</span></a>
+      <div class="status" role="status"><a class=${"overall " + verdict.level} href="#/flows"><${Icon} name=${verdict.level}/><b>${verdict.title}</b>
+        <span class="first">${verdict.level === "unknown" ? "" : first ? headline(first) : summary()}</span></a></div>
       <span class=${"fresh " + fresh.name} title="age of the data"><${Icon} name=${fresh.name}/>${fresh.word}${fresh.at ? html` <span class="age">${clock(fresh.at).slice(11)}</span>` : fresh.old === null ? "" : html` <span class="age">${fresh.old < 2 ? "now" : `${joined(seconds(Math.round(fresh.old)))} old`}</span>`}</span>
       <button type="button" class="help" aria-label="keys" title="keys: ?" onClick=${onHelp}>?</button></div>
     <nav aria-label="views" ref=${nav}>${NAMES.map((name, at) => html`<a key=${name} href=${flowLink(name, where.flow)} aria-current=${where.view === name ? "page" : undefined} title=${`key ${at + 1}`}>${name}<${Badge} name=${name} flow=${where.flow}/></a>`)}

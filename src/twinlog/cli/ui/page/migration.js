@@ -92,13 +92,14 @@ function Late({ row }) {
 
 function Plan({ plan }) {
   if (!plan || plan.reason) return "";
-  const lost = plan.records !== null ? number(plan.records) : plan.at_most === null ? "?" : `≤ ${number(plan.at_most)}`;
+  // Where the plan knows how many, the backlog beside it says it, and of now.
+  const lost = plan.records !== null ? "" : plan.at_most === null ? "?" : `≤ ${number(plan.at_most)}`;
   const more = plan.topics.length + plan.more_topics - TOPICS_SHOWN;
   return html`<section class="plan"><h3>What a failover would do now</h3>
     <ul class="figures"><li><b>${number(plan.ready)} of ${number(plan.groups)}</b> groups continue on ${plan.to}</li>
       <li><b>${number(plan.active_before)}</b> groups have members on ${plan.from}</li>
       ${plan.active_there ? html`<li><b>${number(plan.active_there)}</b> groups have members on ${plan.to}</li>` : ""}
-      <li><b>${lost}</b> records not copied${plan.seconds === null ? "" : `, about ${joined(seconds(plan.seconds))}`}</li>
+      ${lost && html`<li><b>${lost}</b> records not copied</li>`}
       ${plan.fenced_topics.length ? html`<li><b>${number(plan.fenced_topics.length)}</b> topics to fence: ${plan.fenced_topics.slice(0, 5).join(", ")}</li>` : ""}</ul>
     ${plan.topics.length ? html`<ul>${plan.topics.slice(0, TOPICS_SHOWN).map((each) => html`<li key=${each.topic}>${each.topic}: ${each.records === null ? "not known" : counted(each.records, "record")}${each.why ? ` · ${each.why}` : ""}</li>`)}</ul>
       ${more > 0 ? html`<p class="soft">and ${counted(more, "more topic")}</p>` : ""}` : ""}
