@@ -123,6 +123,7 @@ def import_command(
             offsets_topic=offsets_topic,
             mm2_version=_version(mm2_version),
             secrets_dir=secrets_dir,
+            by_chart=to_helm is not None and to is None,
         )
         imported = import_text(_read(file), file="stdin" if str(file) == "-" else str(file), options=options)
         if to is not None:

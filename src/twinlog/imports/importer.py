@@ -58,6 +58,8 @@ class ImportOptions:
     mm2_version: tuple[int, int] | None = None
     """The release of Kafka whose defaults applied; None = as in the file, else 4.x."""
     secrets_dir: str = DEFAULT_SECRETS_DIR
+    by_chart: bool = False
+    """Secrets are mounted by the Helm chart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +108,9 @@ def _raise_nothing(file: str, report: Report) -> None:
 class _Reading:
     def __init__(self, text: str, file: str, options: ImportOptions, draft: Draft) -> None:
         self._text, self._file, self._options, self._draft = text, file, options, draft
-        self._references = References(draft=draft, directory=options.secrets_dir.rstrip("/"))
+        self._references = References(
+            draft=draft, directory=options.secrets_dir.rstrip("/"), by_chart=options.by_chart
+        )
 
     def read(self) -> Format:
         wanted, text = self._options.format, self._text

@@ -19,6 +19,8 @@ class References:
 
     draft: Draft
     directory: str = DEFAULT_SECRETS_DIR
+    by_chart: bool = False
+    """The Helm chart mounts them."""
     kubernetes: set[str] = field(default_factory=lambda: {"strimzisecrets", "secrets", "configmaps"})
     """The names of providers whose paths are NAMESPACE/NAME of a Secret or a ConfigMap."""
 
@@ -32,6 +34,9 @@ class References:
         return f"${{{SECRETS}:{self.directory}/{name}:{key}}}"
 
     def to_mount(self, setting: Setting, name: str, becomes: str) -> None:
+        if self.by_chart:
+            self.draft.report.mapped(setting, becomes, f"the chart mounts the Secret {name}")
+            return
         self.draft.report.to_do(
             setting, f"mount the Secret {name} of Kubernetes at {self.directory}/{name}", becomes=becomes
         )

@@ -100,5 +100,9 @@ def test_values_for_the_chart_have_the_file_and_the_secrets_that_it_refers_to(tm
     assert found["secrets"] == ["apac-user", "emea-ca", "emea-user"]
     assert found["tools"] == {"enabled": True}
     assert f"{values} is written" in answer.stdout
+    assert "mount the Secret apac-user" in answer.stdout, "for the file beside the values"
+    alone = CliRunner().invoke(app, ["convert", str(mirror), "--to-helm", str(values), "--force"])
+    assert "the chart mounts the Secret apac-user" in alone.stdout
+    assert "mount the Secret" not in alone.stdout
     schema = json.loads((CHART / "values.schema.json").read_text())
     Draft7Validator(schema).validate({**yaml.safe_load((CHART / "values.yaml").read_text()), **found})
