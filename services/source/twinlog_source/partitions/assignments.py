@@ -15,6 +15,7 @@ from twinlog_source.partitions.orders import PreservedTerms, PriorFailure, TaskA
 from twinlog_source.partitions.planner import Plan
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.shares import SlotLimits, share_limit
+from twinlog_source.partitions.states import PartitionState
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.reasons import PartitionReason
 
@@ -140,7 +141,7 @@ def _prior_failure(row: PartitionRow, *, now: float) -> PriorFailure | None:
     retry_at = row.retry_at
     if report is None or report.position != row.position:
         return None
-    if retry_at is None and report.reason != PartitionReason.LOOP:
+    if retry_at is None and (report.state, report.reason) != (PartitionState.FAULTED, PartitionReason.LOOP):
         return None
     return PriorFailure(
         state=report.state,

@@ -182,10 +182,12 @@ async def test_a_process_that_does_not_own_the_flow_any_more_moves_nothing(rig: 
 async def test_a_partition_that_waits_for_an_operator_continues_also_where_it_is(rig: FlowRig) -> None:
     """The one who stops what copied its records back may leave nothing out."""
     state = await rig.owner(TRANSLATED)
-    said = {"position": 2, "state": PartitionState.FAULTED, "reason": "LOOP", "message": "…"}
-    reported(state, **said)
+    said = {"position": 2, "reason": "LOOP", "message": "…"}
+    reported(state, state=PartitionState.RUNNING, **said)
     state.table.apply(LogReread(partitions=[P], positions={P: 2}, leader_epochs={}), 0.0)
     state.assignment(P)
+    assert state.assignment(P).prior_failure is None, "it only waited for a moment, to see what comes"
+    reported(state, state=PartitionState.FAULTED, **said)
     kept = state.assignment(P).prior_failure
     assert kept is not None
     assert kept.reason == "LOOP", "a new task alone changes nothing"
