@@ -35,7 +35,7 @@ _LOADING: Final = "COORDINATOR_UNAVAILABLE"
 _LOADING_SECONDS: Final = 60.0
 """A new cluster creates its groups' topic meanwhile, and a broker that was started reads its part of it. A
 coordinator that takes longer is a problem."""
-_NO_ELECTION: Final = frozenset({"GROUP_UNAUTHORIZED", "UNSUPPORTED_VERSION"})
+NO_ELECTION: Final = frozenset({"GROUP_UNAUTHORIZED", "UNSUPPORTED_VERSION"})
 """Nobody can be elected here: a process that knows no owner works as if it were the only one."""
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -129,9 +129,12 @@ class FlowLease:
     def _owned_elsewhere(self) -> StateError:
         address = OwnerName.parse(self._owner).address_from(socket.gethostname())
         called = {OWNER_ADDRESS: address} if address else {}
+        problem = self.problem
+        is_barred = problem is not None and problem.reason in NO_ELECTION
+        takes_over = f"cannot take over ({problem})" if is_barred else "takes over when that one is gone"
         return StateError(
             f"{self.flow} is served by another process now ({self._owner}); this one stands by, and "
-            "takes over when that one is gone. Ask it",
+            f"{takes_over}. Ask it",
             reason=OwnerReason.OWNED_ELSEWHERE,
             metadata={"flow": str(self.flow), "owner": self._owner, **called},
         )
@@ -256,7 +259,7 @@ class FlowLease:
         """Take that the coordinator cannot be asked."""
         # A process on standby knows an owner: without this, a brief loss of the right to join would start
         # all.
-        if error.reason in _NO_ELECTION and self._state is not LeaseState.ELSEWHERE:
+        if error.reason in NO_ELECTION and self._state is not LeaseState.ELSEWHERE:
             self._state, self._alone = LeaseState.OWNER, True
         if error.reason == _LOADING and self._loading_since is None:
             self._loading_since = self._clock.monotonic()

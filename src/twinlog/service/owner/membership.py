@@ -20,7 +20,7 @@ from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow
 from twinlog.policy.internal_topics import election_group, owners_group
 from twinlog.service.owner.assignment import Announcement, Offer, Part, Reach, Table, Why, assign, serves
-from twinlog.service.owner.lease import FlowLease
+from twinlog.service.owner.lease import NO_ELECTION, FlowLease
 from twinlog.service.owner.name import OwnerName
 from twinlog.service.runtime import Backoff, finish_or_cancel, wait_for_any
 from twinlog.telemetry.logging import RepeatLimiter
@@ -187,7 +187,7 @@ class Membership:
                     return
                 self._take(seat)
             except KafkaError as error:
-                self._failed(error)
+                self._failed(await self._leave_to_others(error))
                 await wait_for_any(stop, seconds=self._backoff.next())
                 self._joins.set()
             finally:
@@ -209,7 +209,7 @@ class Membership:
             await finish_or_cancel(self._look_around(), stop=stop)
             self._tell(confirmed_at)
         except KafkaError as error:
-            self._failed(error)
+            self._failed(await self._leave_to_others(error))
             return self._backoff.next()
         if not self._is_joining and (pulse is not Pulse.SEATED or self._has_news()):
             self._joins.set()
@@ -257,6 +257,29 @@ class Membership:
                 owner=earlier or str(name.with_rules(part.rules)),
                 asked_at=confirmed_at,
             )
+
+    async def _leave_to_others(self, refused: KafkaError) -> KafkaError:
+        """Whoever may not be a member, but may see those that are, leaves them their flows. Returns why
+        nobody knows more."""
+        if refused.reason not in NO_ELECTION:
+            return refused
+        asked_at = self._clock.monotonic()
+        try:
+            said = (await self._member.others((self._group,))).get(self._group, ())
+        except KafkaError as error:
+            return error
+        if b"" in said:
+            return TransientKafkaError(f"{self._group} changes its members", reason="STARTING")
+        members = sorted(map(Announcement.parse, said), key=lambda member: member.name)
+        if self._id and any(member.name == str(self._name()) for member in members):
+            return refused  # Its session lasts, so nobody has got what it has.
+        for flow, served in self._flows.items():
+            offers = {member.name: member.flows[flow] for member in members if flow in member.flows}
+            if offers:
+                owner = max(offers, key=lambda name: offers[name].held)
+                name = OwnerName.parse(owner).with_rules(offers[owner].rules)
+                served.lease.learn(leads=False, owner=str(name), asked_at=asked_at)
+        return refused
 
     def _failed(self, error: KafkaError) -> None:
         for served in self._flows.values():

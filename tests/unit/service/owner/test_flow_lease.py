@@ -105,6 +105,52 @@ async def test_without_the_right_to_elect_it_works_alone() -> None:
         assert not process.lease.is_elected, "there may be others who cannot be elected either"
 
 
+def seen_by_another(cluster: FakeCluster) -> FakeCluster:
+    """The same cluster for another user."""
+    seen = FakeCluster("B")
+    seen.member_groups = cluster.member_groups
+    return seen
+
+
+def bar(cluster: FakeCluster) -> FakeCluster:
+    """The user may see the group, and not be a member."""
+
+    def refuse(call: Call) -> None:
+        raise FatalKafkaError("READ is missing", reason="GROUP_UNAUTHORIZED", code=30)
+
+    refuse_all(cluster, refuse)
+    return cluster
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_process_that_may_not_join_leaves_flows_to_the_members_that_it_sees(is_first: bool) -> None:
+    cluster, clock = FakeCluster("B"), FakeClock()
+    one, barred = Process("one", cluster, clock), Process("barred", bar(seen_by_another(cluster)), clock)
+    first, second = (barred, one) if is_first else (one, barred)
+    async with running(first):
+        await until(lambda: first.works)
+        async with running(second):
+            await until(lambda: one.works and barred.stands_by and not barred.works)
+            refusal = barred.lease.refusal()
+            assert refusal is not None
+            assert (refusal.reason, "READ is missing" in str(refusal)) == ("OWNED_ELSEWHERE", True)
+
+
+async def test_an_owner_that_lost_the_right_to_be_a_member_leaves_its_flow_to_who_has_got_it() -> None:
+    cluster, clock = FakeCluster("B"), FakeClock()
+    of_one = seen_by_another(cluster)
+    one, two = Process("one", of_one, clock), Process("two", cluster, clock)
+    async with running(one):
+        await until(lambda: one.works)
+        async with running(two):
+            await until(lambda: two.stands_by)
+            bar(of_one)
+            await until(lambda: one.lease.works_alone)
+            assert one.works, "nobody has got its flow yet"
+            cluster.silence(GROUP)
+            await until(lambda: two.works and not one.works)
+
+
 async def test_losing_the_right_to_elect_makes_no_stand_by_an_owner() -> None:
     cluster, clock = FakeCluster("B"), FakeClock()
     one, two = Process("one", cluster, clock), Process("two", cluster, clock)
