@@ -13,7 +13,7 @@ from twinlog.kafka.ports import ConfigEntry, ConfigSource
 from twinlog.policy.internal_topics import source_offsets_topic
 from twinlog.policy.rename import RENAME_KEY
 from twinlog.preflight.facts import ClusterFacts, Facts, Finding, FlowFacts, TopicFacts, error, fine, warning
-from twinlog.preflight.loops import check_loops
+from twinlog.preflight.loops import check_loops, copied_back
 from twinlog.preflight.offsets import check_offsets
 from twinlog.preflight.right import not_checked, servers_of
 from twinlog.preflight.rights import check_rights
@@ -38,6 +38,7 @@ def judge(facts: Facts) -> list[Finding]:
     """All findings: of the file, cluster by cluster, then flow by flow."""
     findings = list(check_file(facts))
     findings += [finding for cluster in facts.clusters.values() for finding in check_cluster(cluster)]
+    back = copied_back(facts.flows)
     for flow in facts.flows:
         findings += check_transform(flow)
         source, target = facts.clusters[flow.flow.source], facts.clusters[flow.flow.target]
@@ -49,7 +50,7 @@ def judge(facts: Facts) -> list[Finding]:
         findings += check_factors(flow, source, target)
         findings += check_compaction(flow)
         for topic in flow.topics:
-            findings += check_topic(flow, topic, target)
+            findings += check_topic(flow, topic, target, is_back=(flow.flow, topic.name) in back)
         findings += check_offsets(flow, facts.flows)
         findings += check_rights(flow, facts.clusters)
     findings += check_loops(facts)
@@ -242,8 +243,11 @@ def check_renames(flow: FlowFacts, source: ClusterFacts) -> Iterator[Finding]:
             )
 
 
-def check_topic(flow: FlowFacts, topic: TopicFacts, target: ClusterFacts) -> Iterator[Finding]:
-    """One topic: its name, its message sizes, its keys, its timestamps."""
+def check_topic(
+    flow: FlowFacts, topic: TopicFacts, target: ClusterFacts, *, is_back: bool
+) -> Iterator[Finding]:
+    """One topic: its name, its message sizes, its keys, its timestamps. `is_back`: another flow copies its
+    copy back, so that others may write to both."""
     about = f"{flow.flow} {topic.name}"
     if len(topic.target_name) > _LONGEST_NAME:
         yield error(
@@ -252,7 +256,8 @@ def check_topic(flow: FlowFacts, topic: TopicFacts, target: ClusterFacts) -> Ite
             f"{topic.target_name} has {len(topic.target_name)} characters, Kafka allows {_LONGEST_NAME}",
             "exclude the topic, or take a shorter alias",
         )
-    if not flow.selector.policy.tracks_topic_sources and not isinstance(topic.target, KafkaError):
+    keeps_names = not flow.selector.policy.tracks_topic_sources
+    if keeps_names and not is_back and not isinstance(topic.target, KafkaError):
         yield warning(
             about,
             "name",

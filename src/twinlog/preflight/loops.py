@@ -1,7 +1,7 @@
 """Finds records that would loop, flows that write into the same topic, and copies that cannot be created
 beside a topic of nearly the same name. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from twinlog.errors import KafkaError
@@ -35,15 +35,25 @@ def check_loops(facts: Facts) -> Iterator[Finding]:
     yield from _alike(facts)
 
 
+def copied_back(flows: Sequence[FlowFacts]) -> Collection[tuple[Flow, str]]:
+    """The topics of flows whose copies another flow copies back to them."""
+    copies = {(flow.flow, topic.name, topic.target_name) for flow in flows for topic in flow.topics}
+    return {
+        (flow, name)
+        for flow, name, target_name in copies
+        if (Flow(flow.target, flow.source), target_name, name) in copies
+    }
+
+
 def _old_formats(facts: Facts) -> Iterator[Finding]:
     """Topics that are copied back from copies whose batches have no producer ids, so that nothing tells the
     copies from other records."""
-    copies = {(flow.flow, topic.name, topic.target_name) for flow in facts.flows for topic in flow.topics}
+    back = copied_back(facts.flows)
     for flow in facts.flows:
-        back, there = Flow(flow.flow.target, flow.flow.source), facts.clusters[flow.flow.target]
+        there = facts.clusters[flow.flow.target]
         of_brokers = there.broker_configs.get("log.message.format.version", "")
         for topic in flow.topics:
-            if (back, topic.target_name, topic.name) not in copies:
+            if (flow.flow, topic.name) not in back:
                 continue
             entries = () if isinstance(topic.target_configs, KafkaError) else topic.target_configs
             own = {entry.name: entry.value for entry in entries}.get("message.format.version")
