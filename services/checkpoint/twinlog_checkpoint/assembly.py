@@ -29,8 +29,7 @@ from twinlog_checkpoint.groups.instruments import CheckpointInstruments
 from twinlog_checkpoint.groups.progress import ProgressTable
 from twinlog_checkpoint.groups.syncer import GroupSyncer
 from twinlog_checkpoint.groups.topic_choice import KnownTopics, TopicChoice
-from twinlog_checkpoint.journal.moves_log import MoveJournal
-from twinlog_checkpoint.journal.source_record import source_table
+from twinlog_checkpoint.journal import MoveJournal, source_table
 from twinlog_checkpoint.moves.planning.copy_states import CopyStates
 from twinlog_checkpoint.moves.planning.planner import MovePlanner
 from twinlog_checkpoint.moves.routes.route import Route
@@ -39,12 +38,10 @@ from twinlog_checkpoint.moves.running.runner import MoveRunner
 from twinlog_checkpoint.moves.write_block import tend_fences
 from twinlog_checkpoint.translation.both_ways import BothWaysTranslator
 from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
-from twinlog_checkpoint.translation.floor import FloorTranslator, ReverseFloor
-from twinlog_checkpoint.translation.preserved import PreservedTranslator
-from twinlog_checkpoint.translation.shared_copies import SharedCopies, UnsharedTranslator
+from twinlog_checkpoint.translation.shared_copies import PreservedTranslator, SharedCopies, UnsharedTranslator
 from twinlog_checkpoint.translation.sync_history_log import SyncHistoryLog
 from twinlog_checkpoint.translation.sync_tail import SyncTail
-from twinlog_checkpoint.translation.translation import FloorRule, Translator
+from twinlog_checkpoint.translation.translation import FloorRule, FloorTranslator, ReverseFloor, Translator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

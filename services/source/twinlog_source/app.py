@@ -50,7 +50,7 @@ from twinlog_source.pipeline.runner import SparkRunner
 from twinlog_source.pipeline.settings import local_cores
 from twinlog_source.preserved.target_probe import KafkaTargetProbe
 from twinlog_source.records.trial import TransformTrial
-from twinlog_source.task.writing.producer_settings import producer_settings
+from twinlog_source.task.writing.transport import producer_settings
 from twinlog_source.topics.open_transactions import OpenTransactions
 from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.source_ends import TIMEOUT_SECONDS as ENDS_TIMEOUT_SECONDS

@@ -21,7 +21,7 @@ from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, make_topics, unique_name
 from twinlog.testing.raw_copying import open_session
-from twinlog_source.task.writing.producer_settings import producer_settings
+from twinlog_source.task.writing.transport import producer_settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,7 @@ from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, retry_admin, unique_name
 from twinlog.testing.raw_copying import QUICK, open_session
-from twinlog_source.preserved.leader_filler import LeaderFiller
-from twinlog_source.preserved.marker_rights import may_write_markers
+from twinlog_source.preserved.leader_filler import LeaderFiller, may_write_markers
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from twinlog.kafka.ports import AclBinding, ConfigChange, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
 from twinlog.testing.raw_copying import open_session
-from twinlog_source.partitions.states import PartitionState
+from twinlog_source.partitions.reports import PartitionState
 
 PATIENCE_SECONDS = 180.0
 

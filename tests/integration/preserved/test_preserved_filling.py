@@ -9,7 +9,7 @@ from integration.preserved.preserved_rig import preserved_rig, write_mixture, wr
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import ConfigChange
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
-from twinlog_source.partitions.states import PartitionState
+from twinlog_source.partitions.reports import PartitionState
 
 
 @pytest.mark.parametrize("codec", ["lz4", "uncompressed"])

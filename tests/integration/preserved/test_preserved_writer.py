@@ -30,9 +30,8 @@ from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, make_topics
 from twinlog.testing.raw_copying import QUICK, open_fetcher, open_session
 from twinlog_source.preserved.append_log import AppendLog
-from twinlog_source.preserved.append_steps import ReadEnd, Tail
+from twinlog_source.preserved.append_steps import ReadEnd, Tail, items_of
 from twinlog_source.preserved.filler import Filler
-from twinlog_source.preserved.items import items_of
 from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.preserved.tails import KafkaCopyTails
 from twinlog_source.preserved.writer import PreservedWriter

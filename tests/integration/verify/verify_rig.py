@@ -29,8 +29,7 @@ from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.log.fact_records import fact_record, parse_control, partition_key
 from twinlog_source.log.facts import CopyFact, ProofFact
 from twinlog_source.verify.engine import Verification
-from twinlog_source.verify.progress import OnProgress, Progress
-from twinlog_source.verify.request import VerifyRequest
+from twinlog_source.verify.request import OnProgress, Progress, VerifyRequest
 
 Batches = Sequence[tuple[int, Codec, Sequence[NewRecord]]]
 COMMAND_SECONDS = 300

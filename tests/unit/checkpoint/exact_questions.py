@@ -4,9 +4,14 @@ from collections.abc import Callable, Collection, Mapping
 
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
-from twinlog_checkpoint.translation.floor import FloorTranslator, ReverseFloor
 from twinlog_checkpoint.translation.history import ReversedPairs
-from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
+from twinlog_checkpoint.translation.translation import (
+    FloorTranslator,
+    ReverseFloor,
+    SourcePosition,
+    Translation,
+    Verdict,
+)
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
 from unit.checkpoint.record_log import RecordLog
 

@@ -8,7 +8,7 @@ from twinlog.errors import ConfigError, KafkaError, StateError
 from twinlog.kafka.ports import LogAdmin, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.flow.parts import FlowParts
-from twinlog_checkpoint.translation.log_bounds import log_bounds
+from twinlog_checkpoint.translation.log_sides import log_bounds
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
 
 MAX_QUERIES = 10_000

@@ -14,7 +14,7 @@ from twinlog.policy import ReplicationPolicy
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
-from twinlog_checkpoint.journal.known_fences import KnownFences
+from twinlog_checkpoint.journal import KnownFences
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import PairHistory, ReversedPairs
 from twinlog_checkpoint.translation.shared_copies import SharedCopies

@@ -12,7 +12,7 @@ from twinlog.kafka.whole_logs import committed_records
 from twinlog.model import Flow, Record, TopicPartition
 from twinlog.offsets import CheckpointHistory
 from twinlog.wire import Checkpoint, decode_checkpoint, encode_checkpoint
-from twinlog_checkpoint.translation.log_scan import INTERNAL_PARTITION
+from twinlog_checkpoint.translation.log_sides import INTERNAL_PARTITION
 
 _log = structlog.stdlib.get_logger(__name__)
 

@@ -21,9 +21,9 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory
 from twinlog.telemetry.logging import RepeatLimiter
 from twinlog.wire import Checkpoint
-from twinlog_checkpoint.journal.moves_log import MoveJournal
-from twinlog_checkpoint.journal.source_record import MOST_GONE, SourceRecord, SourceTable
-from twinlog_checkpoint.translation.log_bounds import LogBounds, log_bounds
+from twinlog_checkpoint.journal import MOST_GONE, MoveJournal, SourceRecord, SourceTable
+from twinlog_checkpoint.translation.log_sides import log_bounds
+from twinlog_checkpoint.translation.translation import LogBounds
 
 # When groups that are gone from the source may be deleted on the target: after a grace period, a few at a
 # time, and not while the source itself may be lost. Pure.

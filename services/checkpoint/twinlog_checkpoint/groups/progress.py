@@ -8,7 +8,10 @@ from dataclasses import dataclass, field, replace
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.model import Flow, TopicPartition
 from twinlog.moves.record import Moves
-from twinlog_checkpoint.translation.translation import Translation, Verdict
+from twinlog_checkpoint.translation.translation import (
+    Translation,
+    Verdict,
+)
 
 # sync.group.offsets: which groups on the target are left alone because of a failover. Pure.
 #

@@ -12,7 +12,7 @@ from enum import StrEnum
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
 from twinlog.wire import Checkpoint
-from twinlog_checkpoint.translation.log_bounds import LogBounds
+from twinlog_checkpoint.translation.translation import LogBounds
 
 WRITABLE_STATES = frozenset({"EMPTY", "DEAD"})
 """States of a group without members; DEAD also stands for one that does not exist."""

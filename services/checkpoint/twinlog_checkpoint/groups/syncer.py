@@ -24,9 +24,9 @@ from twinlog_checkpoint.groups.checkpointer import wait_seconds
 from twinlog_checkpoint.groups.deletes import GroupDeleter
 from twinlog_checkpoint.groups.progress import ProgressTable, SyncHold, sync_hold
 from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES, plan_group_sync
-from twinlog_checkpoint.journal.moves_log import MoveJournal
+from twinlog_checkpoint.journal import MoveJournal
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, each_at_once, in_turns
-from twinlog_checkpoint.translation.log_bounds import log_bounds
+from twinlog_checkpoint.translation.log_sides import log_bounds
 
 FIRST_PASS_SECONDS = 0.2
 """How often to check whether the checkpointer's first pass is done."""

@@ -10,7 +10,8 @@ from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.runtime import wait_or_stop
 from twinlog_checkpoint.translation.exact import LogSide
-from twinlog_checkpoint.translation.log_bounds import LogBounds, bounds_or_errors
+from twinlog_checkpoint.translation.log_sides import bounds_or_errors
+from twinlog_checkpoint.translation.translation import LogBounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

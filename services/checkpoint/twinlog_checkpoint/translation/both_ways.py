@@ -16,14 +16,15 @@ from typing import NamedTuple
 from twinlog.clock import Clock
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.translation.exact import AT_END, Bounds, LogSide
-from twinlog_checkpoint.translation.floor import without_floor
-from twinlog_checkpoint.translation.log_bounds import LogBounds, log_bounds
+from twinlog_checkpoint.translation.log_sides import log_bounds
 from twinlog_checkpoint.translation.translation import (
     FloorRule,
+    LogBounds,
     SourcePosition,
     Translation,
     Translator,
     Verdict,
+    without_floor,
 )
 
 SETTLED_SECONDS = 10.0

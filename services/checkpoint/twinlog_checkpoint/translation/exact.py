@@ -12,11 +12,23 @@ from twinlog.kafka.raw.producer_states import OpenTransaction
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.side_by_side import each_at_once
 from twinlog_checkpoint.translation.aligner import Aligner
-from twinlog_checkpoint.translation.floor import within, without_floor
 from twinlog_checkpoint.translation.history import Pairs
-from twinlog_checkpoint.translation.log_bounds import LogBounds, log_bounds
-from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, ComparedLog, ComparedPartition
-from twinlog_checkpoint.translation.translation import FloorRule, SourcePosition, Translation, Verdict
+from twinlog_checkpoint.translation.log_sides import (
+    BudgetSpent,
+    ByteBudget,
+    ComparedLog,
+    ComparedPartition,
+    log_bounds,
+)
+from twinlog_checkpoint.translation.translation import (
+    FloorRule,
+    LogBounds,
+    SourcePosition,
+    Translation,
+    Verdict,
+    within,
+    without_floor,
+)
 from twinlog_checkpoint.translation.walk import Answer, Outcome
 
 MAX_KNOWN = 200_000

@@ -1,6 +1,10 @@
-"""The two logs of a translation: what is read of them, within a budget of bytes."""
+"""The two logs of a translation: what is read of them, within a budget of bytes.
 
-from collections.abc import Callable, Collection
+Also where the logs of a cluster begin and end: what of them can be read, and where groups may stand; and
+`LogScan`, which follows the one partition of an internal topic from its beginning.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -10,10 +14,108 @@ from twinlog.batches.transformed import ChangeRecords
 from twinlog.comparison.records import Entry, entry_of
 from twinlog.comparison.sides import Chunk, KeptChunks
 from twinlog.comparison.view import View
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, TwinlogError
+from twinlog.kafka.ports import LogAdmin, LogReader, OffsetSpec
 from twinlog.kafka.raw.fetch.reader import BatchReader
-from twinlog.model import TopicPartition
-from twinlog_checkpoint.translation.log_bounds import LogBounds
+from twinlog.kafka.reasons import KafkaReason
+from twinlog.kafka.whole_logs import FETCH_BYTES, Progress, StandsStillError
+from twinlog.kafka.whole_logs import log_bounds as bounds_of_one
+from twinlog.model import Record, TopicPartition
+from twinlog_checkpoint.translation.translation import LogBounds
+
+
+async def bounds_or_errors(
+    admin: LogAdmin, partitions: Collection[TopicPartition], end: OffsetSpec
+) -> dict[TopicPartition, LogBounds | KafkaError]:
+    """First offset and end of each log, or why they cannot be looked up. Two requests per broker. Raises
+    KafkaError."""
+    if not partitions:
+        return {}
+    starts = await admin.list_offsets(OffsetSpec.EARLIEST, partitions)
+    ends = await admin.list_offsets(end, partitions)
+    found: dict[TopicPartition, LogBounds | KafkaError] = {}
+    for partition in partitions:
+        first, last = starts[partition], ends[partition]
+        if isinstance(first, KafkaError):
+            found[partition] = first
+        else:
+            found[partition] = last if isinstance(last, KafkaError) else LogBounds(start=first, end=last)
+    return found
+
+
+async def log_bounds(
+    admin: LogAdmin, partitions: Collection[TopicPartition], end: OffsetSpec = OffsetSpec.LAST_STABLE
+) -> Mapping[TopicPartition, LogBounds]:
+    """Partitions that do not exist, or cannot be looked up, are left out. Raises KafkaError."""
+    found = await bounds_or_errors(admin, partitions, end)
+    return {partition: log for partition, log in found.items() if isinstance(log, LogBounds)}
+
+
+async def log_ends(admin: LogAdmin, partitions: set[TopicPartition]) -> Mapping[TopicPartition, int]:
+    """The ends of all that is written, also behind open transactions; a partition that has none (deleted, not
+    visible) is left out. Raises KafkaError."""
+    answers = await admin.list_offsets(OffsetSpec.LATEST, partitions) if partitions else {}
+    return {partition: end for partition, end in answers.items() if not isinstance(end, KafkaError)}
+
+
+INTERNAL_PARTITION = 0
+"""MM2 writes syncs and checkpoints to this partition of their topics."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LogScan:
+    """A position in one partition. `begin`, then `more` again and again.
+
+    An error keeps the position, unless the log no longer has it: then `lost_position` is true and the caller
+    begins again.
+    """
+
+    admin: LogAdmin
+    reader: LogReader
+    topic: str
+    end: OffsetSpec
+    """The end that the reader can see: LAST_STABLE when it reads committed records only, else LATEST."""
+    next_offset: int = 0
+    end_at_begin: int = 0
+    """The end of the log when reading began: the first pass is done when it is reached."""
+    lost_position: bool = False
+    _progress: Progress = field(init=False)
+
+    @property
+    def partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, INTERNAL_PARTITION)
+
+    @property
+    def first_pass_done(self) -> bool:
+        return self.next_offset >= self.end_at_begin
+
+    async def begin(self) -> None:
+        """Go to the first record there is. Raises KafkaError (TOPIC_UNKNOWN when there is no such topic)."""
+        start, end = await bounds_of_one(self.admin, self.partition, self.end)
+        self.next_offset, self.end_at_begin, self.lost_position = start, end, False
+        self._progress = Progress(partition=self.partition, end=end)
+
+    async def more(self, *, max_wait_seconds: float) -> Sequence[Record]:
+        """The next records; waits up to `max_wait_seconds` when there are none.
+
+        Raises KafkaError; StandsStillError when the first pass does not reach the end that the log had when
+        it began: the log has lost records, and the caller begins again.
+        """
+        try:
+            fetched = await self.reader.fetch(
+                self.partition, self.next_offset, max_wait_seconds=max_wait_seconds, max_bytes=FETCH_BYTES
+            )
+        except TwinlogError as error:
+            self.lost_position = error.reason == KafkaReason.OFFSET_OUT_OF_RANGE
+            raise
+        try:
+            fetched = self._progress.of(fetched, self.next_offset, waited_seconds=max_wait_seconds)
+        except StandsStillError:
+            self.lost_position = True
+            raise
+        self.next_offset = fetched.next_offset
+        return fetched.records
+
 
 FIRST_READ_BYTES = 16 << 10
 """The first fetch of a comparison, as most end near; the next ones are four times as large, up to

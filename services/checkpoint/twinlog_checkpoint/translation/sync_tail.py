@@ -17,7 +17,7 @@ from twinlog.offsets import OffsetSyncStore
 from twinlog.service.runtime import Backoff, retrying_loop
 from twinlog.wire import OffsetSync, decode_offset_sync
 from twinlog_checkpoint.translation.history import OffsetPair, SyncHistory
-from twinlog_checkpoint.translation.log_scan import LogScan
+from twinlog_checkpoint.translation.log_sides import LogScan
 from twinlog_checkpoint.translation.sync_history_log import SavedHistory, SyncHistoryLog
 
 FETCH_WAIT_SECONDS = 5.0

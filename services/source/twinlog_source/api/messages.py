@@ -23,13 +23,16 @@ from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import Move
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.gaps import Gap
-from twinlog_source.partitions.backlog import backlog_of
 from twinlog_source.partitions.copy_mode import OffsetsReason
-from twinlog_source.partitions.equal_offsets import translated_since
-from twinlog_source.partitions.reports import ForeignWrite
+from twinlog_source.partitions.reports import ForeignWrite, PartitionState
 from twinlog_source.partitions.rows import PartitionRow
-from twinlog_source.partitions.standing import FlowFacts, PartitionStanding, standing_of
-from twinlog_source.partitions.states import PartitionState
+from twinlog_source.partitions.standing import (
+    FlowFacts,
+    PartitionStanding,
+    backlog_of,
+    standing_of,
+    translated_since,
+)
 from twinlog_source.reasons import HELD, PartitionReason
 from twinlog_source.records.trial import Tried
 

@@ -14,8 +14,7 @@ from twinlog.kafka.deadline import deadline
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.replicated_topics import Topics
 from twinlog_source.log.gaps import Gap, LogBounds, passed_over
-from twinlog_source.log.journal import COMMAND_SECONDS, Journal
-from twinlog_source.log.ledger import Ledger
+from twinlog_source.log.journal import COMMAND_SECONDS, Journal, Ledger
 from twinlog_source.partitions.events import BeginningRefused, Begun, CopyChanged, Event, Moved
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable

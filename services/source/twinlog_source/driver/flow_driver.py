@@ -52,8 +52,7 @@ from twinlog_source.driver.shared_workers import seconds_to_renewal
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.stream.stream_pace import LONGEST_WITHOUT_TASK_SECONDS, frozen_seconds
 from twinlog_source.driver.stream.task_host import TaskHost
-from twinlog_source.log.facts import MOST_SLOTS, PauseFact
-from twinlog_source.log.fencing import FENCED
+from twinlog_source.log.facts import FENCED, MOST_SLOTS, PauseFact
 from twinlog_source.partitions.events import FlowStopped
 from twinlog_source.partitions.orders import SetPaused
 from twinlog_source.partitions.planner import Load, Plan, workers_wanted

@@ -46,11 +46,10 @@ from twinlog.telemetry.metrics.spec import (
 from twinlog.telemetry.metrics.verification import VERIFIED_AGE, VERIFIED_DIFFERENCES, VERIFIED_UNTIL
 from twinlog.verify.standing import ProofStanding
 from twinlog_source.log.control import ControlState
-from twinlog_source.partitions.latency import LatencyHistogram
-from twinlog_source.partitions.latency_window import LatencyWindows
+from twinlog_source.partitions.latency import LatencyHistogram, LatencyWindows
+from twinlog_source.partitions.reports import PartitionState
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import QUOTA_SECONDS, FlowFacts, lag_of, standing_of
-from twinlog_source.partitions.states import PartitionState
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.reasons import HELD
 

@@ -37,8 +37,7 @@ from twinlog_source.driver.gauges import FlowGauges
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.events import Copied
-from twinlog_source.partitions.latency import LatencyHistogram
-from twinlog_source.partitions.latency_window import LatencyWindows
+from twinlog_source.partitions.latency import LatencyHistogram, LatencyWindows
 from twinlog_source.partitions.reports import TaskCounters
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable

@@ -27,8 +27,7 @@ from twinlog.service.owner.deployments import are_twins, twin_deployment
 from twinlog.service.owner.name import OwnerReason
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.stream.task_settings import every_transactional_id, ids_of_slot
-from twinlog_source.log.facts import PRESERVED, ClaimFact, OwnerFact
-from twinlog_source.log.fencing import FENCED
+from twinlog_source.log.facts import FENCED, PRESERVED, ClaimFact, OwnerFact
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog

@@ -4,16 +4,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from twinlog_source.driver.driver_moves import DriverMoves
-from twinlog_source.log.ledger import Ledger
+from twinlog_source.log.journal import Ledger
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.assignments import TaskOrders
-from twinlog_source.topics.common_logs import CommonLogs
+from twinlog_source.topics.common_search import CommonLogs
 from twinlog_source.topics.copy_changes import CopyChanges
 from twinlog_source.topics.copy_modes import CopyModes
 from twinlog_source.topics.new_copies import NewCopies
 from twinlog_source.topics.origins import Origins
-from twinlog_source.topics.position_finder import PositionFinder
-from twinlog_source.topics.source_logs import SourceLogs
+from twinlog_source.topics.source_ends import SourceLogs
+from twinlog_source.topics.start_positions import PositionFinder
 from twinlog_source.topics.target_logs import TargetLogs
 from twinlog_source.topics.wanted import TargetLimits, WantedTopics
 

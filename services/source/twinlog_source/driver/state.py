@@ -23,8 +23,7 @@ from twinlog_source.driver.transform_check import TransformCheck
 from twinlog_source.log.control import ControlRecord, ControlState
 from twinlog_source.log.facts import PauseFact, ThrottleFact
 from twinlog_source.log.gaps import Gap
-from twinlog_source.log.journal import Journal
-from twinlog_source.log.ledger import Ledger
+from twinlog_source.log.journal import Journal, Ledger
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.assignments import TaskOrders, limits_differ
 from twinlog_source.partitions.events import (

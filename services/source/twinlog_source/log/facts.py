@@ -4,13 +4,20 @@ ever used, the identity of its topics; and for each partition what MM2's format 
 
 Facts are records of `mm2-offsets.<A>.internal` under a connector name of Twinlog's own, which Connect
 ignores. Each key names one fact, so compaction keeps the newest value of every fact; a tombstone deletes it.
+
+How a writer of a flow learns that another process has taken the flow over.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from twinlog.model import TopicPartition
+
+FENCED: Final = "PRODUCER_FENCED"
+"""The reason of the error when ids are fenced, or a newer claim to the flow is found. It is final: the
+target's log decides which position was reached."""
+
 
 MOST_SLOTS = 1_024
 """The limit for a flow, whatever the file says: each slot has several transactional ids, which every new

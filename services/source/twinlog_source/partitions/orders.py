@@ -9,8 +9,8 @@ from twinlog.batches import TargetTopicLimits
 from twinlog.model import TopicPartition
 from twinlog.offsets import SyncPace
 from twinlog_source.log.facts import EpochStart, WriterFact
+from twinlog_source.partitions.reports import PartitionState
 from twinlog_source.partitions.shares import NO_DEBT, LimitDebt, SlotLimits
-from twinlog_source.partitions.states import PartitionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from twinlog.batches import Lane
 from twinlog.model import TopicPartition
@@ -9,7 +10,19 @@ from twinlog.offsets import SyncPace
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.latency import LatencyHistogram
-from twinlog_source.partitions.states import PartitionState
+
+
+class PartitionState(StrEnum):
+    UNSPECIFIED = "UNSPECIFIED"
+    """What a task of another version says has no meaning here."""
+    WAITING = "WAITING"
+    """No task has it."""
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    BACKOFF = "BACKOFF"
+    FAULTED = "FAULTED"
+    STALLED = "STALLED"
+    """It should move, and has not for a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

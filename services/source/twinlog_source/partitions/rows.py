@@ -1,19 +1,142 @@
 """The row of one partition: position, ends, copy, and its task's newest report. Only `transitions` changes
-it."""
+it.
 
-from collections import Counter
+Estimates when a partition will have caught up. Pure: takes `now`.
+
+The estimate uses the speed at which the lag shrinks, which includes what producers write meanwhile. Only the
+last seconds count, because an older pace says nothing about now.
+
+The rate of a counter: a slow one for planning, a quick one for display. Pure: takes `now`.
+
+Since when a partition that should make progress has made none. Pure: takes `now`.
+"""
+
+import math
+from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog.offsets import SyncPace
 from twinlog_source.log.facts import CheckedEnd, CopyFact, EpochStart
-from twinlog_source.partitions.catch_up import CatchUp
 from twinlog_source.partitions.lag_time import LagTime
-from twinlog_source.partitions.rates import Rate
-from twinlog_source.partitions.reports import ForeignWrite, PartitionReport
-from twinlog_source.partitions.stall_watch import StallWatch
-from twinlog_source.partitions.states import PartitionState
+from twinlog_source.partitions.reports import ForeignWrite, PartitionReport, PartitionState
+
+WINDOW_SECONDS = 30.0
+LEAST_SECONDS = 5.0
+"""Batches come in bursts, so a pace over less time is not reliable."""
+_APART_SECONDS = 3.0
+"""A flow may have ten thousand of these, so only few points are kept."""
+
+
+@dataclass(slots=True, kw_only=True)
+class CatchUp:
+    """Invariant: nothing counts from before the partition last caught up, or was moved."""
+
+    sightings: deque[tuple[float, int, int]] = field(default_factory=deque)
+    """Time, position and end, rising."""
+
+    def observe(self, position: int, end_offset: int, now: float) -> None:
+        """Take the present position and end."""
+        seen = self.sightings
+        if position >= end_offset:
+            seen.clear()
+            return
+        if seen and (position < seen[-1][1] or end_offset < seen[-1][2]):
+            seen.clear()
+        if not seen or now - seen[-1][0] >= _APART_SECONDS:
+            seen.append((now, position, end_offset))
+        while seen[0][0] < now - WINDOW_SECONDS:
+            seen.popleft()
+
+    def seconds(self, lag_records: int, now: float) -> float | None:
+        """Seconds until `lag_records` are copied; None while the lag does not shrink, or was observed for too
+        short a time."""
+        pace = self.shrinks_per_second(now)
+        return lag_records / pace if pace is not None and pace > 0 else None
+
+    def shrinks_per_second(self, now: float) -> float | None:
+        """Records by which the lag becomes smaller each second, negative while it grows; None when it was
+        observed for too short a time."""
+        seen = [each for each in list(self.sightings) if each[0] >= now - WINDOW_SECONDS]
+        if len(seen) < 2 or seen[-1][0] - seen[0][0] < LEAST_SECONDS:
+            return None
+        (first, *before), (last, *after) = seen[0], seen[-1]
+        return ((before[1] - before[0]) - (after[1] - after[0])) / (last - first)
+
+
+PLANNING_SECONDS = 10.0
+"""A plan must not follow every burst."""
+SHOWN_SECONDS = 5.0
+"""The displayed rate covers the last seconds only."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Rate:
+    """The rate of a counter that starts at 0 with every task."""
+
+    per_second: float | None = None
+    """Exponentially weighted, as of the last value; None = not measured yet."""
+    _count: float = 0.0
+    _at: float | None = None
+    _recent: deque[tuple[float, float]] = field(default_factory=deque)
+    """The time of each value, and its increase."""
+
+    def begin(self, now: float) -> None:
+        """A new task counts from 0."""
+        self._count, self._at = 0.0, now
+
+    def observe(self, count: float, now: float) -> float:
+        """Take the counter's value, and return its increase."""
+        if self._at is None or count < self._count:
+            self.begin(now)
+        assert self._at is not None
+        added, elapsed = count - self._count, now - self._at
+        self._count, self._at = count, now
+        if elapsed > 0:
+            weight = 1 - math.exp(-elapsed / PLANNING_SECONDS)
+            before = added / elapsed if self.per_second is None else self.per_second
+            self.per_second = before + weight * (added / elapsed - before)
+        if added:
+            self._forget(now)
+            self._recent.append((now, added))
+        return added
+
+    def current(self, now: float) -> float:
+        """The planning rate now, if nothing was counted since the last value."""
+        if self.per_second is None or self._at is None:
+            return 0.0
+        return self.per_second * math.exp(-max(0.0, now - self._at - 1) / PLANNING_SECONDS)
+
+    def shown(self, now: float) -> float:
+        """The mean of the last seconds. May be called from any thread."""
+        return sum(added for at, added in list(self._recent) if at > now - SHOWN_SECONDS) / SHOWN_SECONDS
+
+    def _forget(self, now: float) -> None:
+        while self._recent and self._recent[0][0] <= now - SHOWN_SECONDS:
+            self._recent.popleft()
+
+
+@dataclass(slots=True, kw_only=True)
+class StallWatch:
+    """Invariant: a partition that makes progress, has nothing to copy, or is paused is never stalled."""
+
+    _position: int | None = None
+    _since: float | None = None
+
+    def observe(self, position: int | None, *, must_move: bool, now: float) -> None:
+        """Take the present position. `must_move`: it has records to copy, and nobody paused it."""
+        if not must_move:
+            self._since = None
+        elif self._since is None or position != self._position:
+            self._since = now
+        self._position = position
+
+    def since(self, stalled_seconds: float, *, now: float) -> float | None:
+        """The time of its last progress, if that is at least `stalled_seconds` ago; otherwise None."""
+        if self._since is None or now - self._since < stalled_seconds:
+            return None
+        return self._since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,9 +44,8 @@ from twinlog_source.partitions.events import (
 )
 from twinlog_source.partitions.foreign_stretches import with_write
 from twinlog_source.partitions.lag_time import LagTime
-from twinlog_source.partitions.reports import PartitionReport
+from twinlog_source.partitions.reports import PartitionReport, PartitionState
 from twinlog_source.partitions.rows import Blocker, PartitionRow, Shortened
-from twinlog_source.partitions.states import PartitionState
 
 LONG_AGO_SECONDS = 1e6
 """Longer than any write may be on its way."""

@@ -18,7 +18,7 @@ sys.path[:] = [entry.removesuffix(_ARCHIVE) for entry in sys.path]
 import pyspark.daemon as spark_daemon  # noqa: E402 (from where it is to be loaded)
 
 import twinlog_source.pipeline.job  # noqa: E402
-from twinlog_source.task.memory import keep_freed_memory  # noqa: E402
+from twinlog_source.task.settings import keep_freed_memory  # noqa: E402
 
 _work = spark_daemon.worker
 

@@ -26,8 +26,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from twinlog_source.preserved.append_steps import SEQUENCE_MASK, Append, Hole, ReadEnd, Send, Tail
-from twinlog_source.preserved.fill_proof import FillProof
+from twinlog_source.preserved.append_steps import SEQUENCE_MASK, Append, FillProof, Hole, ReadEnd, Send, Tail
 
 T = TypeVar("T")
 

@@ -1,7 +1,16 @@
-"""What `AppendLog` is offered, what it asks for, and what it is answered. Pure."""
+"""What `AppendLog` is offered, what it asks for, and what it is answered. Pure.
 
+Compares what is filled at the end of a copy with the source. Pure.
+
+Converts prepared batches of the source into items for a copy with the same offsets. Pure.
+"""
+
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from twinlog.batches import OutgoingBatch, Prepared
 
 T = TypeVar("T")
 
@@ -88,3 +97,50 @@ class Send(Generic[T]):
     @property
     def end(self) -> int:
         return self.batches[-1].end
+
+
+@dataclass(slots=True)
+class FillProof:
+    """What has to be compared with the source before the end of the copy counts: the ranges that are filled
+    there."""
+
+    end: int
+    is_foreign: bool
+    """The copy continues with a foreign record at this offset; otherwise its log ends there."""
+    filled: deque[Hole]
+
+    def forget_below(self, offset: int) -> None:
+        """Compare nothing below an offset."""
+        while self.filled and self.filled[0].end <= offset:
+            self.filled.popleft()
+        if self.filled and self.filled[0].first < offset:
+            self.filled[0] = Hole(offset, self.filled[0].end - offset)
+
+    def agrees(self, item: Append[T] | Hole) -> bool:
+        """Whether the filled ranges agree with this item of the source. If they do, everything before the end
+        of the item is settled."""
+        while self.filled and self.filled[0].first < item.end:
+            hole = self.filled[0]
+            if isinstance(item, Append) and item.first < hole.end:
+                return False
+            if item.end < hole.end:
+                self.filled[0] = Hole(item.end, hole.end - item.end)
+                return True
+            self.filled.popleft()
+        return True
+
+
+def items_of(prepared: Prepared, *, from_offset: int) -> Iterator[Append[OutgoingBatch] | Hole]:
+    """The items between `from_offset` and `prepared.next_offset`, without gaps.
+
+    The batches must have been prepared with `keeps_offsets`, so that each is dense.
+    """
+    at = from_offset
+    for batch in prepared.batches:
+        if batch.first_source_offset > at:
+            yield Hole(at, batch.first_source_offset - at)
+        assert batch.is_dense, batch.runs
+        yield Append(batch.first_source_offset, batch.record_count, batch.size_bytes, batch, batch.codec)
+        at = batch.first_source_offset + batch.record_count
+    if prepared.next_offset > at:
+        yield Hole(at, prepared.next_offset - at)

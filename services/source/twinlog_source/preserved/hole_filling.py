@@ -11,7 +11,7 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.deadline import pause
 from twinlog.model import TopicPartition
-from twinlog_source.log.fencing import FENCED
+from twinlog_source.log.facts import FENCED
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole
 from twinlog_source.preserved.fillers import HoleFiller, Holes

@@ -3,41 +3,152 @@
 Invariant: a request carries the numbers that belong to the end of the log, where the hole begins. Of all
 requests with the same numbers the leader carries out one (`marker_numbers`). So a late request has no effect,
 and two owners never fill a hole twice.
+
+The numbers of the newest marker in each log, as of its end (docs/adr/0014).
+
+Whether the target allows writing markers at its leaders.
 """
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import structlog
 
-from twinlog.errors import FatalKafkaError, KafkaError, StateError
+from twinlog.errors import FatalKafkaError, KafkaError, StateError, TransientKafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
+from twinlog.kafka.ports import EpochEnd, LogEnd
 from twinlog.kafka.raw import (
     BatchReader,
     DataClientPool,
     ProducerIdentity,
     ProducerSettings,
     TransactionCoordinator,
+    epoch_ends,
 )
 from twinlog.kafka.raw.errors import about, not_told, partition_error
-from twinlog.kafka.raw.leaders import leader_of
+from twinlog.kafka.raw.leaders import leader_of, refresh_metadata
+from twinlog.kafka.raw.offset_lookup import log_ends
+from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
 from twinlog.kafka.raw.transactions.leader_markers import AbortMarker, write_markers
 from twinlog.model import TopicPartition
 from twinlog_source.preserved.fill_limits import MOST_AT_LEADER
 from twinlog_source.preserved.fillers import Ended, Holes, LeftOut
 from twinlog_source.preserved.hole_leaders import DOING, HoleLeaders
 from twinlog_source.preserved.marker_numbers import MarkerState, first_number, following_numbers
-from twinlog_source.preserved.marker_rights import may_write_markers
-from twinlog_source.preserved.marker_states import MarkerStates
 from twinlog_source.preserved.own_batches import is_marker_at
+
+A = TypeVar("A")
+
+
+class MarkerStates:
+    """Read once for each log; afterwards they follow from our own markers. If anything else is written in
+    between, the leader refuses our next marker."""
+
+    def __init__(self, reads: DataClientPool, *, timeout_seconds: float) -> None:
+        """`reads` may read the copies."""
+        self._reads = reads
+        self._timeout_seconds = timeout_seconds
+        self._known: dict[TopicPartition, MarkerState] = {}
+
+    def __getitem__(self, partition: TopicPartition) -> MarkerState:
+        return self._known[partition]
+
+    def __setitem__(self, partition: TopicPartition, state: MarkerState) -> None:
+        self._known[partition] = state
+
+    def forget(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Read them again before the next marker; None = of all logs."""
+        for partition in list(self._known) if partitions is None else partitions:
+            self._known.pop(partition, None)
+
+    async def at_end(
+        self, holes: Holes, producer_id: int, ended: Ended, left_out: LeftOut
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """The holes that begin at the end of their log, for which the numbers are known now; the others are
+        reported. Raises KafkaError when no broker can be reached."""
+        asked = [partition for partition in holes if partition not in self._known]
+        if not asked:
+            return dict(holes)
+        told: set[TopicPartition] = set()
+
+        def answered(found: Mapping[TopicPartition, A | KafkaError]) -> dict[TopicPartition, A]:
+            answers: dict[TopicPartition, A] = {}
+            for partition, answer in found.items():
+                if isinstance(answer, KafkaError):
+                    told.add(partition)
+                    left_out(partition, answer)
+                else:
+                    answers[partition] = answer
+            return answers
+
+        # Read the numbers between two reads of the end: if both ends are equal, nothing was written
+        # meanwhile.
+        seconds = self._timeout_seconds
+        ends: dict[TopicPartition, LogEnd] = answered(
+            await log_ends(self._reads, asked, timeout_seconds=seconds)
+        )
+        known: dict[TopicPartition, ProducerStates] = answered(
+            await producer_states(self._reads, ends, timeout_seconds=seconds)
+        )
+        epochs = {partition: ends[partition].leader_epoch for partition in known}
+        leader_ends: dict[TopicPartition, EpochEnd] = answered(
+            await epoch_ends(self._reads, epochs, timeout_seconds=seconds)
+        )
+        for partition, leader_end in leader_ends.items():
+            if holes[partition][0] == ends[partition].offset == leader_end.end_offset:
+                self._known[partition] = _state_of(known[partition], producer_id)
+            else:
+                told.add(partition)
+                ended(partition, False)
+        return {partition: hole for partition, hole in holes.items() if partition not in told}
+
+
+def _state_of(producers: ProducerStates, producer_id: int) -> MarkerState:
+    known = producers.get(producer_id)
+    return (
+        MarkerState() if known is None else MarkerState(known.producer_epoch, max(known.coordinator_epoch, 0))
+    )
+
+
+_NO_PARTITION = 2**31 - 1
+_TRIES = 3
+_SECONDS = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+async def may_write_markers(session: DataClientPool, known_topic: str) -> bool:
+    """Ask by sending a marker for a partition that does not exist: brokers check the right first, and write
+    nothing. Also False if the request is never answered although the brokers are up, because a proxy may drop
+    unknown requests.
+
+    Raises KafkaError when no broker answers at all.
+    """
+    doing = "ask whether markers may be written"
+    nowhere = TopicPartition(known_topic, _NO_PARTITION)
+    for _ in range(_TRIES):
+        client = await session.client(doing)
+        await refresh_metadata(session, client, {known_topic})
+        node = await session.any_node(doing)
+        try:
+            async with deadline(_SECONDS, doing, alias=session.alias):
+                answers = await session.send(node, write_markers([AbortMarker(nowhere, 0, 0, 0)]), doing)
+        except TransientKafkaError as error:
+            log.info("markers_not_answered", cluster=session.alias, error=str(error))
+            continue
+        except FatalKafkaError:
+            return False  # The brokers do not know the request.
+        code: int | None = answers.get((nowhere, 0))
+        return code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return False
+
 
 _LEADER_SECONDS = 10.0
 """How long a leader may take to answer; the holes of other leaders wait meanwhile."""
 _BEATEN = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED))
 """Another request wrote a marker after the numbers were read."""
-
-log = structlog.get_logger(__name__)
 
 
 class LeaderFiller:

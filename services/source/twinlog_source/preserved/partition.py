@@ -9,7 +9,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.model import TopicPartition
 from twinlog_source.preserved.append_log import AppendLog
-from twinlog_source.preserved.hole_cost import HoleCost
+from twinlog_source.preserved.fill_limits import HoleCost
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -21,7 +21,6 @@ from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog_source.preserved.append_steps import SEQUENCE_MASK, Hole, ReadEnd, Tail
-from twinlog_source.preserved.batch_search import LOOKS_BACK, batch_at, record_batch_at
 from twinlog_source.preserved.own_batches import (
     FilledRanges,
     ForeignLook,
@@ -32,6 +31,7 @@ from twinlog_source.preserved.own_batches import (
     sequence_behind,
 )
 from twinlog_source.preserved.reasons import PreservedReason
+from twinlog_source.preserved.target_probe import LOOKS_BACK, batch_at, record_batch_at
 
 A = TypeVar("A")
 

@@ -1,6 +1,11 @@
 """Assembles one task: its sessions, its reading and writing half, and its transactional ids, which it
-initialises before it reports Prepared."""
+initialises before it reports Prepared.
 
+What a task does before it reports Prepared: find leaders and open connections.
+"""
+
+import asyncio
+import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -8,7 +13,9 @@ from dataclasses import replace
 
 from twinlog.batches import CopyPolicy
 from twinlog.clock import Clock
+from twinlog.errors import KafkaError
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
+from twinlog.kafka.deadline import deadline
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import (
     BatchReader,
@@ -36,7 +43,6 @@ from twinlog_source.records.changing import Changing, Pipe
 from twinlog_source.records.dead_letters import DeadLetters
 from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier
 from twinlog_source.task.foreign_writes import ForeignWrites
-from twinlog_source.task.getting_ready import make_ready
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.source_reader import SourceReader, WhoWrote, nobody_knows
 from twinlog_source.task.reading.throttle import Throttle
@@ -45,11 +51,33 @@ from twinlog_source.task.settings import copy_settings, horizon_of
 from twinlog_source.task.stream.reports import Reporter
 from twinlog_source.task.writing.positions_topic import PositionsTopic
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
-from twinlog_source.task.writing.producer_settings import producer_settings
 from twinlog_source.task.writing.spans import TaskSpans
 from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
 from twinlog_source.task.writing.target_writer import TargetWriter
-from twinlog_source.task.writing.transport import Rounds
+from twinlog_source.task.writing.transport import Rounds, producer_settings
+
+READY_SECONDS = 2.0
+"""How long a task waits for leaders and connections before it reports Prepared: some ten round trips to
+another continent. A cluster that hangs delays the other end's records by no more than that."""
+
+
+async def make_ready(
+    ways: Mapping[str, Callable[[], Awaitable[None]]], *, bound_seconds: float = READY_SECONDS
+) -> None:
+    """Open all connections concurrently, for at most `bound_seconds`.
+
+    A failure or a time-out is not an error here: the copy meets it again, and reports it.
+    """
+
+    async def attempt(doing: str, way: Callable[[], Awaitable[None]]) -> None:
+        with contextlib.suppress(KafkaError):
+            async with deadline(bound_seconds, doing):
+                await way()
+
+    async with asyncio.TaskGroup() as group:
+        for doing, way in ways.items():
+            group.create_task(attempt(doing, way), name=doing)
+
 
 MAX_BUFFERED_BYTES = 8 << 20
 SYNCS_DELIVERY_SECONDS = 10.0

@@ -11,8 +11,8 @@ from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.raw import DataClientPool
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.partitions.orders import PriorFailure, SetPaused, Start
+from twinlog_source.partitions.reports import PartitionState
 from twinlog_source.partitions.shares import SlotLimits
-from twinlog_source.partitions.states import PartitionState
 from twinlog_source.records.changing import Changing
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.loss_judge import LossJudge

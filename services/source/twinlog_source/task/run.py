@@ -16,7 +16,7 @@ from twinlog.telemetry.logging import configure_logging
 from twinlog_source.reasons import EndReason
 from twinlog_source.records.changing import MakePipe
 from twinlog_source.records.pipe import record_pipe
-from twinlog_source.task.memory import give_back_memory
+from twinlog_source.task.settings import give_back_memory
 from twinlog_source.task.stream.session import TaskConnection
 from twinlog_source.task.writing.spans import export_spans
 

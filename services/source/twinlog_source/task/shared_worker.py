@@ -17,7 +17,6 @@ import uvloop
 
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.reasons import EndReason
-from twinlog_source.task.memory import give_back_memory
 from twinlog_source.task.run import (
     TaskLostError,
     TaskOutcome,
@@ -25,6 +24,7 @@ from twinlog_source.task.run import (
     configure_task_logging,
     connection,
 )
+from twinlog_source.task.settings import give_back_memory
 from twinlog_source.task.writing.spans import export_spans
 
 AGAIN_SECONDS = 0.5

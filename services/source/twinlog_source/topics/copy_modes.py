@@ -18,8 +18,7 @@ from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
 from twinlog_source.log.facts import PRESERVED, CopyFact
 from twinlog_source.log.gaps import lost_with_target
-from twinlog_source.log.journal import Journal
-from twinlog_source.log.ledger import Ledger
+from twinlog_source.log.journal import Journal, Ledger
 from twinlog_source.log.producers import Producers
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.copy_mode import (

@@ -14,8 +14,7 @@ from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.copy_mode import CommonLog, NewCopy, OffsetsReason
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.preserved.target_probe import TargetProbe
-from twinlog_source.topics.common_logs import CommonLogs
-from twinlog_source.topics.common_search import Suspect
+from twinlog_source.topics.common_search import CommonLogs, Suspect
 from twinlog_source.topics.start_positions import StartPositions
 
 CLEANUP_POLICY = "cleanup.policy"

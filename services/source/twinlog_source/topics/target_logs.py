@@ -18,8 +18,7 @@ from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
 from twinlog_source.log.facts import CheckedEnd, ForeignFact, TargetFact
 from twinlog_source.log.gaps import Gap, lost_with_target
-from twinlog_source.log.journal import Journal
-from twinlog_source.log.ledger import Ledger
+from twinlog_source.log.journal import Journal, Ledger
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.events import (

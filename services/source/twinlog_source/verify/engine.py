@@ -18,10 +18,9 @@ from twinlog_source.records.changing import Changing, MakePipe, RunPipe, changin
 from twinlog_source.records.pipe import record_pipe
 from twinlog_source.verify.differing_records import named_writers, shown_records
 from twinlog_source.verify.gathering.flow import GatheredFlow, OpenClient, open_gathering
-from twinlog_source.verify.progress import OnProgress, ProgressBoard
 from twinlog_source.verify.proving.prover import Prover
 from twinlog_source.verify.proving.reading import Sides, Waiting, offset_for_time, open_sides
-from twinlog_source.verify.request import VerifyRequest
+from twinlog_source.verify.request import OnProgress, ProgressBoard, VerifyRequest
 from twinlog_source.verify.state import ProvenRanges
 
 

@@ -17,7 +17,7 @@ from twinlog_checkpoint.api.flow_progress import flow_progress
 from twinlog_checkpoint.assembly import assemble_group_syncer
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.syncer import GroupSyncer
-from twinlog_checkpoint.journal.source_record import SourceRecord, decode, encode
+from twinlog_checkpoint.journal import SourceRecord, decode, encode
 from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig, turns
 
 ORDERS, COPY = TopicPartition("orders", 0), TopicPartition("A.orders", 0)

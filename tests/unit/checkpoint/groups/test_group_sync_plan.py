@@ -6,7 +6,7 @@ from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.groups.sync_plan import SyncOutcome, plan_group_sync
-from twinlog_checkpoint.translation.log_bounds import LogBounds
+from twinlog_checkpoint.translation.translation import LogBounds
 
 T0, T1 = TopicPartition("A.t", 0), TopicPartition("A.t", 1)
 RANGES = {T0: LogBounds(start=0, end=1000), T1: LogBounds(start=0, end=1000)}

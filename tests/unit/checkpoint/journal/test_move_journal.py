@@ -20,7 +20,7 @@ from twinlog.moves.record import Certainty, GroupOffsets, Home, MoveKind, Moves,
 from twinlog.moves.stored import RUN, Key, MovesCodec, Row, moves_of, rows_of
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.write_blocks import fence_of, is_fence
-from twinlog_checkpoint.journal.moves_log import MoveJournal
+from twinlog_checkpoint.journal import MoveJournal
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.running.run_record import given_up
 from unit.checkpoint.checkpoint_rig import A_TO_B

@@ -13,8 +13,7 @@ from twinlog.offsets import CheckpointHistory
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
-from twinlog_checkpoint.journal.moves_log import MoveJournal
-from twinlog_checkpoint.journal.source_record import source_table
+from twinlog_checkpoint.journal import MoveJournal, source_table
 from twinlog_checkpoint.translation.sync_history_log import SyncHistoryLog
 
 FLOW = Flow("A", "B")

@@ -9,8 +9,7 @@ from twinlog.moves.record import went_on
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.moves.planning.decision import GroupPlace, decide
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
-from twinlog_checkpoint.translation.log_bounds import LogBounds
-from twinlog_checkpoint.translation.translation import Translation, Verdict
+from twinlog_checkpoint.translation.translation import LogBounds, Translation, Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import actions, move_rig, moved, offset_of, run
 

@@ -17,7 +17,7 @@ from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call, FakeCluster, Transaction
 from twinlog.write_blocks import OtherFence, fence_of, holder_name, holder_of, is_fence, is_holder
 from twinlog_checkpoint.assembly import watch_fences
-from twinlog_checkpoint.journal.known_fences import KnownFences
+from twinlog_checkpoint.journal import KnownFences
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.running.events import StepEvent, StepState
 from twinlog_checkpoint.moves.write_block import (

@@ -12,7 +12,7 @@ from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_checkpoint.app import copy_state
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.log_sides import ComparedLog
-from twinlog_checkpoint.translation.preserved import PreservedTranslator
+from twinlog_checkpoint.translation.shared_copies import PreservedTranslator
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
 
 P = TopicPartition("t", 0)

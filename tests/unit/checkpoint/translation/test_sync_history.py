@@ -21,7 +21,7 @@ from twinlog_checkpoint.translation.history import (
     OffsetPair,
     PairHistory,
 )
-from twinlog_checkpoint.translation.sync_history_record import (
+from twinlog_checkpoint.translation.sync_history_log import (
     Head,
     PartitionRecord,
     decode,

@@ -13,8 +13,8 @@ from twinlog.comparison.compare import Comparison
 from twinlog.comparison.model import Side
 from twinlog.comparison.sides import Extended, Read
 from twinlog.testing.mirror_logs import MemoryLog, bounds_of
+from twinlog_checkpoint.translation.aligner import MOST_WINDOW
 from twinlog_checkpoint.translation.history import OffsetPair
-from twinlog_checkpoint.translation.pair_walks import MOST_WINDOW
 from twinlog_checkpoint.translation.walk import Answer, EntryCheck, Outcome, Walk
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from twinlog.cli.verify.progress import WINDOW_SECONDS, TimeLeft, progress_line, shown_time
-from twinlog_source.verify.progress import Progress
+from twinlog_source.verify.request import Progress
 
 
 def test_the_time_left_is_what_is_left_at_the_rate_of_now() -> None:

@@ -19,8 +19,7 @@ from twinlog_source.log.facts import PauseFact
 from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.events import LogReread, Reported, SetAside, TopicsChosen
 from twinlog_source.partitions.orders import SetPaused
-from twinlog_source.partitions.reports import PartitionReport, TaskReport
-from twinlog_source.partitions.states import PartitionState
+from twinlog_source.partitions.reports import PartitionReport, PartitionState, TaskReport
 from twinlog_source.reasons import EndReason
 from unit.source.driver.test_hand_over import EPOCH_SECONDS, Tasks, driven
 from unit.source.flow_rig import FlowRig, P, ledger, reported, set_position

@@ -5,8 +5,7 @@ import pytest
 from twinlog.batches import BATCH_LIMITS
 from twinlog.kafka.ports import ConfigChange
 from twinlog_source.partitions.events import Reported
-from twinlog_source.partitions.reports import PartitionReport, TaskReport
-from twinlog_source.partitions.states import PartitionState
+from twinlog_source.partitions.reports import PartitionReport, PartitionState, TaskReport
 from unit.source.flow_rig import FlowRig, P, reported
 
 

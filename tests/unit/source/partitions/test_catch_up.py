@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog_source.partitions.catch_up import WINDOW_SECONDS, CatchUp
+from twinlog_source.partitions.rows import WINDOW_SECONDS, CatchUp
 
 
 def observed(*, copied: int, written: int, seconds: int, behind: int = 100_000) -> CatchUp:

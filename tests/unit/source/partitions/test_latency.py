@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.telemetry.metrics.spec import AGE_BUCKETS_SECONDS
-from twinlog_source.partitions.latency import LatencyHistogram
-from twinlog_source.partitions.latency_window import WINDOW_SECONDS, LatencyWindows
+from twinlog_source.partitions.latency import WINDOW_SECONDS, LatencyHistogram, LatencyWindows
 from twinlog_source.task.stream.messages import fill, value_of
 
 SAMPLES = st.lists(st.tuples(st.floats(0, 5000), st.integers(1, 1000)), min_size=1, max_size=50)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinlog_source.partitions.rates import SHOWN_SECONDS, Rate
+from twinlog_source.partitions.rows import SHOWN_SECONDS, Rate
 
 
 def test_the_shown_rate_is_that_of_the_last_seconds_and_nothing_once_they_are_over() -> None:

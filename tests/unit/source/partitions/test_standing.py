@@ -14,9 +14,8 @@ from twinlog_source.partitions.events import (
     Reported,
     SetAside,
 )
-from twinlog_source.partitions.reports import PartitionReport, TaskReport
-from twinlog_source.partitions.rows import PartitionRow
-from twinlog_source.partitions.stall_watch import StallWatch
+from twinlog_source.partitions.reports import PartitionReport, PartitionState, TaskReport
+from twinlog_source.partitions.rows import PartitionRow, StallWatch
 from twinlog_source.partitions.standing import (
     END_VALID_SECONDS,
     SILENT_SECONDS,
@@ -25,7 +24,6 @@ from twinlog_source.partitions.standing import (
     idle_words,
     standing_of,
 )
-from twinlog_source.partitions.states import PartitionState
 from twinlog_source.partitions.table import PartitionTable
 from unit.source.partitions.standing_facts import FACTS
 

@@ -16,9 +16,8 @@ from twinlog_source.partitions.events import (
     TargetRecreated,
     TopicsChosen,
 )
-from twinlog_source.partitions.reports import PartitionReport, TaskReport
+from twinlog_source.partitions.reports import PartitionReport, PartitionState, TaskReport
 from twinlog_source.partitions.rows import Shortened
-from twinlog_source.partitions.states import PartitionState
 from twinlog_source.partitions.table import PartitionTable
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -31,8 +31,8 @@ from twinlog_source.preserved.own_batches import (
 from twinlog_source.preserved.partition import Changed, PreservedPartition
 from twinlog_source.preserved.writer import PreservedWriter
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.read_shares import ReadShares
 from twinlog_source.task.reading.source_reader import PreparedChunk
+from twinlog_source.task.reading.throttle import ReadShares
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
 from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
 from unit.source.preserved.broker_model import (

@@ -20,8 +20,8 @@ from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.preserved.partition import Changed, Failed, PreservedPartition
 from twinlog_source.preserved.writer import PreservedWriter
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.read_shares import ReadShares
 from twinlog_source.task.reading.source_reader import PreparedChunk
+from twinlog_source.task.reading.throttle import ReadShares
 from twinlog_source.task.writing.preserved_copies import (
     PreservedCopies,
 )

@@ -10,8 +10,8 @@ from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.virtual_time import run_in_virtual_time
-from twinlog_source.log.fencing import FENCED
-from twinlog_source.preserved.fill_window import FillWindow
+from twinlog_source.log.facts import FENCED
+from twinlog_source.preserved.filler import FillWindow
 from twinlog_source.preserved.fillers import Holes, LeftOut
 
 A, B, C = (TopicPartition(name, 0) for name in "abc")

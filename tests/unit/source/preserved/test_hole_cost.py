@@ -1,6 +1,6 @@
 """When holes cost so much that a copy cannot keep its source's offsets."""
 
-from twinlog_source.preserved.hole_cost import HoleCost
+from twinlog_source.preserved.fill_limits import HoleCost
 
 
 def _filled(count: int, *, every: float, each: float) -> tuple[HoleCost, float]:

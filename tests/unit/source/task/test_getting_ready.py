@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
-from twinlog_source.task.getting_ready import make_ready
+from twinlog_source.task.assembly import make_ready
 
 
 @pytest.mark.parametrize("order", [("A", "B"), ("B", "A")])

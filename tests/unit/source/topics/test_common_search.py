@@ -16,8 +16,7 @@ from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog_source.partitions.copy_mode import CommonLog
-from twinlog_source.topics.common_logs import CommonLogs
-from twinlog_source.topics.common_search import CommonSearch, Logs, SearchStopped, Suspect
+from twinlog_source.topics.common_search import CommonLogs, CommonSearch, Logs, SearchStopped, Suspect
 from unit.source.flow_rig import P
 from unit.source.topics.copy_modes_rig import COPY, write
 

@@ -12,9 +12,8 @@ from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog_source.partitions.events import Begun, EndsSeen, Reported, TopicsChosen
-from twinlog_source.partitions.reports import PartitionReport, TaskReport
+from twinlog_source.partitions.reports import PartitionReport, PartitionState, TaskReport
 from twinlog_source.partitions.standing import standing_of
-from twinlog_source.partitions.states import PartitionState
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.open_transactions import LONG_SECONDS, LOOK_SECONDS, OpenTransactions
 from twinlog_source.topics.source_ends import SourceEnds

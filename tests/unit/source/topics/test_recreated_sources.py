@@ -13,7 +13,7 @@ from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.driver.state import FlowState
 from twinlog_source.log.facts import TopicFact
 from twinlog_source.log.topic_facts import MOST_FORMER_IDS
-from twinlog_source.topics.position_finder import BLOCKER_RETRY_SECONDS
+from twinlog_source.topics.start_positions import BLOCKER_RETRY_SECONDS
 from unit.source.flow_rig import FlowRig, P, ledger, reported
 from unit.source.topics.lost_copies_rig import AUTO, PRESERVED, TRANSLATED
 

@@ -17,8 +17,8 @@ from twinlog_checkpoint.moves.routes.route import CopiedPartition, Route
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from twinlog_checkpoint.side_by_side import each_at_once
 from twinlog_checkpoint.translation.aligner import Aligner
-from twinlog_checkpoint.translation.log_bounds import LogBounds
 from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, ComparedPartition
+from twinlog_checkpoint.translation.translation import LogBounds
 
 LOOK_BYTES = 256 << 20
 """The most bytes that one measurement reads."""

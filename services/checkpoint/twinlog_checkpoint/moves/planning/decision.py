@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES
 from twinlog_checkpoint.moves.planning.plan import THERE, MoveAction, MovePartition
-from twinlog_checkpoint.translation.log_bounds import LogBounds
-from twinlog_checkpoint.translation.translation import COMPARED, Translation, Verdict
+from twinlog_checkpoint.translation.translation import COMPARED, LogBounds, Translation, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,10 @@ from twinlog_checkpoint.moves.planning.only_here import RecordsOnlyHere
 from twinlog_checkpoint.moves.planning.plan import ForeignRange, MoveOptions, MovePartition
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, in_turns
-from twinlog_checkpoint.translation.log_bounds import LogBounds, log_bounds
+from twinlog_checkpoint.translation.log_sides import log_bounds
 from twinlog_checkpoint.translation.translation import (
     COMPARED,
+    LogBounds,
     SourcePosition,
     Translation,
     Verdict,

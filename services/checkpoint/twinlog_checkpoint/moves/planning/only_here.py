@@ -14,9 +14,8 @@ from twinlog_checkpoint.moves.ends import bounds_of
 from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState, CopyStates
 from twinlog_checkpoint.moves.planning.plan import ForeignRange
 from twinlog_checkpoint.moves.routes.route import Route
-from twinlog_checkpoint.translation.log_bounds import LogBounds
 from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, ComparedPartition
-from twinlog_checkpoint.translation.translation import COMPARED, SourcePosition, Translation
+from twinlog_checkpoint.translation.translation import COMPARED, LogBounds, SourcePosition, Translation
 
 COUNT_BYTES = 64 << 20
 """One look reads so much to count these records, and then once more of each part."""

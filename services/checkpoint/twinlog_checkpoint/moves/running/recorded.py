@@ -12,7 +12,7 @@ from twinlog.kafka.ports import AclBinding, KafkaCluster
 from twinlog.model import ClusterAlias
 from twinlog.moves.record import MoveKind, Moves
 from twinlog.write_blocks import fence_of, holder_of
-from twinlog_checkpoint.journal.moves_log import MoveJournal
+from twinlog_checkpoint.journal import MoveJournal
 from twinlog_checkpoint.moves.planning.planner import NOTHING_DUE, Due, MovePlanner
 from twinlog_checkpoint.moves.routes.route import Route
 

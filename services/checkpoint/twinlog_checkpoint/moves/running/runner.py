@@ -20,7 +20,7 @@ from twinlog.moves.record import MoveKind, Moves, Step
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.tracing import detached_span
 from twinlog_checkpoint.flow.parts import LeaseGuard
-from twinlog_checkpoint.journal.moves_log import MoveJournal
+from twinlog_checkpoint.journal import MoveJournal
 from twinlog_checkpoint.moves.planning.outcome import (
     finished_with,
     left_behind,

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 
 from twinlog.model import TopicPartition
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.read_shares import ReadShares
-from twinlog_source.task.reading.throttle import Throttle
+from twinlog_source.task.reading.throttle import ReadShares, Throttle
 
 BACKLOG_BYTES = 32 << 10
 """A fetch that brings this much of one partition has a backlog behind it."""

@@ -34,8 +34,7 @@ from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.fetch_schedule import BACKLOG_BYTES, FetchSchedule
 from twinlog_source.task.reading.horizon import FOR_EVER, Cut, Horizon
 from twinlog_source.task.reading.preparing import CORRUPT_BATCH, RECORD_TOO_LARGE, prepare_partition
-from twinlog_source.task.reading.read_shares import WHOLE_FETCH_BYTES, ReadShares
-from twinlog_source.task.reading.throttle import Throttle
+from twinlog_source.task.reading.throttle import WHOLE_FETCH_BYTES, ReadShares, Throttle
 
 ROOM_SECONDS = 0.1
 EPOCH_AT, EPOCH_END = 12, 16

@@ -11,11 +11,11 @@ from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.reports import (
     ForeignWrite,
     PartitionReport,
+    PartitionState,
     SkippedRange,
     TaskCounters,
     TaskReport,
 )
-from twinlog_source.partitions.states import PartitionState
 from twinlog_source.reasons import HELD, PartitionReason
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.writing.preserved_copy import PreservedCopy

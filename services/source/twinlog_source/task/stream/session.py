@@ -29,7 +29,7 @@ from twinlog.kafka.deadline import pause
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.rpc import GRPC, Rpc
 from twinlog.service.waiting import wait_or_stop
-from twinlog_source.log.fencing import FENCED
+from twinlog_source.log.facts import FENCED
 from twinlog_source.partitions.orders import (
     Answer,
     End,

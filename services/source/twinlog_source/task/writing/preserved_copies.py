@@ -27,15 +27,13 @@ from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.preserved.writer import PreservedWriter
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.read_shares import ReadShares
 from twinlog_source.task.reading.source_reader import PreparedChunk
-from twinlog_source.task.writing.copy_endings import CopyEndings
-from twinlog_source.task.writing.filled_beginnings import FilledBeginnings
+from twinlog_source.task.reading.throttle import ReadShares
+from twinlog_source.task.writing.copy_endings import CopyEndings, FilledBeginnings, preserved_copy_of
 from twinlog_source.task.writing.foreign_judge import BOTH_WAYS, ForeignJudge, ReadForeignWrite
-from twinlog_source.task.writing.preserved_assignment import preserved_copy_of
+from twinlog_source.task.writing.positions_topic import PreservedPositions
 from twinlog_source.task.writing.preserved_copy import PreservedCopy, hole_words
-from twinlog_source.task.writing.preserved_positions import PreservedPositions
-from twinlog_source.task.writing.settling import settle_batch
+from twinlog_source.task.writing.round import settle_batch
 from twinlog_source.task.writing.syncs import OffsetSyncs
 
 DRAIN_SECONDS = 5.0

@@ -20,15 +20,14 @@ from twinlog.batches import OutgoingBatch
 from twinlog.batches.prepared import LeaderEpoch
 from twinlog.model import TopicPartition
 from twinlog_source.preserved.append_log import Phase
-from twinlog_source.preserved.append_steps import Append, Hole
+from twinlog_source.preserved.append_steps import Append, Hole, items_of
 from twinlog_source.preserved.fill_limits import is_visible
-from twinlog_source.preserved.items import items_of
 from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.loss import extended
-from twinlog_source.task.reading.read_shares import ReadShares
 from twinlog_source.task.reading.source_reader import PreparedChunk
+from twinlog_source.task.reading.throttle import ReadShares
 
 log = structlog.get_logger(__name__)
 

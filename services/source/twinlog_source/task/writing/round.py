@@ -1,15 +1,74 @@
-"""The content of one transaction of a task, from its first record until its commit is answered."""
+"""The content of one transaction of a task, from its first record until its commit is answered.
+
+How many bytes one round may have: what the target takes in a moment. Pure.
+
+With a quota or a slow line a large round lasts for minutes, and every other partition of the slot waits for
+its end. So rounds are bounded by time: the first one is small, and each next one has at most twice as much,
+and no more than has been seen to pass in `ROUND_SECONDS`.
+
+How a round is sent: small batches are joined for a distant target, and partitions that failed last time do
+not delay the others for long.
+
+What an acknowledged batch means for its partition, however it was written.
+"""
 
 import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from twinlog.batches import OutgoingBatch
-from twinlog.errors import KafkaError
+from twinlog.batches import CopyPolicy, Lane, OutgoingBatch
+from twinlog.batches.joining import join
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.source_reader import PreparedChunk
-from twinlog_source.task.writing.transport import Transaction
+from twinlog_source.task.writing.syncs import OffsetSyncs
+from twinlog_source.task.writing.transport import Transaction, Transport
+
+ROUND_MAX_BYTES = 8 << 20
+ROUND_FIRST_BYTES = 1 << 20
+ROUND_LEAST_BYTES = 256 << 10
+"""What is tried however slow the target is: about a batch, which is never split."""
+ROUND_SECONDS = 2.0
+_TELLING_SHARE = 0.4
+"""A round that is this full shows that more may be tried. (A fetch brings at most half of a round, less what
+is cut off its last batch.) Less full rounds show nothing, because a quota lets bursts pass."""
+
+
+GROWTH_SECONDS = 0.5
+"""For how long rounds of one size have to be in time before a larger one is tried, because a quota lets
+bursts pass."""
+
+
+@dataclass(slots=True)
+class RoundSize:
+    """Invariant: `ROUND_LEAST_BYTES <= size_bytes <= ROUND_MAX_BYTES`."""
+
+    size_bytes: int = ROUND_FIRST_BYTES
+    _in_time_seconds: float = 0.0
+    """How long full rounds of this size have taken, all in time."""
+
+    def passed(self, round_bytes: int, seconds: float) -> None:
+        """A round of this many bytes was committed after this time.
+
+        A small round in time does not show how long a large one would take.
+        """
+        was_slow = seconds > ROUND_SECONDS and round_bytes > ROUND_LEAST_BYTES
+        if was_slow or round_bytes >= _TELLING_SHARE * self.size_bytes:
+            in_time = int(round_bytes * ROUND_SECONDS / max(seconds, 0.001))
+            self._in_time_seconds += seconds
+            if in_time < self.size_bytes or self._in_time_seconds >= GROWTH_SECONDS:
+                self._become(min(in_time, 2 * self.size_bytes))
+
+    def timed_out(self, round_bytes: int) -> None:
+        """A round of this many bytes timed out."""
+        self._become(min(self.size_bytes, round_bytes) // 2)
+
+    def _become(self, size_bytes: int) -> None:
+        self._in_time_seconds = 0.0
+        self.size_bytes = min(max(size_bytes, ROUND_LEAST_BYTES), ROUND_MAX_BYTES)
 
 
 @dataclass(slots=True)
@@ -41,3 +100,119 @@ class Round:
         has to be stored in one transaction with the records that explain it."""
         stored, moved = self.positions.get(copy.partition), self.moved.get(copy.partition)
         return stored is not None and (stored != moved or moved == copy.committed)
+
+
+FAR_SECONDS = 0.008
+"""A target whose answers take this long is distant: a round trip costs more than joining small batches and
+keeping two transactions."""
+FEW_BYTES = 128 << 10
+"""A round with this few bytes takes as long as its round trips."""
+DOUBTFUL_SECONDS = 1.0
+"""The time for partitions that failed last time, after the others are written; more on a slow way with much
+data."""
+
+
+def doubtful_seconds(others_took: float, *, doubtful_bytes: int, other_bytes: int) -> float:
+    """How much longer than the others doubtful partitions may take: twice the time that the same amount
+    took."""
+    return max(DOUBTFUL_SECONDS, 2 * others_took * doubtful_bytes / max(other_bytes, 1))
+
+
+@dataclass(slots=True, kw_only=True)
+class RoundSending:
+    copies: Mapping[TopicPartition, PartitionCopy]
+    policies: Mapping[TopicPartition, CopyPolicy]
+    target_throttled: Callable[[], bool]
+    """Whether a quota of the target delays requests now."""
+    clock: Clock
+    dead_letters: TopicPartition | None = None
+    """Where records go that could not be changed."""
+    late: dict[TopicPartition, KafkaError] = field(default_factory=dict)
+    """Partitions of the present round that the others no longer wait for, with the error."""
+    _way_seconds: float = 0.0
+    """How long the target took for a round with few bytes, without its commit."""
+
+    @property
+    def is_far(self) -> bool:
+        # Under a quota, overlapping rounds would only wait one behind the other.
+        return self._way_seconds >= FAR_SECONDS and not self.target_throttled()
+
+    def collect(self, current: Round, chunk: PreparedChunk) -> None:
+        current.chunks.append(chunk)
+        chunk.copy.send_to(chunk.prepared.next_offset, chunk.prepared.leader_epochs)
+        chunk.copy.rounds += 1
+        current.size_bytes += sum([batch.size_bytes for batch in chunk.prepared.batches])
+
+    def send(self, transport: Transport, current: Round) -> None:
+        """Begins the transaction of the round when there is something to send."""
+        for copy, batches in self._batches(current):
+            target = TopicPartition(copy.target_topic, copy.partition.partition)
+            for batch in batches:
+                if current.transaction is None:
+                    current.transaction = transport.begin()
+                current.sent.append((copy, batch, current.transaction.send(target, batch)))
+        for batch in [each for chunk in current.chunks for each in chunk.dead_letters]:
+            assert self.dead_letters is not None
+            if current.transaction is None:
+                current.transaction = transport.begin()
+            current.transaction.send(self.dead_letters, batch)
+
+    async def await_doubtful(self, current: Round) -> None:
+        """Partitions that failed last time must not delay the others for a whole delivery time-out. Raises
+        KafkaError when they would; `late` has the error of each."""
+        doubtful = [(copy, sent) for copy, _, sent in current.sent if copy.failures]
+        others = [sent for copy, _, sent in current.sent if not copy.failures]
+        if not doubtful or not others:
+            return
+        await asyncio.wait(others)  # Bounded by the producer's deadline.
+        patience_seconds = doubtful_seconds(
+            self.clock.monotonic() - current.began_at,
+            doubtful_bytes=sum(batch.size_bytes for copy, batch, _ in current.sent if copy.failures),
+            other_bytes=sum(batch.size_bytes for copy, batch, _ in current.sent if not copy.failures),
+        )
+        _, late = await asyncio.wait([sent for _, sent in doubtful], timeout=patience_seconds)
+        for copy, sent in doubtful:
+            if sent in late:
+                reason = copy.reason_before or "KAFKA_TIMEOUT"
+                error = TransientKafkaError(f"{copy.partition}: still not written", reason=reason)
+                self.late[copy.partition] = error
+        if self.late:
+            raise next(iter(self.late.values()))
+
+    def written(self, current: Round) -> None:
+        """Return when all of the round, and its positions, are acknowledged."""
+        if current.size_bytes <= FEW_BYTES and not self.target_throttled():
+            self._way_seconds = self.clock.monotonic() - current.began_at
+
+    def _batches(self, current: Round) -> Iterator[tuple[PartitionCopy, Sequence[OutgoingBatch]]]:
+        if not self.is_far:
+            for chunk in current.chunks:
+                yield chunk.copy, chunk.prepared.batches
+            return
+        # A request takes one batch of a partition: small consecutive ones would wait in turn.
+        by_copy: dict[TopicPartition, list[OutgoingBatch]] = {}
+        for chunk in current.chunks:
+            by_copy.setdefault(chunk.copy.partition, []).extend(chunk.prepared.batches)
+        for partition, batches in by_copy.items():
+            yield self.copies[partition], join(batches, target=self.policies[partition].target)
+
+
+def settle_batch(
+    copy: PartitionCopy, batch: OutgoingBatch, base_offset: int, *, syncs: OffsetSyncs, now_ms: int
+) -> tuple[int, int] | None:
+    """The target has the batch at `base_offset`: count it, and queue its offset syncs. The caller moves the
+    position. Returns the result of `PartitionCopy.written`."""
+    unexplained = copy.written(base_offset, batch.record_count, batch.first_source_offset)
+    counters = copy.counters
+    counters.records += batch.record_count
+    counters.bytes += batch.size_bytes
+    if batch.lane is Lane.RAW:
+        counters.raw_records += batch.record_count
+    else:
+        recoded = counters.recoded_records
+        recoded[batch.reason] = recoded.get(batch.reason, 0) + batch.record_count
+    copy.lane = batch.lane
+    copy.latency_seconds = max(0.0, (now_ms - batch.max_timestamp_ms) / 1000)
+    counters.latency.add_batch(batch.max_timestamp_ms, batch.record_count, now_ms=now_ms)
+    syncs.acknowledged(copy.partition, batch, base_offset)
+    return unexplained

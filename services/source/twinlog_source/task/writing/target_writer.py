@@ -36,17 +36,12 @@ from twinlog.kafka.raw import COMMITTED, OUTCOME
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import Backoff, wait_or_stop
 from twinlog_source.log.fact_records import fact_record
-from twinlog_source.log.facts import EpochStart, Fact, LeaderEpochsFact
-from twinlog_source.log.fencing import FENCED
+from twinlog_source.log.facts import FENCED, EpochStart, Fact, LeaderEpochsFact
 from twinlog_source.task.partition import PartitionCopy, retry_wait
 from twinlog_source.task.reading.loss import extended
 from twinlog_source.task.reading.source_reader import PreparedChunk, SourceReader
-from twinlog_source.task.writing.positions_topic import PositionsTopic
-from twinlog_source.task.writing.round import Round
-from twinlog_source.task.writing.round_sending import RoundSending
-from twinlog_source.task.writing.round_size import RoundSize
-from twinlog_source.task.writing.settling import settle_batch
-from twinlog_source.task.writing.stored_positions import StoredPositions
+from twinlog_source.task.writing.positions_topic import PositionsTopic, StoredPositions
+from twinlog_source.task.writing.round import Round, RoundSending, RoundSize, settle_batch
 from twinlog_source.task.writing.syncs import OffsetSyncs
 from twinlog_source.task.writing.transport import Transport
 

@@ -32,8 +32,13 @@ from twinlog.verify.report import RulesUsed
 from twinlog_source.config import source_flows
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.topics.origins import Origins
-from twinlog_source.verify.gathering.bounds import bounds_of_nothing, narrowed, with_truncations
-from twinlog_source.verify.gathering.recorded import AFTER_ALL, RecordedCopies
+from twinlog_source.verify.gathering.recorded import (
+    AFTER_ALL,
+    RecordedCopies,
+    bounds_of_nothing,
+    narrowed,
+    with_truncations,
+)
 from twinlog_source.verify.gathering.topics import VerifiedTopics, replicated_topic
 from twinlog_source.verify.request import Instant, VerifyRequest
 

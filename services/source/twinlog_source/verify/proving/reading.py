@@ -19,8 +19,8 @@ from twinlog.model import TopicPartition
 from twinlog.policy.transformed import TopicTransforms, changes_records
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.records.changing import Changing
-from twinlog_source.verify.proving.locating import OffsetForTime
 from twinlog_source.verify.proving.partition_log import Pace, PartitionLog
+from twinlog_source.verify.proving.prover import OffsetForTime
 
 # The questions of a running comparison to the clusters: what has arrived on the target, which offset has a
 # time.

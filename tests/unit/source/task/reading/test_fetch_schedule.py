@@ -15,8 +15,7 @@ from twinlog_source.task.reading.fetch_schedule import (
     TRICKLE_BYTES,
     FetchSchedule,
 )
-from twinlog_source.task.reading.read_shares import FEW, ReadShares
-from twinlog_source.task.reading.throttle import Throttle
+from twinlog_source.task.reading.throttle import FEW, ReadShares, Throttle
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 LITTLE = 1000

@@ -16,9 +16,8 @@ from twinlog.testing.simulated_source import SimulatedBrokers
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
 from twinlog_source.preserved.append_steps import Send
-from twinlog_source.task.reading.read_shares import ReadShares
 from twinlog_source.task.reading.source_reader import SourceReader
-from twinlog_source.task.reading.throttle import Throttle
+from twinlog_source.task.reading.throttle import ReadShares, Throttle
 from unit.source.preserved.preserved_rig import PreservedRig
 
 PARTITIONS = [TopicPartition("t", number) for number in range(500)]

@@ -35,12 +35,12 @@ from twinlog_source.partitions.orders import (
 from twinlog_source.partitions.reports import (
     ForeignWrite,
     PartitionReport,
+    PartitionState,
     SkippedRange,
     TaskCounters,
     TaskReport,
 )
 from twinlog_source.partitions.shares import LimitDebt, SlotLimits
-from twinlog_source.partitions.states import PartitionState
 from twinlog_source.records.pipe import PipeJob
 from twinlog_source.task.stream.messages import (
     Question,

@@ -7,7 +7,7 @@ import pytest
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.partitions.events import Reported
 from twinlog_source.partitions.orders import PriorFailure, Start
-from twinlog_source.partitions.states import PartitionState
+from twinlog_source.partitions.reports import PartitionState
 from twinlog_source.task.partition import LONGEST_RETRY_SECONDS, State
 from unit.source.flow_rig import FlowRig, P
 from unit.source.task.writing.writer_rig import WriterRig

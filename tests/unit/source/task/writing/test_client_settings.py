@@ -9,7 +9,7 @@ from twinlog_source.config import SourceFlow, source_flows
 from twinlog_source.driver.stream.task_settings import TaskSettings, every_transactional_id, ids_of_slot
 from twinlog_source.log.facts import WriterFact
 from twinlog_source.task.settings import copy_settings
-from twinlog_source.task.writing.producer_settings import producer_settings
+from twinlog_source.task.writing.transport import producer_settings
 from unit.config.config_files import load_more
 
 

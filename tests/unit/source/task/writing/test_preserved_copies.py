@@ -17,7 +17,7 @@ from twinlog_source.preserved.fill_limits import MOST_MARKERS
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.partition import State
-from twinlog_source.task.reading.read_shares import BUFFERED_BYTES
+from twinlog_source.task.reading.throttle import BUFFERED_BYTES
 from twinlog_source.task.resting_copies import RestingCopies
 from twinlog_source.task.writing.preserved_copies import DRAIN_SECONDS, ROOM_SECONDS
 from unit.source.preserved.preserved_rig import FIRST, SECOND, PreservedRig

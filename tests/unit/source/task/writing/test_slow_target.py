@@ -25,7 +25,7 @@ from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.source_reader import SourceReader
 from twinlog_source.task.reading.throttle import Throttle
 from twinlog_source.task.writing.positions_topic import PositionsTopic
-from twinlog_source.task.writing.round_size import (
+from twinlog_source.task.writing.round import (
     ROUND_FIRST_BYTES,
     ROUND_LEAST_BYTES,
     ROUND_MAX_BYTES,

@@ -1,1 +1,0 @@
-"""The records of a flow on its target: the last move, the moved groups, and the state of the source."""
