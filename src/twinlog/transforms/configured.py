@@ -26,6 +26,7 @@ from twinlog.transforms.chain import (
     Transform,
     parse_replacement,
 )
+from twinlog.transforms.expressions import COLUMNS, ONE_COPY
 
 TRANSFORMS = "transforms"
 PREDICATES = "predicates"
@@ -147,9 +148,18 @@ def _known(part: _Part, package: str, known: Mapping[str, T], kind: str) -> T:
     if short not in known:
         raise ConfigError(
             f"{part.prefix}type: Twinlog does not have the {kind} {written}; it has {', '.join(known)} of"
-            " Kafka Connect, and does not copy unchanged what the file wants changed"
+            f" Kafka Connect, and does not copy unchanged what the file wants changed{_instead(short)}"
         )
     return known[short]
+
+
+def _instead(short: str) -> str:
+    """What does the same as a transform of Kafka Connect that is not known."""
+    name, _, part = short.partition("$")
+    if name == "TimestampRouter":
+        return f": {ONE_COPY}"
+    column = "headers" if name == "HeaderFrom" else "key" if name == "ValueToKey" else part.lower()
+    return f"; twinlog.transform.{column} can do that (docs/transforms.md)" if column in COLUMNS else ""
 
 
 def _regex_router(part: _Part) -> RegexRouter:

@@ -18,6 +18,11 @@ TIMEOUT = f"{PREFIX}timeout.seconds"
 DEAD_LETTERS = "twinlog.dead.letter.topic"
 COLUMNS = ("key", "value", "headers", "timestamp")
 """What an expression may change, in this order."""
+ONE_COPY = (
+    "all records of a topic go to one copy, which groups, failover and verify follow; keep what one topic"
+    " should have with twinlog.transform.where, or route behind the copy"
+)
+"""Why no key routes records by their content."""
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 _LIST = re.compile(r"\s*,\s*")
 
@@ -80,7 +85,8 @@ def _read(values: Mapping[str, str]) -> tuple[Expressions | None, list[str]]:
     columns = tuple((name, given[PREFIX + name]) for name in COLUMNS if PREFIX + name in given)
     changing = [key for key in given if key in (WHERE, PYTHON) or key.removeprefix(PREFIX) in COLUMNS]
     unknown = given.keys() - {*changing, TOPICS, ON_ERROR, TIMEOUT}
-    problems = [f"{key}: there is no such key" for key in sorted(unknown)]
+    told = {f"{PREFIX}topic": ONE_COPY}
+    problems = [f"{key}: {told.get(key, 'there is no such key')}" for key in sorted(unknown)]
     if not changing and TOPICS not in given:
         return None, problems
     if TOPICS not in given:

@@ -20,6 +20,7 @@ from twinlog.transforms import (
     TopicNameMatches,
     chain_from_config,
 )
+from twinlog.transforms.expressions import ONE_COPY
 
 AT_MS = 1_732_800_000_123
 """2024-11-28T13:20:00.123Z, a Thursday."""
@@ -250,6 +251,23 @@ def test_what_cannot_be_read_is_named_by_its_key(values: dict[str, str], problem
     with pytest.raises(ConfigError) as raised:
         chain_from_config(values)
     assert str(raised.value).startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("kind", "instead"),
+    [
+        ("MaskField$Value", "; twinlog.transform.value can do that (docs/transforms.md)"),
+        ("ReplaceField$Key", "; twinlog.transform.key can do that (docs/transforms.md)"),
+        ("ValueToKey", "; twinlog.transform.key can do that (docs/transforms.md)"),
+        ("HeaderFrom$Value", "; twinlog.transform.headers can do that (docs/transforms.md)"),
+        ("TimestampRouter", f": {ONE_COPY}"),
+        ("com.example.Own", "wants changed"),
+    ],
+)
+def test_what_is_not_known_is_told_with_what_does_the_same(kind: str, instead: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        chain_from_config({"transforms": "x", "transforms.x.type": kind})
+    assert str(raised.value).endswith(instead)
 
 
 def test_all_problems_are_told_at_once() -> None:

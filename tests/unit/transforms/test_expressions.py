@@ -51,7 +51,7 @@ def test_all_keys_are_read() -> None:
         ({"topics": "a"}, "twinlog.transform.topics: nothing is done"),
         ({"topics": "a(", "where": "true"}, "twinlog.transform.topics: "),
         ({"topics": "a", "python": "a.b"}, "twinlog.transform.python: must be package.module:function"),
-        ({"topics": "a", "topic": "'b'"}, "twinlog.transform.topic: there is no such key"),
+        ({"topics": "a", "topic": "'b'"}, "twinlog.transform.topic: all records of a topic go to one copy"),
     ],
 )
 def test_a_problem_names_its_key(values: dict[str, str], problem: str) -> None:
