@@ -245,7 +245,7 @@ class FlowLease:
         self._valid_until, self._heard_at = asked_at + self._valid_seconds, asked_at
         if is_new_owner:
             self._on_owner()
-        if is_new_owner or was is not state:
+        if is_new_owner or was is not self.state:
             event = "flow_owned" if leads else "flow_owned_elsewhere"
             _log.info(event, flow=str(self.flow), owner=owner, group=self._group)
             if not leads and self._is_twin():

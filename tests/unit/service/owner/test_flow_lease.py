@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from structlog.testing import capture_logs
 
 from twinlog.errors import ConflictError, FatalKafkaError, StateError, TransientKafkaError
 from twinlog.service.owner.lease import LeaseState
@@ -44,6 +45,19 @@ async def test_one_works_the_other_stands_by_and_takes_over() -> None:
             await two.lease.require()
             assert (one.owners_seen, two.owners_seen) == (1, 2)
             assert two.lease.is_owner() is True
+
+
+async def test_what_was_confirmed_too_long_ago_is_not_said_to_be_owned() -> None:
+    """Such as an owner that waits for another member."""
+    clock = FakeClock()
+    lease = Process("one", FakeCluster("B"), clock).lease
+    confirmed_at = clock.monotonic()
+    with capture_logs() as logs:
+        for _ in range(3):
+            lease.learn(leads=True, owner="one", asked_at=confirmed_at)
+            clock.advance(SESSION_SECONDS)
+    assert lease.state is LeaseState.UNKNOWN
+    assert [each["event"] for each in logs] == ["flow_owned"]
 
 
 async def test_an_owner_that_hears_nothing_stops_before_its_session_ends() -> None:
