@@ -78,7 +78,8 @@ def check_transform(flow: FlowFacts) -> Iterator[Finding]:
     """What Spark says of the flow's expressions."""
     match flow.transform:
         case True:
-            yield fine(str(flow.flow), "transform", "Spark understands twinlog.transform.*")
+            told = "Spark understands twinlog.transform.*; these copies have offsets of their own, for good"
+            yield fine(str(flow.flow), "transform", told)
         case TwinlogError(reason="TRANSFORM_REFUSED") as refusal:
             yield error(str(flow.flow), "transform", str(refusal), "correct the key (docs/transforms.md)")
         case TwinlogError() as problem:
