@@ -136,9 +136,12 @@ def standing_of(row: PartitionRow, facts: FlowFacts) -> PartitionStanding:
         message = f"no progress for {facts.stalled_seconds:g} s or longer: {message}"
     elif state == PartitionState.RUNNING and not reason and row.open_transaction:
         reason, message = PartitionReason.OPEN_TRANSACTION, row.open_transaction
-    elif reason == PartitionReason.NO_TASK and row.slot is not None and facts.heard_at(row.slot) is None:
-        # Its epoch has just begun: a task that never reports becomes STALLED, or its epoch fails.
-        reason, message = STARTING, "its task has not reported yet"
+    elif reason == PartitionReason.NO_TASK:
+        if row.slot is None:
+            reason, message = STARTING, "the next epoch copies it, too"
+        elif facts.heard_at(row.slot) is None:
+            # Its epoch has just begun: a task that never reports becomes STALLED, or its epoch fails.
+            reason, message = STARTING, "its task has not reported yet"
     return PartitionStanding(
         state=state,
         reason=reason,

@@ -145,7 +145,8 @@ def test_a_tasks_word_counts_while_the_task_is_heard() -> None:
     assert words(standing_of(row, replace(gone, is_paused=lambda _: True))) == (PAUSED, "PAUSED_BY_OPERATOR")
     never = replace(FACTS, heard_at=heard(None))
     assert words(standing_of(behind(), never)) == (WAITING, "STARTING")
-    assert words(standing_of(PartitionRow(partition=P), never)) == (WAITING, "NO_TASK")
+    in_no_epoch_yet = PartitionRow(partition=P, position=10)
+    assert words(standing_of(in_no_epoch_yet, FACTS)) == (WAITING, "STARTING")
 
 
 def test_a_fault_outlives_its_task() -> None:
