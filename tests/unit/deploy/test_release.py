@@ -51,5 +51,7 @@ def test_the_forge_runs_what_ci_runs_on_each_python() -> None:
     job = _workflow("ci.yaml")["ci"]
     assert job["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13", "3.14"]
     assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
-    (made,) = [step["run"] for step in _workflow("release.yaml")["release"]["steps"] if "run" in step]
-    assert made == "make audit release"
+    steps = _workflow("release.yaml")["release"]["steps"]
+    assert [step["run"] for step in steps if "run" in step] == ["make audit release"]
+    tools = {step["uses"].partition("@")[0] for step in steps if "uses" in step}
+    assert tools >= {"azure/setup-helm", "sigstore/cosign-installer"}, "it packs the chart, and signs"

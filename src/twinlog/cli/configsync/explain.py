@@ -19,6 +19,7 @@ from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.flow_choice import OptionalFlowOption, named_of_flow
 from twinlog.cli.common.names import flow_name, parse_flow, partition_name, shown_bytes
 from twinlog.cli.common.output import Output, OutputOption, print_json
+from twinlog.cli.common.times import counted
 from twinlog.cli.configsync.plan_view import EXPECTED
 from twinlog.cli.configsync.plan_view import offsets_words as expected_words
 from twinlog.cli.source.client import every_partition, list_flows, scope_name
@@ -94,17 +95,22 @@ async def limits_of(explanations: Sequence[pb2.TopicExplanation], at: Services) 
 
 def trouble_words(partitions: Partitions | None, most: int = 3) -> str:
     """What the source service says of partitions that are not copied as they should; empty where all are."""
-    troubled = [each for each in partitions or () if is_troubled(each)]
-    told = [
-        " ".join(
-            word
-            for word in (f"{partition_name(each.source)}:", state_name(each), each.reason, each.message)
-            if word
-        )
-        for each in troubled[:most]
-    ]
-    more = [f"and {len(troubled) - most} more partitions"] if len(troubled) > most else []
+    said: dict[str, list[str]] = {}
+    for each in partitions or ():
+        if is_troubled(each):
+            words = " ".join(word for word in (state_name(each), each.reason, each.message) if word)
+            said.setdefault(words, []).append(partition_name(each.source))
+    told = [f"{_first_of(names)}: {words}" for words, names in list(said.items())[:most]]
+    more = [f"and {counted(len(said) - most, 'more reason')}"] if len(said) > most else []
     return "; ".join((*told, *more))
+
+
+def _first_of(names: Sequence[str]) -> str:
+    """
+    >>> _first_of(["orders-0", "orders-1"])
+    'orders-0 and 1 more partition'
+    """
+    return names[0] + (f" and {counted(len(names) - 1, 'more partition')}" if len(names) > 1 else "")
 
 
 _COPY: Fields[source_pb.PartitionStatus] = (
