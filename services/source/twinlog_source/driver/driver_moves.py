@@ -158,8 +158,7 @@ class DriverMoves:
         before = row.position
         self._note(Begun(partition=row.partition, position=position))
         try:
-            async with self.modes.deciding:
-                await self.modes.decide_locked(topics, only=row.partition)
+            await self.modes.decide(topics, only=row.partition)
         except (TwinlogError, asyncio.CancelledError):
             self._note(CopyChanged(partition=row.partition, copy=None))
             self._note(BeginningRefused(partition=row.partition, before=before))

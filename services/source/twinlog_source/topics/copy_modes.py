@@ -3,7 +3,6 @@
 Invariant: a copy is assigned as preserved only when the log says so for exactly this target topic.
 """
 
-import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -71,9 +70,6 @@ class CopyModes:
     clock: Clock
     without_writer: set[TopicPartition] = field(default_factory=set)
     """Copies without a write in flight when the flow was taken over, and that no task has had since."""
-    deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Only one decision at a time: an operator may set the first position of a partition while another one is
-    being decided."""
 
     def forget(self) -> None:
         """Another process may have decided meanwhile: read the log again."""
@@ -81,14 +77,9 @@ class CopyModes:
         for partition in self.table.rows:
             self._note(CopyChanged(partition=partition, copy=None))
 
-    async def decide(self, topics: Topics) -> None:
-        """Decide the kind of copy for every partition with a position. Call it while nothing copies the
-        undecided ones."""
-        async with self.deciding:
-            await self.decide_locked(topics)
-
-    async def decide_locked(self, topics: Topics, *, only: TopicPartition | None = None) -> None:
-        """The same, or for one partition; the caller holds `deciding`."""
+    async def decide(self, topics: Topics, *, only: TopicPartition | None = None) -> None:
+        """Decide the kind of copy for every partition with a position, or for one. Call it while nothing
+        copies the undecided ones."""
         new: list[PartitionRow] = []
         known: list[tuple[PartitionRow, CopyFact]] = []
         for row in self._undecided(topics):
