@@ -114,7 +114,8 @@ def plan(
     }
 
     def is_enough(kept: Plan, best: float) -> bool:
-        return _heaviest(kept, load) <= max(best * (1 + gain_ratio), best + LEAST_GAIN_BYTES_PER_SECOND)
+        limit = max(best * (1 + gain_ratio), best + LEAST_GAIN_BYTES_PER_SECOND)
+        return all(kept) and _heaviest(kept, load) <= limit
 
     kept: Plan = ()
     if len(previous) == slots:

@@ -33,6 +33,11 @@ def test_every_partition_is_in_exactly_one_slot_whatever_came_before(
     assert all(chosen)
 
 
+def test_a_plan_is_given_up_when_the_partitions_of_a_slot_have_left() -> None:
+    a, b, c, _ = partitions(4)
+    assert all(plan({a: 0.0, b: 0.0}, max_slots=2, previous=((a, b), (c,))))
+
+
 def test_a_hot_partition_has_a_slot_for_itself() -> None:
     hot, *idle = partitions(9)
     chosen = plan({hot: 1e8, **dict.fromkeys(idle, 0.0)}, max_slots=2)
