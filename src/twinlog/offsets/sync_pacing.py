@@ -10,7 +10,7 @@ a compacted topic. Here a partition has at most
 A missing sync costs precision, never correctness. Pure; nothing here waits or sends.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from twinlog.model import TopicPartition
@@ -21,6 +21,8 @@ QUIET_SECONDS = 1.0
 BURST = 3.0
 MOST_TURNS = 8
 """Most syncs waiting for each partition; the oldest are dropped."""
+ENOUGH_RECORDS = 1 << 40
+"""More than any offset.lag.max: the sync of the newest record goes out at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +147,14 @@ class PacedSyncs:
     def completed(self, count: int) -> None:
         """See `OffsetSyncWriter.completed`."""
         self._writer.completed(count)
+
+    def lost(self, partitions: Iterable[TopicPartition]) -> None:
+        """A sync of each of these did not arrive: the newest record's is due once more."""
+        for partition in partitions:
+            state = self._partitions[partition]
+            self._writer.forget(partition)
+            self._writer.resume(partition, state.upstream, state.downstream, synced=False)
+            self._waiting.add(partition)
 
     def _may_go_beside(self, state: _Partition, now: float) -> bool:
         is_quiet = now - state.changed_at >= QUIET_SECONDS

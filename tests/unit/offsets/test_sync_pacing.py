@@ -174,3 +174,12 @@ def test_nobody_goes_on_so_the_rest_goes_out() -> None:
     task.copy(0, 0, 50)
     task.tick()
     assert task.paced.take_rest(task.now) == [sync(49, 49)]
+
+
+def test_a_sync_that_did_not_arrive_goes_out_again_also_when_nothing_follows() -> None:
+    task = Task()
+    task.copy(0, 0, 10)
+    before = task.ticks(5)
+    task.paced.lost({each.partition for each in before})
+    assert sync(9, 9) in task.ticks(FLUSH)
+    assert task.ticks(10 * FLUSH) == []

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
-from twinlog.offsets import SyncPace
+from twinlog.offsets import ENOUGH_RECORDS, SyncPace
 from twinlog_source.log.facts import CheckedEnd, CopyFact, EpochStart
 from twinlog_source.partitions.lag_time import LagTime
 from twinlog_source.partitions.reports import ForeignWrite, PartitionReport, PartitionState
@@ -271,12 +271,20 @@ class PartitionRow:
 
     @property
     def sync_pace(self) -> SyncPace | None:
-        """The pace of its offset syncs; None unless it continues exactly where its last task ended in
-        order."""
+        """The pace of its offset syncs. Where its last task did not end in order, the newest record counts as
+        not synced: on a source that stands still, no later record would bring the sync that was lost."""
         report = self.report
-        if report is None or report.position != self.position or self.target_end is None:
-            return None
-        return report.sync_pace
+        if self.target_end and report is not None and report.position == self.position and report.sync_pace:
+            return report.sync_pace
+        if self.position and self.target_end and self.target_end_is_exact and not self.is_preserved:
+            return SyncPace(
+                upstream_offset=self.position - 1,
+                downstream_offset=self.target_end - 1,
+                records=ENOUGH_RECORDS,
+                credit=1.0,
+                synced=False,
+            )
+        return None
 
     @property
     def last_known_lag(self) -> int | None:

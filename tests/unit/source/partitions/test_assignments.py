@@ -6,6 +6,7 @@ from twinlog.batches import BATCH_LIMITS
 from twinlog.kafka.ports import ConfigChange
 from twinlog_source.partitions.events import Reported
 from twinlog_source.partitions.reports import PartitionReport, PartitionState, TaskReport
+from twinlog_source.partitions.rows import PartitionRow
 from unit.source.flow_rig import FlowRig, P, reported
 
 
@@ -74,3 +75,12 @@ async def test_a_flow_of_which_nothing_new_is_told_is_looked_at_less_often_besid
     assert await looks_after(1)
     state.topics_changed.set()
     assert await looks_after(1)
+
+
+def test_a_task_that_was_killed_may_have_left_the_newest_record_without_a_sync() -> None:
+    row = PartitionRow(partition=P, position=13, target_end=17, target_end_at=13)
+    pace = row.sync_pace
+    assert pace is not None
+    assert (pace.upstream_offset, pace.downstream_offset, pace.synced) == (12, 16, False)
+    row.position = 9  # Records that are copied again come behind the end that is known.
+    assert row.sync_pace is None

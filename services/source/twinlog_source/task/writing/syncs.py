@@ -125,15 +125,22 @@ class OffsetSyncs:
                     TopicPartition(self.topic, OFFSET_SYNCS_PARTITION), build_batch(records)
                 )
             except KafkaError as error:
-                self.paced.completed(len(due))
+                self._not_arrived(due)
                 await self._lost(error)
                 return
-            sent.add_done_callback(partial(self._completed, len(due)))
+            sent.add_done_callback(partial(self._completed, due))
 
-    def _completed(self, count: int, sent: "asyncio.Future[int]") -> None:
-        self.paced.completed(count)
-        if not sent.cancelled() and sent.exception() is None:
-            self.emitted += count
+    def _completed(self, due: list[OffsetSync], sent: "asyncio.Future[int]") -> None:
+        if sent.cancelled() or sent.exception() is not None:
+            self._not_arrived(due)
+            return
+        self.paced.completed(len(due))
+        self.emitted += len(due)
+
+    def _not_arrived(self, due: list[OffsetSync]) -> None:
+        self.paced.completed(len(due))
+        self.paced.lost({sync.partition for sync in due})
+        self._queued.set()
 
     async def _open(self) -> None:
         producer = self.open_producer(self.session, self.settings)
