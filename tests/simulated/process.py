@@ -27,11 +27,11 @@ class Process:
         _living.add(self.pid)
         self.is_killed = False
         self.main: asyncio.Task[Any] | None = None
-        self._cable = Cable()
+        self.cable = Cable()
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._context = contextvars.copy_context()
         self._context.run(_PROCESS.set, self)
-        self._context.run(CABLE.set, self._cable)
+        self._context.run(CABLE.set, self.cable)
 
     def start(self, main: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         loop = asyncio.get_running_loop()
@@ -45,7 +45,7 @@ class Process:
         """As SIGKILL: what it wrote still arrives, and nothing that it does while it ends has an effect."""
         self.is_killed = True
         _living.discard(self.pid)
-        self._cable.cut()
+        self.cable.cut()
         self.rpc.cut()
         while self._tasks:
             for task in list(self._tasks):

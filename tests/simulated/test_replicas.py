@@ -2,15 +2,18 @@
 
 import asyncio
 import json
+import os
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import product
 from pathlib import Path
+from random import Random
 
 import grpc
 import pytest
 
-from simulated.world import ONE_BROKER, World, live
+from simulated.world import ONE_BROKER, SERVICES, World, live
 from twinlog.api.common.v1 import owners_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.common.v1.owners_service_pb2_grpc import OwnersServiceStub
@@ -44,6 +47,23 @@ async def replicated(directory: Path, sources: str) -> AsyncIterator[tuple[World
             await replicas.close()
 
 
+def owned(world: World, name: str) -> list[str]:
+    """The flows that a process owns; none before it has started."""
+    context = world.contexts.get(name)
+    memberships = context.memberships.values() if context is not None else ()
+    return [str(flow) for each in memberships for flow in each.owned()]
+
+
+class Ahead(LoopClock):
+    """An hour ahead of the others."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + 3_600_000
+
+    def monotonic(self) -> float:
+        return super().monotonic() + 1e6
+
+
 class Replicas:
     """Configsync processes of a world, and who of them owns what at every moment."""
 
@@ -63,11 +83,10 @@ class Replicas:
     def owners(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for name in self.world.services:
-            is_looked_at = name.startswith("configsync") and name in self.world.contexts
-            memberships = self.world.contexts[name].memberships if is_looked_at else {}
-            for membership in memberships.values():
-                for flow in membership.owned():
-                    found.setdefault(str(flow), []).append(name.split()[1])
+            service, number = name.split()
+            if service == "configsync":
+                for flow in owned(self.world, name):
+                    found.setdefault(flow, []).append(number)
         return found
 
     @property
@@ -174,13 +193,6 @@ def test_each_gets_only_flows_that_it_serves(tmp_path: Path) -> None:
 
 
 def test_clocks_that_are_apart_change_nothing(tmp_path: Path) -> None:
-    class Ahead(LoopClock):
-        def now_ms(self) -> int:
-            return super().now_ms() + 3_600_000
-
-        def monotonic(self) -> float:
-            return super().monotonic() + 1e6
-
     async def life() -> None:
         async with replicated(tmp_path, FOUR) as (world, replicas):
             replicas.start(1)
@@ -282,20 +294,111 @@ def test_records_of_flows_that_move_are_copied_once_and_in_order(tmp_path: Path)
                         world.on[alias].produce("orders", 0, b"%d" % number)
                     await world.pause(0.5)
 
-            def owned(name: str) -> int:
-                return sum(len(each.owned()) for each in world.contexts[name].memberships.values())
-
             replicas.start(1)
             world.start("source 1")
             await write(1)
             await world.until(copied)
             world.start("source 2", arguments=OTHERS)
             await write(60)
-            assert sorted(map(owned, ("source 1", "source 2"))) == [1, 2]
+            assert sorted(len(owned(world, each)) for each in ("source 1", "source 2")) == [1, 2]
             await world.until(copied)
             await world.kill("source 1")
             await write(30)
             await world.until(copied)
-            assert owned("source 2") == 3
+            assert len(owned(world, "source 2")) == 3
+
+    live(life(), machines_differ=True)
+
+
+class Chaos:
+    """Three processes of each service, one of which is killed or cut off at a time; one's clock is apart."""
+
+    def __init__(self, world: World, sources: str, seed: int) -> None:
+        self.world, self.sources, self.random = world, sources, Random(seed)
+        self.written = 0
+        self.told: list[str] = []
+        self.wrong: list[str] = []
+        self._changed_at = world.now()
+        self._owned_at: dict[tuple[str, str], float] = {}
+
+    def start(self, name: str) -> None:
+        more = () if name.endswith("1") else OTHERS
+        self.world.start(name, arguments=more, clock=Ahead() if name.endswith("3") else None)
+
+    def tell(self, what: str) -> None:
+        self._changed_at = self.world.now()
+        self.told.append(f"{self._changed_at:.1f} {what}")
+
+    async def watch(self) -> None:
+        flows = [f"{source}->M" for source in self.sources]
+        while True:
+            now = self.world.now()
+            for service, flow in product(SERVICES, flows):
+                owners = [name for name in self.world.services if name.startswith(service)]
+                owners = [name for name in owners if flow in owned(self.world, name)]
+                if len(owners) > 1:
+                    self.wrong.append(f"{now:.1f} {flow} has two owners: {owners}")
+                if owners:
+                    self._owned_at[service, flow] = now
+                since = max(self._changed_at, self._owned_at.get((service, flow), 0))
+                if now - since > SESSION_SECONDS + 5:
+                    self.wrong.append(f"{now:.1f} {service} of {flow} has no owner")
+            await self.world.pause(0.1)
+
+    async def live(self, steps: int) -> None:
+        for _ in range(steps):
+            name = f"{self.random.choice(SERVICES)} {self.random.randint(1, 3)}"
+            way = self.random.choice([*self.sources, "M", ""])
+            seconds = self.random.choice([1, 5, 15, 80])
+            self.tell(f"{name} {'is cut off from ' + way if way else 'is killed'} for {seconds} s")
+            if way:
+                self.world.bar(name, way)
+            else:
+                await self.world.kill(name)
+            await self.write(seconds)
+            self.tell("is back")
+            if way:
+                self.world.bar(name)
+            else:
+                self.start(name)
+            await self.write(self.random.choice([1, 10, 40]))
+
+    async def write(self, seconds: float) -> None:
+        end = self.world.now() + seconds
+        while self.world.now() < end:
+            for alias in self.sources:
+                self.world.on[alias].produce("orders", 0, b"%d" % self.written)
+            self.written += 1
+            await self.world.pause(1)
+
+
+@pytest.mark.parametrize("seed", range(1, 1 + int(os.environ.get("SEEDS", "1"))))
+def test_three_of_each_that_die_and_are_cut_off_copy_once_with_one_owner_each(
+    tmp_path: Path, seed: int
+) -> None:
+    async def life() -> None:
+        async with replicated(tmp_path, "AB") as (world, _):
+            chaos = Chaos(world, "AB", seed)
+
+            def copied(expected: list[bytes]) -> bool:
+                found = [[each.value for each in world.on["M"].read(f"{alias}.orders")] for alias in "AB"]
+                return found == [expected, expected]
+
+            for alias in "AB":
+                world.on[alias].cluster.create_topic("orders")
+            for service, number in product(SERVICES, "123"):
+                chaos.start(f"{service} {number}")
+            await chaos.write(20)
+            chaos.tell("begin")
+            watching = asyncio.get_running_loop().create_task(chaos.watch(), name="watch owners")
+            try:
+                await chaos.live(6)
+                expected = [b"%d" % number for number in range(chaos.written)]
+                await world.until(lambda: copied(expected))
+                await world.pause(10)
+                assert copied(expected), chaos.told
+            finally:
+                watching.cancel()
+            assert not chaos.wrong, (chaos.wrong[:5], chaos.told)
 
     live(life(), machines_differ=True)

@@ -101,6 +101,7 @@ class World:
         """What the processes of `services` have from their runtime."""
         self.tasks: SimulatedTasks | None = None
         """Those of the source service that started last."""
+        self._tasks: dict[str, SimulatedTasks] = {}
         self.properties = properties
         self._slots = slots
         self._make_pipe = make_pipe
@@ -145,7 +146,7 @@ class World:
             argv = ["--config", str(self.file), *arguments]
             main = run_service(
                 service,
-                partial(self._built, name, self._build(service)),
+                partial(self._built, name, self._build(service, process)),
                 load_configuration(service, parse_options(service, argv, environment={}), environment={}),
                 Surroundings(
                     clock=clock or LoopClock(),
@@ -166,9 +167,17 @@ class World:
 
     async def kill(self, name: str) -> None:
         """As SIGKILL. The tasks of a source service die with it."""
-        if name.startswith("source") and self.tasks is not None:
-            await self.tasks.close()
+        if name in self._tasks:
+            await self._tasks.pop(name).close()
         await self.services.pop(name).kill()
+
+    def bar(self, name: str, *aliases: str) -> None:
+        """A process, with its tasks, reaches these clusters no more, and all others."""
+        hosts = {node.host for alias in aliases for node in self.kafka[alias].cluster.nodes.values()}
+        process = self.services[name]
+        process.cable.barred.clear()
+        for each in (process, *(self._tasks[name].running.values() if name in self._tasks else ())):
+            each.cable.bar(hosts)
 
     async def kill_tasks(self) -> None:
         assert self.tasks is not None
@@ -239,9 +248,9 @@ class World:
         self.contexts[name] = context
         return await build(context, stack)
 
-    def _build(self, service: str) -> Build:
+    def _build(self, service: str, process: Process) -> Build:
         if service == "source":
-            return partial(twinlog_source.app.build_on, self._run_tasks)
+            return partial(twinlog_source.app.build_on, partial(self._run_tasks, process))
         modules = {
             "checkpoint": twinlog_checkpoint.app,
             "configsync": twinlog_configsync.app,
@@ -251,10 +260,20 @@ class World:
         return build
 
     def _run_tasks(
-        self, context: ServiceContext, _flows: object, port: WorkerPort, stack: AsyncExitStack
+        self,
+        driver: Process,
+        context: ServiceContext,
+        _flows: object,
+        port: WorkerPort,
+        stack: AsyncExitStack,
     ) -> SimulatedTasks:
-        self.tasks = SimulatedTasks(
-            lambda name: Process(name, self.rpc),
+        def new_process(name: str) -> Process:
+            process = Process(name, self.rpc)
+            process.cable.barred = driver.cable.barred
+            return process
+
+        self.tasks = self._tasks[driver.name] = SimulatedTasks(
+            new_process,
             slots=self._slots,
             endpoint=lambda: endpoint_of(context.configuration, port.number),
             certificate=port.certificate,

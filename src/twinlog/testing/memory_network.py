@@ -8,7 +8,7 @@ A loop mixes `MemoryNetworkMixin` in. Its `create_connection` to a host and port
 import asyncio
 import contextvars
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import Context, ContextVar
 from typing import Any
 
@@ -20,12 +20,14 @@ class Cable:
     """The connections that a process has opened. A task's connections belong to the cable of its context."""
 
     def __init__(self) -> None:
+        self.barred: set[str] = set()
+        """Hosts to which there is no way. May be shared by cables."""
         self._transports: dict[MemoryTransport, None] = {}
         self._is_cut = False
 
     def join(self, transport: "MemoryTransport") -> None:
         """Raises ConnectionRefusedError after the cut."""
-        if self._is_cut:
+        if self._is_cut or transport.get_extra_info("peername")[0] in self.barred:
             raise ConnectionRefusedError("the cable is cut")
         self._transports = {each: None for each in self._transports if not each.is_closing()}
         self._transports[transport] = None
@@ -33,7 +35,15 @@ class Cable:
     def cut(self) -> None:
         """Reset all connections, and refuse new ones: what was written still arrives."""
         self._is_cut = True
-        for transport in self._transports:
+        self._abort(self._transports)
+
+    def bar(self, hosts: Iterable[str]) -> None:
+        """Reset the connections to these hosts, and refuse new ones."""
+        self.barred.update(hosts)
+        self._abort(each for each in self._transports if each.get_extra_info("peername")[0] in self.barred)
+
+    def _abort(self, transports: "Iterable[MemoryTransport]") -> None:
+        for transport in transports:
             transport.abort()
 
 
