@@ -21,8 +21,8 @@ of this machine are used; --endpoint sets one directly. `?` means not known now,
 
 Exit codes: 0 all services serve; 1 a service does not; 2 wrong usage.
 
-The last line is the verdict: problems (somebody has to act) and warnings (it may end by itself, or somebody \
-ordered it), each counted once, at its cause.
+The last line is the verdict, and the first one where something is wrong: problems (somebody has to act) \
+and warnings (it may end by itself, or somebody ordered it), each counted once, at its cause.
 
 --check is a probe for monitoring: it prints a line for each problem and for all that keeps records from \
 moving. It exits with 0 if there is none, with 1 if there is one or the state is not known, with 2 for wrong \
@@ -104,12 +104,18 @@ def _print_tables(status: "Status", verdict: "Verdict", *, verbose: bool) -> Non
 
     for line in view.deployment(status):
         typer.echo(line)
+    if verdict.counts:  # Where something is wrong, the tables may be longer than the screen.
+        _print_verdict(verdict)
     for fields, rows in view.tables(status, verdict):
         if rows:
             print_rows(fields, rows)
     for issue in verdict.issues:
         for line in view.details(issue, verbose=verbose):
             say(line)
+    _print_verdict(verdict)
+
+
+def _print_verdict(verdict: "Verdict") -> None:
     typer.secho(verdict.line, fg=_COLOURS.get(verdict.level, typer.colors.GREEN))
 
 
