@@ -12,8 +12,7 @@ from enum import StrEnum
 from twinlog.filters.name_filters import FilterOutcome, TopicFilter
 from twinlog.model import ClusterAlias, Flow
 from twinlog.policy.internal_topics import is_mirror_topic
-from twinlog.policy.rename import RENAME_KEY
-from twinlog.policy.renaming import RenamingPolicy
+from twinlog.policy.rename import RENAME_KEY, RenamingPolicy
 from twinlog.policy.replication import (
     INTERNAL_PREFIXES,
     DefaultReplicationPolicy,

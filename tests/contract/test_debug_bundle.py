@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.ui_services import UiRig, serving
-from twinlog.cli.debug.archive import MOST_ENTRY_BYTES
+from twinlog.cli.debug.gather import MOST_ENTRY_BYTES
 
 PLANTED = [
     *("hunter2-password", "jaas-s3cret", "truststore-pass", "url-p4ss", "plugin-value-x9", "spark-s3-key"),

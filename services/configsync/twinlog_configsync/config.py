@@ -18,16 +18,15 @@ from twinlog.errors import ConfigError
 from twinlog.filters import PatternList
 from twinlog.loops import refuse_loops
 from twinlog.model import Flow
+from twinlog.policy.expected_offsets import offsets_rule
 from twinlog.policy.internal_topics import configsync_topic
-from twinlog.policy.offsets_rule import offsets_rule
 from twinlog.selection_configured import topic_selector
 from twinlog_configsync.access.acl_rules import AclRules, AclSyncMode
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.config_rules import ConfigRules
-from twinlog_configsync.planning.delete_plan import DeleteRules
 from twinlog_configsync.planning.live_rules import FileRules
 from twinlog_configsync.planning.rules import FlowRules
-from twinlog_configsync.planning.topic_plan import TopicRules
+from twinlog_configsync.planning.topic_plan import DeleteRules, TopicRules
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]*")
 """A pattern that is a valid topic name, so it may name one topic."""

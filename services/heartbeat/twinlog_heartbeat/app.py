@@ -15,8 +15,7 @@ from twinlog.service.runtime import Loop
 from twinlog_heartbeat.api.servicer import HeartbeatServicer
 from twinlog_heartbeat.api.source_log_ends import SourceLogEnds
 from twinlog_heartbeat.config import HeartbeatFlow, expected_topics, heartbeat_flows
-from twinlog_heartbeat.flow.emitter import BeatEmitter, FlowBeats, TopicKeeper
-from twinlog_heartbeat.flow.instruments import HeartbeatInstruments
+from twinlog_heartbeat.flow.emitter import BeatEmitter, FlowBeats, HeartbeatInstruments, TopicKeeper
 from twinlog_heartbeat.flow.watcher import HeartbeatWatcher, LogEndsWatch
 from twinlog_heartbeat.model.state import HeartbeatState, Purpose, planned_beats
 

@@ -8,7 +8,7 @@ from twinlog.loops import whole_file
 from twinlog.model import Flow
 from twinlog.policy import HostedTopic, ReplicationPolicy, offset_syncs_topic, policy_from_config
 from twinlog.policy import OffsetSyncsLocation as SyncsHost
-from twinlog.policy.offsets_rule import OffsetsRule, offsets_rule
+from twinlog.policy.expected_offsets import OffsetsRule, offsets_rule
 from twinlog.policy.transformed import changes_records
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector

@@ -28,7 +28,6 @@ The parts, for those who need less:
 from twinlog.batches.bodies import DecodedRecord, OpenRecord, RawHeaders, decode_record, encode_body
 from twinlog.batches.build import NewRecord, build_batch
 from twinlog.batches.codec import DEFAULT_LEVELS, Codec, compress, decompress
-from twinlog.batches.counting import VisibleCounter
 from twinlog.batches.header import HEADER_BYTES, Batch, BatchHeader, crc_is_valid, iter_batches, read_batches
 from twinlog.batches.joining import merge
 from twinlog.batches.lanes import (
@@ -49,6 +48,7 @@ from twinlog.batches.visibility import (
     EndMarker,
     Visibility,
     VisibleBatch,
+    VisibleCounter,
     classify,
     end_marker,
 )

@@ -11,10 +11,9 @@ import typer
 
 from twinlog import __version__
 from twinlog import service as _before_grpc  # noqa: F401 (see there)
-from twinlog.cli.common.lazy import LazyCommand, LazyGroup
+from twinlog.cli.common.lazy import COMPLETE_VARIABLE, LazyCommand, LazyGroup, prepare_completion
 from twinlog.cli.common.output import filter_output
-from twinlog.cli.completion import COMPLETE_VARIABLE, prepare_completion
-from twinlog.supervisor.streams import complete_standard_streams
+from twinlog.supervisor.runs import complete_standard_streams
 
 _PANELS: dict[str, dict[str, LazyCommand]] = {
     "Start": {
@@ -133,7 +132,7 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
             "Show up to which source offset all records are on the target and verified."),
     },
     "Rescue": {
-        "state": LazyCommand("state.commands:app",
+        "state": LazyCommand("state:app",
             "Back up and restore what a flow keeps in its internal topics.",
             examples=("twinlog state export 'A->B' backup.jsonl",)),
         "debug": LazyCommand("debug.command:app", "Collect what a bug report needs, without secrets.",
@@ -147,7 +146,7 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
             examples=("twinlog demo",)),
         "local": LazyCommand("local:app", "Run real Kafka clusters on this machine for tests.",
             examples=("twinlog local up A B --detach",)),
-        "completion": LazyCommand("completion:completion_command", "Print a shell completion script.",
+        "completion": LazyCommand("common.lazy:completion_command", "Print a shell completion script.",
             examples=("twinlog completion bash",)),
     },
 }  # fmt: skip

@@ -1,11 +1,5 @@
 """Filters of topics, groups and topic configs: MM2's lists of Java regular expressions. Pure."""
 
-from twinlog.filters.configured import (
-    config_property_filter_from_config,
-    group_filter_from_config,
-    split_list,
-    topic_filter_from_config,
-)
 from twinlog.filters.java_classes import RegexSyntaxError
 from twinlog.filters.java_regex import compile_java
 from twinlog.filters.name_filters import (
@@ -18,6 +12,10 @@ from twinlog.filters.name_filters import (
     GroupFilter,
     NameFilter,
     TopicFilter,
+    config_property_filter_from_config,
+    group_filter_from_config,
+    split_list,
+    topic_filter_from_config,
 )
 from twinlog.filters.patterns import PatternList
 

@@ -1,23 +1,122 @@
-"""Converts the text of any known format into a properties file and a report."""
+"""Converts the text of any known format into a properties file and a report.
+
+Converts connectors of Confluent's operator (`kind: Connector` of `platform.confluent.io`) into the form of
+Kafka Connect's REST API.
+
+Connectors in the JSON of Kafka Connect's REST API, and of services that run Connect.
+
+`{"name": …, "config": {…}}`, a list of these, `GET /connectors?expand=info` (with `expand=status` also their
+states), or the bare configuration of `GET /connectors/<name>/config`. Google's managed Kafka has `configs`,
+MSK Connect `connectorConfiguration`.
+"""
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from twinlog.config import NoticeLevel, load
 from twinlog.errors import ConfigError
-from twinlog.imports import confluent_operator, connect_json, strimzi, topic_lists
+from twinlog.imports import strimzi, topic_lists
+from twinlog.imports.connector import ImportedConnector, kind_of
 from twinlog.imports.connectors import ConnectorImport
-from twinlog.imports.documents import Tree, check_size, read_json, read_yaml
+from twinlog.imports.documents import Tree, check_size, read_json, read_yaml, resources
 from twinlog.imports.draft import Draft
 from twinlog.imports.references import DEFAULT_SECRETS_DIR, References
-from twinlog.imports.replicator import ReplicatorImport
+from twinlog.imports.replicator import ReplicatorImport, is_replicator
 from twinlog.imports.report import Fate, Line, Report, Setting
 from twinlog.imports.topic_lists import ListSide, TopicListImport
 from twinlog.properties import parse
+
+_GROUP = "platform.confluent.io/"
+_KIND = "Connector"
+
+
+def operator_connectors(documents: Sequence[Tree]) -> Tree:
+    """A list of `{"name": ..., "config": {...}}`; empty if there is no such resource."""
+    return Tree(place="", items=tuple(_connectors(documents)))
+
+
+def _connectors(documents: Sequence[Tree]) -> Iterator[Tree]:
+    for resource in resources(documents):
+        if resource.text("kind") == _KIND and resource.text("apiVersion").startswith(_GROUP):
+            spec, configs = resource.get("spec"), resource.get("spec", "configs")
+            name = spec.get("name") if spec.get("name").is_there else resource.get("metadata", "name")
+            settings = {**configs.fields, "connector.class": spec.get("class")}
+            if spec.get("taskMax").is_there:
+                settings["tasks.max"] = spec.get("taskMax")
+            config = Tree(place=configs.place, file=configs.file, line=configs.line, fields=settings)
+            yield Tree(
+                place=resource.place,
+                file=resource.file,
+                line=resource.line,
+                fields={"name": name, "config": config},
+            )
+
+
+_CONFIGURATIONS = ("config", "configs", "connectorConfiguration")
+_RUNNING = ("", "RUNNING", "UNASSIGNED", "FAILED", "RESTARTING")
+
+
+def is_connect(tree: Tree) -> bool:
+    return any(True for _ in _found(tree))
+
+
+def connect_connectors(
+    tree: Tree, report: Report, *, offsets_topic: str, version: tuple[int, int] | None
+) -> Iterator[ImportedConnector]:
+    """MM2's connectors; others are reported and left out."""
+    for name, config, whole in _found(tree):
+        class_name = config.text("connector.class")
+        kind = kind_of(class_name)
+        place = whole.setting
+        if is_replicator(class_name):
+            continue
+        if kind is None:
+            report.ignored(place, f"{name}: {class_name or 'no class'} is none of MirrorMaker 2's")
+            continue
+        state = whole.get("status", "connector", "state")
+        state = state if state.is_there else whole.get("state")
+        stopped = (state.scalar or "").upper() not in _RUNNING
+        yield ImportedConnector(
+            kind=kind,
+            name=name or str(kind),
+            config=config.settings(),
+            setting=place,
+            offsets_topic=Setting(value=offsets_topic, place="--offsets-topic") if offsets_topic else None,
+            stopped=state.setting if stopped else None,
+            mm2_version=version,
+        )
+
+
+def replicators_of(tree: Tree) -> Iterator[tuple[str, Tree, Tree]]:
+    """Name, configuration and document of each connector of Confluent Replicator."""
+    return (found for found in _found(tree) if is_replicator(found[1].text("connector.class")))
+
+
+def _found(tree: Tree, name: str = "") -> Iterator[tuple[str, Tree, Tree]]:
+    """Name, configuration and document of each connector; `name` is that of its field."""
+    for item in tree.items:
+        yield from _found(item)
+    if "connector.class" in tree.fields:
+        yield tree.text("name") or name, tree, tree
+        return
+    for key in _CONFIGURATIONS:
+        config = tree.get(key)
+        if "connector.class" in config.fields:
+            own = tree.text("name") or tree.text("connectorName")
+            # Google gives the path of a resource, which ends with the connector's name.
+            yield own.rpartition("/")[2] or config.text("name") or name, config, tree
+            return
+    for key, entry in tree.fields.items():
+        config = entry.get("info", "config")
+        if "connector.class" in config.fields:
+            yield entry.get("info").text("name") or key, config, entry
+        else:
+            yield from _found(entry, key)
+
 
 _PROPERTIES = re.compile(
     r"^[ \t]*(connector\.class|clusters|bootstrap\.servers|zookeeper\.connect|metadata\.broker\.list)[ \t]*=",
@@ -127,10 +226,10 @@ class _Reading:
         wanted = self._options.format
         if wanted is Format.STRIMZI or (wanted is Format.AUTO and strimzi.is_strimzi((tree,))):
             return self._strimzi((tree,))
-        operated = confluent_operator.connectors_in((tree,))
+        operated = operator_connectors((tree,))
         if operated.items:
             return self._connect(operated)
-        if wanted is Format.CONNECT or (wanted is Format.AUTO and connect_json.is_connect(tree)):
+        if wanted is Format.CONNECT or (wanted is Format.AUTO and is_connect(tree)):
             return self._connect(tree)
         if wanted is Format.BROOKLIN or (wanted is Format.AUTO and topic_lists.is_brooklin(tree)):
             streams = [*topic_lists.datastreams(tree)]
@@ -143,14 +242,14 @@ class _Reading:
         raise self._unknown()
 
     def _connect(self, tree: Tree) -> Format:
-        found = connect_json.connectors_of(
+        found = connect_connectors(
             tree,
             self._draft.report,
             offsets_topic=self._options.offsets_topic,
             version=self._options.mm2_version,
         )
         ConnectorImport(draft=self._draft, references=self._references).add([*found])
-        self._replicators([*connect_json.replicators_of(tree)])
+        self._replicators([*replicators_of(tree)])
         return Format.CONNECT
 
     def _properties(self) -> Format:
@@ -178,7 +277,7 @@ class _Reading:
     def _yaml(self, documents: tuple[Tree, ...]) -> Format:
         if self._options.format is Format.STRIMZI or strimzi.is_strimzi(documents):
             return self._strimzi(documents)
-        operated = confluent_operator.connectors_in(documents)
+        operated = operator_connectors(documents)
         if operated.items:
             return self._connect(operated)
         raise self._unknown()

@@ -30,7 +30,6 @@ from twinlog.kafka.groups.descriptions import (
 )
 from twinlog.kafka.groups.membership import KafkaMember
 from twinlog.kafka.groups.offsets import GroupOffsetsClient
-from twinlog.kafka.log import LogAdminMixin
 from twinlog.kafka.ports import (
     Assign,
     CommittedOffset,
@@ -47,7 +46,7 @@ from twinlog.kafka.ports import (
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.metadata import METADATA, metadata_request
 from twinlog.kafka.protocol.schemas import SchemaRequest
-from twinlog.kafka.reader import KafkaLogReader
+from twinlog.kafka.reader import KafkaLogReader, LogAdminMixin
 from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.writer import KafkaLogWriter, system_ms
 from twinlog.model import TopicPartition

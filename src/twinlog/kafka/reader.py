@@ -1,20 +1,31 @@
-"""Reads partitions at the caller's offsets: no group, no state, no position that moves by itself."""
+"""Reads partitions at the caller's offsets: no group, no state, no position that moves by itself.
+
+Where partitions begin and end.
+"""
 
 import asyncio
+from collections.abc import Collection, Mapping
 
 from twinlog.batches.bodies import decode_record
 from twinlog.batches.header import iter_following
 from twinlog.batches.records import open_records
 from twinlog.batches.visibility import Visibility, classify
-from twinlog.errors import StateError, WireFormatError
+from twinlog.errors import KafkaError, StateError, WireFormatError
 from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import UNSUPPORTED, from_reason
-from twinlog.kafka.ports import FetchedRecords, ManagedReader
+from twinlog.kafka.ports import EpochEnd, FetchedRecords, LogEnd, ManagedReader, OffsetSpec
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.errors import damaged
-from twinlog.kafka.raw.fetch.leader_fetch import fetch_from_leader
+from twinlog.kafka.raw.fetch.reader import fetch_from_leader
 from twinlog.kafka.raw.fetch.wire import FetchAnswer
+from twinlog.kafka.raw.offset_lookup import (
+    delete_records,
+    epoch_ends,
+    list_offsets,
+    log_ends,
+    look_up_offsets,
+)
 from twinlog.model import Record, TimestampType, TopicPartition
 
 
@@ -130,3 +141,44 @@ def _record(body: tuple[int, int, bytes], timestamp_type: TimestampType, produce
         timestamp_type=timestamp_type,
         producer_id=producer_id,
     )
+
+
+class LogAdminMixin:
+    """Implements `LogAdmin` with requests of our own."""
+
+    _wire: DataClientPool
+
+    async def list_offsets(
+        self, spec: OffsetSpec, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | KafkaError]:
+        return await list_offsets(self._wire, spec, partitions)
+
+    async def log_ends(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, LogEnd | KafkaError]:
+        return await log_ends(self._wire, partitions, timeout_seconds=self._wire.timeout_seconds)
+
+    async def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, EpochEnd | KafkaError]:
+        return await epoch_ends(self._wire, epochs, timeout_seconds=self._wire.timeout_seconds)
+
+    async def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int | KafkaError | None]:
+        answers = await look_up_offsets(
+            self._wire, timestamps_ms, read_committed=False, doing="look up offsets by time"
+        )
+        return {
+            partition: None if isinstance(answer, int) and answer < 0 else answer
+            for partition, answer in answers.items()
+        }
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, KafkaError | None]:
+        answers = await delete_records(self._wire, before, timeout_seconds=self._wire.timeout_seconds)
+        return {
+            partition: answer if isinstance(answer, KafkaError) else None
+            for partition, answer in answers.items()
+        }

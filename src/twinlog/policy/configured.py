@@ -5,8 +5,7 @@ from typing import cast
 
 from twinlog.config.keys.spec import POLICIES, other_class
 from twinlog.errors import ConfigError
-from twinlog.policy.rename import RENAME_KEY, parse_renames, reversible
-from twinlog.policy.renaming import RenamingPolicy, Route
+from twinlog.policy.rename import RENAME_KEY, RenamingPolicy, Route, parse_renames, reversible
 from twinlog.policy.replication import (
     DEFAULT_SEPARATOR,
     DefaultReplicationPolicy,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from twinlog.batches.transformed import ChangeRecords
 from twinlog.model import ClusterAlias
 from twinlog.policy.configured import policy_from_config
-from twinlog.policy.renaming import RenamingPolicy
+from twinlog.policy.rename import RenamingPolicy
 from twinlog.transforms import BoundChain, chain_from_config
 from twinlog.transforms.expressions import TOPICS, Expressions, expressions_of
 

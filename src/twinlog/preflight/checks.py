@@ -15,8 +15,7 @@ from twinlog.policy.rename import RENAME_KEY
 from twinlog.preflight.facts import ClusterFacts, Facts, Finding, FlowFacts, TopicFacts, error, fine, warning
 from twinlog.preflight.loops import check_loops, copied_back
 from twinlog.preflight.offsets import check_offsets
-from twinlog.preflight.right import not_checked, servers_of
-from twinlog.preflight.rights import check_rights
+from twinlog.preflight.rights import check_rights, not_checked, servers_of
 from twinlog.service.access.exposure import lacks
 
 OLDEST_RELEASE: Final = "2.5"

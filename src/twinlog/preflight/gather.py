@@ -31,8 +31,8 @@ from twinlog.preflight.facts import (
     InternalTopic,
     Operations,
     TopicFacts,
+    own_topics,
 )
-from twinlog.preflight.own_topics import own_topics
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 from twinlog.service.feeds.rules_in_force import flow_in_force

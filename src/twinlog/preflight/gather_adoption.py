@@ -13,7 +13,7 @@ from twinlog.kafka.whole_logs import read_to, records_to
 from twinlog.model import Record, TopicPartition
 from twinlog.policy.replication import ReplicationPolicy
 from twinlog.preflight.adoption import AdoptionFacts, Log, Signs, StoredPositions
-from twinlog.preflight.own_topics import own_topics
+from twinlog.preflight.facts import own_topics
 from twinlog.selection_configured import topic_selector
 from twinlog.service.feeds.rules_in_force import flow_in_force
 from twinlog.service.owner.membership import services_of

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 
 from twinlog.config import OffsetsMode
 from twinlog.errors import KafkaError
-from twinlog.policy.expected_offsets import ExpectedReason, NewTopic, expected_offsets
-from twinlog.policy.offsets_rule import (
+from twinlog.policy.expected_offsets import (
     FILLER_BYTES_PER_OFFSET,
     MOST_AT_LEADER,
     MOST_MARKERS,
+    ExpectedReason,
+    NewTopic,
     OffsetsRule,
+    expected_offsets,
     fill_words,
     offsets_rule,
 )

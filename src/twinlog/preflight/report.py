@@ -5,21 +5,22 @@ from typing import Final
 
 from twinlog.config import Configuration
 from twinlog.model import ClusterAlias
-from twinlog.preflight.facts import FlowFacts
+from twinlog.preflight.facts import FlowFacts, own_topics
 from twinlog.preflight.gather import principal_of
 from twinlog.preflight.offsets import fills_offsets
-from twinlog.preflight.own_topics import own_topics
-from twinlog.preflight.right import (
+from twinlog.preflight.rights import (
     CLUSTER,
     ELECTIONS,
     EVERY_GROUP,
+    FAILING_BACK,
+    FAILING_OVER,
+    FENCING,
     Right,
     acl_commands,
     right_of,
     servers_of,
     transactions_of,
 )
-from twinlog.preflight.rights import FAILING_BACK, FAILING_OVER, FENCING
 from twinlog.selection_configured import topic_selector
 
 # Lists every right that a flow needs, for a principal that has none yet. Pure.

@@ -22,7 +22,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Self
 
-from twinlog.supervisor.streams import silence
+from twinlog.supervisor.runs import silence
 
 ON_LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1

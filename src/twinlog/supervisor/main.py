@@ -17,8 +17,7 @@ from twinlog.config import NoticeLevel
 from twinlog.service.signals import ending_signals
 from twinlog.supervisor.children import Children, Program, load, read_signals, signals
 from twinlog.supervisor.plan import RunPlan, RunRequest, plan_run
-from twinlog.supervisor.runs import announced, beginning
-from twinlog.supervisor.streams import complete_standard_streams, write_line
+from twinlog.supervisor.runs import announced, beginning, complete_standard_streams, write_line
 from twinlog.supervisor.supervisor import PROBE, ChildEnd, Supervision
 from twinlog.telemetry.logging import configure_logging
 

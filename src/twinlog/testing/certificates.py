@@ -16,7 +16,7 @@ from cryptography.x509.oid import ExtensionOID, NameOID
 from twinlog.clock import SystemClock
 from twinlog.config.security import TlsFiles
 
-# JKS stores made for tests, the counterpart of `twinlog.kafka.security.jks`.
+# JKS stores made for tests, the counterpart of `twinlog.kafka.security.keystores`.
 
 _WHITENER = b"Mighty Aphrodite"
 _OID = bytes.fromhex("060a2b060104012a02110101")

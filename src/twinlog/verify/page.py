@@ -1,11 +1,24 @@
-"""The report as one self-contained page of HTML: a picture of each partition, and the tables."""
+"""The report as one self-contained page of HTML: a picture of each partition, and the tables.
 
+The JSON schema of the report: `twinlog verify --schema` prints it.
+"""
+
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from importlib.resources import files
 from string import Template
 from typing import Any
 
 from twinlog.comparison.model import Reason
+
+
+def report_schema() -> dict[str, Any]:
+    """JSON Schema, 2020-12."""
+    text = files(__package__).joinpath("report.schema.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
 
 _MOST_ROWS = 1_000
 _WIDTH = 1_000

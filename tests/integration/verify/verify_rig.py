@@ -22,8 +22,8 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import make_topics
 from twinlog.testing.json_schema import violations
 from twinlog.testing.records import write_batches
+from twinlog.verify.page import report_schema
 from twinlog.verify.report import document
-from twinlog.verify.schema import report_schema
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.log.fact_records import fact_record, parse_control, partition_key

@@ -13,10 +13,10 @@ import pytest
 
 from twinlog.batches import Codec, CopyPolicy, DecodedRecord, TargetTopicLimits, prepare, read_batches
 from twinlog.batches.codec import compress, decompress
-from twinlog.batches.counting import VisibleCounter
 from twinlog.batches.header import CRC_COVERS_FROM, HEADER_BYTES, HEADER_STRUCT
 from twinlog.batches.prepared import Prepared
 from twinlog.batches.records import open_records
+from twinlog.batches.visibility import VisibleCounter
 from twinlog.errors import WireFormatError
 from twinlog.kafka.raw.fetch.wire import FetchAnswer
 from twinlog.kafka.reader import read_records

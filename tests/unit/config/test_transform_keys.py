@@ -5,7 +5,7 @@ import pytest
 from twinlog.config import OffsetsMode
 from twinlog.errors import ConfigError
 from twinlog.policy import policy_from_config
-from twinlog.policy.offsets_rule import offsets_rule
+from twinlog.policy.expected_offsets import offsets_rule
 from twinlog.policy.transformed import TopicTransforms
 from unit.config.config_files import TWO_CLUSTERS, load_text, problems
 

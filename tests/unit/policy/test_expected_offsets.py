@@ -3,8 +3,7 @@
 import pytest
 
 from twinlog.config.flow.settings import OffsetsMode, OffsetsSettings
-from twinlog.policy.expected_offsets import ExpectedReason, NewTopic, expected_offsets
-from twinlog.policy.offsets_rule import OffsetsRule
+from twinlog.policy.expected_offsets import ExpectedReason, NewTopic, OffsetsRule, expected_offsets
 
 RULE = OffsetsRule(OffsetsSettings(mode=OffsetsMode.AUTO, fill_max=1_000, fill_total=1_500))
 

@@ -5,11 +5,9 @@ from dataclasses import replace
 import pytest
 
 from twinlog.policy.replication import DefaultReplicationPolicy
-from twinlog.preflight.facts import GroupRights, InternalTopic, Level
-from twinlog.preflight.own_topics import own_topics
+from twinlog.preflight.facts import GroupRights, InternalTopic, Level, own_topics
 from twinlog.preflight.report import needed_acl_commands, needed_rights
-from twinlog.preflight.right import ELECTIONS
-from twinlog.preflight.rights import FAILING_OVER
+from twinlog.preflight.rights import ELECTIONS, FAILING_OVER
 from twinlog.selection_configured import topic_selector
 from unit.preflight.facts_rig import (
     ABSENT,

@@ -23,7 +23,7 @@ from twinlog.verify.report import (
     shown_bytes,
     shown_record,
 )
-from twinlog_source.verify.differing_records import named_writers, shown_records
+from twinlog_source.verify.engine import named_writers, shown_records
 
 
 def proof(number: int = 0, **changes: object) -> PartitionProof:

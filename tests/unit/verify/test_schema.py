@@ -12,8 +12,8 @@ from twinlog.comparison.model import Difference, Kind, NotCompared, PartitionPro
 from twinlog.model import Flow
 from twinlog.testing.json_schema import violations
 from twinlog.testing.mirror_logs import SOURCE, TARGET
+from twinlog.verify.page import report_schema
 from twinlog.verify.report import FlowFailure, FlowReport, Verdict, Writer, document
-from twinlog.verify.schema import report_schema
 
 SHOWN = {"offset": 7, "timestamp_ms": 1, "key": None, "value": "hex:00", "headers": [["a", None]]}
 

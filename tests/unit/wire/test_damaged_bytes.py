@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 
 from twinlog.batches import Codec, CopyPolicy, DecodedRecord, TargetTopicLimits, iter_batches, prepare
 from twinlog.batches.bodies import decode_record
-from twinlog.batches.counting import VisibleCounter
 from twinlog.batches.header import CRC_COVERS_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, Batch
 from twinlog.batches.outgoing import Seal, sealed
 from twinlog.batches.records import open_records
-from twinlog.batches.visibility import AbortedTransaction
+from twinlog.batches.visibility import AbortedTransaction, VisibleCounter
 from twinlog.errors import WireFormatError
-from twinlog.kafka.security.jks import JksFormatError, JksPasswordError, read_jks, unprotect
+from twinlog.kafka.security.keystores import JksFormatError, JksPasswordError, read_jks, unprotect
 from twinlog.model import Flow
 from twinlog.moves.record import Home, MoveKind, MoveState, Run
 from twinlog.moves.stored import HOME, RUN, Key, MovesCodec, Row

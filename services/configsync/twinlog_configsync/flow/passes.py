@@ -19,8 +19,8 @@ from twinlog_configsync.clusters.observe import Ask, Observer
 from twinlog_configsync.config import ConfigSyncFlow
 from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.claims import claimed, wanted_now
-from twinlog_configsync.flow.failover_watch import FailoverWatch
 from twinlog_configsync.flow.known_flow import KnownFlow, OtherFlow, identify
+from twinlog_configsync.flow.loop_guard import FailoverWatch
 from twinlog_configsync.model.actions import Outcome
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.memory import Memory

@@ -15,7 +15,7 @@ from twinlog.selection import TopicDecision, TopicReason, TopicSelector
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog_configsync.model.actions import number_text
 from twinlog_configsync.model.observation import is_absent
-from twinlog_configsync.planning.delete_plan import DeleteRules
+from twinlog_configsync.planning.topic_plan import DeleteRules
 
 
 class Verdict(StrEnum):

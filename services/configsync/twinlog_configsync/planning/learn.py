@@ -27,11 +27,11 @@ from twinlog_configsync.model.observation import AclObservation, Observation, Qu
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.config_rules import creation_configs
-from twinlog_configsync.planning.delete_plan import HOUR_MS
 from twinlog_configsync.planning.plan import Plan
 from twinlog_configsync.planning.registry import Blocker, fold
 from twinlog_configsync.planning.rules import FlowRules
 from twinlog_configsync.planning.source_loss import source_loss
+from twinlog_configsync.planning.topic_plan import HOUR_MS
 
 # What blocks single topics; kept for each scope until that scope is synced again. Pure.
 

@@ -35,11 +35,10 @@ from twinlog_configsync.model.observation import (
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.config_rules import plan_configs
-from twinlog_configsync.planning.delete_plan import plan_deletes
 from twinlog_configsync.planning.desired import DesiredBindings
 from twinlog_configsync.planning.rules import FlowRules
 from twinlog_configsync.planning.source_loss import kept_copies, source_loss
-from twinlog_configsync.planning.topic_plan import plan_topics
+from twinlog_configsync.planning.topic_plan import plan_deletes, plan_topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

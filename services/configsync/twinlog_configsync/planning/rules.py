@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from twinlog.model import Flow
-from twinlog.policy.offsets_rule import OffsetsRule
+from twinlog.policy.expected_offsets import OffsetsRule
 from twinlog.selection import TopicSelector
 from twinlog_configsync.access.acl_rules import AclRules
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.planning.delete_plan import DeleteRules
-from twinlog_configsync.planning.topic_plan import TopicRules
+from twinlog_configsync.planning.topic_plan import DeleteRules, TopicRules
 
 
 def _nobody(_topic: str) -> "FlowRules | None":

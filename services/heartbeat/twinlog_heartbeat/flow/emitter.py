@@ -1,12 +1,16 @@
 """Writes one heartbeat at an interval.
 
 All heartbeats of an interval are due at the same moments, so those of many flows for one topic share a batch.
+
+The metrics of the service.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from random import random
+
+from opentelemetry.metrics import Meter, Observation
 
 from twinlog.clock import Clock
 from twinlog.config import FlowConfig
@@ -15,10 +19,71 @@ from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
 from twinlog.kafka.ports import LogWriter, TopicAdmin
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.runtime import Backoff, Loop, retrying_loop, wait_for_any
+from twinlog.telemetry import instruments
+from twinlog.telemetry.metrics.heartbeat import (
+    HEARTBEAT_AGE,
+    HEARTBEAT_CLOCK_SKEW,
+    HEARTBEAT_DELAY,
+    HEARTBEAT_PATH,
+    HEARTBEAT_RECORDS,
+)
+from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.wire import Heartbeat, encode_heartbeat
 from twinlog.wire.heartbeat import HEARTBEATS_PARTITION
 from twinlog_heartbeat.config import HeartbeatFlow, heartbeat_flow
+from twinlog_heartbeat.model.delays import FlowDelay, PathState
 from twinlog_heartbeat.model.state import Beat, HeartbeatState
+
+
+class HeartbeatInstruments:
+    """Counts heartbeats (as a `BeatMeter`), and publishes the state of every flow."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._records = instruments.counter(meter, HEARTBEAT_RECORDS)
+        self._delay = instruments.histogram(meter, HEARTBEAT_DELAY)
+
+    def emitted(self, flow: Flow) -> None:
+        self._records.add(1, {**_attributes(flow), "twinlog.outcome": "emitted"})
+
+    def observed(self, flow: Flow, *, delay_seconds: float) -> None:
+        self._records.add(1, {**_attributes(flow), "twinlog.outcome": "observed"})
+        self._delay.record(delay_seconds, _attributes(flow))
+
+    def show(self, delays: Callable[[], Iterable[FlowDelay]]) -> None:
+        """Call it once; `delays` is called at each scrape."""
+
+        def ages() -> Iterable[Observation]:
+            return [
+                Observation(delay.age_ms / 1000, _attributes(delay.flow))
+                for delay in delays()
+                if delay.age_ms is not None
+            ]
+
+        def paths() -> Iterable[Observation]:
+            return [
+                Observation(
+                    int(delay.state is state), {**_attributes(delay.flow), "twinlog.state": state.value}
+                )
+                for delay in delays()
+                for state in PathState
+            ]
+
+        def skews() -> Iterable[Observation]:
+            return [
+                Observation(delay.clock_skew_ms / 1000, _attributes(delay.flow))
+                for delay in delays()
+                if delay.clock_skew_ms is not None
+            ]
+
+        instruments.gauge(self._meter, HEARTBEAT_AGE, ages)
+        instruments.gauge(self._meter, HEARTBEAT_PATH, paths)
+        instruments.gauge(self._meter, HEARTBEAT_CLOCK_SKEW, skews)
+
+
+def _attributes(flow: Flow) -> dict[str, str]:
+    return flow_attributes(flow.source, flow.target)
+
 
 # Creates the heartbeats topic on the target of a flow whose heartbeats are off, as MM2 does.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from twinlog.config import OffsetsMode
 from twinlog.model import TopicPartition
-from twinlog.policy.offsets_rule import OffsetsRule
+from twinlog.policy.expected_offsets import OffsetsRule
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicLimits
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.facts import CopyFact

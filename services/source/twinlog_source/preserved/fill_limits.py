@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from twinlog.policy.offsets_rule import MOST_AT_LEADER, MOST_MARKERS
+from twinlog.policy.expected_offsets import MOST_AT_LEADER, MOST_MARKERS
 
 __all__ = [
     "FILLER_RECORDS",

@@ -16,7 +16,7 @@ import structlog
 from twinlog.clock import Clock
 from twinlog.config import OffsetsMode
 from twinlog.model import Flow, TopicPartition
-from twinlog.policy.offsets_rule import OffsetsRule
+from twinlog.policy.expected_offsets import OffsetsRule
 from twinlog.service.feeds.replicated_topics import Topics
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.facts import CopyFact

@@ -13,7 +13,7 @@ from twinlog.clock import Clock
 from twinlog.config import OffsetsMode
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.model import TopicPartition
-from twinlog.policy.offsets_rule import OffsetsRule
+from twinlog.policy.expected_offsets import OffsetsRule
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
 from twinlog_source.log.facts import PRESERVED, CopyFact
 from twinlog_source.log.gaps import lost_with_target

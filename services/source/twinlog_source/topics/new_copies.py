@@ -8,7 +8,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.errors import UNSUPPORTED
 from twinlog.kafka.ports import ConfigAdmin, KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
-from twinlog.policy.offsets_rule import OffsetsRule
+from twinlog.policy.expected_offsets import OffsetsRule
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.copy_mode import CommonLog, NewCopy, OffsetsReason

@@ -23,7 +23,7 @@ from twinlog.cli.common.next_command import next_command
 from twinlog.cli.common.pasteable import GIVEN_FILE, pasteable, with_pasteable
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.printable import printable_json
-from twinlog.supervisor.streams import silence
+from twinlog.supervisor.runs import silence
 
 T = TypeVar("T")
 

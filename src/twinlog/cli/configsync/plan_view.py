@@ -8,7 +8,7 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.names import flow_name
 from twinlog.cli.common.pasteable import pasteable, say
-from twinlog.policy.offsets_rule import fill_words
+from twinlog.policy.expected_offsets import fill_words
 from twinlog.printable import printable
 
 _SKIP: Final = pb2.ACTION_KIND_SKIP

@@ -161,7 +161,7 @@ verify_command.__doc__ = _HELP
 
 def _print_schema(asked: bool) -> None:
     if asked:
-        from twinlog.verify.schema import report_schema
+        from twinlog.verify.page import report_schema
 
         print_json(report_schema())
         raise typer.Exit

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinlog.printable import printable
-from twinlog.supervisor.streams import write_line
+from twinlog.supervisor.runs import write_line
 
 WINDOW_SECONDS = 60.0
 """The rate of the last minute, so that a limit or a slow cluster shows soon."""

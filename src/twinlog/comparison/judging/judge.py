@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from twinlog.comparison.align import Place
 from twinlog.comparison.compare import Comparison
-from twinlog.comparison.judging.findings import STRONG, Findings, changed_pairs
-from twinlog.comparison.judging.superseded import take_superseded
+from twinlog.comparison.judging.findings import STRONG, Findings, changed_pairs, take_superseded
 from twinlog.comparison.model import (
     EMPTY_COPY,
     NO_POSITION,

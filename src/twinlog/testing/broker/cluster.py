@@ -12,12 +12,12 @@ from twinlog.batches import EndMarker
 from twinlog.clock import Clock
 from twinlog.testing.broker.acls import Authorizer
 from twinlog.testing.broker.appending import append_marker
+from twinlog.testing.broker.faults import Quotas
 from twinlog.testing.broker.fetch_sessions import FetchSessions
 from twinlog.testing.broker.groups import Groups
 from twinlog.testing.broker.log import LogSettings, PartitionLog
 from twinlog.testing.broker.partitions import Node, Partition, Topic
 from twinlog.testing.broker.producer_states import AppendError
-from twinlog.testing.broker.quotas import Quotas
 from twinlog.testing.broker.transactions import Identity, TopicIndex, TransactionCoordinators
 
 # Leaders move, brokers go and come back, logs lose their tails.

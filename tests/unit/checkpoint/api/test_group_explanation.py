@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from twinlog.filters import DefaultGroupFilter
-from twinlog_checkpoint.api.group_explanation import GroupFacts, Rule, explain
+from twinlog_checkpoint.api.group_explainer import GroupFacts, Rule, explain
 
 
 def test_offsets_that_may_not_be_read_are_said_with_the_reason() -> None:

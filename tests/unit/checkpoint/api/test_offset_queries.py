@@ -4,8 +4,7 @@ import pytest
 
 from twinlog.errors import ConfigError, StateError
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.api.group_explainer import explain_group
-from twinlog_checkpoint.api.group_explanation import Rule
+from twinlog_checkpoint.api.group_explainer import Rule, explain_group
 from twinlog_checkpoint.api.offset_queries import MAX_QUERIES, Direction, OffsetQuery, answer_queries
 from twinlog_checkpoint.translation.translation import Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN

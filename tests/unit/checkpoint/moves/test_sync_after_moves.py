@@ -12,8 +12,7 @@ from twinlog.moves.record import Step
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.api import messages
 from twinlog_checkpoint.api.flow_progress import flow_progress
-from twinlog_checkpoint.api.group_explainer import explain_group
-from twinlog_checkpoint.api.group_explanation import Rule
+from twinlog_checkpoint.api.group_explainer import Rule, explain_group
 from twinlog_checkpoint.assembly import assemble_group_syncer
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.running.events import MoveEvent, StepEvent, StepState

@@ -3,7 +3,7 @@
 from twinlog.model import Flow
 from twinlog.moves.record import MoveKind, Moves, MoveState, Run
 from twinlog.write_blocks import fence_of
-from twinlog_configsync.flow.failover_watch import Failover, failover_of
+from twinlog_configsync.flow.loop_guard import Failover, failover_of
 
 FLOW = Flow("A", "B")
 

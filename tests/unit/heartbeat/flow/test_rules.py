@@ -14,8 +14,7 @@ from twinlog.service.runtime import Loop
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog_heartbeat.config import HeartbeatFlow, expected_topics, heartbeat_flows
-from twinlog_heartbeat.flow.emitter import FlowBeats
-from twinlog_heartbeat.flow.instruments import HeartbeatInstruments
+from twinlog_heartbeat.flow.emitter import FlowBeats, HeartbeatInstruments
 from twinlog_heartbeat.model.state import Beat, HeartbeatState, Purpose
 
 FLOW = Flow("A", "B")

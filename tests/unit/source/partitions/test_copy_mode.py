@@ -6,7 +6,7 @@ import pytest
 
 from twinlog.config import OffsetsMode, OffsetsSettings
 from twinlog.model import TopicPartition
-from twinlog.policy.offsets_rule import OffsetsRule
+from twinlog.policy.expected_offsets import OffsetsRule
 from twinlog_source.partitions.copy_mode import (
     PRESERVED,
     CommonLog,

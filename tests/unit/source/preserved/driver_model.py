@@ -6,7 +6,7 @@ from typing import Any
 from twinlog.batches import NewRecord
 from twinlog.config import OffsetsMode, OffsetsSettings
 from twinlog.model import Flow, TopicPartition
-from twinlog.policy.offsets_rule import OffsetsRule
+from twinlog.policy.expected_offsets import OffsetsRule
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.fact_records import parse_control

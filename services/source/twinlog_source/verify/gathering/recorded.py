@@ -10,7 +10,7 @@ from twinlog.comparison.model import Bounds, KnownGap, NotCompared, Range, Reaso
 from twinlog.config import FlowConfig
 from twinlog.config.flow.settings import AutoOffsetReset, OffsetsMode
 from twinlog.model import TopicPartition
-from twinlog.policy.offsets_rule import offsets_rule
+from twinlog.policy.expected_offsets import offsets_rule
 from twinlog_source.log.gaps import Gap
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.copy_mode import OffsetsReason

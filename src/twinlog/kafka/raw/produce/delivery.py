@@ -39,11 +39,9 @@ from twinlog.kafka.raw.produce.answers import (
     may_retry,
     refusal_of,
 )
-from twinlog.kafka.raw.produce.broker_ways import BrokerWays, SentRequest
-from twinlog.kafka.raw.produce.open_batches import Deadlines, OpenBatches
 from twinlog.kafka.raw.produce.partition_queue import PendingBatch
-from twinlog.kafka.raw.produce.routes import Routes
-from twinlog.kafka.raw.produce.transaction_partitions import TransactionPartitions
+from twinlog.kafka.raw.produce.routes import BrokerWays, Routes, SentRequest
+from twinlog.kafka.raw.produce.transaction_partitions import Deadlines, OpenBatches, TransactionPartitions
 from twinlog.kafka.raw.produce.wire import ProduceAnswer, ProducePart, ProduceResponse, produce_request
 from twinlog.kafka.raw.settings import TIMER_MARGIN_SECONDS, ProducerSettings
 from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator

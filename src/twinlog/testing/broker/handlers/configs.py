@@ -11,7 +11,7 @@ from twinlog.testing.broker.acls import CLUSTER_NAME, Operation, Resource
 from twinlog.testing.broker.calls import Call, Handlers
 from twinlog.testing.broker.codec import Fields
 from twinlog.testing.broker.configs import Config, RefusedError
-from twinlog.testing.broker.quotas import QuotaEntity
+from twinlog.testing.broker.faults import QuotaEntity
 
 # DescribeClientQuotas, AlterClientQuotas (KIP-546), DescribeUserScramCredentials (KIP-554).
 

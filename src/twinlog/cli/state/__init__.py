@@ -1,1 +1,0 @@
-"""`twinlog state`: backup and restore of a flow's state in its internal topics."""
