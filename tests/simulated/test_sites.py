@@ -1,11 +1,12 @@
-"""Where the services stand: what a record waits for (docs/sites.md)."""
+"""Where the services stand: what a record waits for, and who may dial whom (docs/sites.md)."""
 
 from pathlib import Path
 from statistics import median
 
 import pytest
 
-from simulated.world import ONE_BROKER, World, live
+from simulated.test_replicas import OTHERS, owned
+from simulated.world import ONE_BROKER, SERVICES, World, live
 
 FILE = f"{ONE_BROKER}A->B.enabled = true\nA->B.topics = orders\n"
 ROUND_TRIP_SECONDS = 0.06
@@ -44,3 +45,39 @@ def test_a_record_waits_for_half_a_round_trip_wherever_the_services_stand(
             assert ROUND_TRIP_SECONDS / 2 <= median(waits) <= ROUND_TRIP_SECONDS / 2 + 3 * _LOOK_SECONDS
 
     live(life())
+
+
+def test_a_source_network_that_lets_nobody_in_is_copied_from_inside_and_given_up_from_outside(
+    tmp_path: Path,
+) -> None:
+    """Processes stand on both sites. Those beside the target never reach the source."""
+
+    async def life() -> None:
+        async with World(tmp_path, FILE) as world:
+            here, there = world.on["A"], world.on["B"]
+            here.cluster.create_topic("orders")
+            here.produce("orders", 0, *(b"%d" % number for number in range(5)))
+            here.commit("readers", "orders", {0: 3})
+
+            def are_owned_by(site: str) -> bool:
+                return all("A->B" in owned(world, f"{service} {site}") for service in SERVICES)
+
+            for service in SERVICES:
+                world.start(f"{service} outside")
+                world.bar(f"{service} outside", "A")
+            await world.pause(20)
+            assert not there.ends("A.orders")
+            for service in SERVICES:
+                world.start(f"{service} inside", arguments=OTHERS)
+            await world.until(lambda: are_owned_by("inside"))
+            await world.until(lambda: there.ends("A.orders") == [5])
+            await world.pause(90)
+            assert are_owned_by("inside")
+            for service in SERVICES:
+                await world.kill(f"{service} inside")
+            await world.until(lambda: are_owned_by("outside"))
+            *_, last = await world.move("failover", accept_loss=True)
+            assert not last.report.left_behind, last
+            assert there.committed("readers") == {("A.orders", 0): 3}
+
+    live(life(), machines_differ=True)
