@@ -42,6 +42,28 @@ def copied(world: World, *topics: str) -> bool:
     return all(values(world, topic) == values(world, topic, "A") for topic in topics)
 
 
+def test_what_weighs_more_is_copied_first_under_a_limit(tmp_path: Path) -> None:
+    async def life() -> None:
+        file = f"{FILE}A->B.twinlog.weight = goes-on:9, sl.*:1\n"
+        async with World(tmp_path, file, seed=22) as world:
+            applications = world.on["A"]
+            for topic in ("goes-on", "slow"):
+                applications.cluster.create_topic(topic)
+                applications.produce(topic, 0, b"first")
+            world.start("configsync", "source")
+            await world.until(lambda: copied(world, "goes-on", "slow"))
+            limit = source.SetThrottleRequest(scope=scope(""), bytes_per_second=50 * SLOW_BYTES, by="ann")
+            await order(world, "SetThrottle", limit)
+            for number in range(300):
+                for topic in ("goes-on", "slow"):
+                    applications.produce(topic, 0, b"%d" % number + bytes(5000))
+            await world.until(lambda: len(values(world, "goes-on")) > 200)
+            assert len(values(world, "slow")) < 100
+            await world.until(lambda: copied(world, "goes-on", "slow"))
+
+    live(life())
+
+
 def test_each_order_is_about_its_topic_alone_and_outlives_the_service(tmp_path: Path) -> None:
     async def life() -> None:
         async with World(tmp_path, FILE, seed=21) as world:

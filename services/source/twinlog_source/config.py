@@ -1,9 +1,11 @@
 """The part of the configuration that the source service uses, by flow."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from twinlog.config import Configuration, FlowClients, OffsetSyncsLocation, SourceSettings
+from twinlog.filters import PatternList
 from twinlog.loops import whole_file
 from twinlog.model import Flow
 from twinlog.policy import HostedTopic, ReplicationPolicy, offset_syncs_topic, policy_from_config
@@ -47,6 +49,8 @@ class SourceFlow:
     """None = no offset syncs are written."""
     offsets: OffsetsRule
     """Which copies keep the source's offsets."""
+    weight: Callable[[str], float] | None = None
+    """Of a source topic, when a limit is divided; None = all weigh the same."""
     transforms: Mapping[str, str] = field(default_factory=dict)
     """What a task needs to transform records: the settings of transforms and names; empty = it copies them
     unchanged."""
@@ -93,6 +97,7 @@ def source_flows(configuration: Configuration) -> tuple[SourceFlow, ...]:
                 transforms=entry.policy_config if changes_records(entry.policy_config) else {},
                 expressions=expressions_of(entry.policy_config),
                 offsets=offsets_rule(entry),
+                weight=_weight(entry.source.weights),
                 partners=tuple(
                     each
                     for each in keeping
@@ -103,6 +108,16 @@ def source_flows(configuration: Configuration) -> tuple[SourceFlow, ...]:
             )
         )
     return tuple(flows)
+
+
+def _weight(weights: Sequence[tuple[str, float]]) -> Callable[[str], float] | None:
+    patterns = [(PatternList("twinlog.weight", (pattern,)), weight) for pattern, weight in weights]
+
+    @cache
+    def of(topic: str) -> float:
+        return next((weight for pattern, weight in patterns if pattern.matches(topic)), 1.0)
+
+    return of if patterns else None
 
 
 def partners(configuration: Configuration) -> tuple[Partner, ...]:

@@ -27,6 +27,16 @@ POLICIES = (
 )
 
 
+@pytest.mark.parametrize("key", ["twinlog.weight", "A->B.twinlog.weight"])
+@pytest.mark.parametrize(
+    "weight", ["logs:0", "logs:-1", "logs:nan", "logs:inf", "logs", ":2", "(logs:2", "logs:"]
+)
+def test_a_weight_that_is_none_is_refused_with_what_to_do(key: str, weight: str) -> None:
+    said = problem(f"{key} = orders:5, {weight}")
+    assert f"{key}: '{weight}' is not a pattern of topics, a colon and a weight larger than 0" in said
+    assert "topics.exclude" in said
+
+
 def test_wrong_value() -> None:
     for key, value, expected in [
         ("tasks.max", "0", "a whole number of at least 1"),

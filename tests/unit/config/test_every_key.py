@@ -213,6 +213,11 @@ OF_FLOWS = {
             twinlog.copy.until
         """,
     },
+    "simulated/test_steering.py": {
+        "test_what_weighs_more_is_copied_first_under_a_limit": """
+            twinlog.weight
+        """,
+    },
     "unit/source/task/test_copy_settings.py": {
         "test_the_lease_of_a_task_is_as_long_as_configured": """
             twinlog.lease.seconds

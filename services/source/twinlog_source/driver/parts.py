@@ -92,6 +92,7 @@ def assemble_parts(state: "FlowState") -> FlowParts:
             exactly_once=exactly_once,
             keeps_names=origins.keeps_names,
             is_both_ways=origins.is_both_ways,
+            weight=flow.weight,
         ),
         marks=marks,
         wanted=wanted,

@@ -1,7 +1,9 @@
 """Assignments: from which offset, to which topic, and how fast a task copies a partition."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from twinlog.config import OffsetsMode
 from twinlog.model import TopicPartition
@@ -40,6 +42,8 @@ class TaskOrders:
     exactly_once: bool
     keeps_names: bool
     is_both_ways: Callable[[ReplicatedTopic], bool]
+    weight: Callable[[str], float] | None = None
+    """Of a source topic, in a limit of the flow; None = all weigh the same."""
     _terms_before: dict[TopicPartition, _Terms] = field(default_factory=dict)
     """How each partition was last assigned."""
 
@@ -109,10 +113,35 @@ class TaskOrders:
                     totals[slot] = max(1, int(share))
                 else:
                     by_topic[slot][topic] = max(1, int(share))
+        whole = self.control.throttles.get(None)
+        if whole is not None and self.weight is not None:
+            totals = self._weigh(plan, whole.bytes_per_second, by_topic, now=now)
         return [
             SlotLimits(bytes_per_second=total, topic_bytes_per_second=limits)
             for total, limits in zip(totals, by_topic, strict=True)
         ]
+
+    def _weigh(
+        self, plan: Plan, limit: float, by_topic: list[dict[str, int]], *, now: float
+    ) -> list[int | None]:
+        """Divide the limit of the flow among the topics of each slot by their weights. Topics that would
+        take more than their share get a limit of their own. Returns the shares of the slots."""
+        assert self.weight is not None
+        parts = [
+            (slot, topic, self.table.load([*partitions], now=now).most_bytes_per_second)
+            for slot, own in enumerate(plan)
+            for topic, partitions in groupby(sorted(own), lambda partition: partition.topic)
+        ]
+        spread = Counter(topic for _, topic, _ in parts)
+        # A topic may have a limit of its own.
+        demands = [by_topic[slot].get(topic, demand) for slot, topic, demand in parts]
+        shares = share_limit(limit, demands, [self.weight(topic) / spread[topic] for _, topic, _ in parts])
+        totals = [0.0] * len(plan)
+        for (slot, topic, demand), share in zip(parts, shares, strict=True):
+            totals[slot] += share
+            if demand is None:
+                by_topic[slot].setdefault(topic, max(1, int(share)))
+        return [max(1, int(total)) for total in totals]
 
 
 def limits_of(topic: ReplicatedTopic) -> Limits:

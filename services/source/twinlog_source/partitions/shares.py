@@ -59,29 +59,34 @@ def _dealt(owed: int, rates: Sequence[int]) -> list[int]:
     return [owed * rate // total if total else 0 for rate in rates]
 
 
-def share_limit(limit: float, demands: Sequence[float | None]) -> tuple[float, ...]:
-    """Deal `limit` (bytes per second) out: a slot that needs less than an equal share leaves the rest to
-    the others.
+def share_limit(
+    limit: float, demands: Sequence[float | None], weights: Sequence[float] | None = None
+) -> tuple[float, ...]:
+    """Deal `limit` (bytes per second) out: whoever needs less than a share by weight (without weights: an
+    equal one) leaves the rest to the others.
 
-    `demands` is what each slot takes at most by itself, None = as much as it gets. The shares add up to
-    `limit`, so the limit holds whatever the slots do.
+    `demands` is what each one takes at most by itself, None = as much as it gets. The shares add up to
+    `limit`, so the limit holds whatever they do.
 
     >>> share_limit(90, [10, None, None])
     (10.0, 40.0, 40.0)
     >>> share_limit(90, [10, 10, 10])
     (30.0, 30.0, 30.0)
+    >>> share_limit(90, [10, None, None], [1, 1, 3])
+    (10.0, 20.0, 60.0)
     """
-    shares = [0.0] * len(demands)
+    shares, weighs = [0.0] * len(demands), weights or [1.0] * len(demands)
     left, open_slots = float(limit), list(range(len(demands)))
     while open_slots:
-        equal = left / len(open_slots)
-        modest = [i for i in open_slots if (demand := demands[i]) is not None and demand < equal]
+        whole = sum(weighs[i] for i in open_slots)
+        fair = {i: left * weighs[i] / whole for i in open_slots}
+        modest = [i for i in open_slots if (demand := demands[i]) is not None and demand < fair[i]]
         if not modest or len(modest) == len(open_slots):
             # Distribute the rest too, so that a burst can begin before the next distribution.
-            taken = [min(equal, demands[i] or equal) if modest else equal for i in open_slots]
-            spare = (left - sum(taken)) / len(open_slots)
+            taken = [min(fair[i], demands[i] or fair[i]) if modest else fair[i] for i in open_slots]
+            spare = (left - sum(taken)) / whole
             for i, share in zip(open_slots, taken, strict=True):
-                shares[i] = share + spare
+                shares[i] = share + spare * weighs[i]
             break
         for i in modest:
             shares[i] = float(demands[i] or 0.0)

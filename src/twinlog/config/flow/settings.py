@@ -218,6 +218,8 @@ class SourceSettings:
     """The uncompressed size limit of a batch that has to be opened."""
     recode_compression_level: int | None = field(metadata=of_key("twinlog.recode.compression.level"))
     """None = a suitable one for the codec."""
+    weights: tuple[tuple[str, float], ...] = ()
+    """Patterns of source topics with their weights. The first that matches counts."""
     offsets: OffsetsSettings
 
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from math import inf
 
 from twinlog.config.client_settings import READ_COMMITTED, FlowClients
 from twinlog.config.flow.settings import (
@@ -19,7 +20,10 @@ from twinlog.config.values import precedence as precedence
 from twinlog.config.values.precedence import Connector, Settings, Side
 from twinlog.config.values.providers import Resolver
 from twinlog.config.values.reader import SettingsReader
+from twinlog.errors import ConfigError
+from twinlog.filters import PatternList
 from twinlog.model import Flow, TopicPartition
+from twinlog.properties import Property
 
 # `twinlog.copy.until`: where a finite copy ends, as source offsets by topic and partition.
 
@@ -104,9 +108,33 @@ def source_settings(sources: FlowSources, clients: FlowClients) -> SourceSetting
         offset_syncs=_offset_syncs(sources),
         sync_flush_seconds=worker.integer("offset.flush.interval.ms") / 1000,
         copy_until=_copy_until(read, findings),
+        weights=_weights(sources),
         offsets=OffsetsSettings(**read.declared(OffsetsSettings)),
         **read.declared(SourceSettings),
     )
+
+
+def _weights(sources: FlowSources) -> tuple[tuple[str, float], ...]:
+    """`payments:10, logs.*:0.1`"""
+    found: list[tuple[str, float]] = []
+    for text in sources.read.elements("twinlog.weight"):
+        pattern, _, number = text.rpartition(":")
+        try:
+            PatternList("twinlog.weight", (pattern,))
+            weight = float(number)
+            if not pattern or not 0 < weight < inf:
+                raise ValueError
+        except (ValueError, ConfigError):
+            prop = sources.read.property("twinlog.weight") or Property(key="twinlog.weight", value="")
+            sources.findings.problem(
+                prop.key,
+                f"{text!r} is not a pattern of topics, a colon and a weight larger than 0, like orders.*:5;"
+                " to copy nothing of a topic, use topics.exclude or twinlog pause",
+                line=prop.line,
+            )
+        else:
+            found.append((pattern, weight))
+    return tuple(found)
 
 
 def _start_time(sources: FlowSources) -> int | None:

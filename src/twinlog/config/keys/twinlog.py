@@ -146,6 +146,11 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
          " which that is not possible are FAULTED; `translated` = offsets of its own; `auto` = preserved"
          " where possible. Decided when a copy begins (docs/offsets.md).", scope=Scope.FLOW,
          choices=("auto", "preserved", "translated")),
+    _key("twinlog.weight", ValueType.LIST, "", _SOURCE,
+         "How a limit of the flow (`twinlog throttle`) is divided among topics that would take more: patterns"
+         " of source topics with weights, like `payments:10, logs.*:0.1`. The first match counts, others"
+         " weigh 1.",
+         scope=Scope.FLOW),
     _key("twinlog.offsets.preserved.topics", ValueType.LIST, "", _SOURCE,
          "Source topics for which `twinlog.offsets` is `preserved`: names and regular expressions that match"
          " the whole name.", scope=Scope.FLOW),

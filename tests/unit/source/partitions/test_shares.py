@@ -16,6 +16,23 @@ def test_the_shares_add_up_to_the_limit(limit: float, demands: list[float | None
     assert min(shares) >= 0
 
 
+@given(
+    st.floats(1, 1e9),
+    st.lists(
+        st.tuples(st.one_of(st.none(), st.floats(0, 1e9)), st.floats(0.01, 100)), min_size=1, max_size=6
+    ),
+)
+def test_by_weight_all_is_dealt_and_nobody_who_needs_it_gets_less_than_its_part(
+    limit: float, parts: list[tuple[float | None, float]]
+) -> None:
+    demands, weights = [demand for demand, _ in parts], [weight for _, weight in parts]
+    shares = share_limit(limit, demands, weights)
+    assert sum(shares) == pytest.approx(limit)
+    for (demand, weight), share in zip(parts, shares, strict=True):
+        fair = limit * weight / sum(weights)
+        assert share >= 0.999 * (fair if demand is None else min(fair, demand))
+
+
 @given(st.floats(1, 1e9), DEMANDS)
 def test_a_modest_slot_gets_what_it_needs(limit: float, demands: list[float | None]) -> None:
     equal = limit / len(demands)
