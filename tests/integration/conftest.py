@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from integration.standalone_spark import standalone_spark
+from integration.standalone_spark import StandaloneSpark, standalone_spark
 from twinlog.kafka.cluster import open_cluster
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.processes.process import GuardedProcess
 from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
 from twinlog.testing.brokers import retry_admin, start_clusters, stop_clusters
 
@@ -77,7 +76,7 @@ async def _revoke_everything(pair: GuardedPair) -> None:
 
 
 @pytest.fixture
-def standalone(tmp_path: Path) -> Iterator[tuple[str, list[GuardedProcess]]]:
-    """A Spark cluster: its master's URL, and its workers."""
+def standalone(tmp_path: Path) -> Iterator[StandaloneSpark]:
+    """A Spark cluster."""
     with standalone_spark(tmp_path) as cluster:
         yield cluster

@@ -1,7 +1,8 @@
-"""A Spark standalone cluster of two workers, started from the wheel."""
+"""A Spark standalone cluster of three workers, started from the wheel."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -11,7 +12,7 @@ from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.process import GuardedProcess
 from twinlog.machine.java import spark_environment
 
-WORKERS = 2
+WORKERS = 3
 SECRET = "sesame-of-the-cluster"
 
 
@@ -20,9 +21,21 @@ QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k"
 there, whose paths may have 107 bytes, and a directory of a test beside others is longer."""
 
 
+@dataclass(slots=True)
+class StandaloneSpark:
+    master: str
+    start_worker: Callable[[int], GuardedProcess]
+    workers: list[GuardedProcess] = field(default_factory=list)
+
+    def add_worker(self) -> GuardedProcess:
+        """One more, with two cores."""
+        worker = self.start_worker(len(self.workers))
+        self.workers.append(worker)
+        return worker
+
+
 @contextmanager
-def standalone_spark(tmp_path: Path) -> Iterator[tuple[str, list[GuardedProcess]]]:
-    """The master's URL and the workers."""
+def standalone_spark(tmp_path: Path) -> Iterator[StandaloneSpark]:
     home = Path(pyspark.__file__).parent
     lease = PortLease(1)
     port = str(lease.ports[0])
@@ -49,15 +62,17 @@ def standalone_spark(tmp_path: Path) -> Iterator[tuple[str, list[GuardedProcess]
             return stack.enter_context(process)
 
         start("master", f"{package}.master.Master", "--host", "127.0.0.1", "--port", port, *no_page)
-        workers = [
-            start(
+        spark = StandaloneSpark(
+            master,
+            lambda number: start(
                 f"worker-{number}",
                 *(f"{package}.worker.Worker", "--host", "127.0.0.1", *no_page),
                 *("--cores", "2", "--memory", "600m", "--work-dir", str(tmp_path / f"work-{number}"), master),
-            )
-            for number in range(WORKERS)
-        ]
-        yield master, workers
+            ),
+        )
+        for _ in range(WORKERS):
+            spark.add_worker()
+        yield spark
 
 
 def command_line(process: psutil.Process) -> str:

@@ -1,5 +1,6 @@
 """Whole lives of the services in one loop."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,54 @@ def test_a_heartbeat_service_that_is_killed_and_started_again_emits_again(tmp_pa
             await world.stop("heartbeat")
 
     live(life())
+
+
+def test_three_flows_have_all_cores_of_a_cluster_and_go_on_with_fewer_and_with_new_ones(
+    tmp_path: Path,
+) -> None:
+    async def life() -> None:
+        file = (
+            "clusters = A, B, C, M\n"
+            + "".join(f"{alias}.bootstrap.servers = {{{alias}}}\n" for alias in "ABCM")
+            + "".join(f"{alias}->M.enabled = true\n{alias}->M.topics = orders\n" for alias in "ABC")
+            + "\n".join(ONE_BROKER.splitlines()[4:])
+            + "\ntwinlog.epoch.seconds = 5\ntwinlog.epoch.max.seconds = 20\n"
+        )
+        cores, written = asyncio.Semaphore(3), list[bytes]()
+        async with World(tmp_path, file, aliases="ABCM", cluster=cores) as world:
+
+            async def copied_again(word: bytes) -> None:
+                written.append(word)
+                for alias in "ABC":
+                    world.on[alias].produce("orders", 0, word)
+                await world.until(lambda: all(values(world, f"{each}.orders") == written for each in "ABC"))
+
+            for alias in "ABC":
+                world.on[alias].cluster.create_topic("orders")
+            world.start("configsync", "source")
+            await copied_again(b"first")
+            assert world.tasks is not None
+            assert len(world.tasks.running) == 3
+            await world.pause(60)
+            assert cores.locked(), "epochs have changed, and no core was spare"
+            await copied_again(b"after some epochs")
+            lost = asyncio.get_running_loop().create_task(cores.acquire(), name="executor that is lost")
+            await world.pause(0.1)
+            await next(iter(world.tasks.running.values())).kill()
+            await lost
+            await copied_again(b"with two cores")
+            await world.pause(60)
+            await copied_again(b"after some more epochs")
+            cores.release()
+            await world.until(lambda: world.tasks is not None and len(world.tasks.running) == 3)
+            await copied_again(b"with three cores")
+            await world.stop("source")
+
+    live(life())
+
+
+def values(world: World, topic: str) -> list[bytes | None]:
+    return [record.value for record in world.on["M"].read(topic)]
 
 
 def test_everything_arrives_once_and_groups_move_with_it(tmp_path: Path) -> None:

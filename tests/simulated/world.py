@@ -30,7 +30,7 @@ import twinlog_heartbeat.app
 import twinlog_source.app
 from simulated.clients import Applications
 from simulated.process import Process, kill_elsewhere, kill_here, pid, task_factory
-from simulated.tasks import SimulatedTasks
+from simulated.tasks import SimulatedWorkers
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.cli.common.times import CLOCK
@@ -89,6 +89,7 @@ class World:
         release: Release = KAFKA_4_3,
         slots: int = 2,
         make_pipe: MakePipe = record_pipe,
+        cluster: asyncio.Semaphore | None = None,
     ) -> None:
         self.file = directory / "mm2.properties"
         self.logged: list[dict[str, Any]] = []
@@ -99,12 +100,14 @@ class World:
         """Why Spark refuses the flow's expressions."""
         self.contexts: dict[str, ServiceContext] = {}
         """What the processes of `services` have from their runtime."""
-        self.tasks: SimulatedTasks | None = None
+        self.tasks: SimulatedWorkers | None = None
         """Those of the source service that started last."""
-        self._tasks: dict[str, SimulatedTasks] = {}
+        self._tasks: dict[str, SimulatedWorkers] = {}
         self.properties = properties
         self._slots = slots
         self._make_pipe = make_pipe
+        self._cluster = cluster
+        """The free cores of a Spark cluster; None = Spark is in the service."""
         self._asked: dict[str, asyncio.Event] = {}
         self._stack = AsyncExitStack()
         random.seed(seed)
@@ -266,13 +269,13 @@ class World:
         _flows: object,
         port: WorkerPort,
         stack: AsyncExitStack,
-    ) -> SimulatedTasks:
+    ) -> SimulatedWorkers:
         def new_process(name: str) -> Process:
             process = Process(name, self.rpc)
             process.cable.barred = driver.cable.barred
             return process
 
-        self.tasks = self._tasks[driver.name] = SimulatedTasks(
+        self.tasks = self._tasks[driver.name] = SimulatedWorkers(
             new_process,
             slots=self._slots,
             endpoint=lambda: endpoint_of(context.configuration, port.number),
@@ -280,6 +283,7 @@ class World:
             clock=context.clock,
             make_pipe=self._make_pipe,
             refusal=lambda: self.refusal,
+            cluster=self._cluster,
         )
         stack.push_async_callback(self.tasks.close)
         return self.tasks

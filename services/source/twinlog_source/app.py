@@ -32,12 +32,12 @@ from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.moves import PositionMoves
 from twinlog_source.driver.ownership import Fence, Ownership
 from twinlog_source.driver.positions_follower import PositionsFollower
-from twinlog_source.driver.shared_workers import shared_worker
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.stream.task_host import TaskHost
 from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.driver.stream.worker_port import WorkerPort, endpoint_of, listen_address
 from twinlog_source.driver.stream.worker_servicer import WorkerHost, WorkerServicer
+from twinlog_source.driver.worker_pool import WorkerPool, Workers
 from twinlog_source.log.facts import ProofFact
 from twinlog_source.log.hanging import TakeOver
 from twinlog_source.log.internal_topics import InternalTopics
@@ -61,10 +61,12 @@ from twinlog_source.verify.standing_proof import StandingProof
 WATCH_RETRY_INITIAL_SECONDS = 0.2
 WATCH_RETRY_MAX_SECONDS = 5.0
 FENCE_SECONDS = 30.0
+MOST_WORKERS = 256
+"""Of a cluster, for each flow: every worker holds a thread, which begins with it."""
 
 
-MakeRunner = Callable[[ServiceContext, Sequence[SourceFlow], WorkerPort, AsyncExitStack], EpochRunner]
-"""Makes what runs the tasks; the stack closes it."""
+MakeWorkers = Callable[[ServiceContext, Sequence[SourceFlow], WorkerPort, AsyncExitStack], Workers]
+"""Makes what runs the workers; the stack closes it."""
 
 
 async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
@@ -72,12 +74,13 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     return await build_on(_spark_runner, context, stack)
 
 
-async def build_on(make_runner: MakeRunner, context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
-    """The same with tasks that run elsewhere."""
+async def build_on(make_workers: MakeWorkers, context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
+    """The same with workers that run elsewhere."""
     flows = source_flows(context.configuration)
     hosts: dict[Flow, WorkerHost] = {}
+    servicer = WorkerServicer(hosts)
     port = WorkerPort(
-        WorkerServicer(hosts),
+        servicer,
         listen=listen_address(context.configuration),
         meter=context.meter,
         clock=context.clock,
@@ -85,7 +88,8 @@ async def build_on(make_runner: MakeRunner, context: ServiceContext, stack: Asyn
     )
     stack.push_async_callback(port.stop)
     await port.start()
-    runner = make_runner(context, flows, port, stack)
+    runner = WorkerPool(workers=make_workers(context, flows, port, stack), clock=context.clock)
+    servicer.workers = runner
     decisions = Decisions(
         context.peers.channel("configsync"),
         clock=context.clock,
@@ -102,10 +106,8 @@ async def build_on(make_runner: MakeRunner, context: ServiceContext, stack: Asyn
         for flow in flows
     }
     drivers |= {
-        flow.flow: await _driver(
-            context, flow, leases[flow.flow], decisions, runner, stack, index=index, flows=len(flows)
-        )
-        for index, flow in enumerate(flows)
+        flow.flow: await _driver(context, flow, leases[flow.flow], decisions, runner, stack, flows=len(flows))
+        for flow in flows
     }
     hosts |= {flow: driver.host for flow, driver in drivers.items()}
     monitors = {flow.flow: await _monitor(context, flow, drivers[flow.flow], stack) for flow in flows}
@@ -131,6 +133,7 @@ async def build_on(make_runner: MakeRunner, context: ServiceContext, stack: Asyn
         # case.
         guarded = leases[flow].guard(driver.run, otherwise=driver.stand_by, stays_in_doubt=True)
         loops[f"flow {flow}"] = guarded
+    loops["workers"] = runner.run_workers
     loops |= {f"lag of {flow}": monitor.run for flow, monitor in monitors.items()}
     loops["decisions of configsync"] = decisions.run
     for each in flows:
@@ -166,7 +169,7 @@ def _spark_runner(
 ) -> SparkRunner:
     configuration = context.configuration
     spark = configuration.spark
-    cores = local_cores(spark.master) or 1
+    cores = local_cores(spark.master) or MOST_WORKERS
     slots = sum(flow.settings.max_slots or cores for flow in flows)
     changing = 3 * sum(flow.settings.max_slots or cores for flow in flows if flow.expressions is not None)
     runner = SparkRunner(
@@ -193,7 +196,6 @@ async def _driver(
     runner: EpochRunner,
     stack: AsyncExitStack,
     *,
-    index: int,
     flows: int,
 ) -> FlowDriver:
     clients = flow.clients
@@ -301,7 +303,6 @@ async def _driver(
         max_slots=flow.settings.max_slots,
         epoch_seconds=flow.settings.epoch_seconds,
         longest_epoch_seconds=flow.settings.longest_epoch_seconds,
-        shared_worker=shared_worker(index, flows),
     )
 
 

@@ -97,7 +97,7 @@ FLOWS: Final = ReasonGroup(
             the container more memory
         EPOCH_NOT_READY: Spark did not start the tasks of an epoch in time => check that the machine, or the
             Spark cluster, has free cores
-        EPOCH_FAILED: the Spark job of an epoch ended before its tasks => the message names what is wrong
+        EPOCH_FAILED: a Spark job ended before the tasks of an epoch => the message names what is wrong
         REGISTRY_UNREADABLE: the records of configsync were written by a newer version, or are damaged =>
             run the newer version, or delete `mm2-configsync.<source>.internal`: changed rules are lost, and
             Twinlog no longer knows which topics and ACLs it created

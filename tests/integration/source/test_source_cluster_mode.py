@@ -1,54 +1,96 @@
-"""The same service on a Spark standalone cluster with two workers, started from the wheel."""
+"""The same service on a Spark standalone cluster with three workers, started from the wheel."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
 from chaos.source_chaos import kill
-from integration.source.source_rig import open_rig
-from integration.standalone_spark import QUICK_JVM, SECRET, WORKERS, command_line
+from integration.source.source_rig import Rig, open_rig
+from integration.source.test_source_shared_worker import flows_by_worker
+from integration.standalone_spark import QUICK_JVM, SECRET, WORKERS, StandaloneSpark, command_line
 from twinlog.local.processes.process import GuardedProcess
-from twinlog.testing.brokers import KafkaPair, eventually
+from twinlog.testing.brokers import KafkaPair, eventually, unique_name
+from twinlog.testing.service_process import ServiceProcess
+
+FLOWS = 5
+PARTITIONS = 4
+PRODUCED = 3_000
+"""In each partition: so much that no two flows begin in one Python worker."""
 
 
 def executors(workers: list[GuardedProcess]) -> list[psutil.Process]:
-    children = [child for w in workers for child in psutil.Process(w.pid).children(recursive=True)]
+    alive = [psutil.Process(worker.pid) for worker in workers if psutil.pid_exists(worker.pid)]
+    children = [child for worker in alive for child in worker.children(recursive=True)]
     return [child for child in children if "CoarseGrainedExecutorBackend" in command_line(child)]
 
 
-def with_tasks(workers: list[GuardedProcess]) -> psutil.Process | None:
-    return next((executor for executor in executors(workers) if executor.children()), None)
+def that_copies(service: ServiceProcess, workers: list[GuardedProcess]) -> GuardedProcess | None:
+    """One of them below which a task lives."""
+    pids = {child.pid for each in executors(workers) for child in each.children(recursive=True)}
+    copying = pids & flows_by_worker(service).keys()
+    above = {parent.pid for pid in copying for parent in psutil.Process(pid).parents()}
+    return next((worker for worker in workers if worker.pid in above), None)
 
 
-async def test_a_killed_executor_loses_and_repeats_nothing(
-    kafka_pair: KafkaPair, tmp_path: Path, unique_topic: str, standalone: tuple[str, list[GuardedProcess]]
+async def test_five_flows_lose_and_repeat_nothing_while_a_worker_is_killed_and_another_one_comes(
+    kafka_pair: KafkaPair, tmp_path: Path, unique_topic: str, standalone: StandaloneSpark
 ) -> None:
-    master, workers = standalone
+    workers = standalone.workers
     topic = unique_topic
     async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig:
+        aliases = [rig.a, *(unique_name("more") for _ in range(FLOWS - 1))]
         rig.extra |= {
             "topics": topic,
-            "twinlog.spark.master": master,
+            "clusters": ", ".join([*aliases, rig.b]),
+            "twinlog.spark.master": standalone.master,
             "twinlog.spark.conf.spark.authenticate.secret": SECRET,
             "twinlog.spark.conf.spark.executor.memory": "512m",
             "twinlog.spark.conf.spark.executor.extraJavaOptions": QUICK_JVM,
             "twinlog.spark.conf.spark.driver.host": "127.0.0.1",
-            "twinlog.epoch.seconds": "60",
+            "twinlog.epoch.seconds": "5",
+            "twinlog.epoch.max.seconds": "20",
+            "twinlog.log.level": "debug",
         }
-        await rig.create(topic, 4)
-        for partition in range(4):
-            await rig.produce(topic, [b"%d" % number for number in range(300)], partition=partition)
+        for alias in aliases[1:]:
+            rig.extra[f"{alias}.bootstrap.servers"] = rig.source_servers
+            rig.extra[f"{alias}->{rig.b}.enabled"] = "true"
+        flows = [replace(rig, a=alias) for alias in aliases]
+        await rig.create(topic, PARTITIONS)
+        await put(rig, topic, "before", PRODUCED)
         async with rig.configsync() as configsync, rig.running(configsync) as service:
-            await rig.same(topic, 4)
-            # One of them is enough to copy everything, and the other may still be starting.
+            await all_same(flows, topic)
+            # Some of them are enough to copy everything, and others may still be starting.
             await eventually(lambda: len(executors(workers)) == WORKERS)
             assert not [each for each in psutil.process_iter() if SECRET in command_line(each)]
             # What encryption unpacks lies where Spark cleans up, also after the kill below.
             unpacked = {Path(each.cwd()) for each in executors(workers)}
             await eventually(lambda: all(list(each.glob("*commons-crypto*.so")) for each in unpacked))
-            # Which of them Spark gave tasks to is its own business: only those have a Python below them.
-            kill(await eventually(lambda: with_tasks(workers)))
-            for partition in range(4):
-                await rig.produce(topic, [b"later %d" % number for number in range(300)], partition=partition)
-            await rig.same(topic, 4)
-            await eventually(lambda: "task_rejoined" in service.log() or "slots_fenced" in service.log())
+            # Which of them Spark gave tasks to is its own business.
+            kill_with_executor(await eventually(lambda: that_copies(service, workers)))
+            await put(rig, topic, "with two", 300)
+            await all_same(flows, topic)
+            added = standalone.add_worker()
+            await eventually(lambda: executors([added]))
+            for worker in workers[:-1]:
+                kill_with_executor(worker)
+            await put(rig, topic, "with the new one alone", 300)
+            await all_same(flows, topic)
+            assert that_copies(service, [added])
+            assert "task_rejoined" in service.log() or "slots_fenced" in service.log()
+
+
+def kill_with_executor(worker: GuardedProcess) -> None:
+    """As a machine that is gone."""
+    for process in (psutil.Process(worker.pid), *executors([worker])) if worker.running else ():
+        kill(process)
+
+
+async def put(rig: Rig, topic: str, word: str, count: int) -> None:
+    for partition in range(PARTITIONS):
+        await rig.produce(topic, [f"{word} {n}".encode() for n in range(count)], partition=partition)
+
+
+async def all_same(flows: list[Rig], topic: str) -> None:
+    for each in flows:
+        await each.same(topic, PARTITIONS)

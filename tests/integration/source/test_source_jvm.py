@@ -41,8 +41,6 @@ import socket
 
 from twinlog.clock import SystemClock
 from twinlog.machine.java import spark_environment
-from twinlog.model import Flow, TopicPartition
-from twinlog_source.driver.epoch import Epoch
 from twinlog_source.pipeline.runner import SparkRunner
 from twinlog_source.pipeline.session import SparkUnavailableError
 
@@ -60,11 +58,10 @@ async def main():
         clock=SystemClock(),
     )
     for number in (1, 2):
-        epoch = Epoch(flow=Flow("A", "B"), number=number, plan=((TopicPartition("t", 0),),))
-        job = asyncio.ensure_future(runner.run(epoch))
+        job = asyncio.ensure_future(runner.run_worker(number, "token"))
         while not job.done():
             await asyncio.sleep(0.2)
-            await runner.cancel(epoch)
+            await runner.kill_worker(number)
         try:
             await job
         except SparkUnavailableError as error:
@@ -111,8 +108,8 @@ async def test_a_job_that_nobody_needs_is_cancelled_and_leaves_room_for_the_next
             child.kill()
             await child.wait()
     assert child.returncode == 0, err.decode()
-    assert "the job of epoch 1 failed" in out.decode(), err.decode()
-    assert "the job of epoch 2 failed" in out.decode(), err.decode()
+    assert "the job of worker 1 failed" in out.decode(), err.decode()
+    assert "the job of worker 2 failed" in out.decode(), err.decode()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from chaos.source_chaos import signal_to
 from integration.source.source_rig import Rig, open_rig
 from twinlog.testing.brokers import KafkaPair, eventually, unique_name
 from twinlog.testing.service_process import ServiceProcess
-from twinlog_source.driver.shared_workers import FLOWS_OF_THEIR_OWN
+from twinlog_source.driver.cores import FLOWS_OF_THEIR_OWN
 
 
 def flows_by_worker(service: ServiceProcess) -> dict[int, set[str]]:
@@ -46,8 +46,7 @@ async def test_a_shared_worker_that_is_killed_costs_its_flows_nothing(
         await rig.create(unique_topic, 2)
         aliases = [rig.a, *(unique_name("more") for _ in range(FLOWS_OF_THEIR_OWN))]
         rig.extra |= {"topics": unique_topic, "clusters": ", ".join([*aliases, rig.b])}
-        # Those that did not begin together are together after a renewal.
-        rig.extra |= {"twinlog.epoch.max.seconds": "20", "twinlog.log.level": "debug"}
+        rig.extra |= {"twinlog.log.level": "debug"}
         for alias in aliases[1:]:
             rig.extra[f"{alias}.bootstrap.servers"] = rig.source_servers
             rig.extra[f"{alias}->{rig.b}.enabled"] = "true"

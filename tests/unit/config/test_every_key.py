@@ -125,7 +125,7 @@ OF_FLOWS = {
         """,
     },
     "integration/source/test_source_cluster_mode.py": {
-        "test_a_killed_executor_loses_and_repeats_nothing": """
+        "test_five_flows_lose_and_repeat_nothing_while_a_worker_is_killed_and_another_one_comes": """
             twinlog.spark.master
         """,
     },

@@ -27,6 +27,7 @@ class Log:
     reasons: list[str]
     did: list[str] = field(default_factory=list)
     flow: Any = field(default_factory=lambda: SimpleNamespace(flow=Flow("A", "B")))
+    flows: int = 1
     table: PartitionTable = field(default_factory=PartitionTable)
     transform_check: Any = field(default_factory=lambda: SimpleNamespace(run=_nothing))
     moves: Any = field(default_factory=lambda: SimpleNamespace(ordered=asyncio.Event()))
@@ -57,7 +58,7 @@ def driver_of(log: Log) -> FlowDriver:
         """Counted elsewhere."""
 
     nobody: Any = SimpleNamespace(
-        runner=SimpleNamespace(warm_up=lambda: None, check_expressions=_nothing),
+        runner=SimpleNamespace(warm_up=lambda: None, check_expressions=_nothing, share=lambda *_: 0),
         shut_down=_nothing,
         failed=no_failure,
     )

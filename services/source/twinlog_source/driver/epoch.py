@@ -1,7 +1,7 @@
 """One epoch in the driver: a slot for each task, each with the stream of the task that serves it now.
 
-Spark runs a lost task again with the same closure, so a slot may see several tasks. The newest one that shows
-the epoch's token is served; the stream of an older one is closed.
+A lost task is run again, so a slot may see several tasks. The newest one that shows the epoch's token is
+served; the stream of an older one is closed.
 """
 
 import asyncio
@@ -107,8 +107,8 @@ class Epoch:
     flow: Flow
     number: int
     plan: Plan
-    shared_worker: int | None = None
-    """The Python worker that this flow's tasks share with other flows; None = no sharing."""
+    shares_worker: bool = False
+    """Its one task may run in a worker with those of other flows."""
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     trace: str = field(default_factory=traceparent)
     """W3C's `traceparent` of the span that prepared the epoch; its tasks' spans link to it."""

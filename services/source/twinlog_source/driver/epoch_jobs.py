@@ -1,5 +1,5 @@
-"""The Spark jobs of a flow's epochs. A job is started ahead, so that its tasks are ready when the previous
-epoch ends."""
+"""The runs of a flow's epochs. A run is started ahead, so that its tasks are ready when the previous epoch
+ends."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,6 +13,7 @@ from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.model import Flow
 from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog.transforms.expressions import Expressions
+from twinlog_source.driver.cores import Need
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.partitions.planner import Plan
@@ -26,13 +27,13 @@ FIRST_NUMBER = 1
 """The number of a flow's first epoch in this process."""
 JOB_END_SECONDS = 5.0
 LINGER_SECONDS = 60.0
-"""A job whose epoch has been over for this long is cancelled: its tasks never connected, or do not react."""
+"""Tasks whose epoch has been over for this long are cut off: they do not react."""
 
 log = structlog.get_logger(__name__)
 
 
 class EpochRunner(Protocol):
-    """Runs the tasks of an epoch (on Spark)."""
+    """Runs the tasks of an epoch (on workers of Spark)."""
 
     def warm_up(self) -> None:
         """Start what takes long to start, and return at once. A failure appears again in `run`."""
@@ -40,10 +41,6 @@ class EpochRunner(Protocol):
 
     async def run(self, epoch: Epoch) -> None:
         """Return when all tasks of the epoch have ended. Raises TwinlogError when they could not run."""
-        ...
-
-    async def cancel(self, epoch: Epoch) -> None:
-        """End the tasks of an epoch that is no longer needed; `run` then raises. Raises TwinlogError."""
         ...
 
     async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
@@ -55,8 +52,21 @@ class EpochRunner(Protocol):
         TwinlogError when it failed, or could not run."""
         ...
 
-    async def slots(self) -> int:
-        """How many tasks can copy at the same time. Waits until Spark is up; raises TwinlogError."""
+    @property
+    def most(self) -> int:
+        """Slots that a flow may have at most."""
+        ...
+
+    async def claim(self, flow: Flow, need: Need) -> int:
+        """How many slots the flow gets. Waits until Spark is up; raises TwinlogError."""
+        ...
+
+    def share(self, flow: Flow, need: Need | None) -> int:
+        """The same now; None: the flow is not copied here any more."""
+        ...
+
+    def is_crowded(self) -> bool:
+        """Whether more slots copy than there are cores."""
         ...
 
 
@@ -88,12 +98,12 @@ class EpochJobs:
         number: int,
         group: asyncio.TaskGroup,
         meanwhile: Callable[[], Awaitable[None]],
-        shared_worker: int | None = None,
+        shares_worker: bool = False,
     ) -> Epoch:
         """Start the tasks of an epoch and wait until they are ready; await `meanwhile` every few seconds.
         Raises the reason why they did not get ready, and what `meanwhile` raises."""
         self._number = number
-        epoch = Epoch(flow=self.flow, number=number, plan=chosen, shared_worker=shared_worker)
+        epoch = Epoch(flow=self.flow, number=number, plan=chosen, shares_worker=shares_worker)
         self._epochs[epoch.number] = epoch
         job = group.create_task(self._run(epoch), name=f"{self.flow} epoch {epoch.number}")
         self._running.add(job)
@@ -168,25 +178,14 @@ class EpochJobs:
         return failure
 
     async def _end_lingering(self, epoch: Epoch, ended: asyncio.Event) -> None:
-        """Loop until the job has `ended`: cancel it if it outlives its epoch, because it occupies a thread
-        and task slots. A job that other flows share is cancelled only if closing this flow's streams is not
-        enough."""
+        """Until the run has `ended`: tasks that outlive their epoch are cut off."""
         await wait_for_any(epoch.over, ended)
-        may_cut_off = epoch.shared_worker is not None
         while not await wait_or_stop(ended, self.linger_seconds):
-            if may_cut_off:
-                may_cut_off = False
-                log.warning("epoch_aborted", flow=str(self.flow), epoch=epoch.number, why=epoch.ending)
-                for slot in epoch.slots:
-                    if slot.state is not SlotState.FINISHED:
-                        # Its stream ends and the epoch is over, so a task that reconnects is refused.
-                        epoch.cut_off(slot)
-                continue
-            log.warning("epoch_cancelled", flow=str(self.flow), epoch=epoch.number, why=epoch.ending)
-            try:
-                await self.runner.cancel(epoch)
-            except TwinlogError as error:
-                log.warning("epoch_not_cancelled", flow=str(self.flow), epoch=epoch.number, error=str(error))
+            log.warning("epoch_aborted", flow=str(self.flow), epoch=epoch.number, why=epoch.ending)
+            for slot in epoch.slots:
+                if slot.state is not SlotState.FINISHED:
+                    # Its stream ends and the epoch is over, so a task that reconnects is refused.
+                    epoch.cut_off(slot)
 
 
 def number_after(last: int, *, beside: int | None) -> int:

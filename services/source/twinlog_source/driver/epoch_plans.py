@@ -1,12 +1,14 @@
 """How many slots an epoch gets, which worker runs it, and whether its plan still fits the load."""
 
-from collections.abc import Awaitable, Callable, Collection
+import math
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from twinlog.clock import Clock
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
+from twinlog_source.driver.cores import FLOWS_OF_THEIR_OWN, Need, is_small
 from twinlog_source.driver.epoch import Epoch
-from twinlog_source.driver.shared_workers import is_small
+from twinlog_source.driver.epoch_jobs import EpochRunner
 from twinlog_source.log.facts import MOST_SLOTS
 from twinlog_source.partitions.planner import Load, Plan, plan, slots_needed
 from twinlog_source.partitions.table import PartitionTable
@@ -14,46 +16,49 @@ from twinlog_source.partitions.table import PartitionTable
 
 @dataclass(slots=True, kw_only=True)
 class EpochPlans:
+    flow: Flow
     table: PartitionTable
     clock: Clock
-    count_slots: Callable[[], Awaitable[int]]
-    """Return how many slots Spark has."""
+    runner: Callable[[], EpochRunner]
     max_slots: int | None
     """The limit of the configuration; None = all that Spark has."""
-    shared_worker: int | None
-    """The worker that the flow shares while its load is small; None = it shares none."""
-    _most_slots: int = 1
+    flows: int
+    """Flows of this process."""
+    kept_seconds: float
+    """How long an epoch keeps slots that it needs no longer, while others do not need them."""
+    _chosen_at: float = -math.inf
     _first_backlog: int = 0
     """Records to copy when the flow was planned for its first epoch."""
 
-    async def look_at_slots(self) -> None:
-        """Update the number of available slots. Raises TwinlogError."""
-        self._most_slots = min(self.max_slots or await self.count_slots(), MOST_SLOTS)
-
-    def choose(self, partitions: Collection[TopicPartition], *, previous: Plan, first_backlog: int) -> Plan:
+    async def choose(
+        self, partitions: Collection[TopicPartition], *, previous: Plan, first_backlog: int
+    ) -> Plan:
         """Return the plan of the next epoch. `first_backlog` is the number of records to copy if there was no
-        epoch before."""
-        self._first_backlog = first_backlog
-        return plan(
-            self.table.rates(partitions),
-            max_slots=self._slots_needed(partitions, present=len(previous), first_backlog=first_backlog),
-            previous=previous,
-        )
+        epoch before. Raises TwinlogError."""
+        self._first_backlog, self._chosen_at = first_backlog, self.clock.monotonic()
+        need = self._need(partitions, present=len(previous), first_backlog=first_backlog)
+        slots = await self.runner().claim(self.flow, need)
+        return plan(self.table.rates(partitions), max_slots=slots, previous=previous)
 
-    def worker_for(self, chosen: Plan) -> int | None:
-        """The shared worker of a flow with little to copy."""
-        if len(chosen) > 1 or not is_small(self._load(chosen[0], self._first_backlog)):
-            return None
-        return self.shared_worker
+    def shares_worker(self, chosen: Plan) -> bool:
+        """Whether the flow has so little to copy that it needs no worker of its own."""
+        return self._need(chosen[0], present=len(chosen), first_backlog=self._first_backlog).is_small
 
-    def outgrew(self, epoch: Epoch) -> bool:
-        """Whether the flow needs a worker of its own, or more slots. A flow that needs fewer slots keeps them
-        until the epoch ends."""
-        load = self._load(epoch.partitions)
-        if epoch.shared_worker is not None and not is_small(load):
+    def leave(self) -> None:
+        """The flow is not copied here any more, or has nothing to copy."""
+        self.runner().share(self.flow, None)
+
+    def misfits(self, epoch: Epoch) -> bool:
+        """Whether the flow needs a worker of its own, or should have more slots, or fewer because the cores
+        do not suffice. A flow that needs fewer slots keeps them until the epoch ends."""
+        present = len(epoch.slots)
+        need = self._need(epoch.partitions, present=present)
+        if self.clock.monotonic() < self._chosen_at + self.kept_seconds:
+            need = replace(need, slots=max(need.slots, present))
+        share = min(self.runner().share(self.flow, need), len(epoch.partitions))
+        if epoch.shares_worker and not need.is_small:
             return True
-        present, most = len(epoch.slots), min(self._most_slots, len(epoch.partitions))
-        return present < most and slots_needed(load, present=present, most=self._most_slots) > present
+        return share > present or (share < present and self.runner().is_crowded())
 
     def holds(self, epoch: Epoch) -> bool:
         """Whether the epoch copies the right partitions, and no other distribution over its slots would be
@@ -61,13 +66,14 @@ class EpochPlans:
         partitions = self.table.plannable()
         if partitions != epoch.partitions:
             return False
-        slots = self._slots_needed(partitions, present=len(epoch.slots))
+        slots = self.runner().share(self.flow, self._need(partitions, present=len(epoch.slots)))
         return plan(self.table.rates(partitions), max_slots=slots, previous=epoch.plan) == epoch.plan
 
-    def _slots_needed(
-        self, partitions: Collection[TopicPartition], *, present: int, first_backlog: int = 0
-    ) -> int:
-        return slots_needed(self._load(partitions, first_backlog), present=present, most=self._most_slots)
+    def _need(self, partitions: Collection[TopicPartition], *, present: int, first_backlog: int = 0) -> Need:
+        load = self._load(partitions, first_backlog)
+        most = min(self.max_slots or self.runner().most, MOST_SLOTS, max(1, len(partitions)))
+        slots = slots_needed(load, present=present, most=most)
+        return Need(slots, slots == 1 and self.flows > FLOWS_OF_THEIR_OWN and is_small(load))
 
     def _load(self, partitions: Collection[TopicPartition], first_backlog: int = 0) -> Load:
         load = self.table.load(partitions, now=self.clock.monotonic())

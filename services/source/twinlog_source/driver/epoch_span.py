@@ -1,6 +1,6 @@
 """How long an epoch lasts, and how often its end is considered. Pure: takes `now`.
 
-A hand-over costs a Spark job, new connections and dozens of requests. So an epoch lasts as long as its plan
+A hand-over costs new connections and dozens of requests. So an epoch lasts as long as its plan
 fits; from time to time the plan is compared with the best one.
 """
 
@@ -11,6 +11,7 @@ REPLAN_POLL_SECONDS = 0.25
 LONGEST_REPLAN_POLL_SECONDS = 5.0
 REPLANS_PER_SECOND = 30
 """How often all flows of a process together compare plans; each flow does so every few seconds."""
+FEW_FLOWS = 4
 DEMAND_POLL_SECONDS = 1.0
 LONGEST_DEMAND_POLL_SECONDS = 5.0
 DEMANDS_PER_SECOND = 20
@@ -41,13 +42,19 @@ class EpochSpan:
         self._looks_at = now + self.soonest_seconds
         return not plan_holds()
 
-    def seconds_left(self, now: float) -> float:
-        """Seconds until the epoch ends in any case."""
-        return max(0.0, self._ends_at - now)
-
     @property
     def _ends_at(self) -> float:
         return self.began + max(self.soonest_seconds, self.longest_seconds)
+
+
+def spread_seconds(longest_seconds: float, flows: int, random: float) -> float:
+    """How long an epoch lasts at most, in a process of so many flows: many that began together do not renew
+    their connections together for ever.
+
+    >>> spread_seconds(600.0, 4, 0.5), spread_seconds(600.0, 100, 0.5)
+    (600.0, 525.0)
+    """
+    return longest_seconds * (1 - random / 4) if flows > FEW_FLOWS else longest_seconds
 
 
 def replan_poll_seconds(flows: int) -> float:

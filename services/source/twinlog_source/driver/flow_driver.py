@@ -44,11 +44,11 @@ from twinlog_source.driver.epoch_span import (
     EpochSpan,
     demand_poll_seconds,
     replan_poll_seconds,
+    spread_seconds,
 )
 from twinlog_source.driver.flow_facts import flow_facts
 from twinlog_source.driver.gauges import FlowGauges
 from twinlog_source.driver.instruments import FlowInstruments
-from twinlog_source.driver.shared_workers import seconds_to_renewal
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.stream.stream_pace import LONGEST_WITHOUT_TASK_SECONDS, frozen_seconds
 from twinlog_source.driver.stream.task_host import TaskHost
@@ -98,13 +98,9 @@ class FlowDriver:
     max_slots: int | None
     epoch_seconds: float
     longest_epoch_seconds: float
-    shared_worker: int | None = None
-    """The worker that the flow shares with others while its load is small; None = it shares none."""
     current: Epoch | None = None
     """The epoch that copies now."""
     plans: EpochPlans = field(init=False)
-    _since: float = field(init=False)
-    """When the process began to drive its flows, in monotonic seconds."""
     _owned: bool = False
     _was_copied: bool = False
     """An epoch has run since this process took the flow over."""
@@ -121,13 +117,14 @@ class FlowDriver:
     _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
 
     def __post_init__(self) -> None:
-        self._since = self.clock.monotonic()
         self.plans = EpochPlans(
+            flow=self.flow,
             table=self.state.table,
             clock=self.clock,
-            count_slots=lambda: self.jobs.runner.slots(),
+            runner=lambda: self.jobs.runner,
             max_slots=self.max_slots,
-            shared_worker=self.shared_worker,
+            flows=self.state.flows,
+            kept_seconds=self.epoch_seconds,
         )
 
     @property
@@ -310,6 +307,7 @@ class FlowDriver:
                 "flow_stopped_uncleanly", flow=str(self.flow), reason=error.reason, message=str(error)
             )
         await self.jobs.shut_down()
+        self.plans.leave()
         # Another process may copy the flow before this one does so again.
         self._owned = False
 
@@ -328,7 +326,7 @@ class FlowDriver:
                 chosen,
                 number=number,
                 group=group,
-                shared_worker=self.plans.worker_for(chosen),
+                shares_worker=self.plans.shares_worker(chosen),
                 meanwhile=self.renew_current,
             )
         ready = self.clock.monotonic()
@@ -378,10 +376,10 @@ class FlowDriver:
             await self._carry_out_moves()
             partitions = self.state.table.plannable()
             if partitions:
-                await self.plans.look_at_slots()
                 previous = self.current.plan if self.current else ()
                 backlog = 0 if previous else await self.state.backlog_records(partitions)
-                return self.plans.choose(partitions, previous=previous, first_backlog=backlog)
+                return await self.plans.choose(partitions, previous=previous, first_backlog=backlog)
+            self.plans.leave()
             self._others_go.set()
             await self._end_current(EndReason.PLAN_CHANGED)
             await wait_or_stop(stop, REPLAN_POLL_SECONDS)
@@ -418,22 +416,17 @@ class FlowDriver:
         poll_seconds = replan_poll_seconds(self.state.flows)
         demand_seconds = demand_poll_seconds(self.state.flows)
         began = looked_at = self.clock.monotonic()
-        longest_seconds = self.longest_epoch_seconds
-        if self.shared_worker is not None:
-            longest_seconds = seconds_to_renewal(
-                began,
-                self.shared_worker,
-                soonest_seconds=self.epoch_seconds,
-                longest_seconds=longest_seconds,
-                age_seconds=began - self._since,
-            )
-        span = EpochSpan(began=began, soonest_seconds=self.epoch_seconds, longest_seconds=longest_seconds)
+        span = EpochSpan(
+            began=began,
+            soonest_seconds=self.epoch_seconds,
+            longest_seconds=spread_seconds(self.longest_epoch_seconds, self.state.flows, self.random()),
+        )
         while not span.is_over(now := self.clock.monotonic(), lambda: self.plans.holds(epoch)):
             if stop.is_set():
                 return
             if now >= looked_at + demand_seconds:
                 looked_at = now
-                if self.plans.outgrew(epoch):
+                if self.plans.misfits(epoch):
                     return
             failure = epoch.failure
             if failure is not None:
@@ -446,9 +439,7 @@ class FlowDriver:
                 return
             self.send_throttles()
             self.send_pauses()
-            # Flows of a group end their epochs at the same time, so that the next ones begin together.
-            seconds = min(poll_seconds, span.seconds_left(self.clock.monotonic()))
-            await wait_for_any(stop, self.state.moves.ordered, seconds=seconds)
+            await wait_for_any(stop, self.state.moves.ordered, seconds=poll_seconds)
 
     def _has_frozen_task(self, epoch: Epoch, now: float) -> bool:
         """Cut off tasks that say nothing for so long that their worker must be frozen, also while they get

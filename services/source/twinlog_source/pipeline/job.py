@@ -1,37 +1,23 @@
-"""One epoch is one Spark job with a task per slot. A task connects to its driver over gRPC, and copies until
-it is told to end. Epochs of flows with little to copy share a job and a task."""
+"""A worker is one Spark job with one task: it asks its driver over gRPC what it has to copy, until it is let
+go."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from pyspark import SparkContext
 
-from twinlog_source.task.run import TaskOutcome, TaskSpec, run_task
-from twinlog_source.task.shared_worker import run_tasks
+from twinlog_source.task.run import WorkerSpec
+from twinlog_source.task.stream.worker import run_worker
 
 
-def run_epoch(context: SparkContext, specs: Sequence[TaskSpec]) -> list[TaskOutcome]:
-    """Run one task per spec, and return their outcomes. Blocks for the whole epoch: call it in a separate
-    thread.
+def run_job(context: SparkContext, spec: WorkerSpec) -> None:
+    """Run a worker. Blocks for its whole life: call it in a separate thread.
 
-    Spark runs a lost task again (its worker was killed, or its executor is gone). Raises pyspark's errors
-    when the job as a whole fails.
+    Spark runs a lost one again (its process was killed, or its executor is gone). Raises pyspark's errors
+    when the job fails.
     """
-    first = specs[0]
-    group = job_group(first.flow_name, first.epoch)
-    context.setJobGroup(group, f"epoch {first.epoch} of {first.flow_name}", interruptOnCancel=False)
-    outcomes: list[TaskOutcome] = context.parallelize(specs, len(specs)).mapPartitions(_run_slot).collect()
-    return outcomes
-
-
-def run_together(context: SparkContext, specs: Sequence[TaskSpec]) -> list[TaskOutcome]:
-    """Run the tasks of several flows in one Spark task, and return their outcomes. As `run_epoch`, but a lost
-    task is restarted within the same Spark task."""
-    first = specs[0]
-    group = job_group(first.flow_name, first.epoch)
-    context.setJobGroup(group, f"{len(specs)} flows with little to copy", interruptOnCancel=False)
-    together = context.parallelize([tuple(specs)], 1)
-    outcomes: list[TaskOutcome] = together.mapPartitions(_run_slots).collect()
-    return outcomes
+    group = job_group(spec.number)
+    context.setJobGroup(group, f"copies what its driver orders ({group})", interruptOnCancel=False)
+    context.parallelize([spec], 1).mapPartitions(_run).collect()
 
 
 def load_workers(context: SparkContext) -> None:
@@ -41,21 +27,17 @@ def load_workers(context: SparkContext) -> None:
     context.parallelize([0], 1).mapPartitions(_nothing).collect()
 
 
-def job_group(flow_name: str, epoch: int) -> str:
-    """The job group by which the job of an epoch is cancelled."""
-    return f"{flow_name} epoch {epoch}"
+def job_group(number: int) -> str:
+    """The job group by which a worker is killed."""
+    return f"worker {number}"
 
 
 def _nothing(numbers: Iterable[int]) -> Iterator[int]:
     return iter(list(numbers))
 
 
-def _run_slot(specs: Iterable[TaskSpec]) -> Iterator[TaskOutcome]:
+def _run(specs: Iterable[WorkerSpec]) -> Iterator[int]:
     # Read the whole input first: Spark discards a worker with unread input after the job.
     for spec in list(specs):
-        yield run_task(spec)
-
-
-def _run_slots(together: Iterable[Sequence[TaskSpec]]) -> Iterator[TaskOutcome]:
-    for specs in list(together):
-        yield from run_tasks(specs)
+        run_worker(spec)
+        yield spec.number

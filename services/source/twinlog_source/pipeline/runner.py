@@ -1,10 +1,10 @@
-"""Runs epochs on Spark: one context for the process, opened when first needed, and replaced when its JVM is
+"""Runs workers on Spark: one context for the process, opened when first needed, and replaced when its JVM is
 gone."""
 
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -17,12 +17,10 @@ from twinlog.errors import ConfigError, StateError, TwinlogError
 from twinlog.machine.java import spark_environment
 from twinlog.model import Flow
 from twinlog.transforms.expressions import TOPICS, Expressions
-from twinlog_source.driver.epoch import Epoch
-from twinlog_source.pipeline.job import job_group, load_workers, run_epoch, run_together
+from twinlog_source.pipeline.job import job_group, load_workers, run_job
 from twinlog_source.pipeline.jvm_log import JvmOutput
 from twinlog_source.pipeline.launch import SPARK_FAILURES, SparkUnavailableError
 from twinlog_source.pipeline.session import (
-    ANSWER_SECONDS,
     cancel_group,
     close_context,
     is_local,
@@ -30,10 +28,9 @@ from twinlog_source.pipeline.session import (
     local_cores,
     open_context,
 )
-from twinlog_source.pipeline.shared_jobs import SharedJobs
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.records.pipe import PipeJob, TransformFailedError
-from twinlog_source.task.run import TaskSpec
+from twinlog_source.task.run import WorkerSpec
 
 CONNECT_TIMEOUT_SECONDS = 20.0
 LAUNCH_SECONDS = 15.0
@@ -54,11 +51,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class SparkRunner:
-    """`EpochRunner` on Spark. Use it from one event loop only."""
+    """`Workers` on Spark. Use it from one event loop only."""
 
     master: str
     threads: int
-    """Tasks that may exist at the same time: those that copy and those that are getting ready."""
+    """Jobs that may run at the same time."""
     conf: Mapping[str, str]
     environment: Callable[[], Mapping[str, str]]
     driver_endpoint: Callable[[], str]
@@ -73,20 +70,15 @@ class SparkRunner:
     """The SparkContext; None while there is none."""
     output: JvmOutput | None = None
     """The output of its JVM."""
-    answer_seconds: float = ANSWER_SECONDS
     _launch: "asyncio.Future[None] | None" = None
-    _look: "asyncio.Future[int] | None" = None
-    """The question for the number of cores that is not answered yet: a JVM that hangs holds one thread."""
     _warming: "asyncio.Future[None] | None" = None
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """pyspark allows one context per process, so the old one is closed before a new one is opened."""
     _closing: threading.Event = field(default_factory=threading.Event)
     _threads: ThreadPoolExecutor = field(init=False)
-    _shared: SharedJobs = field(init=False)
 
     def __post_init__(self) -> None:
         self._threads = ThreadPoolExecutor(self.threads + 2, thread_name_prefix="spark")
-        self._shared = SharedJobs(run_together=self._run_together, cancel=self.cancel)
 
     def warm_up(self) -> None:
         """Start the JVM and the fork server of its Python workers in the background; both take seconds. Call
@@ -103,34 +95,22 @@ class SparkRunner:
             if is_local(self.master):
                 await self._in_thread(lambda: load_workers(context))
 
-    async def slots(self) -> int:
-        """Tasks that can copy at the same time. Raises SparkUnavailableError."""
-        local = local_cores(self.master)
-        if local is not None:
-            return local
-        context = await self._open()
-        if self._look is None or self._look.done():
-            self._look = asyncio.ensure_future(
-                self._on(context, lambda: int(context.defaultParallelism), "a look at its cores")
-            )
-            self._look.add_done_callback(_retrieve)
-        try:
-            async with asyncio.timeout(self.answer_seconds):
-                parallelism = await asyncio.shield(self._look)
-        except TimeoutError as error:
-            told = f"Spark did not say within {self.answer_seconds:g} s how many cores it has"
-            raise SparkUnavailableError(told) from error
-        # Half of the cores, because the next epoch gets ready while this one copies.
-        return max(1, parallelism // 2)
+    @property
+    def cores(self) -> int | None:
+        return local_cores(self.master)
 
-    async def run(self, epoch: Epoch) -> None:
-        """Return when all tasks of the epoch have ended. Raises TwinlogError."""
-        if epoch.shared_worker is not None:
-            await self._shared.run(epoch)
-            return
+    async def run_worker(self, number: int, token: str) -> None:
+        """Return when the worker has ended. Raises TwinlogError."""
         context = await self._open()
-        specs = self._specs(epoch)
-        await self._on(context, lambda: run_epoch(context, specs), f"the job of epoch {epoch.number}")
+        spec = WorkerSpec(
+            number=number,
+            driver_endpoint=self.driver_endpoint(),
+            driver_certificate=self.driver_certificate,
+            token=token,
+            connect_timeout_seconds=CONNECT_TIMEOUT_SECONDS,
+            log_level=self.log_level,
+        )
+        await self._on(context, lambda: run_job(context, spec), f"the job of worker {number}")
 
     async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
         """Let Spark look at them, without records. Raises TwinlogError (TRANSFORM_REFUSED,
@@ -184,32 +164,9 @@ class SparkRunner:
         except CLOSED_CONTEXT as error:
             raise SparkUnavailableError(f"the job for changing records failed: {JVM_GONE}") from error
 
-    async def _run_together(self, epochs: Sequence[Epoch]) -> None:
-        context = await self._open()
-        specs = [spec for epoch in epochs for spec in self._specs(epoch)]
-        flows = f"the job of {len(epochs)} flows"
-        await self._on(context, lambda: run_together(context, specs), flows)
-
-    def _specs(self, epoch: Epoch) -> list[TaskSpec]:
-        return [
-            TaskSpec(
-                flow_name=str(epoch.flow),
-                epoch=epoch.number,
-                slot=slot.index,
-                driver_endpoint=self.driver_endpoint(),
-                driver_certificate=self.driver_certificate,
-                token=epoch.token,
-                connect_timeout_seconds=CONNECT_TIMEOUT_SECONDS,
-                log_level=self.log_level,
-            )
-            for slot in epoch.slots
-        ]
-
-    async def cancel(self, epoch: Epoch) -> None:
-        """Kill the remaining tasks of an epoch; then its job fails, and with it the epochs that share it.
-        Raises SparkUnavailableError."""
-        first = self._shared.first_of(epoch)
-        context, group = self.context, job_group(str(first.flow), first.number)
+    async def kill_worker(self, number: int) -> None:
+        """Its job then fails. Raises SparkUnavailableError."""
+        context, group = self.context, job_group(number)
         if context is None:
             return
         try:
@@ -222,7 +179,6 @@ class SparkRunner:
         """Stop Spark and cut off running jobs. A JVM that has not answered yet is killed; waits for a context
         that is being opened in one that has."""
         self._closing.set()
-        await self._shared.close()
         if self._launch is not None:
             await asyncio.wait([self._launch], timeout=LAUNCH_SECONDS)
         if self._warming is not None:

@@ -10,7 +10,7 @@ LOG4J_PROPERTIES = Path(__file__).with_name("log4j2.properties")
 DRIVER_JVM_OPTIONS = " ".join(
     (
         "-XX:+UseSerialGC",  # The heap is small: parallel collectors only add threads.
-        # The JVM schedules a job per epoch: optimised code is never needed, and one thread compiles the rest.
+        # The JVM schedules a job per worker: optimised code is not needed, and one thread compiles the rest.
         "-XX:TieredStopAtLevel=1 -XX:CICompilerCount=1",
         # By default the young generation grows with the machine's memory, and stays resident once it was
         # filled.
@@ -31,14 +31,11 @@ _SOCKET_NAME_BYTES = 43
 _SOCKET_PATH_BYTES = 103
 """What fits into the address of a Unix socket on every system."""
 TASK_FAILURES = 1_000_000
-"""A lost task joins its slot again, as often as necessary: the driver decides when an epoch ends."""
+"""A lost worker is run again, as often as necessary: the driver decides when it is not needed."""
 
 SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "512m",
-    # Has an effect on named pools only, and no job names one: in the pool that they share the first job is
-    # served first, so an epoch that finds no free core waits until the job of another one ends.
-    "spark.scheduler.mode": "FAIR",
     "spark.speculation": "false",  # A second copy of a task would be a second writer.
     "spark.python.worker.reuse": "true",
     "spark.task.maxFailures": str(TASK_FAILURES),
@@ -67,7 +64,7 @@ def is_local(master: str) -> bool:
 
 
 def resolve_master(master: str, threads: int) -> str:
-    """`local`, `local[n]` and `local[*]` mean as many threads as hand-over needs; any other master is taken
+    """`local`, `local[n]` and `local[*]` mean as many threads as jobs need; any other master is taken
     as it is.
 
     >>> resolve_master("local[*]", 4)

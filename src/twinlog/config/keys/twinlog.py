@@ -92,8 +92,8 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
          " better.",
          scope=Scope.FLOW, unit="s", minimum=0),
     _key("twinlog.epoch.max.seconds", ValueType.NUMBER, "600", _SOURCE,
-         "The longest time for which the tasks of a flow keep their partitions, and so the length of the"
-         " longest Spark job. If `twinlog.epoch.seconds` is larger, that value counts.",
+         "The longest time for which the tasks of a flow keep their partitions. If `twinlog.epoch.seconds` is"
+         " larger, that value counts.",
          scope=Scope.FLOW, unit="s", minimum=0),
     _key("twinlog.lease.seconds", ValueType.NUMBER, "10", _SOURCE,
          "How long a task copies without a message from its driver before it ends.", scope=Scope.FLOW,

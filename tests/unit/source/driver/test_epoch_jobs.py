@@ -1,8 +1,7 @@
-"""The jobs of epochs: none stays that nobody needs."""
+"""The runs of epochs: none stays that nobody needs."""
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,13 @@ from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.transforms.expressions import Expressions
 from twinlog_source.config import source_flows
+from twinlog_source.driver.cores import Need
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_jobs import EpochJobs, number_after
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.log.control import ControlState
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.pipeline.session import SparkUnavailableError
-from twinlog_source.pipeline.shared_jobs import SharedJobs
 from twinlog_source.records.pipe import PipeJob
 
 P = TopicPartition("t", 0)
@@ -38,10 +37,9 @@ class OneFile:
 
 @dataclass(slots=True)
 class StuckSpark:
-    """Its jobs end only when they are cancelled."""
+    """Its tasks end only when they are cut off."""
 
-    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
-    refusals: int = 0
+    most: int = 1
 
     def warm_up(self) -> None:
         """It is warm."""
@@ -52,18 +50,17 @@ class StuckSpark:
     async def run_pipe(self, flow: Flow, expressions: Expressions, job: PipeJob) -> None:
         raise AssertionError
 
-    async def slots(self) -> int:
+    async def claim(self, flow: Flow, need: Need) -> int:
         return 1
 
-    async def run(self, epoch: Epoch) -> None:
-        await self.cancelled.wait()
-        raise SparkUnavailableError(f"the job of epoch {epoch.number} was cancelled")
+    def share(self, flow: Flow, need: Need | None) -> int:
+        return 1
 
-    async def cancel(self, epoch: Epoch) -> None:
-        if self.refusals:
-            self.refusals -= 1
-            raise SparkUnavailableError("not now")
-        self.cancelled.set()
+    def is_crowded(self) -> bool:
+        return False
+
+    async def run(self, epoch: Epoch) -> None:
+        await epoch.wait_until(lambda: epoch.are(SlotState.LOST), 60.0)
 
 
 async def nothing() -> None:
@@ -102,74 +99,21 @@ async def test_an_epoch_whose_job_ends_without_its_tasks_says_so() -> None:
     assert epoch.failure is None
 
 
-async def test_a_job_that_outlives_its_epoch_is_cancelled_and_gives_its_place_back() -> None:
-    spark = StuckSpark(refusals=1)
-    jobs = jobs_on(spark)
-    async with asyncio.TaskGroup() as group:
+async def test_a_task_that_outlives_its_epoch_is_cut_off() -> None:
+    jobs = jobs_on(StuckSpark())
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         preparing = group.create_task(
             jobs.prepare(((P,),), number=1, group=group, meanwhile=nothing), name="prepare"
         )
         epoch = await eventually(lambda: jobs.epoch_of(1))
-        assert not spark.cancelled.is_set(), "it is needed"
-        epoch.move(epoch.slots[0], SlotState.PREPARED)
-        await preparing
-        epoch.end("EPOCH_OVER")
-        await spark.cancelled.wait()
-    assert jobs.epoch_of(1) is None
-
-
-@dataclass(slots=True)
-class SharedSpark(StuckSpark):
-    """Its jobs are those of several flows."""
-
-    shared: SharedJobs = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.shared = SharedJobs(run_together=self.run_together, cancel=self.cancel, gather_seconds=0.001)
-
-    async def run(self, epoch: Epoch) -> None:
-        await self.shared.run(epoch)
-
-    async def run_together(self, epochs: Sequence[Epoch]) -> None:
-        await self.cancelled.wait()
-
-
-async def test_a_task_that_outlives_its_epoch_is_cut_off_and_its_neighbours_continue() -> None:
-    spark = SharedSpark()
-    hangs = jobs_on(spark)
-    neighbour = Epoch(flow=Flow("C", "B"), number=1, plan=((P,),), shared_worker=0)
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        staying = group.create_task(spark.run(neighbour), name="neighbour")
-        preparing = group.create_task(
-            hangs.prepare(((P,),), number=1, group=group, meanwhile=nothing, shared_worker=0), name="prepare"
-        )
-        epoch = await eventually(lambda: hangs.epoch_of(1))
         (slot,) = epoch.slots
         slot.joined = 1
         epoch.move(slot, SlotState.PREPARED)
         await preparing
         epoch.move(slot, SlotState.RUNNING)
         epoch.end("EPOCH_OVER")
-        await eventually(lambda: hangs.epoch_of(1) is None)
+        await eventually(lambda: jobs.epoch_of(1) is None)
         assert (slot.joined, slot.state) == (2, SlotState.LOST), "its stream is served no longer"
-        assert not spark.cancelled.is_set()
-        assert not staying.done()
-        spark.cancelled.set()
-
-
-async def test_a_shared_job_is_cancelled_when_cutting_off_one_flow_does_not_end_it() -> None:
-    spark = StuckSpark()
-    jobs = jobs_on(spark)
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        preparing = group.create_task(
-            jobs.prepare(((P,),), number=1, group=group, meanwhile=nothing, shared_worker=0), name="prepare"
-        )
-        epoch = await eventually(lambda: jobs.epoch_of(1))
-        epoch.move(epoch.slots[0], SlotState.PREPARED)
-        await preparing
-        epoch.end("EPOCH_OVER")
-        await spark.cancelled.wait()
-        assert epoch.are(SlotState.LOST)
 
 
 async def test_everybody_who_waits_for_an_epoch_sees_it_move() -> None:

@@ -38,9 +38,6 @@ def test_an_epoch_that_may_not_stay_ends_at_its_soonest() -> None:
 
 
 def test_an_epoch_ends_at_its_longest_and_not_at_the_next_look() -> None:
-    """Flows that share a worker end their epochs at one time."""
     epoch = span(soonest=60.0, longest=90.0)
     assert not epoch.is_over(160.0, lambda: True)
-    assert epoch.seconds_left(160.0) == 30.0
     assert epoch.is_over(190.0, lambda: True)
-    assert span(soonest=60.0, longest=0.0).seconds_left(130.0) == 30.0

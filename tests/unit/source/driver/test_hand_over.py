@@ -16,6 +16,7 @@ from twinlog.kafka.deadline import pause
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.transforms.expressions import Expressions
+from twinlog_source.driver.cores import Need
 from twinlog_source.driver.epoch import Epoch, LastWords, SlotState
 from twinlog_source.driver.epoch_jobs import PREPARE_TIMEOUT_SECONDS, EpochJobs
 from twinlog_source.driver.flow_driver import FlowDriver
@@ -56,11 +57,16 @@ class Tasks:
     async def run_pipe(self, flow: Flow, expressions: Expressions, job: PipeJob) -> None:
         raise AssertionError
 
-    async def slots(self) -> int:
+    most: int = 1
+
+    async def claim(self, flow: Flow, need: Need) -> int:
         return 1
 
-    async def cancel(self, epoch: Epoch) -> None:
-        raise AssertionError
+    def share(self, flow: Flow, need: Need | None) -> int:
+        return 1
+
+    def is_crowded(self) -> bool:
+        return False
 
     async def run(self, epoch: Epoch) -> None:
         self.epochs[epoch.number] = epoch

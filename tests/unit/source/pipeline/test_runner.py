@@ -14,8 +14,6 @@ from pyspark import SparkContext
 
 from twinlog.clock import SystemClock
 from twinlog.machine.java import JavaNotFoundError
-from twinlog.model import Flow, TopicPartition
-from twinlog_source.driver.epoch import Epoch
 from twinlog_source.pipeline.jvm_log import JvmOutput
 from twinlog_source.pipeline.launch import SparkUnavailableError
 from twinlog_source.pipeline.runner import SparkRunner
@@ -88,10 +86,6 @@ def runner_on(context: Any) -> SparkRunner:
     return runner
 
 
-def epoch_of(number: int) -> Epoch:
-    return Epoch(flow=Flow("A", "B"), number=number, plan=((TopicPartition("t", 0),),))
-
-
 @pytest.mark.parametrize(
     "failure",
     [
@@ -102,15 +96,14 @@ def epoch_of(number: int) -> Epoch:
 )
 async def test_two_jobs_that_lose_one_jvm_both_fail_as_spark_does(failure: Exception) -> None:
     runner = runner_on(LostContext(failure))
-    epochs = [epoch_of(1), epoch_of(2)]
 
-    async def fails(epoch: Epoch) -> None:
-        with pytest.raises(SparkUnavailableError, match=f"epoch {epoch.number} failed: Spark's JVM is gone"):
-            await runner.run(epoch)
+    async def fails(number: int) -> None:
+        with pytest.raises(SparkUnavailableError, match=f"worker {number} failed: Spark's JVM is gone"):
+            await runner.run_worker(number, "")
 
     async with asyncio.TaskGroup() as group:
-        for epoch in epochs:
-            group.create_task(fails(epoch), name=f"epoch {epoch.number}")
+        for number in (1, 2):
+            group.create_task(fails(number), name=f"worker {number}")
     await runner.close()
 
 
@@ -180,7 +173,7 @@ async def test_an_error_of_the_job_itself_is_not_reported_as_a_failure_of_spark(
 
     runner = runner_on(Broken())
     with pytest.raises(kind, match="a mistake of ours"):
-        await runner.run(epoch_of(1))
+        await runner.run_worker(1, "")
     await runner.close()
 
 
@@ -189,8 +182,8 @@ async def test_a_context_that_spark_has_stopped_is_replaced_and_said_why() -> No
     context = FailingContext(is_stopped=True)
     runner = runner_on(context)
     runner.output = JvmOutput(io.BytesIO(b"All masters are unresponsive! Giving up.\n"))
-    with pytest.raises(SparkUnavailableError, match="epoch 1 failed: All masters are unresponsive"):
-        await runner.run(epoch_of(1))
+    with pytest.raises(SparkUnavailableError, match="worker 1 failed: All masters are unresponsive"):
+        await runner.run_worker(1, "")
     assert context.closed
     assert runner.context is None
     await runner.close()
@@ -199,40 +192,10 @@ async def test_a_context_that_spark_has_stopped_is_replaced_and_said_why() -> No
 async def test_a_job_that_fails_alone_leaves_its_context_be() -> None:
     context = FailingContext(is_stopped=False)
     runner = runner_on(context)
-    with pytest.raises(SparkUnavailableError, match="epoch 1 failed: Py4JError"):
-        await runner.run(epoch_of(1))
+    with pytest.raises(SparkUnavailableError, match="worker 1 failed: Py4JError"):
+        await runner.run_worker(1, "")
     assert not context.closed
     assert runner.context is context
-    await runner.close()
-
-
-async def test_a_jvm_that_hangs_holds_up_no_look_at_its_cores_for_ever() -> None:
-    class Hangs:
-        looks = 0
-
-        def __init__(self) -> None:
-            self.answers = threading.Event()
-
-        @property
-        def defaultParallelism(self) -> int:  # noqa: N802
-            """Named like pyspark's."""
-            self.looks += 1
-            self.answers.wait()
-            return 12
-
-        def stop(self) -> None:
-            """Nothing runs."""
-
-    context = Hangs()
-    runner = runner_on(context)
-    runner.master, runner.answer_seconds = "spark://h:7077", 0.0
-    for _ in range(3):
-        with pytest.raises(SparkUnavailableError, match="how many cores"):
-            await runner.slots()
-    context.answers.set()
-    runner.answer_seconds = 60.0
-    assert await runner.slots() == 6
-    assert context.looks <= 2, "one question waits, however often it is asked"
     await runner.close()
 
 

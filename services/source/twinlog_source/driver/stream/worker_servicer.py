@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
 from dataclasses import replace
 from itertools import starmap
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import structlog
 
 from twinlog import __version__
+from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.api.source.v1 import worker_service_pb2_grpc as pb_grpc
 from twinlog.errors import NotFoundError, StateError, TwinlogError
@@ -18,6 +19,7 @@ from twinlog.service.health_calls import FirstMessages
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.driver.epoch import Epoch, LastWords, Slot, SlotState, rejoin_wait
 from twinlog_source.driver.stream.stream_pace import LONGEST_ALIVE_SECONDS, alive_seconds
+from twinlog_source.driver.worker_pool import WorkerPool
 from twinlog_source.partitions.orders import (
     Answer,
     Echo,
@@ -41,6 +43,8 @@ MOST_SILENT_STREAMS = 500
 time."""
 REPORTS_OF_A_HEALTHY_TASK = 10
 """A task that has sent this many reports, one every second or few, does not crash at its start."""
+
+T = TypeVar("T", pb.WorkerReport, pb.WorkerSign)
 
 log = structlog.get_logger(__name__)
 
@@ -82,6 +86,8 @@ class WorkerServicer(pb_grpc.WorkerServiceServicer):
     """Serves tasks of every flow of the process; refuses clients without the token of a live epoch."""
 
     def __init__(self, hosts: Mapping[Flow, WorkerHost]) -> None:
+        self.workers: WorkerPool | None = None
+        """None while there are none."""
         self._hosts = hosts
         self._first_messages = FirstMessages(most=MOST_SILENT_STREAMS, seconds=HELLO_SECONDS)
 
@@ -89,12 +95,54 @@ class WorkerServicer(pb_grpc.WorkerServiceServicer):
         self, request_iterator: AsyncIterator[pb.WorkerReport], context: Context
     ) -> None:
         requests = aiter(request_iterator)
-        first = await self._hello(requests)
+        first = await self._first(requests)
         host, epoch, slot = self._admit(first.hello)
         talk = _Conversation(host, epoch, slot, context)
         await talk.run(requests, worker=first.hello.worker)
 
-    async def _hello(self, requests: AsyncIterator[pb.WorkerReport]) -> pb.WorkerReport:
+    async def Work(  # type: ignore[override]  # noqa: N802  # reads and writes through the context
+        self, request_iterator: AsyncIterator[pb.WorkerSign], context: Context
+    ) -> None:
+        signs = aiter(request_iterator)
+        first = await self._first(signs)
+        pool = self.workers
+        if pool is None:
+            raise NotFoundError("no live driver knows this worker", reason="EPOCH_UNKNOWN")
+        worker = pool.admit(first.number, first.token)
+        try:
+            _require_release(first.worker, first.version)
+        except StateError as error:
+            pool.refused(worker, error)
+            raise
+        orders = pool.joined(worker)
+        log.debug("worker_joined", number=worker.number, worker=first.worker)
+
+        async def listen() -> None:
+            async for _ in signs:
+                pool.heard(worker)
+
+        async def tell() -> None:
+            await context.write(pb.TaskOrder())
+            while (place := await orders.get()) is not None:
+                epoch, slot = place
+                flow = types_pb2.Flow(source=epoch.flow.source, target=epoch.flow.target)
+                order = pb.TaskOrder(flow=flow, epoch=epoch.number, slot=slot, token=epoch.token)
+                await context.write(order)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                both = [
+                    group.create_task(listen(), name="signs of a worker"),
+                    group.create_task(tell(), name="orders for a worker"),
+                ]
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                for each in both:
+                    each.cancel()
+        finally:
+            log.debug("worker_left", number=worker.number, worker=first.worker)
+            pool.left(worker, orders)
+
+    async def _first(self, requests: AsyncIterator[T]) -> T:
         """The first message. Raises StateError (HELLO_MISSING)."""
         first = await self._first_messages.of(requests)
         if first is None:
@@ -108,22 +156,26 @@ class WorkerServicer(pb_grpc.WorkerServiceServicer):
         epoch = host.epoch_of(hello.epoch) if host is not None else None
         if host is None or epoch is None or not epoch.accepts(hello.token) or hello.slot >= len(epoch.slots):
             raise NotFoundError("no live epoch knows this task", reason="EPOCH_UNKNOWN")
-        if hello.version != __version__:
-            # The protocol between the two is part of a release: a half understood message could lose records.
-            log.error(
-                "task_of_another_release", worker=hello.worker, version=hello.version, driver=__version__
-            )
-            raise StateError(
-                f"the worker {hello.worker} runs Twinlog {hello.version or 'of an earlier release'}, its"
-                f" driver {__version__}: install the same twinlog-source on the driver and on every executor",
-                reason="WORKER_VERSION",
-                metadata={"worker": hello.worker, "version": hello.version, "driver": __version__},
-            )
+        _require_release(hello.worker, hello.version)
         if epoch.ending:
             # A refused task returns normally. If only its stream ended, it would count as lost, and Spark
             # would run it again.
             raise StateError(f"epoch {epoch.number} is over: {epoch.ending}", reason=EndReason.EPOCH_OVER)
         return host, epoch, epoch.slots[hello.slot]
+
+
+def _require_release(worker: str, version: str) -> None:
+    """Raises StateError (WORKER_VERSION)."""
+    if version == __version__:
+        return
+    # The protocol between the two is part of a release: a half understood message could lose records.
+    log.error("task_of_another_release", worker=worker, version=version, driver=__version__)
+    raise StateError(
+        f"the worker {worker} runs Twinlog {version or 'of an earlier release'}, its"
+        f" driver {__version__}: install the same twinlog-source on the driver and on every executor",
+        reason="WORKER_VERSION",
+        metadata={"worker": worker, "version": version, "driver": __version__},
+    )
 
 
 class _Conversation:
@@ -286,7 +338,7 @@ class _Conversation:
         try:
             start = await self._host.rejoin(epoch, slot)
         except TwinlogError as error:
-            # The stream is closed; Spark runs the task again, and it asks again.
+            # The stream is closed; the worker runs the task again, and it asks again.
             log.warning("rejoin_failed", flow=str(epoch.flow), slot=slot.index, error=str(error))
             epoch.cut_off(slot)
             return

@@ -20,6 +20,76 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class WorkerSign(_message.Message):
+    """WorkerSign says that a worker lives; the first one names it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    WORKER_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Number of its job."""
+    token: _builtins.str
+    """Secret of the job, from its closure."""
+    worker: _builtins.str
+    """Process id and host, for logs."""
+    version: _builtins.str
+    """Release that it runs: a worker of another one than its driver's is refused (WORKER_VERSION)."""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        token: _builtins.str = ...,
+        worker: _builtins.str = ...,
+        version: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "token", b"token", "version", b"version", "worker", b"worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkerSign: _TypeAlias = WorkerSign  # noqa: Y015
+
+@_typing.final
+class TaskOrder(_message.Message):
+    """TaskOrder names a task that the worker has to run beside those that it runs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    SLOT_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    """Its epoch; 0 = there is nothing to run yet."""
+    slot: _builtins.int
+    """Slot in the epoch, from 0."""
+    token: _builtins.str
+    """Secret of the epoch."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow it serves."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        epoch: _builtins.int = ...,
+        slot: _builtins.int = ...,
+        token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "flow", b"flow", "slot", b"slot", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskOrder: _TypeAlias = TaskOrder  # noqa: Y015
+
+@_typing.final
 class WorkerReport(_message.Message):
     """WorkerReport is what a task tells its driver."""
 

@@ -35,6 +35,11 @@ class WorkerServiceStub(object):
         Args:
             channel: A grpc.Channel.
         """
+        self.Work = channel.stream_stream(
+                '/twinlog.api.source.v1.WorkerService/Work',
+                request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_worker__service__pb2.WorkerSign.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_worker__service__pb2.TaskOrder.FromString,
+                _registered_method=True)
         self.Run = channel.stream_stream(
                 '/twinlog.api.source.v1.WorkerService/Run',
                 request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_worker__service__pb2.WorkerReport.SerializeToString,
@@ -45,6 +50,15 @@ class WorkerServiceStub(object):
 class WorkerServiceServicer(object):
     """WorkerService joins the Spark tasks of an epoch to their driver. It is the source service's own: not for operators.
     """
+
+    def Work(self, request_iterator, context):
+        """Work is the stream of a Python worker of Spark: it says which worker it is, and later every few seconds that it
+        lives; the driver answers with an empty order, and then orders the tasks that the worker runs. When the driver
+        closes the stream in order, the worker is no longer needed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def Run(self, request_iterator, context):
         """Run is the control stream of one task, from its start to its end.
@@ -58,6 +72,11 @@ class WorkerServiceServicer(object):
 
 def add_WorkerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'Work': grpc.stream_stream_rpc_method_handler(
+                    servicer.Work,
+                    request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_worker__service__pb2.WorkerSign.FromString,
+                    response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_worker__service__pb2.TaskOrder.SerializeToString,
+            ),
             'Run': grpc.stream_stream_rpc_method_handler(
                     servicer.Run,
                     request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_worker__service__pb2.WorkerReport.FromString,
@@ -74,6 +93,33 @@ def add_WorkerServiceServicer_to_server(servicer, server):
 class WorkerService(object):
     """WorkerService joins the Spark tasks of an epoch to their driver. It is the source service's own: not for operators.
     """
+
+    @staticmethod
+    def Work(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/twinlog.api.source.v1.WorkerService/Work',
+            twinlog_dot_api_dot_source_dot_v1_dot_worker__service__pb2.WorkerSign.SerializeToString,
+            twinlog_dot_api_dot_source_dot_v1_dot_worker__service__pb2.TaskOrder.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def Run(request_iterator,

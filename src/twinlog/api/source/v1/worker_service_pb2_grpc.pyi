@@ -16,6 +16,11 @@ class WorkerServiceStub:
     """WorkerService joins the Spark tasks of an epoch to their driver. It is the source service's own: not for operators."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
+    Work: _aio.StreamStreamMultiCallable[_worker_service_pb2.WorkerSign, _worker_service_pb2.TaskOrder]
+    """Work is the stream of a Python worker of Spark: it says which worker it is, and later every few seconds that it
+    lives; the driver answers with an empty order, and then orders the tasks that the worker runs. When the driver
+    closes the stream in order, the worker is no longer needed.
+    """
     Run: _aio.StreamStreamMultiCallable[_worker_service_pb2.WorkerReport, _worker_service_pb2.WorkerCommand]
     """Run is the control stream of one task, from its start to its end.
     The task says Hello first; the driver answers with Prepare, later with Start; then reports go up at least each
@@ -24,6 +29,17 @@ class WorkerServiceStub:
 
 class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
     """WorkerService joins the Spark tasks of an epoch to their driver. It is the source service's own: not for operators."""
+
+    @_abc_1.abstractmethod
+    def Work(
+        self,
+        request_iterator: _abc.AsyncIterator[_worker_service_pb2.WorkerSign],
+        context: _aio.ServicerContext[_abc.AsyncIterator[_worker_service_pb2.WorkerSign], _abc.AsyncIterator[_worker_service_pb2.TaskOrder]],
+    ) -> _abc.AsyncIterator[_worker_service_pb2.TaskOrder]:
+        """Work is the stream of a Python worker of Spark: it says which worker it is, and later every few seconds that it
+        lives; the driver answers with an empty order, and then orders the tasks that the worker runs. When the driver
+        closes the stream in order, the worker is no longer needed.
+        """
 
     @_abc_1.abstractmethod
     def Run(

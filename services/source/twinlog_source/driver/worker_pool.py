@@ -1,0 +1,398 @@
+"""The workers of a process: one job of Spark with one task for each. A worker is told which tasks it runs.
+
+So the tasks of an epoch get ready in the workers of the epoch before, every core copies, and a worker that
+comes or goes changes at once how many slots the flows get. What Spark cannot run yet waits in its queue: that
+is what dynamic allocation looks at.
+
+Invariant: a slot of an epoch that is not over is at exactly one worker, or waits for one.
+"""
+
+import asyncio
+import secrets
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import structlog
+
+from twinlog.clock import Clock
+from twinlog.errors import NotFoundError, TransientKafkaError, TwinlogError
+from twinlog.model import Flow
+from twinlog.service.waiting import wait_for_any
+from twinlog.transforms.expressions import Expressions
+from twinlog_source.driver.cores import Need, Tasks, choose_worker, cores_needed, share_cores
+from twinlog_source.driver.epoch import Epoch, SlotState
+from twinlog_source.log.facts import MOST_SLOTS
+from twinlog_source.records.pipe import PipeJob
+
+LOOK_SECONDS: Final = 1.0
+SILENT_SECONDS: Final = 20.0
+"""A worker that gives no sign of life for so long is frozen, and killed."""
+BACK_SECONDS: Final = 3.0
+"""Spark runs a lost worker again. What it ran goes to other workers when it is not back after this time."""
+IDLE_SECONDS: Final = 60.0
+"""A worker without tasks is kept for so long."""
+FIRST_WORKER_SECONDS: Final = 45.0
+OTHER_WORKERS_SECONDS: Final = 3.0
+"""How long a flow that begins waits for as many workers as it needs, once there is one."""
+LONGEST_PAUSE_SECONDS: Final = 5.0
+"""Between two jobs that failed."""
+LEAVE_SECONDS: Final = 3.0
+
+log = structlog.get_logger(__name__)
+
+Place = tuple[Epoch, int]
+"""A slot of an epoch."""
+
+
+class Workers(Protocol):
+    """Runs workers (on Spark)."""
+
+    @property
+    def cores(self) -> int | None:
+        """How many slots each flow may have, and every worker finds a place; None: a cluster, whose workers
+        are those that have come."""
+        ...
+
+    def warm_up(self) -> None:
+        """Start what takes long to start, and return at once. A failure appears again in `run_worker`."""
+        ...
+
+    async def run_worker(self, number: int, token: str) -> None:
+        """Return when the worker has ended; one that is lost is run again. Raises TwinlogError when it could
+        not run."""
+        ...
+
+    async def kill_worker(self, number: int) -> None:
+        """End a worker by force; its `run_worker` then ends. Raises TwinlogError."""
+        ...
+
+    async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
+        """Let Spark look at them, without records. Raises TwinlogError (TRANSFORM_REFUSED: for good)."""
+        ...
+
+    async def run_pipe(self, flow: Flow, expressions: Expressions, job: PipeJob) -> None:
+        """Run the job through which records of a task flow, to its end; cancelling ends the job. Raises
+        TwinlogError when it failed, or could not run."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class PooledWorker:
+    number: int
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    places: list[Place] = field(default_factory=list)
+    orders: asyncio.Queue[Place | None] | None = None
+    """What the worker is told (None: it may go); None while it is not connected."""
+    since: float
+    """When it was started, connected, or lost."""
+    heard_at: float = 0.0
+    is_new: bool = True
+    """It was never connected."""
+    is_going: bool = False
+    """It was let go or killed."""
+
+    @property
+    def is_here(self) -> bool:
+        return self.orders is not None and not self.is_going
+
+    def tasks(self, flow: Flow) -> Tasks:
+        """Without those of the flow's earlier epochs, which go when the new one begins."""
+        stay = [epoch for epoch, _ in self.places if epoch.flow != flow and not epoch.ending]
+        small = sum(epoch.shares_worker for epoch in stay)
+        return Tasks(large=len(stay) - small, small=small)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Run:
+    epoch: Epoch
+    waiting: list[int]
+    """Slots without a worker."""
+    failure: TwinlogError | None = None
+    failed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerPool:
+    """`EpochRunner` of all flows. Use it on one event loop, and within `run`."""
+
+    workers: Workers
+    clock: Clock
+    _pool: dict[int, PooledWorker] = field(default_factory=dict)
+    _runs: list[_Run] = field(default_factory=list)
+    _needs: dict[Flow, Need] = field(default_factory=dict)
+    _last: int = 0
+    _failures: int = 0
+    """How many jobs have failed since a worker came."""
+    _failure: TwinlogError | None = None
+    _pause_until: float = 0.0
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _moved: asyncio.Event = field(default_factory=asyncio.Event)
+
+    # ----------------------------------------------------------------------------------- for drivers of flows
+
+    def warm_up(self) -> None:
+        self.workers.warm_up()
+
+    async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
+        await self.workers.check_expressions(flow, expressions)
+
+    async def run_pipe(self, flow: Flow, expressions: Expressions, job: PipeJob) -> None:
+        await self.workers.run_pipe(flow, expressions, job)
+
+    @property
+    def most(self) -> int:
+        """Slots that a flow may have at most."""
+        return self.workers.cores or MOST_SLOTS
+
+    def share(self, flow: Flow, need: Need | None) -> int:
+        """Note what a flow would use (None: it is not copied here); return how many slots it gets now."""
+        before = self._needs.get(flow)
+        if need is None:
+            self._needs.pop(flow, None)
+            return 0
+        self._needs[flow] = need
+        if need != before:
+            self._news.set()
+        if self.workers.cores is not None:
+            return need.slots
+        return share_cores(self._needs, self._here)[flow]
+
+    async def claim(self, flow: Flow, need: Need) -> int:
+        """As `share`, after the workers that it takes have come. Raises TwinlogError when none comes."""
+        share = self.share(flow, need)
+        if self.workers.cores is not None:
+            return share
+        began = self.clock.monotonic()
+        failures = self._failures
+        while not self._here:
+            if self._failures > failures and self._failure is not None:
+                raise self._failure
+            if self.clock.monotonic() >= began + FIRST_WORKER_SECONDS:
+                told = f"Spark gave {flow} no core within {FIRST_WORKER_SECONDS:g} s: none is free"
+                raise TransientKafkaError(told, reason="EPOCH_NOT_READY")
+            await self._next_move()
+        give_up_at = self.clock.monotonic() + OTHER_WORKERS_SECONDS
+        while self._here < self._wanted() and self.clock.monotonic() < give_up_at:
+            await self._next_move()
+        return self.share(flow, need)
+
+    def is_crowded(self) -> bool:
+        """Whether more slots copy than there are cores."""
+        if self.workers.cores is not None:
+            return False
+        running = {
+            run.epoch.flow: Need(len(run.epoch.slots), run.epoch.shares_worker)
+            for run in self._runs
+            if not run.epoch.ending
+        }
+        return cores_needed(running) > self._here
+
+    async def run(self, epoch: Epoch) -> None:
+        """Return when no task of the epoch copies and none is wanted. Raises TwinlogError when no worker can
+        run it."""
+        run = _Run(epoch=epoch, waiting=list(range(len(epoch.slots))))
+        self._runs.append(run)
+        self._news.set()
+        try:
+            async with asyncio.TaskGroup() as group:
+                waits = [
+                    group.create_task(run.failed.wait(), name=f"workers of {epoch.flow}"),
+                    group.create_task(_over(epoch), name=f"end of {epoch.flow} epoch {epoch.number}"),
+                ]
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                for wait in waits:
+                    wait.cancel()
+        finally:
+            self._runs.remove(run)
+            for worker in self._pool.values():
+                if any(each is epoch for each, _ in worker.places):
+                    worker.places = [place for place in worker.places if place[0] is not epoch]
+                    worker.since = self.clock.monotonic()
+            self._news.set()
+        if run.failure is not None:
+            raise type(run.failure)(str(run.failure), reason=run.failure.reason) from run.failure
+
+    # ------------------------------------------------------------------------------------------- for workers
+
+    def admit(self, number: int, token: str) -> PooledWorker:
+        """Raises NotFoundError: there is no such worker."""
+        worker = self._pool.get(number)
+        if worker is None or worker.is_going or not secrets.compare_digest(worker.token, token):
+            raise NotFoundError("no live driver knows this worker", reason="EPOCH_UNKNOWN")
+        return worker
+
+    def joined(self, worker: PooledWorker) -> asyncio.Queue[Place | None]:
+        """A worker has connected: return what it is told. Its earlier stream is told no more."""
+        orders: asyncio.Queue[Place | None] = asyncio.Queue()
+        worker.orders, worker.is_new = orders, False
+        worker.since = worker.heard_at = self.clock.monotonic()
+        for place in worker.places:
+            orders.put_nowait(place)
+        self._failures, self._failure = 0, None
+        self._move()
+        return orders
+
+    def heard(self, worker: PooledWorker) -> None:
+        worker.heard_at = self.clock.monotonic()
+
+    def left(self, worker: PooledWorker, orders: asyncio.Queue[Place | None]) -> None:
+        if worker.orders is orders:
+            worker.orders, worker.since = None, self.clock.monotonic()
+            self._move()
+
+    def refused(self, worker: PooledWorker, why: TwinlogError) -> None:
+        """A worker has come that cannot be served: no epoch can run."""
+        self._failed(worker, why)
+
+    # --------------------------------------------------------------------------------------------- the loop
+
+    async def run_workers(self, stop: asyncio.Event) -> None:
+        """Loop until `stop` and until no epoch runs; then the workers go."""
+        async with asyncio.TaskGroup() as group:
+            jobs: set[asyncio.Task[None]] = set()
+            while not stop.is_set() or self._runs:
+                self._news.clear()
+                for worker in self._look():
+                    job = group.create_task(self._job(worker), name=f"worker {worker.number}")
+                    jobs.add(job)
+                    job.add_done_callback(jobs.discard)
+                for worker in self._unwanted():
+                    group.create_task(self._kill(worker), name=f"end of worker {worker.number}")
+                others = () if stop.is_set() else (stop,)
+                await wait_for_any(self._news, *others, seconds=LOOK_SECONDS)
+            for worker in self._pool.values():
+                worker.is_going = True  # One that comes only now is refused.
+                if worker.orders is not None:
+                    worker.orders.put_nowait(None)
+            if jobs:
+                await asyncio.wait(jobs, timeout=LEAVE_SECONDS)
+            for job in jobs:
+                job.cancel()
+
+    def _look(self) -> list[PooledWorker]:
+        """Place the slots that wait; return the workers whose jobs have to be started."""
+        now = self.clock.monotonic()
+        for worker in self._pool.values():
+            if not worker.is_here and not worker.is_new and now >= worker.since + BACK_SECONDS:
+                self._take_places(worker)
+        alive = [each for each in self._pool.values() if not each.is_going]
+        missing = self._wanted() - len(alive)
+        for worker in alive:
+            if worker.is_here and not worker.places and missing < 0 and now >= worker.since + IDLE_SECONDS:
+                assert worker.orders is not None
+                worker.orders.put_nowait(None)
+                worker.orders = None
+                worker.is_going = True
+                missing += 1
+        started = []
+        if now >= self._pause_until:
+            for _ in range(missing):
+                self._last += 1
+                worker = self._pool[self._last] = PooledWorker(number=self._last, since=now)
+                started.append(worker)
+        self._place()
+        return started
+
+    def _place(self) -> None:
+        for run in self._runs:
+            epoch = run.epoch
+            while run.waiting and not epoch.ending:
+                able = {
+                    worker.number: worker.tasks(epoch.flow)
+                    for worker in self._pool.values()
+                    if worker.is_here or (worker.is_new and self.workers.cores is not None)
+                }
+                if not able:
+                    break
+                for each, number in ((each, w.number) for w in self._pool.values() for each in w.places):
+                    if each[0] is epoch and number in able:
+                        able[number] = Tasks(able[number].large + 1, able[number].small)
+                place = epoch, run.waiting.pop(0)
+                worker = self._pool[choose_worker(able, is_small=epoch.shares_worker)]
+                worker.places.append(place)
+                if worker.orders is not None:
+                    worker.orders.put_nowait(place)
+
+    def _wanted(self) -> int:
+        """Workers that the flows would use, as far as it is sensible to ask for them."""
+        wanted = max(cores_needed(self._needs), 1 if self._runs else 0)
+        return wanted if self.workers.cores is not None else min(wanted, 2 * self._here + 2)
+
+    @property
+    def _here(self) -> int:
+        return sum(worker.is_here for worker in self._pool.values())
+
+    def _unwanted(self) -> list[PooledWorker]:
+        """Those that are frozen, and those that nobody needs before Spark had a core for them."""
+        now = self.clock.monotonic()
+        alive = [each for each in self._pool.values() if not each.is_going]
+        frozen = [each for each in alive if each.is_here and each.heard_at < now - SILENT_SECONDS]
+        queued = [each for each in alive if not each.is_here and not each.places]
+        too_many = max(0, len(alive) - self._wanted())
+        return frozen + [each for each in queued if each.since < now - IDLE_SECONDS][:too_many]
+
+    async def _kill(self, worker: PooledWorker) -> None:
+        log.warning("worker_killed", worker=worker.number, is_frozen=worker.is_here)
+        worker.is_going = True
+        self._take_places(worker)
+        self._move()
+        try:
+            await self.workers.kill_worker(worker.number)
+        except TwinlogError as error:
+            log.warning("worker_not_killed", worker=worker.number, reason=error.reason, error=str(error))
+
+    def _take_places(self, worker: PooledWorker) -> None:
+        """What it ran waits for another worker."""
+        for epoch, slot in worker.places:
+            for run in self._runs:
+                if run.epoch is epoch and epoch.slots[slot].state is not SlotState.FINISHED:
+                    run.waiting.append(slot)
+        if worker.places:
+            worker.places = []
+            self._news.set()
+
+    async def _job(self, worker: PooledWorker) -> None:
+        """Run the job of a worker to its end."""
+        failure: TwinlogError | None = None
+        try:
+            await self.workers.run_worker(worker.number, worker.token)
+            if worker.is_new:
+                told = "a worker ended before it had reached its driver"
+                failure = TwinlogError(told, reason="EPOCH_FAILED")
+        except TwinlogError as error:
+            failure = error
+        finally:
+            del self._pool[worker.number]
+        if failure is not None and not worker.is_going:
+            log.warning("worker_failed", worker=worker.number, reason=failure.reason, error=str(failure))
+            self._failed(worker, failure)
+        self._take_places(worker)
+        self._move()
+
+    def _failed(self, worker: PooledWorker, failure: TwinlogError) -> None:
+        now = self.clock.monotonic()
+        self._failure = failure
+        if now >= self._pause_until:  # A JVM that is gone ends all of them at once.
+            self._pause_until = now + min(0.5 * 2.0 ** min(self._failures, 10), LONGEST_PAUSE_SECONDS)
+        self._failures += 1
+        for run in self._runs:
+            if run.waiting or any(run.epoch is epoch for epoch, _ in worker.places):
+                run.failure = failure
+                run.failed.set()
+        self._move()
+
+    def _move(self) -> None:
+        self._moved.set()
+        self._news.set()
+
+    async def _next_move(self) -> None:
+        self._moved.clear()
+        await wait_for_any(self._moved, seconds=LOOK_SECONDS)
+
+
+async def _over(epoch: Epoch) -> None:
+    """Return when no task of the epoch is running and none is wanted; later tasks are refused."""
+    await epoch.over.wait()
+    idle = (SlotState.FINISHED, SlotState.LOST, SlotState.WAITING)
+    while not await epoch.wait_until(lambda: epoch.are(*idle), SILENT_SECONDS):
+        pass

@@ -1,0 +1,308 @@
+"""Cores are shared by need, and what a worker ran goes to another one when it is lost."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.errors import NotFoundError, TransientKafkaError, TwinlogError
+from twinlog.kafka.deadline import pause
+from twinlog.model import Flow, TopicPartition
+from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
+from twinlog.transforms.expressions import Expressions
+from twinlog_source.driver.cores import FLOWS_PER_WORKER, Need, cores_needed, share_cores
+from twinlog_source.driver.epoch import Epoch, LastWords, SlotState
+from twinlog_source.driver.worker_pool import BACK_SECONDS, IDLE_SECONDS, SILENT_SECONDS, WorkerPool
+from twinlog_source.reasons import EndReason
+from twinlog_source.records.pipe import PipeJob
+
+NEEDS = st.dictionaries(
+    st.integers(0, 40),
+    st.one_of(st.builds(Need, st.integers(1, 50)), st.just(Need(1, is_small=True))),
+    max_size=30,
+)
+
+
+@given(NEEDS, st.integers(0, 120))
+def test_no_core_is_idle_while_a_flow_needs_it_and_none_has_more_than_its_part(
+    needs: dict[int, Need], cores: int
+) -> None:
+    shares = share_cores(needs, cores)
+    assert shares.keys() == needs.keys()
+    assert all(1 <= shares[each] <= need.slots for each, need in needs.items())
+    used = cores_needed({each: Need(shares[each], need.is_small) for each, need in needs.items()})
+    least = cores_needed({each: Need(1, need.is_small) for each, need in needs.items()})
+    assert used == max(least, min(cores, cores_needed(needs)))
+    short = [shares[each] for each, need in needs.items() if shares[each] < need.slots]
+    assert not short or max(shares.values()) <= min(short) + 1, "nobody is short while another has more"
+    more = share_cores(needs, cores + 1)
+    assert sum(more.values()) - sum(shares.values()) == (cores >= least and used < cores_needed(needs))
+
+
+@dataclass(slots=True, eq=False)
+class Cluster:
+    """Spark with so many cores, whose workers copy what they are told."""
+
+    cores: int | None
+    free: int
+    pool: WorkerPool = field(init=False)
+    running: dict[int, "asyncio.Task[None]"] = field(default_factory=dict)
+    """The process of each worker that has a core."""
+    queued: list[int] = field(default_factory=list)
+    killed: set[int] = field(default_factory=set)
+    is_silent: set[int] = field(default_factory=set)
+    failure: TwinlogError | None = None
+
+    def __post_init__(self) -> None:
+        self.pool = WorkerPool(workers=self, clock=LoopClock())
+
+    def warm_up(self) -> None:
+        """It is warm."""
+
+    async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
+        raise AssertionError
+
+    async def run_pipe(self, flow: Flow, expressions: Expressions, job: PipeJob) -> None:
+        raise AssertionError
+
+    async def run_worker(self, number: int, token: str) -> None:
+        if self.failure is not None:
+            raise self.failure
+        while number not in self.killed:
+            self.queued.append(number)
+            try:
+                while self.free <= 0 or self.queued[0] != number:
+                    await pause(0.01)
+                    if self.failure is not None:
+                        raise self.failure
+                    if number in self.killed:
+                        raise TransientKafkaError("killed", reason="SPARK_UNAVAILABLE")
+            finally:
+                self.queued.remove(number)
+            self.free -= 1
+            try:
+                async with asyncio.TaskGroup() as group:
+                    process = self.running[number] = group.create_task(
+                        self._work(number, token), name=f"process of worker {number}"
+                    )
+                    await asyncio.wait([process])
+            finally:
+                del self.running[number]
+                self.free += 1
+            if not process.cancelled():
+                return
+        raise TransientKafkaError("killed", reason="SPARK_UNAVAILABLE")
+
+    async def kill_worker(self, number: int) -> None:
+        self.killed.add(number)
+        if number in self.running:
+            self.running[number].cancel()
+
+    def lose(self, number: int) -> None:
+        """Its executor is gone with its core."""
+        self.running[number].cancel()
+        self.free -= 1
+
+    async def _work(self, number: int, token: str) -> None:
+        try:
+            worker = self.pool.admit(number, token)
+        except NotFoundError:
+            return
+        orders = self.pool.joined(worker)
+        tasks: list[asyncio.Task[None]] = []
+
+        async def sign() -> None:
+            while True:
+                if number not in self.is_silent:
+                    self.pool.heard(worker)
+                await pause(1.0)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks.append(group.create_task(sign(), name="signs"))
+                while (place := await orders.get()) is not None:
+                    tasks.append(group.create_task(copy(*place), name="task"))
+                for task in tasks:
+                    task.cancel()
+        finally:
+            self.pool.left(worker, orders)
+
+
+async def copy(epoch: Epoch, index: int) -> None:
+    slot = epoch.slots[index]
+    try:
+        epoch.move(slot, SlotState.RUNNING)
+        await epoch.over.wait()
+        slot.final = LastWords(reason=EndReason.END_OF_EPOCH)
+        epoch.move(slot, SlotState.FINISHED)
+    finally:
+        if slot.state is not SlotState.FINISHED:
+            epoch.move(slot, SlotState.LOST)
+
+
+def epoch_of(name: str, slots: int, number: int = 1, *, is_small: bool = False) -> Epoch:
+    plan = tuple((TopicPartition("t", each),) for each in range(slots))
+    return Epoch(flow=Flow(name, "Z"), number=number, plan=plan, shares_worker=is_small)
+
+
+async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await pause(0.05)
+
+
+Scenario = Callable[[Cluster, asyncio.TaskGroup], Awaitable[None]]
+
+
+def lived(scenario: Scenario, *, free: int, cores: int | None = None) -> None:
+    async def life() -> None:
+        cluster, stop = Cluster(cores, free), asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            loop = group.create_task(cluster.pool.run_workers(stop), name="pool")
+            await scenario(cluster, group)
+            stop.set()
+            await loop
+            assert not cluster.running, "all have gone"
+
+    run_in_virtual_time(life())
+
+
+def places(cluster: Cluster) -> list[int]:
+    """How many tasks each worker runs that has a core."""
+    pool = cluster.pool._pool  # noqa: SLF001 (what it told whom)
+    return sorted(len(pool[number].places) for number in cluster.running)
+
+
+def test_every_core_copies_while_the_next_epoch_takes_over_in_the_same_workers() -> None:
+    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+        pool, first, second = cluster.pool, epoch_of("A", 6), epoch_of("A", 6, 2)
+        assert await pool.claim(first.flow, Need(8)) == 6
+        group.create_task(pool.run(first), name="first")
+        await until(lambda: first.are(SlotState.RUNNING))
+        assert places(cluster) == [1] * 6
+        group.create_task(pool.run(second), name="second")
+        await until(lambda: second.are(SlotState.RUNNING))
+        assert places(cluster) == [2] * 6
+        assert not pool.is_crowded() or first.ending == ""
+        first.end("EPOCH_OVER")
+        await until(lambda: places(cluster) == [1] * 6)
+        second.end("SHUTDOWN")
+
+    lived(scenario, free=6)
+
+
+def test_five_flows_on_three_executors_of_which_one_is_lost_and_one_comes() -> None:
+    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+        pool = cluster.pool
+        needs = {"A": 8, "B": 8, "C": 1, "D": 1, "E": 1}
+        for name, slots in needs.items():
+            pool.share(Flow(name, "Z"), Need(slots))
+        await until(lambda: len(cluster.running) == 9)
+        shares = {name: await pool.claim(Flow(name, "Z"), Need(slots)) for name, slots in needs.items()}
+        assert shares == {"A": 3, "B": 3, "C": 1, "D": 1, "E": 1}
+        epochs = [epoch_of(name, slots) for name, slots in shares.items()]
+        for epoch in epochs:
+            group.create_task(pool.run(epoch), name=str(epoch.flow))
+        await until(lambda: places(cluster) == [1] * 9)
+        for number in list(cluster.running)[:3]:
+            cluster.lose(number)
+        await until(lambda: len(cluster.running) == 6)
+        await until(lambda: sum(places(cluster)) == 9, BACK_SECONDS + 2)
+        assert places(cluster) == [1, 1, 1, 2, 2, 2]
+        assert pool.is_crowded()
+        assert [pool.share(Flow(name, "Z"), Need(needs[name])) for name in needs] == [1, 2, 1, 1, 1]
+        cluster.free += 3
+        await until(lambda: not pool.is_crowded())
+        assert [pool.share(Flow(name, "Z"), Need(needs[name])) for name in needs] == [3, 3, 1, 1, 1]
+        for epoch in epochs:
+            epoch.end("SHUTDOWN")
+
+    lived(scenario, free=9)
+
+
+def test_what_a_lost_worker_ran_waits_for_it_if_spark_runs_it_again_at_once() -> None:
+    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+        epoch = epoch_of("A", 2)
+        await cluster.pool.claim(epoch.flow, Need(2))
+        group.create_task(cluster.pool.run(epoch), name="run")
+        await until(lambda: epoch.are(SlotState.RUNNING))
+        number, process = next(iter(cluster.running.items()))
+        process.cancel()
+        await until(lambda: cluster.running.get(number) not in (None, process), BACK_SECONDS)
+        await until(lambda: epoch.are(SlotState.RUNNING), BACK_SECONDS)
+        assert places(cluster) == [1, 1]
+        epoch.end("SHUTDOWN")
+
+    lived(scenario, free=2)
+
+
+@pytest.mark.parametrize("cores", [2, None])
+def test_a_frozen_worker_is_killed_and_another_one_runs_its_task(cores: int | None) -> None:
+    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+        epoch = epoch_of("A", 2)
+        await cluster.pool.claim(epoch.flow, Need(2))
+        group.create_task(cluster.pool.run(epoch), name="run")
+        await until(lambda: epoch.are(SlotState.RUNNING))
+        frozen = min(cluster.running)
+        cluster.is_silent.add(frozen)
+        await until(lambda: cluster.killed == {frozen}, SILENT_SECONDS + 5)
+        await until(lambda: epoch.are(SlotState.RUNNING) and len(cluster.running) == 2)
+        epoch.end("SHUTDOWN")
+
+    lived(scenario, cores=cores, free=2)
+
+
+def test_flows_with_little_to_copy_share_a_worker() -> None:
+    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+        pool = cluster.pool
+        epochs = [epoch_of(f"S{number}", 1, is_small=True) for number in range(FLOWS_PER_WORKER + 1)]
+        large = epoch_of("L", 2)
+        for epoch in (*epochs, large):
+            await pool.claim(epoch.flow, Need(len(epoch.slots), epoch.shares_worker))
+            group.create_task(pool.run(epoch), name=str(epoch.flow))
+        await until(lambda: places(cluster) == [1, 1, 1, FLOWS_PER_WORKER])
+        for epoch in (*epochs, large):
+            epoch.end("SHUTDOWN")
+
+    lived(scenario, cores=2, free=100)
+
+
+def test_workers_that_nobody_needs_go() -> None:
+    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+        pool, epoch = cluster.pool, epoch_of("A", 2)
+        pool.share(epoch.flow, Need(8))
+        await until(lambda: len(cluster.running) == 2 and bool(cluster.queued))
+        pool.share(epoch.flow, Need(1))
+        group.create_task(pool.run(epoch), name="run")
+        await until(lambda: epoch.are(SlotState.RUNNING))
+        await pause(IDLE_SECONDS + 5)
+        assert not cluster.queued, "so Spark asks for no more executors"
+        epoch.end("EPOCH_OVER")
+        await pause(IDLE_SECONDS + 5)
+        assert len(cluster.running) == 1
+        pool.share(epoch.flow, None)
+        await until(lambda: not cluster.running)
+
+    lived(scenario, free=2)
+
+
+def test_a_cluster_without_a_free_core_is_said_and_a_failure_is_that_of_every_epoch_that_waits() -> None:
+    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+        pool, epoch = cluster.pool, epoch_of("A", 1)
+        with pytest.raises(TwinlogError) as raised:
+            await pool.claim(epoch.flow, Need(1))
+        assert raised.value.reason == "EPOCH_NOT_READY"
+        cluster.failure = TransientKafkaError("no Java", reason="SPARK_UNAVAILABLE")
+        with pytest.raises(TwinlogError, match="no Java"):
+            await pool.run(epoch)
+        with pytest.raises(TwinlogError, match="no Java"):
+            await pool.claim(epoch.flow, Need(1))
+        with pytest.raises(NotFoundError):
+            pool.admit(1_000, "guess")
+        cluster.failure, cluster.free = None, 1
+        assert await pool.claim(epoch.flow, Need(1)) == 1
+
+    lived(scenario, free=0)
