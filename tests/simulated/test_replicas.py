@@ -348,11 +348,11 @@ class Chaos:
     async def live(self, steps: int) -> None:
         for _ in range(steps):
             name = f"{self.random.choice(SERVICES)} {self.random.randint(1, 3)}"
-            way = self.random.choice([*self.sources, "M", ""])
+            way = self.random.choice([*self.sources, "M", "", "".join([*self.sources, "M"])])
             seconds = self.random.choice([1, 5, 15, 80])
             self.tell(f"{name} {'is cut off from ' + way if way else 'is killed'} for {seconds} s")
             if way:
-                self.world.bar(name, way)
+                self.world.bar(name, *way)
             else:
                 await self.world.kill(name)
             await self.write(seconds)
