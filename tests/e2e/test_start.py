@@ -20,10 +20,10 @@ _COMMAND_VARIABLE = "TWINLOG_TESTS_COMMAND"
 """Another `twinlog`, such as one that was installed from wheels."""
 
 
-def _start(directory: Path, *arguments: str) -> GuardedProcess:
+def _start(directory: Path, *arguments: str, errors: Path | None = None) -> GuardedProcess:
     other = os.environ.get(_COMMAND_VARIABLE)
     command = [*([other] if other else [sys.executable, "-m", "twinlog"]), "start", *arguments]
-    return GuardedProcess(command, cwd=directory, output=directory / "log")
+    return GuardedProcess(command, cwd=directory, output=directory / "log", errors=errors)
 
 
 async def test_two_addresses_are_enough(kafka_pair: KafkaPair, tmp_path: Path) -> None:
@@ -43,8 +43,15 @@ async def test_two_addresses_are_enough(kafka_pair: KafkaPair, tmp_path: Path) -
     assert "the same cluster" in (tmp_path / "log").read_text()
     assert not file.exists()
 
+    what = (one, other, "--topics", topic, "--names", ",".join(names))
+    with _start(tmp_path, *what, "--dry-run", errors=tmp_path / "told") as dry:
+        assert await asyncio.to_thread(dry.wait, _STOP_SECONDS) == 0
+    shown = (tmp_path / "log").read_text()
+    assert f"{topic} -> {copy.topic}" in (tmp_path / "told").read_text()
+    assert not file.exists()
+
     async with open_cluster("b", kafka_pair.b.client_properties()) as target:
-        with _start(tmp_path, one, other, "--topics", topic, "--names", ",".join(names)) as run:
+        with _start(tmp_path, *what) as run:
 
             async def arrived() -> bool:
                 assert run.running, (tmp_path / "log").read_text()
@@ -56,3 +63,4 @@ async def test_two_addresses_are_enough(kafka_pair: KafkaPair, tmp_path: Path) -
             assert await asyncio.to_thread(run.stop, _STOP_SECONDS) == 0
     assert f"{topic} -> {copy.topic}" in (tmp_path / "log").read_text()
     assert f"{names[0]}.bootstrap.servers={one}" in file.read_text()
+    assert shown.strip().endswith(file.read_text().strip()), "what --dry-run prints is a file"

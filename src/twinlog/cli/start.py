@@ -161,7 +161,7 @@ def start_command(
         typer.Option("--keep-names", help="Copies have the names of their topics."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the file and what would be copied; write nothing.")
+        bool, typer.Option("--dry-run", help="Print the file, and to stderr what would be copied.")
     ] = False,
 ) -> None:
     import asyncio
@@ -177,7 +177,7 @@ def start_command(
         if dry_run:
             typer.echo(text)
         for line in told(wanted, facts):
-            typer.echo(printable(line))
+            typer.echo(printable(line), err=dry_run)  # `--dry-run > FILE` writes a file that runs
         if dry_run:
             return
         if not existed:
