@@ -177,7 +177,8 @@ class Reversal:
         patience = _Patience(f"the stop of {flow_name(flow)}")
         while partitions := await self._partitions(flow):
             await patience.wait(partitions)
-        self.tell("STOP", f"a rule has stopped {flow_name(flow)}")
+        name = flow_name(flow)
+        self.tell("STOP", f"a rule has stopped {name}; `twinlog rules reset '{name}' {_KEY}` starts it again")
 
     async def move(self) -> None:
         """A fence is refused until also the checkpoint service knows that the flow back is stopped."""
