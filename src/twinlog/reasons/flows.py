@@ -24,6 +24,11 @@ GROUPS: Final = ReasonGroup(
             shows it, `twinlog failover stop` stops it
         BACKLOG_NOT_COPIED: not all of the source's records were copied in time => the message names the
             partitions and causes; run the command again to wait longer
+        NOT_DRAINED: the flow that is to be reversed was stopped by somebody else => start it again as the
+            message says, then run `twinlog reverse` again
+        NOT_FOLLOWED: the services did not carry out a step of the reversal in time => run `twinlog reverse`
+            again, it goes on from there
+        RULES_UNKNOWN: the configsync service does not know the rules of the flow yet => the message says why
         MOVE_CANCELLED: an operator stopped the run; its changes stay, including a fence => `twinlog
             failover run` continues it, `twinlog failover give-up` removes its fence
         NO_MOVE: no failover or failback of this flow has run in this process since it started => `twinlog
