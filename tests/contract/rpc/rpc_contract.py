@@ -218,9 +218,9 @@ class RpcContract:
         assert refusal.code() is grpc.StatusCode.FAILED_PRECONDITION
 
     async def test_a_deadline_ends_both_sides(self, channel: Any, handlers: Handlers) -> None:
-        late = await failure(channel.unary_unary(METHOD + "Hang")(b"", timeout=0.5))
+        late = await failure(channel.unary_unary(METHOD + "Hang")(b"", timeout=2.0))
         assert late.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-        assert 0 < await handlers.noticed() <= 0.5
+        assert 0 < await handlers.noticed() <= 2.0
         assert await handlers.noticed() == "cancelled"
 
     async def test_without_a_deadline_no_time_is_told(self, channel: Any, handlers: Handlers) -> None:
