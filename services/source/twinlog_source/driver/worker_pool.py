@@ -31,7 +31,9 @@ BACK_SECONDS: Final = 3.0
 """Spark runs a lost worker again. What it ran goes to other workers when it is not back after this time."""
 IDLE_SECONDS: Final = 60.0
 """A worker without tasks is kept for so long."""
-FIRST_WORKER_SECONDS: Final = 45.0
+COME_SECONDS: Final = 45.0
+"""A worker for which Spark has a core comes within this time, and goes within it when it may; otherwise it
+hangs, and is killed. A flow that begins waits as long for the first one."""
 OTHER_WORKERS_SECONDS: Final = 3.0
 """How long a flow that begins waits for as many workers as it needs, once there is one."""
 LONGEST_PAUSE_SECONDS: Final = 5.0
@@ -94,6 +96,9 @@ class PooledWorker:
     @property
     def is_here(self) -> bool:
         return self.orders is not None and not self.is_going
+
+    def accepts(self, token: str) -> bool:
+        return secrets.compare_digest(self.token.encode(), token.encode())
 
     def tasks(self, flow: Flow) -> Tasks:
         """Without those of the flow's earlier epochs, which go when the new one begins."""
@@ -167,8 +172,11 @@ class WorkerPool:
         while not self._here:
             if self._failures > failures and self._failure is not None:
                 raise self._failure
-            if self.clock.monotonic() >= began + FIRST_WORKER_SECONDS:
-                told = f"Spark gave {flow} no core within {FIRST_WORKER_SECONDS:g} s: none is free"
+            if self.clock.monotonic() >= began + COME_SECONDS:
+                told = (
+                    f"no worker of Spark has come for {flow} within {COME_SECONDS:g} s: no core is free, or"
+                    " executors cannot run Twinlog, or do not reach twinlog.source.worker.endpoint"
+                )
                 raise TransientKafkaError(told, reason="EPOCH_NOT_READY")
             await self._next_move()
         give_up_at = self.clock.monotonic() + OTHER_WORKERS_SECONDS
@@ -207,7 +215,8 @@ class WorkerPool:
             for worker in self._pool.values():
                 if any(each is epoch for each, _ in worker.places):
                     worker.places = [place for place in worker.places if place[0] is not epoch]
-                    worker.since = self.clock.monotonic()
+                    if worker.is_here:
+                        worker.since = self.clock.monotonic()
             self._news.set()
         if run.failure is not None:
             raise type(run.failure)(str(run.failure), reason=run.failure.reason) from run.failure
@@ -217,12 +226,15 @@ class WorkerPool:
     def admit(self, number: int, token: str) -> PooledWorker:
         """Raises NotFoundError: there is no such worker."""
         worker = self._pool.get(number)
-        if worker is None or worker.is_going or not secrets.compare_digest(worker.token, token):
+        if worker is None or worker.is_going or not worker.accepts(token):
             raise NotFoundError("no live driver knows this worker", reason="EPOCH_UNKNOWN")
         return worker
 
     def joined(self, worker: PooledWorker) -> asyncio.Queue[Place | None]:
-        """A worker has connected: return what it is told. Its earlier stream is told no more."""
+        """A worker has connected: return what it is told. An earlier process of it, which Spark has lost but
+        which may live, is told to go: the tasks of both would push each other out of their slots."""
+        if worker.orders is not None:
+            worker.orders.put_nowait(None)
         orders: asyncio.Queue[Place | None] = asyncio.Queue()
         worker.orders, worker.is_new = orders, False
         worker.since = worker.heard_at = self.clock.monotonic()
@@ -250,8 +262,14 @@ class WorkerPool:
         """Loop until `stop` and until no epoch runs; then the workers go."""
         async with asyncio.TaskGroup() as group:
             jobs: set[asyncio.Task[None]] = set()
+            looked_at = self.clock.monotonic()
             while not stop.is_set() or self._runs:
                 self._news.clear()
+                last, looked_at = looked_at, self.clock.monotonic()
+                if looked_at >= last + SILENT_SECONDS / 2:
+                    # This process was suspended: what workers have said meanwhile is still to be read.
+                    for worker in self._pool.values():
+                        worker.heard_at = looked_at
                 for worker in self._look():
                     job = group.create_task(self._job(worker), name=f"worker {worker.number}")
                     jobs.add(job)
@@ -282,7 +300,7 @@ class WorkerPool:
                 assert worker.orders is not None
                 worker.orders.put_nowait(None)
                 worker.orders = None
-                worker.is_going = True
+                worker.is_going, worker.since = True, now
                 missing += 1
         started = []
         if now >= self._pause_until:
@@ -300,7 +318,8 @@ class WorkerPool:
                 able = {
                     worker.number: worker.tasks(epoch.flow)
                     for worker in self._pool.values()
-                    if worker.is_here or (worker.is_new and self.workers.cores is not None)
+                    if worker.is_here
+                    or (worker.is_new and not worker.is_going and self.workers.cores is not None)
                 }
                 if not able:
                     break
@@ -323,17 +342,23 @@ class WorkerPool:
         return sum(worker.is_here for worker in self._pool.values())
 
     def _unwanted(self) -> list[PooledWorker]:
-        """Those that are frozen, and those that nobody needs before Spark had a core for them."""
+        """Those that hang, and those that nobody needs before Spark had a core for them."""
         now = self.clock.monotonic()
         alive = [each for each in self._pool.values() if not each.is_going]
-        frozen = [each for each in alive if each.is_here and each.heard_at < now - SILENT_SECONDS]
-        queued = [each for each in alive if not each.is_here and not each.places]
+        hanging = [each for each in self._pool.values() if self._hangs(each, now)]
+        queued = [each for each in alive if not (each.is_here or each.places or each in hanging)]
         too_many = max(0, len(alive) - self._wanted())
-        return frozen + [each for each in queued if each.since < now - IDLE_SECONDS][:too_many]
+        return hanging + [each for each in queued if each.since < now - IDLE_SECONDS][:too_many]
+
+    def _hangs(self, worker: PooledWorker, now: float) -> bool:
+        if worker.is_here:
+            return worker.heard_at < now - SILENT_SECONDS
+        is_queued = worker.is_new and not worker.is_going and self.workers.cores is None
+        return not is_queued and worker.since < now - COME_SECONDS
 
     async def _kill(self, worker: PooledWorker) -> None:
         log.warning("worker_killed", worker=worker.number, is_frozen=worker.is_here)
-        worker.is_going = True
+        worker.is_going, worker.since = True, self.clock.monotonic()
         self._take_places(worker)
         self._move()
         try:

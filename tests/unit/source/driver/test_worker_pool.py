@@ -15,9 +15,16 @@ from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
 from twinlog.transforms.expressions import Expressions
 from twinlog_source.driver.cores import FLOWS_PER_WORKER, Need, cores_needed, share_cores
 from twinlog_source.driver.epoch import Epoch, LastWords, SlotState
-from twinlog_source.driver.worker_pool import BACK_SECONDS, IDLE_SECONDS, SILENT_SECONDS, WorkerPool
+from twinlog_source.driver.worker_pool import (
+    BACK_SECONDS,
+    COME_SECONDS,
+    IDLE_SECONDS,
+    SILENT_SECONDS,
+    WorkerPool,
+)
 from twinlog_source.reasons import EndReason
 from twinlog_source.records.pipe import PipeJob
+from twinlog_source.task.stream.worker import SIGN_SECONDS
 
 NEEDS = st.dictionaries(
     st.integers(0, 40),
@@ -54,10 +61,22 @@ class Cluster:
     queued: list[int] = field(default_factory=list)
     killed: set[int] = field(default_factory=set)
     is_silent: set[int] = field(default_factory=set)
+    hangs: set[int] = field(default_factory=set)
+    """Their next processes never reach the driver."""
+    stays: set[int] = field(default_factory=set)
+    """Their processes do not end when they may."""
+    slept_seconds: float = 0.0
+    """For how long the driver's process was suspended."""
     failure: TwinlogError | None = None
 
     def __post_init__(self) -> None:
-        self.pool = WorkerPool(workers=self, clock=LoopClock())
+        self.pool = WorkerPool(workers=self, clock=self)
+
+    def monotonic(self) -> float:
+        return LoopClock().monotonic() + self.slept_seconds
+
+    def now_ms(self) -> int:
+        return LoopClock().now_ms()
 
     def warm_up(self) -> None:
         """It is warm."""
@@ -107,6 +126,8 @@ class Cluster:
         self.free -= 1
 
     async def _work(self, number: int, token: str) -> None:
+        if number in self.hangs:
+            await asyncio.Event().wait()
         try:
             worker = self.pool.admit(number, token)
         except NotFoundError:
@@ -118,13 +139,15 @@ class Cluster:
             while True:
                 if number not in self.is_silent:
                     self.pool.heard(worker)
-                await pause(1.0)
+                await pause(SIGN_SECONDS)
 
         try:
             async with asyncio.TaskGroup() as group:
                 tasks.append(group.create_task(sign(), name="signs"))
                 while (place := await orders.get()) is not None:
                     tasks.append(group.create_task(copy(*place), name="task"))
+                if number in self.stays:
+                    await asyncio.Event().wait()
                 for task in tasks:
                     task.cancel()
         finally:
@@ -253,6 +276,70 @@ def test_a_frozen_worker_is_killed_and_another_one_runs_its_task(cores: int | No
         epoch.end("SHUTDOWN")
 
     lived(scenario, cores=cores, free=2)
+
+
+@pytest.mark.parametrize(("cores", "comes_first"), [(1, False), (1, True), (None, True)])
+def test_a_worker_that_does_not_come_is_killed_and_another_one_runs_its_task(
+    cores: int | None, comes_first: bool
+) -> None:
+    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+        epoch = epoch_of("A", 1)
+        if comes_first:
+            await cluster.pool.claim(epoch.flow, Need(1))
+            await until(lambda: cluster.pool._here == 1)  # noqa: SLF001 (as `places`)
+        cluster.hangs.add(1)
+        if comes_first:
+            cluster.running[1].cancel()
+            await pause(0.1)
+        cluster.pool.share(epoch.flow, Need(1))
+        group.create_task(cluster.pool.run(epoch), name="run")
+        await until(lambda: epoch.are(SlotState.RUNNING), COME_SECONDS + 5)
+        epoch.end("SHUTDOWN")
+
+    lived(scenario, cores=cores, free=2)
+
+
+def test_a_worker_that_does_not_go_when_it_may_is_killed() -> None:
+    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+        cluster.pool.share(Flow("A", "Z"), Need(1))
+        await until(lambda: cluster.pool._here == 1)  # noqa: SLF001 (as `places`)
+        cluster.stays.add(1)
+        cluster.pool.share(Flow("A", "Z"), None)
+        await until(lambda: not cluster.running, IDLE_SECONDS + COME_SECONDS + 5)
+
+    lived(scenario, free=1)
+
+
+def test_the_earlier_process_of_a_worker_may_go_when_spark_has_run_it_again() -> None:
+    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+        pool = cluster.pool
+        pool.share(Flow("A", "Z"), Need(1))
+        await until(lambda: pool._here == 1)  # noqa: SLF001 (as `places`)
+        (worker,) = pool._pool.values()  # noqa: SLF001 (as `places`)
+        with pytest.raises(NotFoundError):
+            pool.admit(worker.number, "gu\N{LATIN SMALL LETTER E WITH ACUTE}ss")
+        earlier = worker.orders
+        assert earlier is not None
+        orders = pool.joined(worker)
+        assert earlier.get_nowait() is None
+        pool.left(worker, earlier)
+        assert worker.orders is orders
+
+    lived(scenario, free=1)
+
+
+def test_no_worker_counts_as_frozen_because_the_driver_was_suspended() -> None:
+    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+        epoch = epoch_of("A", 2)
+        await cluster.pool.claim(epoch.flow, Need(2))
+        group.create_task(cluster.pool.run(epoch), name="run")
+        await until(lambda: epoch.are(SlotState.RUNNING))
+        cluster.slept_seconds += 2 * SILENT_SECONDS
+        await pause(2 * SILENT_SECONDS)
+        assert not cluster.killed
+        epoch.end("SHUTDOWN")
+
+    lived(scenario, free=2)
 
 
 def test_flows_with_little_to_copy_share_a_worker() -> None:
