@@ -5,13 +5,13 @@ import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Annotated
 
 import typer
 
 from twinlog import __version__
 from twinlog import service as _before_grpc  # noqa: F401 (see there)
 from twinlog.cli.common.lazy import COMPLETE_VARIABLE, LazyCommand, LazyGroup, prepare_completion
+from twinlog.cli.common.options import option
 from twinlog.cli.common.output import filter_output
 from twinlog.supervisor.runs import complete_standard_streams
 
@@ -188,10 +188,9 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def twinlog(
-    _version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
-    ] = False,
+    _version: bool = option(
+        "--version", "Show the version and exit.", False, callback=_print_version, is_eager=True
+    ),
 ) -> None:
     """Options of all commands."""
 

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.location import load_config, note_file
+from twinlog.cli.common.options import argument, option
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.times import MOST_SECONDS
@@ -19,48 +20,44 @@ if TYPE_CHECKING:
 
     from twinlog.preflight.adoption import Adoption, Continuation
 
-_HELP = """Show where Twinlog would continue what MirrorMaker 2 copied, and whether it may start.
-
-The command changes nothing.
-
-For each flow: whether MirrorMaker 2 still runs, where each partition continues and how far it is behind, \
-what Twinlog will do differently, and which partitions have a position but are not selected by the file.
-
-\b
-The answer is no (exit code 1) while
-  - MirrorMaker 2's Connect group (A-mm2, or --connect-group) has members
-  - new heartbeats or positions of the flow are written while the command watches
-  - Twinlog runs the flow already
-  - positions are stored under another connector name or in another topic than
-    the file says, so that everything would be copied again; for Kafka Connect
-    set A->B.name and A->B.offsets.storage.topic
-
-Exit codes: 0 Twinlog may start: `twinlog run FILE`; 1 not now; 2 the file is wrong.
-"""
-
 
 def adopt_command(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A MirrorMaker 2 properties file.", callback=note_file)
-    ],
-    connect_group: Annotated[
-        str,
-        typer.Option(
-            metavar="GROUP",
-            help="The group.id of Connect workers that ran only MirrorMaker 2, such as Strimzi's.",
-        ),
-    ] = "",
-    look: Annotated[
-        float,
-        typer.Option(
-            min=0.0, max=MOST_SECONDS, help="Seconds for which to watch whether MirrorMaker 2 still writes."
-        ),
-    ] = 5.0,
-    timeout: Annotated[
-        float, typer.Option(min=1.0, max=MOST_SECONDS, help="Seconds that a cluster may take to answer.")
-    ] = 10.0,
+    file: Path = argument("FILE", "A MirrorMaker 2 properties file.", callback=note_file),
+    connect_group: str = option(
+        "--connect-group GROUP",
+        "The group.id of Connect workers that ran only MirrorMaker 2, such as Strimzi's.",
+        "",
+    ),
+    look: float = option(
+        "--look",
+        "Seconds for which to watch whether MirrorMaker 2 still writes.",
+        5.0,
+        min=0.0,
+        max=MOST_SECONDS,
+    ),
+    timeout: float = option(
+        "--timeout", "Seconds that a cluster may take to answer.", 10.0, min=1.0, max=MOST_SECONDS
+    ),
     output: OutputOption = Output.TABLE,
 ) -> None:
+    """Show where Twinlog would continue what MirrorMaker 2 copied, and whether it may start.
+
+    The command changes nothing.
+
+    For each flow: whether MirrorMaker 2 still runs, where each partition continues and how far it is behind,
+    what Twinlog will do differently, and which partitions have a position but are not selected by the file.
+
+    \b
+    The answer is no (exit code 1) while
+      - MirrorMaker 2's Connect group (A-mm2, or --connect-group) has members
+      - new heartbeats or positions of the flow are written while the command watches
+      - Twinlog runs the flow already
+      - positions are stored under another connector name or in another topic than
+        the file says, so that everything would be copied again; for Kafka Connect
+        set A->B.name and A->B.offsets.storage.topic
+
+    Exit codes: 0 Twinlog may start: `twinlog run FILE`; 1 not now; 2 the file is wrong.
+    """
     from twinlog.preflight.adoption import judge_adoption
     from twinlog.preflight.gather_adoption import gather_adoption
 
@@ -79,8 +76,6 @@ def adopt_command(
             for adoption in adoptions:
                 _print(adoption)
 
-
-adopt_command.__doc__ = _HELP
 
 _TOPIC: Fields["Sequence[Continuation]"] = (
     Field("", column="topic", text=lambda found: found[0].partition.topic),

@@ -3,14 +3,12 @@
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from twinlog.cli.common.failures import reported_failures, run_async
-from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, flow_of_file
 from twinlog.cli.common.location import ConfigOption, load_config, required_config
 from twinlog.cli.common.names import flow_of
+from twinlog.cli.common.options import OptionalFlowArgument, OptionalFlowOption, flow_of_file, option
 from twinlog.cli.common.output import Output, OutputOption
 from twinlog.cli.common.times import (
     CLOCK,
@@ -31,53 +29,48 @@ from twinlog.model import TopicPartition
 if TYPE_CHECKING:
     from twinlog.verify.report import FlowReport
 
-_HELP = """Copy a flow up to now, a time or offsets of the source, verify the copy, and exit.
-
-Runs the configsync and the source service of the properties file for this one flow. If another process \
-copies it, they stand by, and the copy is verified when that one is past the end. An earlier copy continues \
-at its position and ends exactly where --until says. The command does not wait for twinlog.delay.seconds.
-
---until TIME ends before the first record of that time or later, in each partition. \
---until TOPIC:PARTITION=OFFSET,… copies only these partitions, up to the offset, exclusive. \
-Consumer groups are not translated: run the services afterwards.
-
-Exit codes: 0 everything is copied, and EQUAL; 1 the copy is different; 3 not everything was copied or \
-could be compared; 2 wrong usage.
-
-Examples:
-
-twinlog copy 'A->B' --until now --config mm2.properties
-
-twinlog copy 'A->B' --until 2026-11-22T14:03:00Z --topic orders --config mm2.properties --report proof.json
-"""
 
 _OFFSET = re.compile(r"(?P<topic>[^:=,]+):(?P<partition>\d+)=(?P<offset>\d+)")
 
 
 def copy_command(
-    until: Annotated[
-        str,
-        typer.Option(
-            "--until", metavar="now|TIME|OFFSETS", help=f"A time ({EXPECTED}), or TOPIC:PARTITION=OFFSET,…"
-        ),
-    ],
+    until: str = option("--until now|TIME|OFFSETS", f"A time ({EXPECTED}), or TOPIC:PARTITION=OFFSET,…"),
     flow: OptionalFlowArgument = None,
     config: ConfigOption = None,
     flow_option: OptionalFlowOption = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="TOPIC", help="Only this source topic. May be repeated."),
-    ] = None,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            min=0.0, max=MOST_SECONDS, help="Seconds after which the command ends in any case; 0 = no limit."
-        ),
-    ] = 0.0,
+    topic: list[str] | None = option("--topic TOPIC", "Only this source topic. May be repeated.", None),
+    timeout: float = option(
+        "--timeout",
+        "Seconds after which the command ends in any case; 0 = no limit.",
+        0.0,
+        min=0.0,
+        max=MOST_SECONDS,
+    ),
     report_file: ReportOption = None,
     html_file: HtmlOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
+    """Copy a flow up to now, a time or offsets of the source, verify the copy, and exit.
+
+    Runs the configsync and the source service of the properties file for this one flow. If another process
+    copies it, they stand by, and the copy is verified when that one is past the end. An earlier copy
+    continues at its position and ends exactly where --until says. The command does not wait for
+    twinlog.delay.seconds.
+
+    --until TIME ends before the first record of that time or later, in each partition. --until
+    TOPIC:PARTITION=OFFSET,… copies only these partitions, up to the offset, exclusive. Consumer groups are
+    not translated: run the services afterwards.
+
+    Exit codes: 0 everything is copied, and EQUAL; 1 the copy is different; 3 not everything was copied or
+    could be compared; 2 wrong usage.
+
+    Examples:
+
+    twinlog copy 'A->B' --until now --config mm2.properties
+
+    twinlog copy 'A->B' --until 2026-11-22T14:03:00Z --topic orders --config mm2.properties --report
+    proof.json
+    """
     from twinlog.verify.report import EXIT_CODES, Verdict
 
     incomplete = EXIT_CODES[Verdict.INCOMPLETE]
@@ -89,9 +82,6 @@ def copy_command(
             check_writable(file)
         report: FlowReport = run_async(_reported(config, name, topic or [], where, timeout), incomplete)
     tell(report, output, report_file, html_file)
-
-
-copy_command.__doc__ = _HELP
 
 
 async def _reported(config: Path, name: str, topics: list[str], until: Any, timeout: float) -> "FlowReport":

@@ -1,12 +1,13 @@
 """`twinlog decode`: the content of an internal topic in the output format of MM2's formatters."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from twinlog.cli.common.failures import reported_failures, run_async, tell
 from twinlog.cli.common.location import ConfigOption, load_config
+from twinlog.cli.common.options import argument, option
 from twinlog.cli.common.output import Output, OutputOption, print_json_line
 from twinlog.printable import printable
 
@@ -18,53 +19,43 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SECONDS = 10.0
 
-_HELP = """Print the records of an internal topic: offset syncs, checkpoints, heartbeats, positions, \
-and what configsync and failovers record.
-
-The lines are those of MM2's formatters, so scripts that read them keep working. Say where the topic is \
-with --config and --cluster, or with --bootstrap-server (and --command-config when the cluster is secured).
-
--o json prints one document per line (for `jq`, or `python -m json.tool --json-lines`).
-
-A record that cannot be read is reported on stderr with its offset; the others are printed.
-
-Example: twinlog decode A.checkpoints.internal --config mm2.properties --cluster B
-"""
-
 
 def decode_command(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name on its cluster.")],
+    topic: str = argument("TOPIC", "The topic's name on its cluster."),
     config: ConfigOption = None,
-    cluster: Annotated[
-        str | None, typer.Option(metavar="ALIAS", help="The alias of the cluster that holds the topic.")
-    ] = None,
-    bootstrap_server: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT,…", help="The brokers, if you give no --config.")
-    ] = None,
-    command_config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Client properties for --bootstrap-server: security.protocol, sasl.*, ssl.*"
-        ),
-    ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            metavar="offset-sync|checkpoint|heartbeat|position|json",
-            help="What the topic holds, if its name does not show it.",
-        ),
-    ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Wait for more records, until Ctrl-C.")
-    ] = False,
-    from_beginning: Annotated[
-        bool,
-        typer.Option(
-            "--from-beginning/--from-end", help="Begin at the first record, or at the end of the log."
-        ),
-    ] = True,
+    cluster: str | None = option("--cluster ALIAS", "The alias of the cluster that holds the topic.", None),
+    bootstrap_server: str | None = option(
+        "--bootstrap-server HOST:PORT,…", "The brokers, if you give no --config.", None
+    ),
+    command_config: Path | None = option(
+        "--command-config FILE",
+        "Client properties for --bootstrap-server: security.protocol, sasl.*, ssl.*",
+        None,
+    ),
+    kind: str | None = option(
+        "--kind offset-sync|checkpoint|heartbeat|position|json",
+        "What the topic holds, if its name does not show it.",
+        None,
+    ),
+    follow: bool = option("--follow -f", "Wait for more records, until Ctrl-C.", False),
+    from_beginning: bool = option(
+        "--from-beginning/--from-end", "Begin at the first record, or at the end of the log.", True
+    ),
     output: OutputOption = Output.TABLE,
 ) -> None:
+    """Print the records of an internal topic: offset syncs, checkpoints, heartbeats, positions, and what
+    configsync and failovers record.
+
+    The lines are those of MM2's formatters, so scripts that read them keep working. Say where the topic is
+    with --config and --cluster, or with --bootstrap-server (and --command-config when the cluster is
+    secured).
+
+    -o json prints one document per line (for `jq`, or `python -m json.tool --json-lines`).
+
+    A record that cannot be read is reported on stderr with its offset; the others are printed.
+
+    Example: twinlog decode A.checkpoints.internal --config mm2.properties --cluster B
+    """
     with reported_failures():
         from twinlog.cli.decoding import kind_of
 
@@ -82,9 +73,6 @@ def decode_command(
             follow=follow,
         )
     )
-
-
-decode_command.__doc__ = _HELP
 
 
 async def _print_topic(

@@ -2,23 +2,18 @@
 
 import asyncio
 import logging
-from typing import Annotated
 
 import typer
 
+from twinlog.cli.common.options import option
+
 
 def demo_command(
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep clusters and services running, and print how to connect.")
-    ] = False,
-    ui: Annotated[
-        bool,
-        typer.Option("--ui", help="Also show the live page, in a browser if there is one."),
-    ] = False,
-    transform: Annotated[
-        bool,
-        typer.Option("--transform", help="Also filter and mask the records of a topic with Spark SQL."),
-    ] = False,
+    keep: bool = option("--keep", "Keep clusters and services running, and print how to connect.", False),
+    ui: bool = option("--ui", "Also show the live page, in a browser if there is one.", False),
+    transform: bool = option(
+        "--transform", "Also filter and mask the records of a topic with Spark SQL.", False
+    ),
 ) -> None:
     """Run two real Kafka clusters and four services, and fail a consumer group over: about a minute.
 

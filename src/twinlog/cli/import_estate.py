@@ -4,12 +4,13 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures
 from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.common.options import argument, option
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.common.private_file import write_private
 from twinlog.errors import ConfigError
@@ -18,89 +19,66 @@ from twinlog.printable import printable
 if TYPE_CHECKING:
     from twinlog.imports import Imported, Line
 
-_HELP = """Convert the configuration of another replicator into a properties file for Twinlog, with a report.
-
-FILE has one of these formats, and the command recognizes which; `-` reads stdin:
-
-\b
-Strimzi: KafkaMirrorMaker2 (v1, v1beta2) and KafkaConnector, YAML or JSON
-  kubectl get kafkamirrormaker2 -o yaml | twinlog convert - --to-helm values.yaml
-Kafka Connect: MirrorMaker 2 or Confluent Replicator, as its REST API returns it;
-also of MSK Connect, Google, Confluent's operator, and properties files
-  curl 'HOST:8083/connectors?expand=info&expand=status' > connectors.json
-  twinlog convert connectors.json --offsets-topic connect-offsets
-uReplicator: the answer of GET /topics, a list with a topic a line, a topic mapping
-  twinlog convert topics.txt --format ureplicator --group GROUP
-    --source A=a:9092 --target B=b:9092
-Brooklin: the answer of GET /datastream
-
-Without --to and --to-helm the properties file goes to stdout and the report to stderr. The report has a \
-line for each setting: mapped; ignored, and why; to do, such as a Secret to mount; impossible, and what to \
-do about it. A flow whose copies would differ from before is written with `enabled=false`. Secrets become \
-references to config providers; the command shows no secret.
-
-The command connects to no cluster. Afterwards run `twinlog preflight FILE`; docs/migration/ has all steps.
-
-Exit codes: 0 everything was mapped or can be left out; 1 something is impossible (the file is written); \
-2 FILE cannot be read (the message names the line), or --to exists.
-"""
-
 
 def import_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to import; - for stdin.")],
-    to: Annotated[
-        Path | None,
-        typer.Option("--to", metavar="FILE", help="Write the file here, not to stdout."),
-    ] = None,
-    to_helm: Annotated[
-        Path | None,
-        typer.Option(
-            "--to-helm",
-            metavar="FILE",
-            help="Write values for the Helm chart here, with the file and its Secrets.",
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Let existing files be replaced.")] = False,
-    format_: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            metavar="auto|strimzi|connect|ureplicator|brooklin",
-            help="The format of FILE. auto recognizes it, except for a plain list of topics.",
-        ),
-    ] = "auto",
-    offsets_topic: Annotated[
-        str,
-        typer.Option(
-            metavar="TOPIC",
-            help="The Connect worker's offset.storage.topic, which holds the positions; REST omits it.",
-        ),
-    ] = "",
-    source: Annotated[
-        str, typer.Option(metavar="A=HOST:PORT,…", help="The source of a list of topics: alias and brokers.")
-    ] = "",
-    target: Annotated[
-        str, typer.Option(metavar="B=HOST:PORT,…", help="The target of a list of topics: alias and brokers.")
-    ] = "",
-    group: Annotated[
-        str,
-        typer.Option(
-            metavar="GROUP", help="The group that committed offsets on the source, for a list of topics."
-        ),
-    ] = "",
-    mm2_version: Annotated[
-        str,
-        typer.Option(
-            metavar="X.Y",
-            help="The Kafka release of MirrorMaker 2: its defaults changed with 4.0 and 4.3.",
-        ),
-    ] = "",
-    secrets_dir: Annotated[
-        str,
-        typer.Option(metavar="DIR", help="Where Secrets are mounted for Twinlog, as DIR/SECRET/KEY."),
-    ] = "/etc/twinlog/secrets",
+    file: Path = argument("FILE", "What to import; - for stdin."),
+    to: Path | None = option("--to FILE", "Write the file here, not to stdout.", None),
+    to_helm: Path | None = option(
+        "--to-helm FILE", "Write values for the Helm chart here, with the file and its Secrets.", None
+    ),
+    force: bool = option("--force", "Let existing files be replaced.", False),
+    format_: str = option(
+        "--format auto|strimzi|connect|ureplicator|brooklin",
+        "The format of FILE. auto recognizes it, except for a plain list of topics.",
+        "auto",
+    ),
+    offsets_topic: str = option(
+        "--offsets-topic TOPIC",
+        "The Connect worker's offset.storage.topic, which holds the positions; REST omits it.",
+        "",
+    ),
+    source: str = option("--source A=HOST:PORT,…", "The source of a list of topics: alias and brokers.", ""),
+    target: str = option("--target B=HOST:PORT,…", "The target of a list of topics: alias and brokers.", ""),
+    group: str = option(
+        "--group GROUP", "The group that committed offsets on the source, for a list of topics.", ""
+    ),
+    mm2_version: str = option(
+        "--mm2-version X.Y", "The Kafka release of MirrorMaker 2: its defaults changed with 4.0 and 4.3.", ""
+    ),
+    secrets_dir: str = option(
+        "--secrets-dir DIR",
+        "Where Secrets are mounted for Twinlog, as DIR/SECRET/KEY.",
+        "/etc/twinlog/secrets",
+    ),
     output: OutputOption = Output.TABLE,
 ) -> None:
+    """Convert the configuration of another replicator into a properties file for Twinlog, with a report.
+
+    FILE has one of these formats, and the command recognizes which; `-` reads stdin:
+
+    \b
+    Strimzi: KafkaMirrorMaker2 (v1, v1beta2) and KafkaConnector, YAML or JSON
+      kubectl get kafkamirrormaker2 -o yaml | twinlog convert - --to-helm values.yaml
+    Kafka Connect: MirrorMaker 2 or Confluent Replicator, as its REST API returns it;
+    also of MSK Connect, Google, Confluent's operator, and properties files
+      curl 'HOST:8083/connectors?expand=info&expand=status' > connectors.json
+      twinlog convert connectors.json --offsets-topic connect-offsets
+    uReplicator: the answer of GET /topics, a list with a topic a line, a topic mapping
+      twinlog convert topics.txt --format ureplicator --group GROUP
+        --source A=a:9092 --target B=b:9092
+    Brooklin: the answer of GET /datastream
+
+    Without --to and --to-helm the properties file goes to stdout and the report to stderr. The report has a
+    line for each setting: mapped; ignored, and why; to do, such as a Secret to mount; impossible, and what
+    to do about it. A flow whose copies would differ from before is written with `enabled=false`. Secrets
+    become references to config providers; the command shows no secret.
+
+    The command connects to no cluster. Afterwards run `twinlog preflight FILE`; docs/migration/ has all
+    steps.
+
+    Exit codes: 0 everything was mapped or can be left out; 1 something is impossible (the file is written);
+    2 FILE cannot be read (the message names the line), or --to exists.
+    """
     from twinlog.imports import Format, ImportOptions, import_text
     from twinlog.imports.helm import helm_values
     from twinlog.imports.references import DEFAULT_SECRETS_DIR
@@ -139,9 +117,6 @@ def import_command(
                 if not written:
                     typer.echo(imported.properties, nl=False)
                 _print_report(imported.lines, written)
-
-
-import_command.__doc__ = _HELP
 
 
 def _version(text: str) -> tuple[int, int] | None:

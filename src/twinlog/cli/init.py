@@ -1,20 +1,18 @@
 """`twinlog init`: a first properties file, by five questions."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from twinlog.cli.common.failures import RUN, reported_failures
+from twinlog.cli.common.options import argument
 from twinlog.cli.common.private_file import write_private
 from twinlog.cli.start import NoAnswerError, Wanted, errors_in, found_out, is_there, wanted_from
 from twinlog.printable import printable
 
 
 def init_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path(
-        "twinlog.properties"
-    ),
+    file: Path = argument("FILE", "The file to write.", Path("twinlog.properties")),
 ) -> None:
     """Write a first properties file, by five questions.
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from twinlog.cli.common.failures import reported_failures
+from twinlog.cli.common.options import argument, option
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.cli.first_file import End, first_file
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError
@@ -55,46 +56,35 @@ class Kafka(StrEnum):
 _VERSIONS = {each: KafkaVersion[each.name] for each in Kafka}
 
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", show_default=False)]
+Names = Annotated[list[str] | None, argument("NAME", "")]
 
 
 @app.command()
 def up(
     names: Names = None,
-    brokers: Annotated[int, typer.Option(min=1, max=3, help="Brokers in each cluster: 1 or 3.")] = 1,
-    kafka: Annotated[Kafka, typer.Option(help="Kafka's version.")] = Kafka.V4_3,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=65_535,
-            help="Client port of the first broker; the others take the next ports. Default: free ports.",
-        ),
-    ] = None,
-    properties: Annotated[
-        list[str] | None,
-        typer.Option("--property", metavar="KEY=VALUE", help="A broker property; may be repeated."),
-    ] = None,
-    sasl: Annotated[
-        list[SaslMechanism] | None,
-        typer.Option(help="A SASL mechanism that clients must use; may be repeated."),
-    ] = None,
-    users: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--user", metavar="NAME:PASSWORD", help="A user besides the super user; may be repeated."
-        ),
-    ] = None,
-    tls: Annotated[
-        bool, typer.Option("--tls", help="Clients connect by TLS, with certificates made for the cluster.")
-    ] = False,
-    authorizer: Annotated[
-        bool,
-        typer.Option("--authorizer", help="Users need ACLs; only the super user may do everything."),
-    ] = False,
-    detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Return once the clusters serve and let them run.")
-    ] = False,
+    brokers: int = option("--brokers", "Brokers in each cluster: 1 or 3.", 1, min=1, max=3),
+    kafka: Kafka = option("--kafka", "Kafka's version.", Kafka.V4_3),
+    port: int | None = option(
+        "--port",
+        "Client port of the first broker; the others take the next ports. Default: free ports.",
+        None,
+        min=1,
+        max=65_535,
+    ),
+    properties: list[str] | None = option(
+        "--property KEY=VALUE", "A broker property; may be repeated.", None
+    ),
+    sasl: list[SaslMechanism] | None = option(
+        "--sasl", "A SASL mechanism that clients must use; may be repeated.", None
+    ),
+    users: list[str] | None = option(
+        "--user NAME:PASSWORD", "A user besides the super user; may be repeated.", None
+    ),
+    tls: bool = option("--tls", "Clients connect by TLS, with certificates made for the cluster.", False),
+    authorizer: bool = option(
+        "--authorizer", "Users need ACLs; only the super user may do everything.", False
+    ),
+    detach: bool = option("--detach -d", "Return once the clusters serve and let them run.", False),
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Start clusters (A and B if none is named) and run them until Ctrl-C or `twinlog local down`.
@@ -133,7 +123,7 @@ def up(
 @app.command()
 def down(
     names: Names = None,
-    every: Annotated[bool, typer.Option("--all", help="All clusters that run.")] = False,
+    every: bool = option("--all", "All clusters that run.", False),
 ) -> None:
     """End clusters and delete their data; returns when they are gone. Name them, or take --all."""
     with reported_failures():
@@ -151,7 +141,7 @@ def down(
             typer.echo(f"{name} is down")
 
 
-NamesNeeded = Annotated[list[str], typer.Argument(metavar="NAME...", show_default=False)]
+NamesNeeded = Annotated[list[str], argument("NAME...", "")]
 
 
 @app.command()

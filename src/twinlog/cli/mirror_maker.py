@@ -4,11 +4,12 @@ import hashlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from twinlog.cli.common.failures import reported_failures
+from twinlog.cli.common.options import option
 from twinlog.cli.common.private_file import write_private
 from twinlog.cli.common.times import MOST_OFFSET, MOST_PARTITION
 from twinlog.errors import ConfigError
@@ -16,22 +17,6 @@ from twinlog.errors import ConfigError
 if TYPE_CHECKING:
     from twinlog.properties import Properties
 
-_HELP = """Copy topics between two clusters as MirrorMaker 1 (kafka-mirror-maker.sh) did, in the foreground.
-
-Takes MirrorMaker 1's command line. Topics keep their names, and only records are copied. A \
-partition begins at the committed offset of the consumer group of --consumer.config (group.id) on the \
-source, or else where auto.offset.reset says (default: latest). It waits (START_GROUP_ACTIVE) while the \
-group has members: stop MirrorMaker 1 first. From then on positions are stored on the target, and records \
-are copied exactly once.
-
-Different from MirrorMaker 1: records keep their partition, missing topics are created with the partitions \
-of the source, and only committed records of transactions are copied, unless isolation.level says otherwise.
-
-The command writes a properties file and prints its name: use it for `twinlog status --config FILE`, and \
-to change over to `twinlog run FILE`. --dry-run prints the file and starts nothing.
-
-Exit codes are those of `twinlog run`.
-"""
 
 _REFUSED = {
     "--consumer.rebalance.listener": "they are Java classes; Twinlog has no rebalances",
@@ -41,78 +26,64 @@ _REFUSED = {
 
 
 def mirror_maker_command(
-    consumer_config: Annotated[
-        Path, typer.Option("--consumer.config", metavar="FILE", help="The consumer's properties: the source.")
-    ],
-    producer_config: Annotated[
-        Path, typer.Option("--producer.config", metavar="FILE", help="The producer's properties: the target.")
-    ],
-    include: Annotated[
-        str,
-        typer.Option(
-            "--include", "--whitelist", metavar="REGEX", help="The topics; a comma separates alternatives."
-        ),
-    ],
-    num_streams: Annotated[
-        int,
-        typer.Option(
-            "--num.streams",
-            min=1,
-            max=MOST_PARTITION,
-            help="The largest number of tasks that copy at the same time.",
-        ),
-    ] = 1,
-    offset_commit_interval_ms: Annotated[
-        int | None,
-        typer.Option(
-            "--offset.commit.interval.ms",
-            min=1,
-            max=MOST_OFFSET,
-            help="No effect: positions are committed with the records.",
-        ),
-    ] = None,
-    abort_on_send_failure: Annotated[
-        str | None,
-        typer.Option(
-            "--abort.on.send.failure",
-            metavar="true|false",
-            help="No effect: no record is skipped; a partition that cannot be written shows a reason.",
-        ),
-    ] = None,
-    new_consumer: Annotated[
-        bool, typer.Option("--new.consumer", help="No effect: there is only one consumer.")
-    ] = False,
-    message_handler: Annotated[
-        str,
-        typer.Option(
-            "--message.handler",
-            metavar="CLASS",
-            help="com.opencore.RenameTopicHandler, which renames topics; no other.",
-        ),
-    ] = "",
-    message_handler_args: Annotated[
-        str, typer.Option("--message.handler.args", metavar="SOURCE,TARGET;…", help="Its new names.")
-    ] = "",
-    rebalance_listener: Annotated[str, typer.Option("--consumer.rebalance.listener", help="Refused.")] = "",
-    rebalance_listener_args: Annotated[str, typer.Option("--rebalance.listener.args", help="Refused.")] = "",
-    blacklist: Annotated[str, typer.Option("--blacklist", help="Refused.")] = "",
-    source_alias: Annotated[
-        str,
-        typer.Option(
-            "--source.alias",
-            metavar="ALIAS",
-            help="The alias of the source in positions and status. Default: the consumer group.",
-        ),
-    ] = "",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A property of Twinlog, such as twinlog.offsets."),
-    ] = None,
-    log_format: Annotated[
-        str | None, typer.Option(metavar="auto|json|console", help="auto = readable on a terminal.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the properties file and exit.")] = False,
+    consumer_config: Path = option("--consumer.config FILE", "The consumer's properties: the source."),
+    producer_config: Path = option("--producer.config FILE", "The producer's properties: the target."),
+    include: str = option("--include --whitelist REGEX", "The topics; a comma separates alternatives."),
+    num_streams: int = option(
+        "--num.streams",
+        "The largest number of tasks that copy at the same time.",
+        1,
+        min=1,
+        max=MOST_PARTITION,
+    ),
+    offset_commit_interval_ms: int | None = option(
+        "--offset.commit.interval.ms",
+        "No effect: positions are committed with the records.",
+        None,
+        min=1,
+        max=MOST_OFFSET,
+    ),
+    abort_on_send_failure: str | None = option(
+        "--abort.on.send.failure true|false",
+        "No effect: no record is skipped; a partition that cannot be written shows a reason.",
+        None,
+    ),
+    new_consumer: bool = option("--new.consumer", "No effect: there is only one consumer.", False),
+    message_handler: str = option(
+        "--message.handler CLASS", "com.opencore.RenameTopicHandler, which renames topics; no other.", ""
+    ),
+    message_handler_args: str = option("--message.handler.args SOURCE,TARGET;…", "Its new names.", ""),
+    rebalance_listener: str = option("--consumer.rebalance.listener", "Refused.", ""),
+    rebalance_listener_args: str = option("--rebalance.listener.args", "Refused.", ""),
+    blacklist: str = option("--blacklist", "Refused.", ""),
+    source_alias: str = option(
+        "--source.alias ALIAS",
+        "The alias of the source in positions and status. Default: the consumer group.",
+        "",
+    ),
+    set_: list[str] | None = option(
+        "--set KEY=VALUE", "A property of Twinlog, such as twinlog.offsets.", None
+    ),
+    log_format: str | None = option("--log-format auto|json|console", "auto = readable on a terminal.", None),
+    dry_run: bool = option("--dry-run", "Print the properties file and exit.", False),
 ) -> None:
+    """Copy topics between two clusters as MirrorMaker 1 (kafka-mirror-maker.sh) did, in the foreground.
+
+    Takes MirrorMaker 1's command line. Topics keep their names, and only records are copied. A partition
+    begins at the committed offset of the consumer group of --consumer.config (group.id) on the source, or
+    else where auto.offset.reset says (default: latest). It waits (START_GROUP_ACTIVE) while the group has
+    members: stop MirrorMaker 1 first. From then on positions are stored on the target, and records are
+    copied exactly once.
+
+    Different from MirrorMaker 1: records keep their partition, missing topics are created with the
+    partitions of the source, and only committed records of transactions are copied, unless isolation.level
+    says otherwise.
+
+    The command writes a properties file and prints its name: use it for `twinlog status --config FILE`, and
+    to change over to `twinlog run FILE`. --dry-run prints the file and starts nothing.
+
+    Exit codes are those of `twinlog run`.
+    """
     from twinlog.imports.mirror_maker1 import MirrorMaker1, mirror_maker_file
     from twinlog.service.signals import exit_on_signals
 
@@ -149,9 +120,6 @@ def mirror_maker_command(
 
         exit_code = run(RunRequest(config=path, overrides=tuple(set_ or ()), log_format=log_format))
     sys.exit(exit_code)
-
-
-mirror_maker_command.__doc__ = _HELP
 
 
 def _read(path: Path) -> "Properties":

@@ -1,7 +1,5 @@
 """`twinlog move`: which process of a service owns which flow, and its move to another one."""
 
-from typing import Annotated
-
 import typer
 
 from twinlog.api.common.v1 import owners_service_pb2 as pb2
@@ -10,6 +8,7 @@ from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import require_terminal
 from twinlog.cli.common.fields import Field, Fields
 from twinlog.cli.common.names import parse_flow
+from twinlog.cli.common.options import argument, option
 from twinlog.cli.common.pasteable import print_undo, undo_command
 from twinlog.config import Service
 
@@ -26,18 +25,11 @@ OWNER: Fields[pb2.FlowOwner] = (
 @command
 def move_command(
     call: Call,
-    flow: Annotated[
-        str | None, typer.Argument(metavar="[A->B]", help="The flow; all when left out.", show_default=False)
-    ] = None,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to", metavar="REPLICA", help="A process that can own it: host, HOST:PORT or address."
-        ),
-    ] = "",
-    service: Annotated[Service, typer.Option("--service", help="Whose processes.")] = Service.SOURCE,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show from where to where.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    flow: str | None = argument("[A->B]", "The flow; all when left out.", None),
+    to: str = option("--to REPLICA", "A process that can own it: host, HOST:PORT or address.", ""),
+    service: Service = option("--service", "Whose processes.", Service.SOURCE),
+    dry_run: bool = option("--dry-run", "Only show from where to where.", False),
+    yes: bool = option("--yes -y", "Do not ask.", False),
 ) -> None:
     """Move a flow to another process of a service, or show who owns what and why.
 

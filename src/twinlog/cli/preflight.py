@@ -3,13 +3,14 @@
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.location import load_config, note_file
+from twinlog.cli.common.options import argument, option
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.times import CLOCK, MOST_SECONDS, counted
@@ -22,38 +23,32 @@ if TYPE_CHECKING:
     from twinlog.config import Configuration
     from twinlog.preflight.facts import Facts, Finding, FlowFacts
 
-_HELP = """Check a properties file against its clusters before anything is started; nothing is changed.
-
-It checks keys, reachability and versions, cluster ids, rights on both sides (with the commands that \
-grant missing ones), replication factors and in-sync replicas, message sizes, timestamp limits, name \
-collisions, loops over several flows, expressions of `twinlog.transform` (where Spark is installed), and \
-which offsets new copies will have. TWINLOG_CONFIG has no effect: name the file.
-
-The file is read as `twinlog run` reads it; with --strict an unknown key is an error, as for \
-`twinlog run --strict`. Exit codes: 0 the services can start; 1 there is an error (with --strict also for \
-warnings); 2 the file itself is wrong.
-"""
 
 _FINDING: Fields["Finding"] = tuple(map(Field, ("level", "about", "check", "message", "remedy")))
 _COLOURS = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "error": typer.colors.RED}
 
 
 def preflight_command(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A MirrorMaker 2 properties file.", callback=note_file)
-    ],
+    file: Path = argument("FILE", "A MirrorMaker 2 properties file.", callback=note_file),
     output: OutputOption = Output.TABLE,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Warnings count as errors, unknown keys too.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show problems only.")] = False,
-    acls: Annotated[
-        bool, typer.Option("--acls", help="Only print the commands that grant all rights the flows need.")
-    ] = False,
-    timeout: Annotated[
-        float, typer.Option(min=1.0, max=MOST_SECONDS, help="Seconds that a cluster may take to answer.")
-    ] = 10.0,
+    strict: bool = option("--strict", "Warnings count as errors, unknown keys too.", False),
+    quiet: bool = option("--quiet -q", "Show problems only.", False),
+    acls: bool = option("--acls", "Only print the commands that grant all rights the flows need.", False),
+    timeout: float = option(
+        "--timeout", "Seconds that a cluster may take to answer.", 10.0, min=1.0, max=MOST_SECONDS
+    ),
 ) -> None:
+    """Check a properties file against its clusters before anything is started; nothing is changed.
+
+    It checks keys, reachability and versions, cluster ids, rights on both sides (with the commands that
+    grant missing ones), replication factors and in-sync replicas, message sizes, timestamp limits, name
+    collisions, loops over several flows, expressions of `twinlog.transform` (where Spark is installed), and
+    which offsets new copies will have. TWINLOG_CONFIG has no effect: name the file.
+
+    The file is read as `twinlog run` reads it; with --strict an unknown key is an error, as for `twinlog run
+    --strict`. Exit codes: 0 the services can start; 1 there is an error (with --strict also for warnings); 2
+    the file itself is wrong.
+    """
     from twinlog.preflight.checks import judge
     from twinlog.preflight.facts import Level
     from twinlog.preflight.gather import gather_facts
@@ -103,6 +98,3 @@ async def transform_facts(configuration: "Configuration", flow: "FlowFacts") -> 
     except TwinlogError as error:
         return error
     return True
-
-
-preflight_command.__doc__ = _HELP

@@ -4,12 +4,13 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
 from twinlog.cli.common.failures import reported_failures
 from twinlog.cli.common.location import note_file
+from twinlog.cli.common.options import argument, option
 from twinlog.cli.common.private_file import unwritable, write_private
 from twinlog.cli.common.times import counted
 from twinlog.cli.first_file import End, first_file
@@ -21,45 +22,31 @@ from twinlog.printable import printable
 if TYPE_CHECKING:
     from twinlog.supervisor.plan import RunRequest
 
-_RUN_HELP = """\
-Run the services of a properties file in the foreground, as MirrorMaker 2's dedicated mode does.
-
-Prints one line on stdout that begins with `ready:` once all services serve; logs go to stderr. A service \
-that dies is restarted; the others continue. SIGTERM or Ctrl-C stops all services cleanly, a second one \
-kills them.
-
-With port 0 in `twinlog.<service>.listen` the service takes a free port; the ready line shows it.
-
-Exit codes: 0 stopped cleanly; 1 a service had to be killed or failed while stopping; 2 wrong configuration \
-(the message names file, line and key): nothing was started, or a service refused it.
-"""
-
 
 def run_command(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A MirrorMaker 2 properties file.", callback=note_file)
-    ],
-    flows: Annotated[
-        str, typer.Option(metavar="A->B,…", help="Only these flows; default: all flows of the file.")
-    ] = "",
-    clusters: Annotated[
-        str, typer.Option(metavar="B,…", help="Only flows whose target is one of these aliases.")
-    ] = "",
-    service: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Run only this service. May be repeated.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="A property that wins over the file. May be repeated."
-        ),
-    ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="An unknown key is an error.")] = False,
-    log_format: Annotated[
-        str | None,
-        typer.Option(metavar="auto|json|console", help="auto = readable on a terminal, else JSON."),
-    ] = None,
+    file: Path = argument("FILE", "A MirrorMaker 2 properties file.", callback=note_file),
+    flows: str = option("--flows A->B,…", "Only these flows; default: all flows of the file.", ""),
+    clusters: str = option("--clusters B,…", "Only flows whose target is one of these aliases.", ""),
+    service: list[str] | None = option("--service NAME", "Run only this service. May be repeated.", None),
+    set_: list[str] | None = option(
+        "--set KEY=VALUE", "A property that wins over the file. May be repeated.", None
+    ),
+    strict: bool = option("--strict", "An unknown key is an error.", False),
+    log_format: str | None = option(
+        "--log-format auto|json|console", "auto = readable on a terminal, else JSON.", None
+    ),
 ) -> None:
+    """Run the services of a properties file in the foreground, as MirrorMaker 2's dedicated mode does.
+
+    Prints one line on stdout that begins with `ready:` once all services serve; logs go to stderr. A service
+    that dies is restarted; the others continue. SIGTERM or Ctrl-C stops all services cleanly, a second one
+    kills them.
+
+    With port 0 in `twinlog.<service>.listen` the service takes a free port; the ready line shows it.
+
+    Exit codes: 0 stopped cleanly; 1 a service had to be killed or failed while stopping; 2 wrong
+    configuration (the message names file, line and key): nothing was started, or a service refused it.
+    """
     from twinlog.supervisor.plan import RunRequest
 
     run_file(
@@ -73,9 +60,6 @@ def run_command(
             log_format=log_format,
         )
     )
-
-
-run_command.__doc__ = _RUN_HELP
 
 
 def run_file(request: "RunRequest") -> NoReturn:
@@ -98,23 +82,6 @@ if TYPE_CHECKING:
     from twinlog.config import Configuration
     from twinlog.preflight.facts import ClusterFacts, Facts
 
-_HELP = """Copy topics from one cluster to another, without a file.
-
-Asks both clusters what it needs to know, writes a properties file with a comment for each choice, prints \
-what will be copied, and runs the file in the foreground as `twinlog run FILE` does. Next time run the file. \
-Nothing is started if a cluster cannot be reached, if both addresses are of one cluster, or if `twinlog \
-preflight` would find an error.
-
-For clusters with TLS or a login, write a file (docs/security.md).
-
-Exit codes: those of `twinlog run`; 2 nothing was started.
-
-Examples:
-
-twinlog start kafka-a:9092 kafka-b:9092
-
-twinlog start kafka-a:9092 kafka-b:9092 --topics 'orders,payments.*' --dry-run
-"""
 
 _SHOWN_TOPICS = 10
 _TIMEOUT_SECONDS = 10.0
@@ -145,25 +112,33 @@ class Wanted:
 
 
 def start_command(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="host:port of a broker to copy from.")],
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="host:port of a broker to copy to.")],
-    topics: Annotated[
-        str, typer.Option(metavar="NAME,…", help="Topics to copy: names and regular expressions.")
-    ] = ".*",
-    names: Annotated[
-        str, typer.Option(metavar="A,B", help="The names of both clusters. Copies are named A.TOPIC.")
-    ] = "source,target",
-    file: Annotated[Path, typer.Option(metavar="FILE", help="The file to write and run.")] = Path(
-        "twinlog.properties"
+    source: str = argument("SOURCE", "host:port of a broker to copy from."),
+    target: str = argument("TARGET", "host:port of a broker to copy to."),
+    topics: str = option("--topics NAME,…", "Topics to copy: names and regular expressions.", ".*"),
+    names: str = option(
+        "--names A,B", "The names of both clusters. Copies are named A.TOPIC.", "source,target"
     ),
-    keep_names: Annotated[
-        bool,
-        typer.Option("--keep-names", help="Copies have the names of their topics."),
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the file, and to stderr what would be copied.")
-    ] = False,
+    file: Path = option("--file FILE", "The file to write and run.", Path("twinlog.properties")),
+    keep_names: bool = option("--keep-names", "Copies have the names of their topics.", False),
+    dry_run: bool = option("--dry-run", "Print the file, and to stderr what would be copied.", False),
 ) -> None:
+    """Copy topics from one cluster to another, without a file.
+
+    Asks both clusters what it needs to know, writes a properties file with a comment for each choice, prints
+    what will be copied, and runs the file in the foreground as `twinlog run FILE` does. Next time run the
+    file. Nothing is started if a cluster cannot be reached, if both addresses are of one cluster, or if
+    `twinlog preflight` would find an error.
+
+    For clusters with TLS or a login, write a file (docs/security.md).
+
+    Exit codes: those of `twinlog run`; 2 nothing was started.
+
+    Examples:
+
+    twinlog start kafka-a:9092 kafka-b:9092
+
+    twinlog start kafka-a:9092 kafka-b:9092 --topics 'orders,payments.*' --dry-run
+    """
     import asyncio
 
     from twinlog.service.signals import exit_on_signals
@@ -185,9 +160,6 @@ def start_command(
         typer.echo(f"{file} {'is there' if existed else 'is written'}: `twinlog run {file}` does the same")
         sys.stdout.flush()
     run_file(RunRequest(config=file))
-
-
-start_command.__doc__ = _HELP
 
 
 def wanted_from(

@@ -11,6 +11,7 @@ from twinlog.cli.common.failures import reported_failures, require_terminal, run
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.location import ConfigOption, load_config, required_config
 from twinlog.cli.common.names import flow_of
+from twinlog.cli.common.options import argument, option
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
 from twinlog.cli.common.private_file import refuse_to_replace, write_private
 from twinlog.cli.common.times import CLOCK
@@ -25,7 +26,7 @@ app = typer.Typer(
     help="Back up and restore what a flow keeps in its internal topics: positions, rules, checkpoints.",
 )
 
-FlowArgument = Annotated[str, typer.Argument(metavar="A->B", help="The flow.")]
+FlowArgument = Annotated[str, argument("A->B", "The flow.")]
 
 _COPY: Fields[Any] = (
     Field("topic", lambda each: each[0].topic),
@@ -62,9 +63,7 @@ _FIRST_LINE = b'{"twinlog_state":'
 @app.command("export")
 def export_command(
     flow: FlowArgument,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The file to write; an earlier export is replaced.")
-    ],
+    file: Path = argument("FILE", "The file to write; an earlier export is replaced."),
     config: ConfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -106,19 +105,17 @@ def export_command(
 @app.command("import")
 def import_command(
     flow: FlowArgument,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An export of `twinlog state export`.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be restored.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    allow_repeats: Annotated[
-        bool,
-        typer.Option(
-            "--allow-repeats",
-            help="Copy again what was copied since the export if the exact position is not known.",
-        ),
-    ] = False,
-    without_moves: Annotated[
-        bool, typer.Option("--without-moves", help="Do not restore the record of failovers and failbacks.")
-    ] = False,
+    file: Path = argument("FILE", "An export of `twinlog state export`."),
+    dry_run: bool = option("--dry-run", "Only show what would be restored.", False),
+    yes: bool = option("--yes -y", "Do not ask.", False),
+    allow_repeats: bool = option(
+        "--allow-repeats",
+        "Copy again what was copied since the export if the exact position is not known.",
+        False,
+    ),
+    without_moves: bool = option(
+        "--without-moves", "Do not restore the record of failovers and failbacks.", False
+    ),
     config: ConfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:

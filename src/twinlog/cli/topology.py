@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import grpc
 import typer
@@ -15,6 +15,7 @@ from twinlog.cli.common.failures import ANSWERS_IN_JSON, reported_failures, run_
 from twinlog.cli.common.fields import Field, Fields, value_of
 from twinlog.cli.common.fields import as_json as row_as_json
 from twinlog.cli.common.location import ConfigOption, EndpointOption, channels, service_endpoints
+from twinlog.cli.common.options import option
 from twinlog.cli.common.output import print_json
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import Status
@@ -99,10 +100,9 @@ class Topology:
 def topology_command(
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
-    output: Annotated[
-        TopologyOutput,
-        typer.Option("--output", "-o", help="How to print; dot is for Graphviz.", callback=_note),
-    ] = TopologyOutput.TREE,
+    output: TopologyOutput = option(
+        "--output -o", "How to print; dot is for Graphviz.", TopologyOutput.TREE, callback=_note
+    ),
 ) -> None:
     """Show which cluster is copied where, the states and the lag of partitions, and how long heartbeats take.
 

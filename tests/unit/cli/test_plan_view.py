@@ -9,7 +9,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Call
 from twinlog.cli.common.fields import as_json
-from twinlog.cli.common.flow_choice import ask_each
+from twinlog.cli.common.options import ask_each
 from twinlog.cli.common.output import Output
 from twinlog.cli.configsync.plan import print_plans
 from twinlog.cli.configsync.plan_view import (

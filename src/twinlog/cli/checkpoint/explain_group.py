@@ -1,15 +1,11 @@
 """`twinlog explain group`: why a consumer group is translated or not."""
 
-from typing import Annotated
-
-import typer
-
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.cli.checkpoint.groups_view import GROUP
 from twinlog.cli.common.call import Call, command
 from twinlog.cli.common.fields import Field, Fields, as_json
-from twinlog.cli.common.flow_choice import OptionalFlowOption, named_of_flow
 from twinlog.cli.common.names import flow_name, parse_flow, partition_name
+from twinlog.cli.common.options import OptionalFlowOption, argument, named_of_flow
 from twinlog.cli.common.output import print_rows
 
 _FINDING: Fields[pb2.Finding] = (
@@ -36,12 +32,9 @@ _GROUP: Fields[pb2.GroupExplanation] = (
 @command
 def group_command(
     call: Call,
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[A->B] GROUP", help="Only this flow; a consumer group's id, which need not exist."
-        ),
-    ],
+    names: list[str] = argument(
+        "[A->B] GROUP", "Only this flow; a consumer group's id, which need not exist."
+    ),
     flow: OptionalFlowOption = None,
 ) -> None:
     """Explain why a consumer group is translated or not: every rule in turn, up to the one that decides."""

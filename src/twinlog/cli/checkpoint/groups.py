@@ -2,9 +2,7 @@
 
 import shlex
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.cli.checkpoint.client import every_group
@@ -22,8 +20,8 @@ from twinlog.cli.checkpoint.groups_view import (
 from twinlog.cli.common.call import Call, Differences, Services, command, looks
 from twinlog.cli.common.failures import EXIT_FAILED
 from twinlog.cli.common.fields import as_json
-from twinlog.cli.common.flow_choice import OptionalFlowOption, chosen_flow, is_flow
 from twinlog.cli.common.names import flow_name, parse_flow
+from twinlog.cli.common.options import OptionalFlowOption, argument, chosen_flow, is_flow, option
 from twinlog.cli.common.output import clear_screen, print_json_line, print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.times import CLOCK, MOST_OFFSET, MOST_SECONDS
@@ -31,68 +29,45 @@ from twinlog.errors import ConfigError, TwinlogError
 
 _Item = pb2.GroupPartition | pb2.FlowProgress
 
-_HELP = """Show the offsets of every consumer group on the source, and where it continues on the target.
-
-"offset" is what the group has committed on the source, "on target" the translated offset, "committed" what \
-the group has committed on the target now.
-
-\b
-The verdict says how exact the translated offset is:
-PRESERVED          the same offset: the copy has the source's offsets
-EXACT              exactly the record that the group reads next
-UP_TO_DATE         the group has read everything that is copied
-BEFORE_START       the first record of a copy that begins after the group's offset
-FLOOR              never past the next record, but some are read again
-MAPPED             the same on a copy whose records Spark changes
-ACTIVE_ON_TARGET   the group has members on the target
-NO_SYNC, NOT_REPLICATED, TOO_OLD, PAST_END, SHARED_COPY, NOT_READY
-                   there is no offset; the message says why
-SOURCE_UNREADABLE, TARGET_UNREADABLE
-                   the last known offsets, with their age
-
-Exit code 1 if no flow translates the named group.
-"""
-
 
 @command
 def groups_command(
     call: Call,
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[A->B] [GROUP]", help="Only this flow, only this group.", show_default=False),
-    ] = None,
-    group: Annotated[str, typer.Option("--group", metavar="ID", help="Only this group.")] = "",
+    names: list[str] | None = argument("[A->B] [GROUP]", "Only this flow, only this group.", None),
+    group: str = option("--group ID", "Only this group.", ""),
     flow: OptionalFlowOption = None,
-    least_lag: Annotated[
-        int,
-        typer.Option(
-            "--min-lag",
-            min=0,
-            max=MOST_OFFSET,
-            metavar="N",
-            help="Only where the group is N or more behind.",
-        ),
-    ] = 0,
-    sort: Annotated[
-        Order, typer.Option("--sort", help="By name, or by how far the group is behind on the source.")
-    ] = Order.NAME,
-    watch: Annotated[
-        bool,
-        typer.Option(
-            "--watch", help="Follow the changes until Ctrl-C; with -o json one line for each change."
-        ),
-    ] = False,
-    every: Annotated[
-        float,
-        typer.Option(
-            "--every",
-            min=0.2,
-            max=MOST_SECONDS,
-            metavar="SECONDS",
-            help="With --watch: the time between two looks.",
-        ),
-    ] = 2.0,
+    least_lag: int = option(
+        "--min-lag N", "Only where the group is N or more behind.", 0, min=0, max=MOST_OFFSET
+    ),
+    sort: Order = option("--sort", "By name, or by how far the group is behind on the source.", Order.NAME),
+    watch: bool = option(
+        "--watch", "Follow the changes until Ctrl-C; with -o json one line for each change.", False
+    ),
+    every: float = option(
+        "--every SECONDS", "With --watch: the time between two looks.", 2.0, min=0.2, max=MOST_SECONDS
+    ),
 ) -> None:
+    """Show the offsets of every consumer group on the source, and where it continues on the target.
+
+    "offset" is what the group has committed on the source, "on target" the translated offset, "committed"
+    what the group has committed on the target now.
+
+    \b
+    The verdict says how exact the translated offset is:
+    PRESERVED          the same offset: the copy has the source's offsets
+    EXACT              exactly the record that the group reads next
+    UP_TO_DATE         the group has read everything that is copied
+    BEFORE_START       the first record of a copy that begins after the group's offset
+    FLOOR              never past the next record, but some are read again
+    MAPPED             the same on a copy whose records Spark changes
+    ACTIVE_ON_TARGET   the group has members on the target
+    NO_SYNC, NOT_REPLICATED, TOO_OLD, PAST_END, SHARED_COPY, NOT_READY
+                       there is no offset; the message says why
+    SOURCE_UNREADABLE, TARGET_UNREADABLE
+                       the last known offsets, with their age
+
+    Exit code 1 if no flow translates the named group.
+    """
     named, group = _named(names or [], flow, group)
     wanted = None if named is None else parse_flow(named)
     request = pb2.ListGroupsRequest(group=group, flow=wanted, from_owner=True)
@@ -115,9 +90,6 @@ def groups_command(
             say(f"{group} is not translated: `twinlog explain group {shlex.quote(group)}` says why")
 
     call.tell(answer_as_json(answer), text, exit_code=EXIT_FAILED if is_missing else 0)
-
-
-groups_command.__doc__ = _HELP
 
 
 def _named(names: list[str], flow: str | None, group: str) -> tuple[str | None, str]:

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -14,29 +13,12 @@ from twinlog.cli.checkpoint.offset_files import BadLine, OffsetFile, Place, pars
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, tell
 from twinlog.cli.common.fields import UNKNOWN, Field, Fields
-from twinlog.cli.common.flow_choice import OptionalFlowOption, chosen_flow, is_flow
 from twinlog.cli.common.names import parse_flow, partition_name
+from twinlog.cli.common.options import OptionalFlowOption, argument, chosen_flow, is_flow, option
 from twinlog.cli.common.output import Output
 from twinlog.cli.common.times import CLOCK
 from twinlog.errors import ConfigError, NotFoundError
 from twinlog.model import TopicPartition
-
-_HELP = """Translate offsets of the source into offsets of the target, or back with --back.
-
-OFFSET is TOPIC:PARTITION:OFFSET (orders:3:1234) or TOPIC:PARTITION@TIME (orders:3@2026-01-31T12:00:00Z); \
-an offset is the next one to read. --from reads a file instead: CSV (topic,partition,offset), a file of a \
-Spark checkpoint's offsets directory, JSON as in Spark's startingOffsets, or Flink's specific-offsets with \
---topic. CSV may have the group in front, as `kafka-consumer-groups --export` writes it. --to writes the \
-result in the same format; everything in the file except the offsets is unchanged. With -o json the command \
-also prints the result.
-
-Lines that cannot be read are named on stderr (with -o json by a document each), and the others are \
-translated. Exit code 0 if everything was translated, else 1; --to writes a file only if everything was \
-translated.
-
-Examples: twinlog translate 'A->B' orders:3:1234; twinlog translate --back A.orders:3:1250; \
-twinlog translate --from offsets.csv --to moved.csv
-"""
 
 _BATCH = 5_000
 _TRANSLATION: Fields[pb2.OffsetTranslation] = (
@@ -54,26 +36,31 @@ _TRANSLATION: Fields[pb2.OffsetTranslation] = (
 @command
 def translate_command(
     call: Call,
-    offsets: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[A->B] OFFSET...", help="The flow, and the offsets to translate."),
-    ] = None,
-    source: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="A file of offsets to translate.")
-    ] = None,
-    target: Annotated[
-        Path | None,
-        typer.Option("--to", metavar="FILE", help="Write the result here, in the format of --from."),
-    ] = None,
-    topic: Annotated[
-        str, typer.Option("--topic", metavar="NAME", help="The topic, for Flink's format.")
-    ] = "",
-    back: Annotated[
-        bool,
-        typer.Option("--back", help="Translate from the copies to the source; TOPIC is the copy (A.orders)."),
-    ] = False,
+    offsets: list[str] | None = argument("[A->B] OFFSET...", "The flow, and the offsets to translate.", None),
+    source: Path | None = option("--from FILE", "A file of offsets to translate.", None),
+    target: Path | None = option("--to FILE", "Write the result here, in the format of --from.", None),
+    topic: str = option("--topic NAME", "The topic, for Flink's format.", ""),
+    back: bool = option(
+        "--back", "Translate from the copies to the source; TOPIC is the copy (A.orders).", False
+    ),
     flow: OptionalFlowOption = None,
 ) -> None:
+    """Translate offsets of the source into offsets of the target, or back with --back.
+
+    OFFSET is TOPIC:PARTITION:OFFSET (orders:3:1234) or TOPIC:PARTITION@TIME (orders:3@2026-01-31T12:00:00Z);
+    an offset is the next one to read. --from reads a file instead: CSV (topic,partition,offset), a file of a
+    Spark checkpoint's offsets directory, JSON as in Spark's startingOffsets, or Flink's specific-offsets
+    with --topic. CSV may have the group in front, as `kafka-consumer-groups --export` writes it. --to writes
+    the result in the same format; everything in the file except the offsets is unchanged. With -o json the
+    command also prints the result.
+
+    Lines that cannot be read are named on stderr (with -o json by a document each), and the others are
+    translated. Exit code 0 if everything was translated, else 1; --to writes a file only if everything was
+    translated.
+
+    Examples: twinlog translate 'A->B' orders:3:1234; twinlog translate --back A.orders:3:1250; twinlog
+    translate --from offsets.csv --to moved.csv
+    """
     if target is not None and source is None:
         raise ConfigError("--to needs --from, because it writes the same format", metadata={"key": "--to"})
     flows = [text for text in offsets or () if is_flow(text)]
@@ -91,9 +78,6 @@ def translate_command(
             _write(target, file, answers, call.output)
         if target is None or call.in_json:
             call.tell_rows(_TRANSLATION, answers)
-
-
-translate_command.__doc__ = _HELP
 
 
 def _asked(

@@ -8,21 +8,16 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from twinlog.cli.common.failures import ANSWERS_IN_JSON, COMMAND, FAILED, answers_in_json, told_failures
+from twinlog.cli.common.options import argument
 
 COMPLETE_VARIABLE = "_TWINLOG_COMPLETE"
 """Set by the shell while it completes."""
-
-_HELP = """Print the script that makes a shell complete commands and options.
-
-bash: `eval "$(twinlog completion bash)"` in ~/.bashrc; zsh: the same in ~/.zshrc, after compinit; fish: \
-`twinlog completion fish > ~/.config/fish/completions/twinlog.fish`.
-"""
 
 
 class Shell(StrEnum):
@@ -32,15 +27,17 @@ class Shell(StrEnum):
 
 
 def completion_command(
-    shell: Annotated[Shell, typer.Argument(help="Which shell.", show_default=False)],
+    shell: Shell = argument(None, "Which shell."),
 ) -> None:
     # typer's own command installs files into a home directory, and guesses the shell.
+    """Print the script that makes a shell complete commands and options.
+
+    bash: `eval "$(twinlog completion bash)"` in ~/.bashrc; zsh: the same in ~/.zshrc, after compinit; fish:
+    `twinlog completion fish > ~/.config/fish/completions/twinlog.fish`.
+    """
     from typer._completion_shared import get_completion_script
 
     typer.echo(get_completion_script(prog_name="twinlog", complete_var=COMPLETE_VARIABLE, shell=shell.value))
-
-
-completion_command.__doc__ = _HELP
 
 
 def prepare_completion() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinlog.cli.common.failures import COMMAND
+from twinlog.cli.common.options import option
 from twinlog.cli.common.pasteable import FILE_IS_IN_ENVIRONMENT, GIVEN_ENDPOINTS, GIVEN_FILE
 from twinlog.config.security import ClientSecurity
 from twinlog.errors import ConfigError
@@ -79,21 +80,19 @@ def note_endpoints(endpoints: list[str] | None) -> list[str] | None:
 
 ConfigOption = Annotated[
     Path | None,
-    typer.Option(
-        "--config",
+    option(
+        "--config FILE",
+        "The properties file that the services run with.",
         callback=note_file,
         envvar=CONFIG_VARIABLE,
-        metavar="FILE",
-        help="The properties file that the services run with.",
     ),
 ]
 EndpointOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--endpoint",
+    option(
+        "--endpoint SERVICE=HOST:PORT",
+        "Address of a service, instead of the one in the file. May be repeated.",
         callback=note_endpoints,
-        metavar="SERVICE=HOST:PORT",
-        help="Address of a service, instead of the one in the file. May be repeated.",
     ),
 ]
 

@@ -13,6 +13,7 @@ import typer
 
 from twinlog.cli.common.failures import ANSWERS_IN_JSON
 from twinlog.cli.common.fields import Field, cells_of, columns_of
+from twinlog.cli.common.options import option
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.table import Column, table_lines
 from twinlog.printable import PrintableStream, printable_json
@@ -77,7 +78,7 @@ def _note(output: Output) -> Output:
     return output
 
 
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to print.", callback=_note)]
+OutputOption = Annotated[Output, option("--output -o", "How to print.", callback=_note)]
 
 
 def print_json(value: Any) -> None:

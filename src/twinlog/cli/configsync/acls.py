@@ -3,35 +3,18 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.cli.common.call import PAGE, Call, Services, command, every
 from twinlog.cli.common.fields import Field, Fields, as_json, value_of
-from twinlog.cli.common.flow_choice import FlowFailure, ask_each, failure_as_json, telling_failures
 from twinlog.cli.common.names import flow_name
+from twinlog.cli.common.options import FlowFailure, argument, ask_each, failure_as_json, telling_failures
 from twinlog.cli.common.output import print_rows
 from twinlog.cli.configsync.client import chosen_flows
 from twinlog.errors import ConfigError
-
-_HELP = """Show the ACLs of a flow: those of its source with their copies, then what only the target has.
-
-\b
-IN_STEP   the target has the copy
-MISSING   the target does not have it yet: see `twinlog plan --scope acls`
-LEFT_OUT  it is not copied; the rule says why
-SURPLUS   Twinlog made it, and the source no longer has it
-FOREIGN   somebody else made it on the target; Twinlog does not change it
-
-With a cluster instead of a flow it shows the ACLs that are or should be on this cluster, for every flow \
-from or to it. The command changes nothing.
-
-Exit code 1 if the ACLs of a flow cannot be read: the flow is named, with its reason, after the others.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +28,25 @@ class FlowAcls:
 @command
 def acls_command(
     call: Call,
-    scope: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[A->B|CLUSTER]", help="A flow such as `A->B`, or a cluster; all flows when left out."
-        ),
-    ] = None,
+    scope: str | None = argument(
+        "[A->B|CLUSTER]", "A flow such as `A->B`, or a cluster; all flows when left out.", None
+    ),
 ) -> None:
+    """Show the ACLs of a flow: those of its source with their copies, then what only the target has.
+
+    \b
+    IN_STEP   the target has the copy
+    MISSING   the target does not have it yet: see `twinlog plan --scope acls`
+    LEFT_OUT  it is not copied; the rule says why
+    SURPLUS   Twinlog made it, and the source no longer has it
+    FOREIGN   somebody else made it on the target; Twinlog does not change it
+
+    With a cluster instead of a flow it shows the ACLs that are or should be on this cluster, for every flow
+    from or to it. The command changes nothing.
+
+    Exit code 1 if the ACLs of a flow cannot be read: the flow is named, with its reason, after the others.
+    """
     print_acls(call.ask(lambda at: _acls(at, scope)), call)
-
-
-acls_command.__doc__ = _HELP
 
 
 def print_acls(answers: Sequence[FlowAcls | FlowFailure], call: Call) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -16,8 +16,8 @@ from twinlog.cli.checkpoint.explain_group import group_command
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import reported_failures
 from twinlog.cli.common.fields import Field, Fields, as_json
-from twinlog.cli.common.flow_choice import OptionalFlowOption, named_of_flow
 from twinlog.cli.common.names import flow_name, parse_flow, partition_name, shown_bytes
+from twinlog.cli.common.options import OptionalFlowOption, argument, named_of_flow
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.common.times import counted
 from twinlog.cli.configsync.plan_view import EXPECTED
@@ -128,7 +128,7 @@ def offsets_document(partitions: Partitions | None) -> list[dict[str, Any]] | No
 
 
 def reason_command(
-    name: Annotated[str, typer.Argument(metavar="REASON", help="As in `status`, logs and `-o json`.")],
+    name: str = argument("REASON", "As in `status`, logs and `-o json`."),
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Explain a reason: what it means, and what to do.
@@ -157,25 +157,21 @@ app = typer.Typer(
     help="Explain why a topic is replicated or a group is translated, or why not; or a reason.",
 )
 
-_HELP = """Explain why a topic is replicated or not: the rule that decides, for each flow.
-
-TOPIC is a topic on a source (orders) or on a target (A.orders); it need not exist. `now` is the state of its
-partitions, what is left to copy, and the limits in force. `offsets` says whether its
-copy has the source's offsets (docs/offsets.md), if the source service answers; of a topic that waits for its
-copy, which offsets that will have, and what filling costs.
-"""
-
 
 @app.command("topic")
 @command
 def topic_command(
     call: Call,
-    names: Annotated[
-        list[str],
-        typer.Argument(metavar="[A->B] TOPIC", help="Only this flow; a topic's name, on either side."),
-    ],
+    names: list[str] = argument("[A->B] TOPIC", "Only this flow; a topic's name, on either side."),
     flow: OptionalFlowOption = None,
 ) -> None:
+    """Explain why a topic is replicated or not: the rule that decides, for each flow.
+
+    TOPIC is a topic on a source (orders) or on a target (A.orders); it need not exist. `now` is the state of
+    its partitions, what is left to copy, and the limits in force. `offsets` says whether its copy has the
+    source's offsets (docs/offsets.md), if the source service answers; of a topic that waits for its copy,
+    which offsets that will have, and what filling costs.
+    """
     named, name = named_of_flow(names, flow, "topic")
     rows = call.ask(lambda at: _explain(at, name, named))
     call.tell_rows(_EXPLAINED, rows, lines=_how_to_include([row.told for row in rows]))
@@ -191,7 +187,6 @@ def _how_to_include(told: Sequence[pb2.TopicExplanation]) -> list[str]:
     ]
 
 
-topic_command.__doc__ = _HELP
 app.command("group")(group_command)
 app.command("reason")(reason_command)
 

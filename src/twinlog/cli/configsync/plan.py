@@ -11,8 +11,15 @@ from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServ
 from twinlog.cli.common.call import PAGE, Call, Services, command, every
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with
 from twinlog.cli.common.fields import as_json
-from twinlog.cli.common.flow_choice import FlowFailure, ask_each, failure_as_json, telling_failures
 from twinlog.cli.common.names import parse_flow
+from twinlog.cli.common.options import (
+    FlowFailure,
+    argument,
+    ask_each,
+    failure_as_json,
+    option,
+    telling_failures,
+)
 from twinlog.cli.common.output import print_json
 from twinlog.cli.configsync.client import chosen_flows
 from twinlog.cli.configsync.plan_view import (
@@ -26,32 +33,11 @@ from twinlog.cli.configsync.plan_view import (
 )
 from twinlog.errors import ConfigError
 
-_PLAN_HELP = """Show the changes that configsync would make on a target: every action with its rule.
-
-It shows topics, configs, ACLs and quotas, and for new topics whether their copies will have the source's \
-offsets. The command changes nothing. `twinlog apply --plan ID` makes exactly these changes, or none if \
-the clusters have changed since.
-
-Exit code 0, also if there are changes to make, or if something could not be read: ACLs, quotas, or topics \
-and configs, which the plan names. With --check the exit code is 1 in these cases, except for NO_AUTHORIZER: \
-such a cluster has no ACLs. Also 1 if the plan of a flow could not be made: the flow is named, with its \
-reason, after the plans of the others.
-"""
-
-_APPLY_HELP = """Carry out a plan: that of --plan, or a new one, which the command shows and asks about.
-
-Exit code 0 if every change was made, 1 if the target refused a change, or if the clusters changed after \
-the plan was made (then make a new plan).
-"""
-
-FlowArgument = Annotated[
-    str | None, typer.Argument(metavar="[A->B]", help="A flow such as `A->B`; all flows when left out.")
-]
+FlowArgument = Annotated[str | None, argument("[A->B]", "A flow such as `A->B`; all flows when left out.")]
 ScopeOption = Annotated[
-    list[str] | None,
-    typer.Option("--scope", help="Only topics, configs, acls or quotas. May be repeated."),
+    list[str] | None, option("--scope", "Only topics, configs, acls or quotas. May be repeated.")
 ]
-SkipsOption = Annotated[bool, typer.Option("--skips", help="Also show what is left out, and by which rule.")]
+SkipsOption = Annotated[bool, option("--skips", "Also show what is left out, and by which rule.")]
 
 
 @command
@@ -60,11 +46,22 @@ def plan_command(
     flow: FlowArgument = None,
     scope: ScopeOption = None,
     skips: SkipsOption = False,
-    check: Annotated[
-        bool,
-        typer.Option("--check", help="Exit with 1 if something is to be changed, or could not be read."),
-    ] = False,
+    check: bool = option(
+        "--check", "Exit with 1 if something is to be changed, or could not be read.", False
+    ),
 ) -> None:
+    """Show the changes that configsync would make on a target: every action with its rule.
+
+    It shows topics, configs, ACLs and quotas, and for new topics whether their copies will have the source's
+    offsets. The command changes nothing. `twinlog apply --plan ID` makes exactly these changes, or none if
+    the clusters have changed since.
+
+    Exit code 0, also if there are changes to make, or if something could not be read: ACLs, quotas, or
+    topics and configs, which the plan names. With --check the exit code is 1 in these cases, except for
+    NO_AUTHORIZER: such a cluster has no ACLs. Also 1 if the plan of a flow could not be made: the flow is
+    named, with its reason, after the plans of the others.
+    """
+
     async def plans(at: Services) -> list[pb2.Plan | FlowFailure]:
         if flow is not None:
             return [await whole_plan(at.configsync, parse_flow(flow), scope or [])]
@@ -96,16 +93,18 @@ def print_plans(planned: Sequence[pb2.Plan | FlowFailure], call: Call, *, skips:
 @command
 def apply_command(
     call: Call,
-    flow: Annotated[str, typer.Argument(metavar="A->B", help="A flow such as `A->B`.")],
-    plan: Annotated[
-        str | None,
-        typer.Option(
-            "--plan", metavar="ID", help="The id of a plan; without it the command makes and shows one."
-        ),
-    ] = None,
+    flow: str = argument("A->B", "A flow such as `A->B`."),
+    plan: str | None = option(
+        "--plan ID", "The id of a plan; without it the command makes and shows one.", None
+    ),
     scope: ScopeOption = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: bool = option("--yes -y", "Do not ask.", False),
 ) -> None:
+    """Carry out a plan: that of --plan, or a new one, which the command shows and asks about.
+
+    Exit code 0 if every change was made, 1 if the target refused a change, or if the clusters changed after
+    the plan was made (then make a new plan).
+    """
     _require_clear(plan, scope or [], call, yes=yes)
     plan_id = plan or _confirmed_plan(call, flow, scope or [], yes=yes)
     if plan_id is None:
@@ -152,7 +151,3 @@ async def whole_plan(
     """One plan with all its pages. Raises the service's error."""
     request = pb2.PlanSyncRequest(flow=flow, scopes=scopes, page_size=page)
     return (await every(stub.PlanSync, request, "plan.actions")).plan
-
-
-plan_command.__doc__ = _PLAN_HELP
-apply_command.__doc__ = _APPLY_HELP

@@ -12,6 +12,7 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.names import flow_name, parse_flow, who
+from twinlog.cli.common.options import argument, option
 from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import print_undo, say, undo_command
 from twinlog.cli.common.times import MOST_OFFSET
@@ -29,23 +30,16 @@ app = typer.Typer(
     " services.",
 )
 
-FlowArgument = Annotated[str, typer.Argument(metavar="A->B", help="A flow such as `A->B`.")]
-FlowsArgument = Annotated[
-    str | None, typer.Argument(metavar="[A->B]", help="A flow such as `A->B`; all flows when left out.")
-]
-KeyArgument = Annotated[
-    str, typer.Argument(metavar="KEY", help="A key of the properties file, such as topics.exclude.")
-]
+FlowArgument = Annotated[str, argument("A->B", "A flow such as `A->B`.")]
+FlowsArgument = Annotated[str | None, argument("[A->B]", "A flow such as `A->B`; all flows when left out.")]
+KeyArgument = Annotated[str, argument("KEY", "A key of the properties file, such as topics.exclude.")]
 VersionOption = Annotated[
     int | None,
-    typer.Option(
-        "--version",
-        min=0,
-        max=MOST_OFFSET,
-        help="Change nothing if the rules have another version meanwhile.",
+    option(
+        "--version", "Change nothing if the rules have another version meanwhile.", min=0, max=MOST_OFFSET
     ),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only check; change nothing.")]
+DryRunOption = Annotated[bool, option("--dry-run", "Only check; change nothing.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +70,7 @@ _DIFFERENCE: Fields[_Difference] = (
 def get_command(
     call: Call,
     flow: FlowsArgument = None,
-    key: Annotated[str | None, typer.Argument(metavar="KEY", help="Only this key.")] = None,
+    key: str | None = argument("KEY", "Only this key.", None),
 ) -> None:
     """Show the rules in effect, and the value of the file if it differs; with KEY also what the key means."""
     all_rules = call.ask(lambda at: _rules(at, flow))
@@ -124,9 +118,9 @@ def diff_command(
     call.tell(documents, text)
 
 
-ValueArgument = Annotated[str, typer.Argument(metavar="VALUE", help="The value, as in the properties file.")]
-NewElementArgument = Annotated[str, typer.Argument(metavar="ELEMENT", help="A name or a regular expression.")]
-ElementArgument = Annotated[str, typer.Argument(metavar="ELEMENT", help="The element, as it is in the list.")]
+ValueArgument = Annotated[str, argument("VALUE", "The value, as in the properties file.")]
+NewElementArgument = Annotated[str, argument("ELEMENT", "A name or a regular expression.")]
+ElementArgument = Annotated[str, argument("ELEMENT", "The element, as it is in the list.")]
 
 
 def _add_command(name: str, operation: pb2.RuleOperation.ValueType, value_argument: Any, what: str) -> None:

@@ -1,13 +1,9 @@
 """`twinlog topics`: every topic of a flow, and why one is not copied."""
 
-from typing import Annotated
-
-import typer
-
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.fields import Field, Fields, value_of
-from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, chosen_flow
+from twinlog.cli.common.options import OptionalFlowArgument, OptionalFlowOption, chosen_flow, option
 from twinlog.cli.configsync.client import chosen_flows, every_topic
 
 TOPIC: Fields[pb2.ReplicatedTopic] = (
@@ -32,9 +28,7 @@ _SECONDS = 10.0
 def topics_command(
     call: Call,
     flow: OptionalFlowArgument = None,
-    waiting: Annotated[
-        bool, typer.Option("--waiting", help="Only topics that are not READY, or not in step.")
-    ] = False,
+    waiting: bool = option("--waiting", "Only topics that are not READY, or not in step.", False),
     flow_option: OptionalFlowOption = None,
 ) -> None:
     """Show every topic that the rules of a flow select: its copy, its partitions, and why one is not copied.

@@ -3,12 +3,12 @@
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption, load_config, required_config
+from twinlog.cli.common.options import option
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.common.private_file import refuse_to_replace, write_private
 from twinlog.cli.common.times import CLOCK
@@ -27,19 +27,13 @@ def debug() -> None:
 def bundle_command(
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
-    file: Annotated[
-        Path | None,
-        typer.Option("--file", metavar="FILE", help="The file to write; default: twinlog-debug-TIME.tar.gz."),
-    ] = None,
-    log: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--log",
-            metavar="FILE",
-            help="A log file of a service, whose last megabyte is included. May be repeated. If `twinlog run`"
-            " on this machine logs to a file, the command finds it by itself.",
-        ),
-    ] = None,
+    file: Path | None = option("--file FILE", "The file to write; default: twinlog-debug-TIME.tar.gz.", None),
+    log: list[Path] | None = option(
+        "--log FILE",
+        "A log file of a service, whose last megabyte is included. May be repeated. If `twinlog run`"
+        " on this machine logs to a file, the command finds it by itself.",
+        None,
+    ),
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Write configuration, versions, states, metrics, logs and ends of the internal topics into one tar.gz.

@@ -7,7 +7,7 @@ from typing import Final
 import typer
 
 from twinlog.cli.common.call import Call, command
-from twinlog.cli.common.flow_choice import OnlyFlowArgument
+from twinlog.cli.common.options import OnlyFlowArgument
 from twinlog.cli.moves.calls import MoveCall
 from twinlog.cli.moves.moves import (
     AcceptLossOption,

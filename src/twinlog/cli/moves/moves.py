@@ -11,6 +11,7 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with
 from twinlog.cli.common.fields import UNKNOWN, Field, Fields, as_json, value_of
 from twinlog.cli.common.names import flow_name, partition_name, who
+from twinlog.cli.common.options import option
 from twinlog.cli.common.output import Output, print_json, print_json_line, print_rows
 from twinlog.cli.common.pasteable import document, print_undo, say, undo_command
 from twinlog.cli.common.times import MOST_SECONDS
@@ -133,50 +134,39 @@ def _there(entry: pb2.MovePartition) -> str:
 
 
 GroupsOption = Annotated[
-    list[str] | None,
-    typer.Option("--group", metavar="ID", help="Only this group; may be repeated. All when left out."),
+    list[str] | None, option("--group ID", "Only this group; may be repeated. All when left out.")
 ]
 FenceOption = Annotated[
-    bool,
-    typer.Option(
-        "--fence", help="Deny writes to the flow's topics on the cluster that the groups leave, by ACLs."
-    ),
+    bool, option("--fence", "Deny writes to the flow's topics on the cluster that the groups leave, by ACLs.")
 ]
 GrantWriteOption = Annotated[
     bool,
-    typer.Option(
-        "--grant-write",
-        help="Let those who may write the source's topics write their copies, until the failback.",
+    option(
+        "--grant-write", "Let those who may write the source's topics write their copies, until the failback."
     ),
 ]
 IncludeActiveOption = Annotated[
     bool,
-    typer.Option(
-        "--include-active", help="Also move groups that still have members on the cluster that they leave."
-    ),
+    option("--include-active", "Also move groups that still have members on the cluster that they leave."),
 ]
 AcceptLossOption = Annotated[
     bool,
-    typer.Option(
+    option(
         "--accept-loss",
-        help="Accept records that are not copied, offsets without a translation, or the loss of the cluster.",
+        "Accept records that are not copied, offsets without a translation, or the loss of the cluster.",
     ),
 ]
 WaitOption = Annotated[
     float,
-    typer.Option(
-        "--wait",
+    option(
+        "--wait SECONDS",
+        "How long to wait for the copy; 0 = check once, do not wait.",
         min=0,
         max=MOST_SECONDS,
-        metavar="SECONDS",
-        help="How long to wait for the copy; 0 = check once, do not wait.",
     ),
 ]
-YesOption = Annotated[
-    bool,
-    typer.Option("--yes", "-y", help="Do not ask. Needed if stdin is not a terminal."),
-]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")]
+YesOption = Annotated[bool, option("--yes -y", "Do not ask. Needed if stdin is not a terminal.")]
+DryRunOption = Annotated[bool, option("--dry-run", "Only show the plan.")]
 
 _NAMES_SHOWN = 10
 

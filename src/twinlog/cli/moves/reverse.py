@@ -10,7 +10,6 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, S
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated
 
 import typer
 
@@ -22,6 +21,7 @@ from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import require_terminal
 from twinlog.cli.common.location import load_config
 from twinlog.cli.common.names import flow_name, flow_of, parse_flow, partition_name
+from twinlog.cli.common.options import argument, option
 from twinlog.cli.common.output import print_json_line
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.moves.calls import RUN_TIMEOUT_SECONDS, MoveCall
@@ -346,34 +346,30 @@ def _shown(content: bytes | None) -> str:
     return "null" if content is None else printable(content[:_SHOWN_BYTES].decode(errors="replace"))
 
 
-_HELP = """Let the flow back take over: A->B stops, and B->A copies.
-
-For topics with the same names on both sides; the file runs both flows. Without --execute it shows what it \
-would do, and changes nothing. A rule stops B->A; a failover of A->B waits until everything is copied and \
-moves the groups; a rule stops A->B; the fence falls; B->A starts. Each step is stored: run an interrupted \
-command again to continue it.
-
-Records that only A has when A->B stops are shown one by one. --tail says what becomes of them: refuse \
-(A->B goes on), gap (they stay on A, and `twinlog gaps` lists them), or topic (they are also copied to a \
-topic orders.tail-of-A on B).
-"""
-
-
 @command
 def reverse_command(
     call: Call,
-    flow: Annotated[str, typer.Argument(metavar="A->B", help="The flow that stops.")],
+    flow: str = argument("A->B", "The flow that stops."),
     group: GroupsOption = None,
     fence: FenceOption = False,
     include_active: IncludeActiveOption = False,
     accept_loss: AcceptLossOption = False,
     wait: WaitOption = 300.0,
-    tail: Annotated[
-        Tail, typer.Option("--tail", help="What becomes of records that only A has.")
-    ] = Tail.REFUSE,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it.")] = False,
+    tail: Tail = option("--tail", "What becomes of records that only A has.", Tail.REFUSE),
+    execute: bool = option("--execute", "Do it.", False),
     yes: YesOption = False,
 ) -> None:
+    """Let the flow back take over: A->B stops, and B->A copies.
+
+    For topics with the same names on both sides; the file runs both flows. Without --execute it shows what
+    it would do, and changes nothing. A rule stops B->A; a failover of A->B waits until everything is copied
+    and moves the groups; a rule stops A->B; the fence falls; B->A starts. Each step is stored: run an
+    interrupted command again to continue it.
+
+    Records that only A has when A->B stops are shown one by one. --tail says what becomes of them: refuse
+    (A->B goes on), gap (they stay on A, and `twinlog gaps` lists them), or topic (they are also copied to a
+    topic orders.tail-of-A on B).
+    """
     options = options_message(
         group, wait, fence=fence, include_active=include_active, accept_loss=accept_loss
     )
@@ -423,6 +419,3 @@ def reverse_command(
         require_terminal()
         typer.confirm(f"Reverse {flow}?", abort=True, err=True)
     call.ask(reversed_flow)
-
-
-reverse_command.__doc__ = _HELP

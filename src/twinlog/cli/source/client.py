@@ -2,26 +2,19 @@
 
 from typing import Annotated
 
-import typer
-
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.common.call import PAGE, every
 from twinlog.cli.common.names import flow_name, parse_flow
+from twinlog.cli.common.options import argument, option
 from twinlog.cli.common.times import MOST_PARTITION
 from twinlog.errors import ConfigError
 
-FlowArgument = Annotated[str, typer.Argument(metavar="A->B", help="The flow.")]
-TopicOption = Annotated[
-    str,
-    typer.Option("--topic", metavar="NAME", help="Only this source topic; all when left out."),
-]
+FlowArgument = Annotated[str, argument("A->B", "The flow.")]
+TopicOption = Annotated[str, option("--topic NAME", "Only this source topic; all when left out.")]
 PartitionOption = Annotated[
-    int | None,
-    typer.Option(
-        "--partition", min=0, max=MOST_PARTITION, metavar="N", help="Only this partition of the topic."
-    ),
+    int | None, option("--partition N", "Only this partition of the topic.", min=0, max=MOST_PARTITION)
 ]
 
 

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -11,8 +11,15 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command, every
 from twinlog.cli.common.fields import Field, Fields, as_json
-from twinlog.cli.common.flow_choice import OptionalFlowOption, chosen_flow, is_flow, required_flow
 from twinlog.cli.common.names import flow_name, parse_flow, partition_name, who
+from twinlog.cli.common.options import (
+    OptionalFlowOption,
+    argument,
+    chosen_flow,
+    is_flow,
+    option,
+    required_flow,
+)
 from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.times import MOST_OFFSET, counted, producer_words
@@ -68,32 +75,21 @@ _WITH_NAMES: Fields[pb2.LedgerGap] = (
 @command
 def gaps_command(
     call: Call,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[list|ack] [A->B]",
-            help="Only this flow. `ack 'A->B'` acknowledges its gaps: --topic, --partition and --from say"
-            " which, --all takes all of the flow.",
-            show_default=False,
-        ),
-    ] = None,
+    words: list[str] | None = argument(
+        "[list|ack] [A->B]",
+        "Only this flow. `ack 'A->B'` acknowledges its gaps: --topic, --partition and --from say"
+        " which, --all takes all of the flow.",
+        None,
+    ),
     flow: OptionalFlowOption = None,
     topic: TopicOption = "",
     partition: PartitionOption = None,
-    begin: Annotated[
-        int | None,
-        typer.Option(
-            "--from",
-            min=0,
-            max=MOST_OFFSET,
-            metavar="OFFSET",
-            help="Only the gap that begins here, to acknowledge.",
-        ),
-    ] = None,
-    everything: Annotated[
-        bool,
-        typer.Option("--all", help="Also those that are acknowledged; with ack: every gap of the flow."),
-    ] = False,
+    begin: int | None = option(
+        "--from OFFSET", "Only the gap that begins here, to acknowledge.", None, min=0, max=MOST_OFFSET
+    ),
+    everything: bool = option(
+        "--all", "Also those that are acknowledged; with ack: every gap of the flow.", False
+    ),
 ) -> None:
     """Show every range of source offsets that is missing on the target, with its reason; `ack` acknowledges.
 
@@ -255,18 +251,13 @@ FOREIGN: Fields[_Row] = (
 @command
 def foreign_command(
     call: Call,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[ack] [A->B]",
-            help="Only this flow. `ack 'A->B'` acknowledges its foreign records.",
-            show_default=False,
-        ),
-    ] = None,
+    words: list[str] | None = argument(
+        "[ack] [A->B]", "Only this flow. `ack 'A->B'` acknowledges its foreign records.", None
+    ),
     flow: OptionalFlowOption = None,
     topic: TopicOption = "",
     partition: PartitionOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With ack: change nothing.")] = False,
+    dry_run: bool = option("--dry-run", "With ack: change nothing.", False),
 ) -> None:
     """Show the copies into which somebody else wrote; `ack` acknowledges that.
 

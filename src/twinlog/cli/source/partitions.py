@@ -1,7 +1,6 @@
 """`twinlog partitions`: the copy of every partition."""
 
 from collections.abc import Sequence
-from typing import Annotated
 
 import typer
 
@@ -10,8 +9,8 @@ from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Differences, Services, command, looks
 from twinlog.cli.common.failures import tell
 from twinlog.cli.common.fields import Fields, as_json
-from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, chosen_flow
 from twinlog.cli.common.names import parse_flow
+from twinlog.cli.common.options import OptionalFlowArgument, OptionalFlowOption, chosen_flow, option
 from twinlog.cli.common.output import clear_screen, print_json_line, print_rows, screen_rows
 from twinlog.cli.common.times import CLOCK, MOST_SECONDS
 from twinlog.cli.source import partition_rows as rows
@@ -27,36 +26,22 @@ def partitions_command(
     call: Call,
     flow: OptionalFlowArgument = None,
     topic: TopicOption = "",
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--watch",
-            "-w",
-            help="Follow until Ctrl-C: the table whenever something changes; with -o json one line with all "
-            "partitions, then one with those that changed (state REMOVED: no longer copied).",
-        ),
-    ] = False,
-    every: Annotated[
-        float,
-        typer.Option(
-            "--every",
-            min=0.2,
-            max=MOST_SECONDS,
-            metavar="SECONDS",
-            help="With --watch: the time between two looks.",
-        ),
-    ] = 1.0,
+    follow: bool = option(
+        "--watch -w",
+        "Follow until Ctrl-C: the table whenever something changes; with -o json one line with all "
+        "partitions, then one with those that changed (state REMOVED: no longer copied).",
+        False,
+    ),
+    every: float = option(
+        "--every SECONDS", "With --watch: the time between two looks.", 1.0, min=0.2, max=MOST_SECONDS
+    ),
     flow_option: OptionalFlowOption = None,
-    trouble: Annotated[
-        bool,
-        typer.Option(
-            "--trouble",
-            help="Only partitions with a problem, or slow ones; of many with the same one the first.",
-        ),
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="With --trouble: each of those with the same problem.")
-    ] = False,
+    trouble: bool = option(
+        "--trouble",
+        "Only partitions with a problem, or slow ones; of many with the same one the first.",
+        False,
+    ),
+    verbose: bool = option("--verbose -v", "With --trouble: each of those with the same problem.", False),
 ) -> None:
     """Show the copy of every partition: state, position, lag, rates, and any problem; problems come first.
 

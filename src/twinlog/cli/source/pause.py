@@ -1,21 +1,22 @@
 """`twinlog pause` and `twinlog resume`."""
 
 from collections.abc import Iterable
-from typing import Annotated
 
 import typer
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.fields import Field, Fields, as_json
-from twinlog.cli.common.flow_choice import (
+from twinlog.cli.common.names import shown_bytes, who
+from twinlog.cli.common.options import (
     OptionalFlowArgument,
     OptionalFlowOption,
+    argument,
     chosen_flow,
     is_flow,
+    option,
     required_flow,
 )
-from twinlog.cli.common.names import shown_bytes, who
 from twinlog.cli.common.pasteable import print_undo, undo_command
 from twinlog.cli.source.client import (
     PartitionOption,
@@ -42,21 +43,14 @@ THROTTLE: Fields[pb2.Throttle] = (
 @command
 def throttle_command(
     call: Call,
-    flow: Annotated[
-        str | None, typer.Argument(metavar="[A->B]", help="The flow; all when left out.", show_default=False)
-    ] = None,
-    rate: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[RATE]",
-            help="Bytes per second: 500k, 20M, 1G; none = no limit. Left out: show the limits in force.",
-            show_default=False,
-        ),
-    ] = None,
+    flow: str | None = argument("[A->B]", "The flow; all when left out.", None),
+    rate: str | None = argument(
+        "[RATE]",
+        "Bytes per second: 500k, 20M, 1G; none = no limit. Left out: show the limits in force.",
+        None,
+    ),
     topic: TopicOption = "",
-    flow_option: Annotated[
-        str | None, typer.Option("--flow", metavar="A->B", help="The same as the argument.", hidden=True)
-    ] = None,
+    flow_option: str | None = option("--flow A->B", "The same as the argument.", None, hidden=True),
 ) -> None:
     """Limit the bytes per second of a flow or a topic, from now on and across restarts.
 
@@ -169,9 +163,9 @@ def resume_command(
     flow: OptionalFlowArgument = None,
     topic: TopicOption = "",
     partition: PartitionOption = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="End every pause of the flow, of its topics and of its partitions.")
-    ] = False,
+    everything: bool = option(
+        "--all", "End every pause of the flow, of its topics and of its partitions.", False
+    ),
     flow_option: OptionalFlowOption = None,
 ) -> None:
     """End a pause: name exactly what was paused, or give --all. The command prints what is still paused."""

@@ -1,7 +1,6 @@
 """`twinlog positions get` and `twinlog positions set`."""
 
 from collections.abc import Sequence
-from typing import Annotated
 
 import typer
 
@@ -10,6 +9,7 @@ from twinlog.cli.common.call import Call, command
 from twinlog.cli.common.failures import EXIT_FAILED, require_terminal
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.names import partition_name, who
+from twinlog.cli.common.options import option
 from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import print_undo, undo_command
 from twinlog.cli.common.times import CLOCK, EXPECTED, offset_of, parse_time, shortened, shown_time
@@ -86,23 +86,15 @@ def get_command(call: Call, flow: FlowArgument, topic: TopicOption = "") -> None
 def set_command(
     call: Call,
     flow: FlowArgument,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="WHERE",
-            help="An offset, earliest, latest, or a time: 2026-01-31T12:00:00Z, now, -10m; UTC without zone.",
-        ),
-    ],
+    to: str = option(
+        "--to WHERE",
+        "An offset, earliest, latest, or a time: 2026-01-31T12:00:00Z, now, -10m; UTC without zone.",
+    ),
     topic: TopicOption = "",
     partition: PartitionOption = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Move all partitions of the flow to the same offset.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be copied again or left out.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    everything: bool = option("--all", "Move all partitions of the flow to the same offset.", False),
+    dry_run: bool = option("--dry-run", "Only show what would be copied again or left out.", False),
+    yes: bool = option("--yes -y", "Do not ask.", False),
 ) -> None:
     """Move where partitions are copied from. Try --dry-run first: copying again makes duplicate records.
 

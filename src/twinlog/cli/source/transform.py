@@ -1,13 +1,12 @@
 """`twinlog transform try`: what Spark makes of the last records of a topic."""
 
-from typing import Annotated
-
 import typer
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.call import Call, command
 from twinlog.cli.common.fields import Field, Fields
 from twinlog.cli.common.names import parse_flow, partition_name
+from twinlog.cli.common.options import option
 from twinlog.cli.source.client import FlowArgument, PartitionOption
 
 app = typer.Typer(help="Try what the flow's twinlog.transform.* do to records.", no_args_is_help=True)
@@ -43,12 +42,9 @@ def _group() -> None:
 def try_command(
     call: Call,
     flow: FlowArgument,
-    topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="The source topic.")],
+    topic: str = option("--topic NAME", "The source topic."),
     partition: PartitionOption = None,
-    last: Annotated[
-        int,
-        typer.Option("--last", min=1, max=1000, metavar="N", help="The last N records of each partition."),
-    ] = 10,
+    last: int = option("--last N", "The last N records of each partition.", 10, min=1, max=1000),
 ) -> None:
     """Show records of the source before and after the flow's twinlog.transform.*; nothing is written.
 

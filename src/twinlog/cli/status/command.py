@@ -1,11 +1,12 @@
 """`twinlog status`: all services, flows and clusters at a glance."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption, channels, service_endpoints
+from twinlog.cli.common.options import option
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.times import MOST_SECONDS
@@ -14,23 +15,6 @@ if TYPE_CHECKING:
     from twinlog.cli.status.rows import Status
     from twinlog.cli.verdict.issues import Verdict
 
-_HELP = """Show every service, flow and cluster as they are now.
-
-The addresses of the services come from --config or the variable TWINLOG_CONFIG, otherwise the default ports \
-of this machine are used; --endpoint sets one directly. `?` means not known now, `-` means not reported.
-
-Exit codes: 0 all services serve; 1 a service does not; 2 wrong usage.
-
-The last line is the verdict, and the first one where something is wrong: problems (somebody has to act) \
-and warnings (it may end by itself, or somebody ordered it), each counted once, at its cause.
-
---check is a probe for monitoring: it prints a line for each problem and for all that keeps records from \
-moving. It exits with 0 if there is none, with 1 if there is one or the state is not known, with 2 for wrong \
-usage, with 3 if a flow only needs time to start. These are pauses, waiting topics, partitions that are not \
-RUNNING, missing heartbeats, clusters or services that do not answer, and losses, differences and foreign \
-writes that nobody has acknowledged: `failover plan` says NO-GO for each of them. Lag, delays, limits, \
-changed rules and a flow that another process copies are not. --strict adds the warnings.
-"""
 
 EXIT_WAITS = 3
 _COLOURS = {"bad": typer.colors.RED, "warn": typer.colors.YELLOW}
@@ -40,24 +24,34 @@ def status_command(
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
-    check: Annotated[
-        bool,
-        typer.Option("--check", help="Only say whether everything moves, by the exit code and in words."),
-    ] = False,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="With --check: warnings count as problems."),
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Also what the services said themselves.")
-    ] = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="On the whole screen, again every two seconds, until Ctrl-C.")
-    ] = False,
-    timeout: Annotated[
-        float, typer.Option(min=0.1, max=MOST_SECONDS, help="Seconds that each service may take to answer.")
-    ] = 5.0,
+    check: bool = option(
+        "--check", "Only say whether everything moves, by the exit code and in words.", False
+    ),
+    strict: bool = option("--strict", "With --check: warnings count as problems.", False),
+    verbose: bool = option("--verbose -v", "Also what the services said themselves.", False),
+    watch: bool = option("--watch", "On the whole screen, again every two seconds, until Ctrl-C.", False),
+    timeout: float = option(
+        "--timeout", "Seconds that each service may take to answer.", 5.0, min=0.1, max=MOST_SECONDS
+    ),
 ) -> None:
+    """Show every service, flow and cluster as they are now.
+
+    The addresses of the services come from --config or the variable TWINLOG_CONFIG, otherwise the default
+    ports of this machine are used; --endpoint sets one directly. `?` means not known now, `-` means not
+    reported.
+
+    Exit codes: 0 all services serve; 1 a service does not; 2 wrong usage.
+
+    The last line is the verdict, and the first one where something is wrong: problems (somebody has to act)
+    and warnings (it may end by itself, or somebody ordered it), each counted once, at its cause.
+
+    --check is a probe for monitoring: it prints a line for each problem and for all that keeps records from
+    moving. It exits with 0 if there is none, with 1 if there is one or the state is not known, with 2 for
+    wrong usage, with 3 if a flow only needs time to start. These are pauses, waiting topics, partitions that
+    are not RUNNING, missing heartbeats, clusters or services that do not answer, and losses, differences and
+    foreign writes that nobody has acknowledged: `failover plan` says NO-GO for each of them. Lag, delays,
+    limits, changed rules and a flow that another process copies are not. --strict adds the warnings.
+    """
     with reported_failures():
         endpoints = service_endpoints(config, endpoint)
         open_to = channels(config)
@@ -117,6 +111,3 @@ def _print_tables(status: "Status", verdict: "Verdict", *, verbose: bool) -> Non
 
 def _print_verdict(verdict: "Verdict") -> None:
     typer.secho(verdict.line, fg=_COLOURS.get(verdict.level, typer.colors.GREEN))
-
-
-status_command.__doc__ = _HELP

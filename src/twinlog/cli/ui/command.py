@@ -3,51 +3,44 @@
 import shlex
 import socket
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption, channels, service_endpoints
+from twinlog.cli.common.options import option
 from twinlog.config import Address
 from twinlog.errors import ConfigError
 
 DEFAULT_LISTEN = "127.0.0.1:8890"
 
-_HELP = """Show all flows on a live page in the browser, until Ctrl-C. The page changes nothing.
-
-Prints one line with its address once it serves. By default it listens on this machine only. An address that \
-other machines reach needs --certificate, --key and --tokens (a file like twinlog.auth.tokens.file); the \
-page then asks for a token. --insecure needs none of these, for a network you trust. The command finds the \
-services as `twinlog status` does.
-
-Exit codes: 0 stopped; 2 wrong usage, the port is in use, or the package aiohttp is not installed \
-(`pip install 'twinlog[ui]'`).
-"""
-
 
 def ui_command(
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
-    listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="The address of the page; port 0 takes a free port.")
-    ] = DEFAULT_LISTEN,
-    certificate: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="PEM file with the certificate chain.")
-    ] = None,
-    key: Annotated[Path | None, typer.Option(metavar="FILE", help="PEM file with the private key.")] = None,
-    tokens: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The tokens that the page accepts: lines of NAME ROLE SHA256."),
-    ] = None,
-    host_name: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A host name by which browsers reach the page. May be repeated."),
-    ] = None,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Listen beyond this machine without TLS and tokens.")
-    ] = False,
+    listen: str = option(
+        "--listen HOST:PORT", "The address of the page; port 0 takes a free port.", DEFAULT_LISTEN
+    ),
+    certificate: Path | None = option("--certificate FILE", "PEM file with the certificate chain.", None),
+    key: Path | None = option("--key FILE", "PEM file with the private key.", None),
+    tokens: Path | None = option(
+        "--tokens FILE", "The tokens that the page accepts: lines of NAME ROLE SHA256.", None
+    ),
+    host_name: list[str] | None = option(
+        "--host-name NAME", "A host name by which browsers reach the page. May be repeated.", None
+    ),
+    insecure: bool = option("--insecure", "Listen beyond this machine without TLS and tokens.", False),
 ) -> None:
+    """Show all flows on a live page in the browser, until Ctrl-C. The page changes nothing.
+
+    Prints one line with its address once it serves. By default it listens on this machine only. An address
+    that other machines reach needs --certificate, --key and --tokens (a file like twinlog.auth.tokens.file);
+    the page then asks for a token. --insecure needs none of these, for a network you trust. The command
+    finds the services as `twinlog status` does.
+
+    Exit codes: 0 stopped; 2 wrong usage, the port is in use, or the package aiohttp is not installed (`pip
+    install 'twinlog[ui]'`).
+    """
     with reported_failures():
         from twinlog.cli.ui.access import page_certificate, refuse_open_page
         from twinlog.service.access.tokens import TokenFile
@@ -107,6 +100,3 @@ def _bound(address: Address) -> socket.socket:
             f"--listen {address}: {error}: name another port, or 0 for a free one",
             metadata={"key": "--listen"},
         ) from error
-
-
-ui_command.__doc__ = _HELP

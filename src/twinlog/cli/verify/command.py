@@ -1,14 +1,14 @@
 """`twinlog verify A->B`: whether the copies of a flow equal their source."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from twinlog.cli.common.failures import reported_failures, run_async
-from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, flow_of_file
 from twinlog.cli.common.location import ConfigOption, load_config, required_config
 from twinlog.cli.common.names import flow_of
+from twinlog.cli.common.options import OptionalFlowArgument, OptionalFlowOption, flow_of_file, option
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.common.times import EXPECTED, MOST_PARTITION, MOST_SECONDS
 from twinlog.cli.verify.engine import engine, verified
@@ -27,108 +27,78 @@ from twinlog.cli.verify.progress import shown_progress
 if TYPE_CHECKING:
     from twinlog.verify.report import FlowReport
 
-_HELP = """Compare the copies of a flow with their source, record by record, and list every difference.
-
-The command reads both clusters and writes nothing. The services may be stopped or running. It compares the \
-records of each copy with those of its source, in order, up to the ends of the logs when the command \
-started: keys, values (null and empty differ), headers, timestamps, partition. Batches that were copied \
-without decompression are compared as bytes.
-
-Differences are MISSING, DUPLICATE, FOREIGN, CHANGED and ORDER, each with both offsets; --show prints the \
-records. What could not be compared is listed with the reason: retention, known gaps, records not copied yet.
-
-EQUAL means that what both clusters hold is equal. It does not mean that the target holds everything: \
-records that retention removed there are no difference; `twinlog safe-to-delete` counts them. After the \
-replicator has stopped for good, --complete counts records that the copy lacks at its end as MISSING.
-
-For a copy that MirrorMaker 2 made with its default isolation: --isolation read_uncommitted.
-
-Exit codes: 0 equal; 1 different; 3 nothing differs, but not everything could be compared; 2 wrong usage.
-
-Examples:
-
-twinlog verify 'A->B' --config mm2.properties
-
-twinlog verify 'A->B' --config mm2.properties --topic orders --partition 3 --show
-
-twinlog verify 'A->B' --config mm2.properties --from -1d --report proof.json --html proof.html
-"""
-
 
 def verify_command(
     flow: OptionalFlowArgument = None,
     config: ConfigOption = None,
     flow_option: OptionalFlowOption = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", "--topics", metavar="TOPIC", help="Only this source topic. May be repeated."),
-    ] = None,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--partition",
-            "--partitions",
-            min=0,
-            max=MOST_PARTITION,
-            help="Only this partition. May be repeated.",
-        ),
-    ] = None,
-    begin: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="TIME|OFFSET",
-            help=f"Begin at this time ({EXPECTED}) or offset of the source.",
-        ),
-    ] = None,
-    end: Annotated[
-        str | None, typer.Option("--to", metavar="TIME|OFFSET", help="End before this time or source offset.")
-    ] = None,
+    topic: list[str] | None = option(
+        "--topic --topics TOPIC", "Only this source topic. May be repeated.", None
+    ),
+    partition: list[int] | None = option(
+        "--partition --partitions", "Only this partition. May be repeated.", None, min=0, max=MOST_PARTITION
+    ),
+    begin: str | None = option(
+        "--from TIME|OFFSET", f"Begin at this time ({EXPECTED}) or offset of the source.", None
+    ),
+    end: str | None = option("--to TIME|OFFSET", "End before this time or source offset.", None),
     isolation: IsolationOption = None,
-    wait: Annotated[
-        float,
-        typer.Option(
-            min=0.0, max=MOST_SECONDS, help="Seconds to wait for the copy to reach the source's ends."
-        ),
-    ] = 30.0,
-    complete: Annotated[
-        bool,
-        typer.Option(
-            "--complete",
-            help="The replicator has stopped for good: records that the copy lacks at its end are MISSING.",
-        ),
-    ] = False,
-    max_bytes: Annotated[
-        str,
-        typer.Option(
-            "--max-bytes-per-second",
-            metavar="BYTES",
-            help="The limit for reading from each cluster, such as 50M; 0 = no limit.",
-        ),
-    ] = "0",
-    parallel: Annotated[
-        int, typer.Option(min=1, max=256, help="Partitions that are compared at the same time.")
-    ] = 8,
-    state: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Save the progress there; the next run continues from it."),
-    ] = None,
-    show: Annotated[
-        bool, typer.Option("--show", help="Print the records that differ, with keys and values.")
-    ] = False,
+    wait: float = option(
+        "--wait", "Seconds to wait for the copy to reach the source's ends.", 30.0, min=0.0, max=MOST_SECONDS
+    ),
+    complete: bool = option(
+        "--complete",
+        "The replicator has stopped for good: records that the copy lacks at its end are MISSING.",
+        False,
+    ),
+    max_bytes: str = option(
+        "--max-bytes-per-second BYTES",
+        "The limit for reading from each cluster, such as 50M; 0 = no limit.",
+        "0",
+    ),
+    parallel: int = option("--parallel", "Partitions that are compared at the same time.", 8, min=1, max=256),
+    state: Path | None = option(
+        "--state DIR", "Save the progress there; the next run continues from it.", None
+    ),
+    show: bool = option("--show", "Print the records that differ, with keys and values.", False),
     report_file: ReportOption = None,
     html_file: HtmlOption = None,
-    schema: Annotated[
-        bool,
-        typer.Option(
-            "--schema",
-            is_eager=True,
-            callback=lambda asked: _print_schema(asked),
-            help="Only print the JSON schema of the report.",
-        ),
-    ] = False,
+    schema: bool = option(
+        "--schema",
+        "Only print the JSON schema of the report.",
+        False,
+        is_eager=True,
+        callback=lambda asked: _print_schema(asked),
+    ),
     output: OutputOption = Output.TABLE,
 ) -> None:
+    """Compare the copies of a flow with their source, record by record, and list every difference.
+
+    The command reads both clusters and writes nothing. The services may be stopped or running. It compares
+    the records of each copy with those of its source, in order, up to the ends of the logs when the command
+    started: keys, values (null and empty differ), headers, timestamps, partition. Batches that were copied
+    without decompression are compared as bytes.
+
+    Differences are MISSING, DUPLICATE, FOREIGN, CHANGED and ORDER, each with both offsets; --show prints the
+    records. What could not be compared is listed with the reason: retention, known gaps, records not copied
+    yet.
+
+    EQUAL means that what both clusters hold is equal. It does not mean that the target holds everything:
+    records that retention removed there are no difference; `twinlog safe-to-delete` counts them. After the
+    replicator has stopped for good, --complete counts records that the copy lacks at its end as MISSING.
+
+    For a copy that MirrorMaker 2 made with its default isolation: --isolation read_uncommitted.
+
+    Exit codes: 0 equal; 1 different; 3 nothing differs, but not everything could be compared; 2 wrong usage.
+
+    Examples:
+
+    twinlog verify 'A->B' --config mm2.properties
+
+    twinlog verify 'A->B' --config mm2.properties --topic orders --partition 3 --show
+
+    twinlog verify 'A->B' --config mm2.properties --from -1d --report proof.json --html proof.html
+    """
     from twinlog.verify.report import EXIT_CODES, Verdict
 
     incomplete = EXIT_CODES[Verdict.INCOMPLETE]
@@ -154,9 +124,6 @@ def verify_command(
     with shown_progress() as on_progress:
         report: FlowReport = run_async(verified(configuration, request, on_progress), incomplete)
     tell(report, output, report_file, html_file)
-
-
-verify_command.__doc__ = _HELP
 
 
 def _print_schema(asked: bool) -> None:

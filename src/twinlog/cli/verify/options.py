@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from twinlog.cli.common.options import option
 from twinlog.cli.common.times import CLOCK, offset_of, parse_time, shortened, whole_number
 from twinlog.cli.verify.engine import engine
 from twinlog.errors import ConfigError
@@ -13,23 +12,15 @@ from twinlog.errors import ConfigError
 _ISOLATIONS = {"read_committed": True, "read_uncommitted": False}
 IsolationOption = Annotated[
     str | None,
-    typer.Option(
-        "--isolation",
-        metavar="read_committed|read_uncommitted",
-        help="The isolation level with which the replicator read the source, if the file does not say it.",
+    option(
+        "--isolation read_committed|read_uncommitted",
+        "The isolation level with which the replicator read the source, if the file does not say it.",
     ),
 ]
-ReportOption = Annotated[
-    Path | None,
-    typer.Option("--report", metavar="FILE", help="Also write the report to this file, as JSON."),
-]
+ReportOption = Annotated[Path | None, option("--report FILE", "Also write the report to this file, as JSON.")]
 HtmlOption = Annotated[
     Path | None,
-    typer.Option(
-        "--html",
-        metavar="FILE",
-        help="Also write the report as an HTML page with a picture of every partition.",
-    ),
+    option("--html FILE", "Also write the report as an HTML page with a picture of every partition."),
 ]
 _SIZE = re.compile(r"(\d+)\s*([kKmMgG]?)")
 _MOST_BYTES = 10**12

@@ -5,13 +5,14 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.location import ConfigOption, EndpointOption
+from twinlog.cli.common.options import option
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
 from twinlog.cli.common.pasteable import pasteable, with_pasteable
 from twinlog.errors import ConfigError
@@ -21,39 +22,36 @@ if TYPE_CHECKING:
     from twinlog.cli.new_copy import Repaired
     from twinlog.verify.repair import Remedy
 
-_HELP = """Repair the differences in a report of `twinlog verify`, or explain why one cannot be repaired.
-
-Records that are missing at the end of a copy, or in a compacted copy, are copied again: the source service, \
-which must be running, sets the position back. Other differences need a new copy, because records inside a \
-log cannot be changed. --new-copies pauses the topic, DELETES the copy, creates it with the same settings, \
-and copies the whole topic again, with the source's offsets where that is possible. A copy with records \
-that the source no longer has is not changed. Without --new-copies the command prints what to run.
-
---dry-run only shows what would be done, from the report alone. Otherwise the command asks first, unless \
---yes is given. Before it sets a position back, it pauses and verifies the partition again, since the report \
-may be old.
-
-Exit codes: 0 everything is repaired (with --dry-run: the report was read); 1 something is not repaired; 2 \
-wrong usage, or no report.
-
-Example: twinlog repair --from-report proof.json --config mm2.properties
-"""
-
 
 def repair_command(
-    report: Annotated[
-        Path, typer.Option("--from-report", metavar="FILE", help="A report of `twinlog verify --report`.")
-    ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    new_copies: Annotated[
-        bool,
-        typer.Option("--new-copies", help="Delete and recreate copies that cannot be repaired otherwise."),
-    ] = False,
+    report: Path = option("--from-report FILE", "A report of `twinlog verify --report`."),
+    dry_run: bool = option("--dry-run", "Only show what would be done.", False),
+    yes: bool = option("--yes -y", "Do not ask.", False),
+    new_copies: bool = option(
+        "--new-copies", "Delete and recreate copies that cannot be repaired otherwise.", False
+    ),
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
+    """Repair the differences in a report of `twinlog verify`, or explain why one cannot be repaired.
+
+    Records that are missing at the end of a copy, or in a compacted copy, are copied again: the source
+    service, which must be running, sets the position back. Other differences need a new copy, because
+    records inside a log cannot be changed. --new-copies pauses the topic, DELETES the copy, creates it with
+    the same settings, and copies the whole topic again, with the source's offsets where that is possible. A
+    copy with records that the source no longer has is not changed. Without --new-copies the command prints
+    what to run.
+
+    --dry-run only shows what would be done, from the report alone. Otherwise the command asks first, unless
+    --yes is given. Before it sets a position back, it pauses and verifies the partition again, since the
+    report may be old.
+
+    Exit codes: 0 everything is repaired (with --dry-run: the report was read); 1 something is not repaired;
+    2 wrong usage, or no report.
+
+    Example: twinlog repair --from-report proof.json --config mm2.properties
+    """
     from twinlog.verify.repair import remedies
 
     with reported_failures():
@@ -77,9 +75,6 @@ def repair_command(
         done = run_async(repair(str(told["flow"]), found, config, endpoint, new_copies=new_copies))
         with exiting_with(0 if all(each.applied for each in done) else EXIT_FAILED):
             _show(found, done, output, flow=str(told["flow"]))
-
-
-repair_command.__doc__ = _HELP
 
 
 def _ask(feasible: "Sequence[Remedy]", output: Output) -> None:

@@ -2,15 +2,13 @@
 target."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
 from twinlog.cli.common.fields import Field, Fields, as_json
-from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, flow_of_file
 from twinlog.cli.common.location import ConfigOption, load_config, required_config
 from twinlog.cli.common.names import flow_of
+from twinlog.cli.common.options import OptionalFlowArgument, OptionalFlowOption, flow_of_file, option
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.times import EXPECTED, MOST_SECONDS
@@ -22,43 +20,36 @@ if TYPE_CHECKING:
     from twinlog.model import TopicPartition
     from twinlog.verify.report import FlowFailure, FlowReport, SafeRange
 
-_HELP = """Verify topics, and show up to which source offset all records are on the target.
-
-The command verifies the topic from the beginning of its log; it does not rely on earlier verifications, \
-because the target may have deleted records since. Records that retention removed from the copy, gaps and \
-lag count as not on the target, and so do topics whose records transforms change or drop. The command \
-deletes nothing. To delete: check that the copy keeps its records long enough, then run \
-kafka-delete-records.sh with the offsets shown as `safe before`.
-
-Exit codes: 0 everything before --before, or everything there is, may be deleted on the source; 1 some of it \
-may not; 2 wrong usage.
-
-Example: twinlog safe-to-delete 'A->B' --topic orders --before -7d --config mm2.properties
-"""
-
 
 def safe_to_delete_command(
-    topic: Annotated[
-        list[str], typer.Option("--topic", metavar="TOPIC", help="A source topic. May be repeated.")
-    ],
+    topic: list[str] = option("--topic TOPIC", "A source topic. May be repeated."),
     flow: OptionalFlowArgument = None,
     config: ConfigOption = None,
     flow_option: OptionalFlowOption = None,
-    before: Annotated[
-        str | None,
-        typer.Option(
-            "--before",
-            metavar="TIME|OFFSET",
-            help=f"Only what is older than this time ({EXPECTED}), or lies before this offset of the source.",
-        ),
-    ] = None,
-    wait: Annotated[
-        float,
-        typer.Option(min=0.0, max=MOST_SECONDS, help="Seconds to wait for the copy to reach that offset."),
-    ] = 30.0,
+    before: str | None = option(
+        "--before TIME|OFFSET",
+        f"Only what is older than this time ({EXPECTED}), or lies before this offset of the source.",
+        None,
+    ),
+    wait: float = option(
+        "--wait", "Seconds to wait for the copy to reach that offset.", 30.0, min=0.0, max=MOST_SECONDS
+    ),
     isolation: IsolationOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
+    """Verify topics, and show up to which source offset all records are on the target.
+
+    The command verifies the topic from the beginning of its log; it does not rely on earlier verifications,
+    because the target may have deleted records since. Records that retention removed from the copy, gaps and
+    lag count as not on the target, and so do topics whose records transforms change or drop. The command
+    deletes nothing. To delete: check that the copy keeps its records long enough, then run
+    kafka-delete-records.sh with the offsets shown as `safe before`.
+
+    Exit codes: 0 everything before --before, or everything there is, may be deleted on the source; 1 some of
+    it may not; 2 wrong usage.
+
+    Example: twinlog safe-to-delete 'A->B' --topic orders --before -7d --config mm2.properties
+    """
     from twinlog.cli.verify.tables import print_rules
     from twinlog.policy.transformed import TopicTransforms
     from twinlog.verify.report import rules_used, safe_ranges
@@ -101,9 +92,6 @@ def safe_to_delete_command(
             print_rules(rules_used(report))
             for failure in failures:
                 say(f"{failure['topic'] or report.flow}: {failure['reason']} {failure['detail']}")
-
-
-safe_to_delete_command.__doc__ = _HELP
 
 
 _RANGE: Fields["SafeRange"] = (

@@ -1,4 +1,5 @@
-"""The flow of a command: `A->B` is its first argument. `--flow` means the same and is hidden in the help."""
+"""Options and arguments of commands. The flow of a command, `A->B`, is its first argument; `--flow` means the
+same and is hidden in the help."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,20 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, next_line, tell
 from twinlog.cli.common.names import flow_name
 from twinlog.errors import ConfigError, TwinlogError
+
+
+def option(flags: str, text: str, default: Any = ..., **more: Any) -> Any:
+    """An option with its help, as the default of a parameter or in its annotation. `flags`: its names, and
+    what its value is called, such as `--min-lag N`; `more`: as of `typer.Option`."""
+    words = flags.split()
+    names = [word for word in words if word.startswith("-")]
+    return typer.Option(default, *names, metavar=" ".join(words[len(names) :]) or None, help=text, **more)
+
+
+def argument(shown: str | None, text: str, default: Any = ..., **more: Any) -> Any:
+    """The same for an argument: `shown` is how the help calls it."""
+    return typer.Argument(default, metavar=shown, help=text, show_default=bool(default), **more)
+
 
 # Asks every flow, so that one that cannot answer does not hide the others.
 
@@ -68,16 +83,10 @@ def failure_as_json(failure: FlowFailure) -> dict[str, Any]:
 if TYPE_CHECKING:
     from twinlog.config import Configuration
 
-OptionalFlowArgument = Annotated[
-    str | None, typer.Argument(metavar="[A->B]", help="Only this flow.", show_default=False)
-]
-OnlyFlowArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="[A->B]", help="The flow; not needed if the file has one.", show_default=False),
-]
+OptionalFlowArgument = Annotated[str | None, argument("[A->B]", "Only this flow.")]
+OnlyFlowArgument = Annotated[str | None, argument("[A->B]", "The flow; not needed if the file has one.")]
 OptionalFlowOption = Annotated[
-    str | None,
-    typer.Option("--flow", metavar="A->B", help="Only this flow; the same as the argument.", hidden=True),
+    str | None, option("--flow A->B", "Only this flow; the same as the argument.", hidden=True)
 ]
 
 
