@@ -4,6 +4,7 @@ Absence is a value (`None` or an enum), never an error.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 
 class TwinlogError(Exception):
@@ -28,6 +29,12 @@ class ConfigError(TwinlogError):
     """The configuration or a request is wrong: fix it. The message names file, line, key and expectation."""
 
     default_reason = "INVALID_CONFIG"
+
+    def __init__(self, message: str, *, key: str = "", **more: Any) -> None:
+        """`key`: of the metadata, the key of the file, option or argument that is wrong."""
+        super().__init__(message, **more)
+        if key:
+            self.metadata["key"] = key
 
 
 class WireFormatError(TwinlogError):

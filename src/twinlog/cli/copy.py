@@ -165,7 +165,7 @@ def until_of(text: str) -> Any:
         ]
         offsets = dict(named)
         if len(offsets) < len(named):
-            raise ConfigError(f"--until {text}: a partition is named twice", metadata={"key": "--until"})
+            raise ConfigError(f"--until {text}: a partition is named twice", key="--until")
         return until(offsets=offsets)
     try:
         return until(timestamp_ms=parse_time(text, now_ms=CLOCK.get().now_ms()))
@@ -173,5 +173,5 @@ def until_of(text: str) -> Any:
         raise ConfigError(
             f"--until {shortened(text)}: expected now, a time such as {EXPECTED}, or"
             " TOPIC:PARTITION=OFFSET,…",
-            metadata={"key": "--until"},
+            key="--until",
         ) from None

@@ -158,8 +158,7 @@ class FiniteCopy:
         until = until_json(self.ends)
         if len(until.encode()) > _MOST_ARGUMENT_BYTES:
             raise ConfigError(
-                "too many partitions for one command: name some of the topics with --topic",
-                metadata={"key": "--topic"},
+                "too many partitions for one command: name some of the topics with --topic", key="--topic"
             )
         with tempfile.TemporaryDirectory() as directory:
             told, log = Path(directory, "stdout"), Path(directory, "stderr")

@@ -95,7 +95,7 @@ def mirror_maker_command(
     with reported_failures(), exit_on_signals():
         for option, value in given.items():
             if value:
-                raise ConfigError(f"{option}: {_REFUSED[option]}", metadata={"key": option})
+                raise ConfigError(f"{option}: {_REFUSED[option]}", key=option)
         file = mirror_maker_file(
             MirrorMaker1(
                 consumer=_read(consumer_config),

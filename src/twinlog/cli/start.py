@@ -171,11 +171,10 @@ def wanted_from(
             pass
         case _:
             raise ConfigError(
-                f"--names {names}: expected two different names, as source,target",
-                metadata={"key": "--names"},
+                f"--names {names}: expected two different names, as source,target", key="--names"
             )
     if not topics.strip():
-        raise ConfigError("--topics is empty: leave it out to copy all topics", metadata={"key": "--topics"})
+        raise ConfigError("--topics is empty: leave it out to copy all topics", key="--topics")
     places: dict[str, str] = {}
     for place, servers in (("SOURCE", source), ("TARGET", target)):
         for address in map(str.strip, servers.split(",")):
@@ -183,7 +182,7 @@ def wanted_from(
             if places.setdefault(address, place) != place:
                 raise ConfigError(
                     f"SOURCE and TARGET both name {address}: a cluster is not copied into itself",
-                    metadata={"key": "TARGET"},
+                    key="TARGET",
                 )
     return Wanted(
         source=End(alias=one, bootstrap_servers=source),
@@ -201,12 +200,11 @@ def _refuse_no_address(place: str, text: str) -> None:
         address = Address.parse(text)
     except ValueError:
         raise ConfigError(
-            f"{place} {text!r}: expected host:port of a broker, as kafka-a:9092", metadata={"key": place}
+            f"{place} {text!r}: expected host:port of a broker, as kafka-a:9092", key=place
         ) from None
     if not 0 < address.port <= _MOST_PORT or any(each in address.host for each in " /"):
         raise ConfigError(
-            f"{place} {text!r}: expected host:port of a broker, with a port from 1 to {_MOST_PORT}",
-            metadata={"key": place},
+            f"{place} {text!r}: expected host:port of a broker, with a port from 1 to {_MOST_PORT}", key=place
         )
 
 
@@ -269,7 +267,7 @@ def refuse_ends(wanted: Wanted, found: Mapping[str, "ClusterFacts"]) -> None:
                 f" {file} with {alias}.security.protocol, {alias}.ssl.truststore.location,"
                 f" {alias}.sasl.mechanism and {alias}.sasl.jaas.config (docs/security.md), then run"
                 f" `twinlog run {file}`",
-                metadata={"key": end.bootstrap_servers},
+                key=end.bootstrap_servers,
             ) from failure
     one, other = wanted.ends
     if found[one.alias].cluster_id == found[other.alias].cluster_id:
@@ -277,7 +275,7 @@ def refuse_ends(wanted: Wanted, found: Mapping[str, "ClusterFacts"]) -> None:
             f"{one.bootstrap_servers} and {other.bootstrap_servers} are the same cluster, with id"
             f" {found[one.alias].cluster_id}: a cluster is not copied into itself; give the address of"
             " another cluster",
-            metadata={"key": "TARGET"},
+            key="TARGET",
         )
 
 
@@ -328,6 +326,6 @@ def is_there(file: Path, text: str) -> bool:
         raise ConfigError(
             f"{file} exists with other content and is not replaced: `twinlog run {file}` runs it as it is;"
             " --file NAME writes another file",
-            metadata={"key": "--file"},
+            key="--file",
         )
     return True

@@ -186,9 +186,7 @@ def _read(file: Path) -> list[bytes]:
     try:
         return file.read_bytes().splitlines(keepends=True)
     except OSError as error:
-        raise ConfigError(
-            f"{file}: cannot be read: {error.strerror or error}", metadata={"key": "FILE"}
-        ) from error
+        raise ConfigError(f"{file}: cannot be read: {error.strerror or error}", key="FILE") from error
 
 
 def _show(plan: Any) -> None:

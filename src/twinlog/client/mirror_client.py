@@ -53,8 +53,7 @@ def consumer_properties(properties: Mapping[str, str]) -> dict[str, str]:
     for key, fixed in _FIXED.items():
         if found.get(key, fixed).strip().lower() != fixed:
             raise ConfigError(
-                f"{key} = {found[key]}: a logical consumer always has {fixed}; leave the key out",
-                metadata={"key": key},
+                f"{key} = {found[key]}: a logical consumer always has {fixed}; leave the key out", key=key
             )
     return found
 

@@ -194,8 +194,7 @@ def config_property_filter_from_config(config: Mapping[str, str]) -> DefaultConf
     origin = config.get(USE_DEFAULTS_FROM_KEY, "target").strip()
     if origin not in ("source", "target"):
         raise ConfigError(
-            f"{USE_DEFAULTS_FROM_KEY}: expected source or target, got {origin!r}",
-            metadata={"key": USE_DEFAULTS_FROM_KEY},
+            f"{USE_DEFAULTS_FROM_KEY}: expected source or target, got {origin!r}", key=USE_DEFAULTS_FROM_KEY
         )
     return DefaultConfigPropertyFilter(
         exclude=_patterns(config, CONFIG_PROPERTIES_EXCLUDE_KEY, DEFAULT_CONFIG_PROPERTIES_EXCLUDE),
@@ -211,7 +210,7 @@ def split_list(key: str, text: str) -> tuple[str, ...]:
     text = text.strip()
     elements = tuple(re.split(r"\s*,\s*", text)) if text else ()
     if "" in elements:
-        raise ConfigError(f"{key}: an element of the list {text!r} is empty", metadata={"key": key})
+        raise ConfigError(f"{key}: an element of the list {text!r} is empty", key=key)
     return tuple(dict.fromkeys(elements))
 
 

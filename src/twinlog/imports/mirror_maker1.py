@@ -123,13 +123,13 @@ def renames(handler: str, args: str) -> str:
         raise ConfigError(
             f"--message.handler: Twinlog knows {_RENAMES_TOPICS} and runs no Java: say what others do with"
             " records by twinlog.transform.* (docs/transforms.md)",
-            metadata={"key": "--message.handler"},
+            key="--message.handler",
         )
     pairs = [pair.split(",") for pair in args.split(";") if pair.strip()]
     if not pairs or any(len(pair) != 2 for pair in pairs):
         raise ConfigError(
             f"--message.handler.args: must be SOURCE,TARGET;SOURCE,TARGET, not {args!r}",
-            metadata={"key": "--message.handler.args"},
+            key="--message.handler.args",
         )
     return "; ".join(f"{before.strip()} -> {after.strip()}" for before, after in pairs)
 

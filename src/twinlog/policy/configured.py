@@ -88,7 +88,7 @@ def _routes(chain: Chain) -> tuple[Route, ...]:
 
 
 def _unroutable(key: str, why: str) -> ConfigError:
-    return ConfigError(f"{key}: {why}", reason="RENAME_REFUSED", metadata={"key": key})
+    return ConfigError(f"{key}: {why}", reason="RENAME_REFUSED", key=key)
 
 
 def _base(config: Mapping[str, str]) -> ReplicationPolicy:
@@ -121,5 +121,5 @@ def _base(config: Mapping[str, str]) -> ReplicationPolicy:
 def _switch(config: Mapping[str, str], key: str) -> bool:
     text = config.get(key, "true").strip().lower()
     if text not in ("true", "false"):
-        raise ConfigError(f"{key}: expected true or false, got {config[key]!r}", metadata={"key": key})
+        raise ConfigError(f"{key}: expected true or false, got {config[key]!r}", key=key)
     return text == "true"

@@ -111,7 +111,7 @@ class DefaultReplicationPolicy:
                 raise ConfigError(
                     f"replication.policy.separator {separator!r} cannot be used: expected one or more of "
                     "the characters allowed in topic names (letters, digits, '.', '_', '-')",
-                    metadata={"key": "replication.policy.separator"},
+                    key="replication.policy.separator",
                 )
 
     @property

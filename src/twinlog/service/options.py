@@ -19,7 +19,7 @@ def parse_flows(names: Sequence[str]) -> tuple[Flow, ...]:
     try:
         return tuple(Flow.parse(name) for name in names)
     except ValueError as error:
-        raise ConfigError(f"--flows: {error}", metadata={"key": "--flows"}) from None
+        raise ConfigError(f"--flows: {error}", key="--flows") from None
 
 
 def parse_override(text: str) -> tuple[str, str]:
@@ -27,7 +27,7 @@ def parse_override(text: str) -> tuple[str, str]:
     key, sign, value = text.partition("=")
     name = key.strip()
     if not (sign and name):
-        raise ConfigError(f"--set {name}: expected KEY=VALUE", metadata={"key": name})
+        raise ConfigError(f"--set {name}: expected KEY=VALUE", key=name)
     return name, value
 
 

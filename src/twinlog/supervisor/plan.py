@@ -164,8 +164,7 @@ def _services(names: tuple[str, ...]) -> tuple[Service, ...]:
     for name in names:
         if name not in known:
             raise ConfigError(
-                f"--service {name}: there is no such service; choose from {', '.join(known)}",
-                metadata={"key": "--service"},
+                f"--service {name}: there is no such service; choose from {', '.join(known)}", key="--service"
             )
     services = tuple(service for service in Service if not names or service in names)
     for service in services:

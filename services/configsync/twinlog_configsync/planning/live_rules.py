@@ -63,7 +63,7 @@ def change_rules(
         elif change.operation is not RuleOperation.RESTORE:
             values[key] = _changed(change, values.get(key, file.values.get(key, "")))
         elif restored is None:
-            raise ConfigError(f"{key}: no rule of this key was put aside", metadata={"key": key})
+            raise ConfigError(f"{key}: no rule of this key was put aside", key=key)
         else:
             values[key] = restored
         if values.get(key) == file.values.get(key):
@@ -90,7 +90,7 @@ def _require_live(key: str) -> None:
     if key not in LIVE_KEYS:
         raise ConfigError(
             f"{key}: cannot be changed while a flow runs{_meant(key)}; `twinlog rules get` lists what can be",
-            metadata={"key": key},
+            key=key,
         )
 
 
@@ -104,15 +104,12 @@ def _changed(change: RuleChange, before: str) -> str:
     if len(value) > MAX_RULE_CHARACTERS:
         raise ConfigError(
             f"{change.key}: has {len(value)} characters, at most {MAX_RULE_CHARACTERS} are allowed",
-            metadata={"key": change.key},
+            key=change.key,
         )
     if change.operation is RuleOperation.SET:
         return ", ".join(split_list(change.key, value)) if is_list(change.key) else value
     if not is_list(change.key):
-        raise ConfigError(
-            f"{change.key}: is not a list: use `set`",
-            metadata={"key": change.key},
-        )
+        raise ConfigError(f"{change.key}: is not a list: use `set`", key=change.key)
     elements = dict.fromkeys(split_list(change.key, before))
     for element in split_list(change.key, value):
         if change.operation is RuleOperation.ADD:
@@ -120,9 +117,7 @@ def _changed(change: RuleChange, before: str) -> str:
         elif element in elements:
             del elements[element]
         else:
-            raise ConfigError(
-                f"{change.key}: {element!r} is not in the list ({before})", metadata={"key": change.key}
-            )
+            raise ConfigError(f"{change.key}: {element!r} is not in the list ({before})", key=change.key)
     return ", ".join(elements)
 
 

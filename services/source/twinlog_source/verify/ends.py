@@ -85,7 +85,7 @@ async def find_ends(configuration: Configuration, flow: Flow, topics: Collection
                 if until.offsets[partition] > end:
                     raise ConfigError(
                         f"--until: {partition} of {client.alias} can only be copied up to offset {end} now",
-                        metadata={"key": "--until"},
+                        key="--until",
                     )
             ends = {partition: until.offsets[partition] for partition in partitions}
         elif until.timestamp_ms is not None:

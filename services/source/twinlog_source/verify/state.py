@@ -130,8 +130,7 @@ class ProvenRanges:
             stream = file.open("a", encoding="utf-8")
         except OSError as error:
             raise ConfigError(
-                f"--state {request.state_directory}: cannot be used: {error.strerror or error}",
-                metadata={"key": "--state"},
+                f"--state {request.state_directory}: cannot be used: {error.strerror or error}", key="--state"
             ) from error
         if lines and not lines[-1].endswith("}"):
             stream.write("\n")  # A kill truncated the last line.

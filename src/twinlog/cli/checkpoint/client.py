@@ -25,13 +25,11 @@ async def only_flow(stub: CheckpointServiceStub) -> types_pb2.Flow:
         return flows[0]
     if not flows:
         raise ConfigError(
-            "no flow of the checkpoint service translates groups: see `twinlog status`",
-            metadata={"key": "--flow"},
+            "no flow of the checkpoint service translates groups: see `twinlog status`", key="--flow"
         )
     names = ", ".join(flow_name(flow) for flow in flows)
     raise ConfigError(
-        f"there are several flows, say which, such as {flow_name(flows[0])!r}: {names}",
-        metadata={"key": "--flow"},
+        f"there are several flows, say which, such as {flow_name(flows[0])!r}: {names}", key="--flow"
     )
 
 

@@ -73,9 +73,7 @@ def groups_command(
     request = pb2.ListGroupsRequest(group=group, flow=wanted, from_owner=True)
     if watch:
         if least_lag or sort is not Order.NAME:
-            raise ConfigError(
-                "--min-lag and --sort are for a list, not for --watch", metadata={"key": "--watch"}
-            )
+            raise ConfigError("--min-lag and --sort are for a list, not for --watch", key="--watch")
         call.ask(lambda at: _watch(call, at, request, every))
         return
     answer = call.ask(lambda at: every_group(at.checkpoint, request))
@@ -102,8 +100,7 @@ def _named(names: list[str], flow: str | None, group: str) -> tuple[str | None, 
     for what, found in (("flows", flows), ("groups", groups)):
         if len(set(found)) > 1:
             raise ConfigError(
-                f"several {what} are named: {', '.join(found)}: name one, or none for all",
-                metadata={"key": "NAME"},
+                f"several {what} are named: {', '.join(found)}: name one, or none for all", key="NAME"
             )
     return chosen_flow(flows[0] if flows else None, flow), groups[0] if groups else ""
 

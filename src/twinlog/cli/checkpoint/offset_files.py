@@ -106,7 +106,7 @@ def parse_place(text: str, *, now_ms: int) -> Place:
     raise ConfigError(
         f"{shortened(text)}: expected TOPIC:PARTITION:OFFSET such as orders:3:1234, or TOPIC:PARTITION@TIME"
         " such as orders:3@2026-01-31T12:00:00Z",
-        metadata={"key": "OFFSET"},
+        key="OFFSET",
     )
 
 

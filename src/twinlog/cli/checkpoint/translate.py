@@ -62,10 +62,10 @@ def translate_command(
     translate --from offsets.csv --to moved.csv
     """
     if target is not None and source is None:
-        raise ConfigError("--to needs --from, because it writes the same format", metadata={"key": "--to"})
+        raise ConfigError("--to needs --from, because it writes the same format", key="--to")
     flows = [text for text in offsets or () if is_flow(text)]
     if len(flows) > 1:
-        raise ConfigError(f"several flows are named ({', '.join(flows)}): name one", metadata={"key": "FLOW"})
+        raise ConfigError(f"several flows are named ({', '.join(flows)}): name one", key="FLOW")
     named = chosen_flow(flows[0] if flows else None, flow)
     places, file = _asked([text for text in offsets or () if not is_flow(text)], source, topic)
     bad = [] if file is None else file.bad
@@ -93,7 +93,7 @@ def _asked(
         raise ConfigError(
             f"--from {source} is a directory: name a file in it. For a Spark checkpoint this is offsets/N"
             " with the highest N that commits/ also has",
-            metadata={"key": "--from"},
+            key="--from",
         )
     try:
         file = read_places(source.read_text(encoding="utf-8"), topic=topic)
@@ -105,7 +105,7 @@ def _asked(
         why = str(error)
     else:
         return file.places, file
-    raise ConfigError(f"--from {source}: {why}", metadata={"key": "--from"})
+    raise ConfigError(f"--from {source}: {why}", key="--from")
 
 
 async def _translate(
@@ -160,7 +160,7 @@ def _write(target: Path, file: OffsetFile, answers: Sequence[pb2.OffsetTranslati
     for answer in missing:
         _tell_missing(answer)
     if missing or file.bad:
-        error = ConfigError(f"{target} was not written", metadata={"key": "--to"})
+        error = ConfigError(f"{target} was not written", key="--to")
         tell(error, str(error))
         return
     places = [
@@ -175,7 +175,7 @@ def _write(target: Path, file: OffsetFile, answers: Sequence[pb2.OffsetTranslati
     try:
         target.write_text(file.render(places), encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"--to {target}: {error.strerror or error}", metadata={"key": "--to"}) from None
+        raise ConfigError(f"--to {target}: {error.strerror or error}", key="--to") from None
     if output is Output.JSON:
         return
     verdicts = Counter(verdict_name(answer) for answer in answers)

@@ -56,8 +56,7 @@ def require_terminal() -> None:
     """Raises ConfigError if stdin is no terminal: a command that changes much cannot ask there."""
     if not sys.stdin.isatty():
         raise ConfigError(
-            "stdin is not a terminal, so the command cannot ask: give --dry-run or --yes",
-            metadata={"key": "--yes"},
+            "stdin is not a terminal, so the command cannot ask: give --dry-run or --yes", key="--yes"
         )
 
 

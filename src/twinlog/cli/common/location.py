@@ -100,7 +100,7 @@ EndpointOption = Annotated[
 def required_config(config: Path | None) -> Path:
     """Raises ConfigError when none is named."""
     if config is None:
-        raise ConfigError("name the properties file with --config", metadata={"key": "--config"})
+        raise ConfigError("name the properties file with --config", key="--config")
     return config
 
 
@@ -169,6 +169,6 @@ def _parse_endpoint(text: str) -> tuple[str, str]:
     if service not in SERVICES or not sign or ":" not in endpoint:
         raise ConfigError(
             f"--endpoint {text!r}: expected SERVICE=HOST:PORT with one of {', '.join(SERVICES)}",
-            metadata={"key": "--endpoint"},
+            key="--endpoint",
         )
     return service, endpoint

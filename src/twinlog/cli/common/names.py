@@ -21,7 +21,7 @@ def flow_of(name: str) -> Flow:
     try:
         return Flow.parse(name)
     except ValueError as error:
-        raise ConfigError(str(error), metadata={"key": "FLOW"}) from None
+        raise ConfigError(str(error), key="FLOW") from None
 
 
 def flow_name(flow: types_pb2.Flow) -> str:

@@ -93,9 +93,7 @@ OptionalFlowOption = Annotated[
 def chosen_flow(argument: str | None, option: str | None) -> str | None:
     """The named flow; None when it was left out. Raises ConfigError when argument and option differ."""
     if argument is not None and option is not None and argument != option:
-        raise ConfigError(
-            f"two flows are named: {argument} and --flow {option}: name one", metadata={"key": "--flow"}
-        )
+        raise ConfigError(f"two flows are named: {argument} and --flow {option}: name one", key="--flow")
     return argument if option is None else option
 
 
@@ -103,7 +101,7 @@ def required_flow(argument: str | None, option: str | None) -> str:
     """Raises ConfigError when none is named, or two."""
     flow = chosen_flow(argument, option)
     if flow is None:
-        raise ConfigError("name the flow, such as 'A->B' (in quotes)", metadata={"key": "FLOW"})
+        raise ConfigError("name the flow, such as 'A->B' (in quotes)", key="FLOW")
     return flow
 
 
@@ -117,10 +115,8 @@ def flow_of_file(argument: str | None, option: str | None, configuration: "Confi
     if len(enabled) == 1:
         return enabled[0]
     if not enabled:
-        raise ConfigError("the file enables no flow (A->B.enabled = true)", metadata={"key": "FLOW"})
-    raise ConfigError(
-        f"the file has several flows ({', '.join(enabled)}): name one, in quotes", metadata={"key": "FLOW"}
-    )
+        raise ConfigError("the file enables no flow (A->B.enabled = true)", key="FLOW")
+    raise ConfigError(f"the file has several flows ({', '.join(enabled)}): name one, in quotes", key="FLOW")
 
 
 def named_of_flow(words: Sequence[str], option: str | None, what: str) -> tuple[str | None, str]:
@@ -131,7 +127,7 @@ def named_of_flow(words: Sequence[str], option: str | None, what: str) -> tuple[
     if len(names) != 1 or len(flows) > 1:
         raise ConfigError(
             f"{' '.join(words)}: expected one {what}, with or without a flow such as 'A->B' before it",
-            metadata={"key": what.upper()},
+            key=what.upper(),
         )
     return chosen_flow(flows[0] if flows else None, option), names[0]
 

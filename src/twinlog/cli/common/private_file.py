@@ -20,7 +20,7 @@ def refuse_to_replace(file: Path, *, begins: bytes) -> None:
     if begin and begin != begins:
         raise ConfigError(
             f"{file} exists and was not written by this command, so it is not replaced: name another file",
-            metadata={"key": "FILE"},
+            key="FILE",
         )
 
 
@@ -43,10 +43,10 @@ def write_private(file: Path, content: bytes, *, replace: bool = True) -> None:
         finally:
             Path(name).unlink(missing_ok=True)
     except FileExistsError as error:
-        raise ConfigError(f"{file} is there already", metadata={"key": "FILE"}) from error
+        raise ConfigError(f"{file} is there already", key="FILE") from error
     except OSError as error:
         raise unwritable(file, error) from error
 
 
 def unwritable(file: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"{file}: cannot be written: {error.strerror or error}", metadata={"key": "FILE"})
+    return ConfigError(f"{file}: cannot be written: {error.strerror or error}", key="FILE")

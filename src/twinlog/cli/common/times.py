@@ -43,7 +43,7 @@ def partition_of(text: str, option: str) -> int:
 def _bounded(text: str, most: int, what: str, option: str) -> int:
     number = whole_number(text, most)
     if number is None:
-        raise ConfigError(f"{shortened(text)} is not {what} from 0 to {most}", metadata={"key": option})
+        raise ConfigError(f"{shortened(text)} is not {what} from 0 to {most}", key=option)
     return number
 
 
@@ -81,13 +81,10 @@ def parse_time(text: str, *, now_ms: int | None, option: str = "TIME") -> int:
     at_ms = _read(text, now_ms)
     if at_ms is None:
         raise ConfigError(
-            f"{shortened(text)} is not a time: expected {EXPECTED}; without a zone it is UTC",
-            metadata={"key": option},
+            f"{shortened(text)} is not a time: expected {EXPECTED}; without a zone it is UTC", key=option
         )
     if not 0 <= at_ms <= _LAST_MS:
-        raise ConfigError(
-            f"{shortened(text)}: expected a time from 1970 to the year 9999", metadata={"key": option}
-        )
+        raise ConfigError(f"{shortened(text)}: expected a time from 1970 to the year 9999", key=option)
     return at_ms
 
 

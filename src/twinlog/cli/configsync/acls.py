@@ -76,7 +76,7 @@ def flows_of(flows: Sequence[types_pb2.Flow], cluster: str) -> list[types_pb2.Fl
         known = ", ".join(sorted({alias for flow in flows for alias in (flow.source, flow.target)}))
         raise ConfigError(
             f"{cluster} is neither a flow such as A->B nor a cluster of a flow (clusters: {known or 'none'})",
-            metadata={"key": "FLOW|CLUSTER"},
+            key="FLOW|CLUSTER",
         )
     return found
 

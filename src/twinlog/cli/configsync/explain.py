@@ -142,7 +142,7 @@ def reason_command(
             like = get_close_matches(asked, reasons, n=3, cutoff=0.5)
             raise ConfigError(
                 f"{name} is not a reason of Twinlog" + (f": {' or '.join(like)}?" if like else ""),
-                metadata={"key": "REASON"},
+                key="REASON",
             )
         found = reasons[asked]
         if output is Output.JSON:

@@ -122,13 +122,10 @@ def _require_clear(plan: str | None, scopes: list[str], call: Call, *, yes: bool
     """Raises ConfigError for options that do not clearly say what to carry out."""
     if plan and scopes:
         raise ConfigError(
-            "--scope and --plan exclude each other: a plan already has its scope",
-            metadata={"key": "--scope"},
+            "--scope and --plan exclude each other: a plan already has its scope", key="--scope"
         )
     if call.in_json and not plan and not yes:
-        raise ConfigError(
-            "-o json cannot ask for confirmation: give --plan ID or --yes", metadata={"key": "--output"}
-        )
+        raise ConfigError("-o json cannot ask for confirmation: give --plan ID or --yes", key="--output")
 
 
 def _confirmed_plan(call: Call, flow: str, scopes: list[str], *, yes: bool) -> str | None:

@@ -244,7 +244,7 @@ def _require_known(rules: pb2.Rules, key: str | None) -> None:
     meant = f" (did you mean {nearest[0]}?)" if nearest else ""
     raise ConfigError(
         f"{key}: is not a rule that can be changed while a flow runs{meant}; `twinlog rules get` lists them",
-        metadata={"key": key},
+        key=key,
     )
 
 

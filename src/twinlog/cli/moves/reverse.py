@@ -236,7 +236,7 @@ class Reversal:
             )
         if self.tail is Tail.TOPIC:
             if self.clusters is None:
-                raise ConfigError("--tail topic needs --config FILE", metadata={"key": "--tail"})
+                raise ConfigError("--tail topic needs --config FILE", key="--tail")
             suffix = f".tail-of-{self.flow.source}"
             count = await self.clusters.copy(tail, suffix)
             self.tell("TAIL", f"copied {count} records to topics *{suffix} of {self.flow.target}")

@@ -25,7 +25,7 @@ async def list_flows(stub: SourceServiceStub, flow: str | None) -> list[pb2.Flow
     found = [status for status in listed.flows if wanted is None or status.flow == wanted]
     if wanted is not None and not found:
         known = ", ".join(flow_name(status.flow) for status in listed.flows) or "none"
-        raise ConfigError(f"there is no flow {flow} here; flows: {known}", metadata={"key": "FLOW"})
+        raise ConfigError(f"there is no flow {flow} here; flows: {known}", key="FLOW")
     return found
 
 
@@ -41,7 +41,7 @@ async def every_partition(
 def parse_scope(flow: str, topic: str, partition: int | None) -> pb2.Scope:
     """Raises ConfigError."""
     if partition is not None and not topic:
-        raise ConfigError("--partition needs --topic", metadata={"key": "--partition"})
+        raise ConfigError("--partition needs --topic", key="--partition")
     return pb2.Scope(flow=parse_flow(flow), source_topic=topic, partition=partition)
 
 
@@ -79,7 +79,6 @@ def parse_bytes(text: str) -> int:
         value = -1.0
     if not 1 <= value < 10**15:
         raise ConfigError(
-            f"{text!r} is not a rate: expected bytes per second such as 500k or 20M, or none",
-            metadata={"key": "RATE"},
+            f"{text!r} is not a rate: expected bytes per second such as 500k or 20M, or none", key="RATE"
         )
     return int(value)

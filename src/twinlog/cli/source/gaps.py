@@ -106,9 +106,9 @@ def gaps_command(
         call.tell_rows(GAP, gaps, title="acknowledged", empty="nothing new", lines=told)
         return
     if begin is not None:
-        raise ConfigError("--from is for `twinlog gaps ack`", metadata={"key": "--from"})
+        raise ConfigError("--from is for `twinlog gaps ack`", key="--from")
     if partition is not None and not topic:
-        raise ConfigError("--partition needs --topic", metadata={"key": "--partition"})
+        raise ConfigError("--partition needs --topic", key="--partition")
     wanted = pb2.ListGapsRequest(flow=None if named is None else parse_flow(named), source_topic=topic)
     answer = call.ask(lambda at: every(at.source.ListGaps, wanted, "gaps"))
     found = [gap for gap in answer.gaps if partition in (None, gap.partition.partition)]
@@ -123,8 +123,7 @@ def flow_and_verb(words: Sequence[str], option: str | None) -> tuple[str | None,
     rest = words[1:] if words[:1] and words[0] in (ACK, LIST) else words
     if len(rest) > 1 or (rest and not is_flow(rest[0])):
         raise ConfigError(
-            f"{' '.join(rest)}: expected a flow such as 'A->B' (in quotes), or ack and a flow",
-            metadata={"key": "FLOW"},
+            f"{' '.join(rest)}: expected a flow such as 'A->B' (in quotes), or ack and a flow", key="FLOW"
         )
     return chosen_flow(rest[0] if rest else None, option), acknowledge
 
@@ -141,11 +140,10 @@ def _request(
     """Raises ConfigError if the selection is not clear."""
     if everything == bool(topic):
         raise ConfigError(
-            "choose the gaps: --topic (with --partition, --from), or --all for all of the flow",
-            metadata={"key": "--all"},
+            "choose the gaps: --topic (with --partition, --from), or --all for all of the flow", key="--all"
         )
     if begin is not None and partition is None:
-        raise ConfigError("--from needs --partition", metadata={"key": "--from"})
+        raise ConfigError("--from needs --partition", key="--from")
     scope = parse_scope(required_flow(flow, None), topic, partition)
     return pb2.AcknowledgeGapsRequest(scope=scope, from_offset=begin, by=who())
 

@@ -81,15 +81,13 @@ def _named(flow: str | None, option: str | None, rate: str | None) -> tuple[str 
     """
     for text in (flow, rate):
         if text is not None and text.startswith("--"):
-            raise ConfigError(f"no such option: {text}", metadata={"key": text})
+            raise ConfigError(f"no such option: {text}", key=text)
     if option is None:
         return flow, rate
     if rate is None and flow is not None and not is_flow(flow):
         return option, flow
     if flow not in (None, option):
-        raise ConfigError(
-            f"two flows are named: {flow} and --flow {option}: name one", metadata={"key": "--flow"}
-        )
+        raise ConfigError(f"two flows are named: {flow} and --flow {option}: name one", key="--flow")
     return option, rate
 
 
@@ -147,7 +145,7 @@ def pause_command(
     """
     named = chosen_flow(flow, flow_option)
     if named is None and (topic or partition is not None):
-        raise ConfigError("--topic needs the flow, such as 'A->B'", metadata={"key": "--topic"})
+        raise ConfigError("--topic needs the flow, such as 'A->B'", key="--topic")
     if named is None:
         _tell(call, call.ask(_pauses), [])
         return
@@ -170,9 +168,7 @@ def resume_command(
 ) -> None:
     """End a pause: name exactly what was paused, or give --all. The command prints what is still paused."""
     if everything and (topic or partition is not None):
-        raise ConfigError(
-            "--all ends every pause of the flow: omit --topic and --partition", metadata={"key": "--all"}
-        )
+        raise ConfigError("--all ends every pause of the flow: omit --topic and --partition", key="--all")
     scope = parse_scope(required_flow(flow, flow_option), topic, partition)
     request = pb2.ResumeReplicationRequest(scope=scope, by=who(), all=everything)
 

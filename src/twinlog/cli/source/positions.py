@@ -132,12 +132,12 @@ def set_command(
 def _require_clear(target: pb2.PositionTarget, topic: str, *, everything: bool) -> None:
     """Raises ConfigError for a request that is hardly intended."""
     if everything and topic:
-        raise ConfigError("--all means every topic of the flow: omit --topic", metadata={"key": "--all"})
+        raise ConfigError("--all means every topic of the flow: omit --topic", key="--all")
     if not topic and not everything and target.HasField("offset"):
         raise ConfigError(
             f"--to {target.offset} without --topic would move every partition of every topic to this offset:"
             " give --topic, or --all if you mean that",
-            metadata={"key": "--topic"},
+            key="--topic",
         )
 
 
@@ -202,7 +202,7 @@ def _target(text: str, *, now_ms: int) -> pb2.PositionTarget:
     except ConfigError:
         raise ConfigError(
             f"--to {shortened(text)}: expected an offset, earliest, latest, or a time such as {EXPECTED}",
-            metadata={"key": "--to"},
+            key="--to",
         ) from None
     target = pb2.PositionTarget()
     target.timestamp.FromMilliseconds(at_ms)

@@ -83,15 +83,13 @@ def page_certificate(certificate: Path | None, key: Path | None) -> PageCertific
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
-        raise ConfigError(
-            "--certificate and --key belong together: name both", metadata={"key": "--certificate"}
-        )
+        raise ConfigError("--certificate and --key belong together: name both", key="--certificate")
     try:
         return PageCertificate(PemFiles(TlsFiles(certificate=str(certificate), key=str(key), ca="")))
     except ssl.SSLError as error:
         raise ConfigError(
             f"--certificate {certificate}: not usable with --key {key}: {error.reason or error}",
-            metadata={"key": "--certificate"},
+            key="--certificate",
         ) from error
 
 

@@ -58,7 +58,7 @@ def ui_command(
             if error.name != "aiohttp":
                 raise
             raise ConfigError(
-                "the page needs the package aiohttp: pip install 'twinlog[ui]'", metadata={"key": "ui"}
+                "the page needs the package aiohttp: pip install 'twinlog[ui]'", key="ui"
             ) from error
     names = frozenset(name.lower() for name in host_name or ())
     with bound:
@@ -85,7 +85,7 @@ def _address(text: str) -> Address:
     try:
         return Address.parse(text)
     except ValueError as error:
-        raise ConfigError(f"--listen: {error}", metadata={"key": "--listen"}) from error
+        raise ConfigError(f"--listen: {error}", key="--listen") from error
 
 
 def _bound(address: Address) -> socket.socket:
@@ -97,6 +97,5 @@ def _bound(address: Address) -> socket.socket:
         )
     except (OSError, OverflowError) as error:
         raise ConfigError(
-            f"--listen {address}: {error}: name another port, or 0 for a free one",
-            metadata={"key": "--listen"},
+            f"--listen {address}: {error}: name another port, or 0 for a free one", key="--listen"
         ) from error

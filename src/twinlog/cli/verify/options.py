@@ -45,7 +45,7 @@ def reads_committed(text: str | None) -> bool | None:
         return _ISOLATIONS[text]
     except KeyError:
         raise ConfigError(
-            f"--isolation {text}: expected {' or '.join(_ISOLATIONS)}", metadata={"key": "--isolation"}
+            f"--isolation {text}: expected {' or '.join(_ISOLATIONS)}", key="--isolation"
         ) from None
 
 
@@ -55,7 +55,7 @@ def bytes_of(text: str) -> int:
     if match is None or number is None:
         raise ConfigError(
             f"--max-bytes-per-second {shortened(text)}: expected a number of bytes, such as 50M",
-            metadata={"key": "--max-bytes-per-second"},
+            key="--max-bytes-per-second",
         )
     return number * _UNITS[match.group(2).lower()]
 
@@ -66,4 +66,4 @@ def check_range(begin: Any, end: Any) -> None:
     for of in ("offset", "timestamp_ms"):
         first, behind = getattr(begin, of, None), getattr(end, of, None)
         if first is not None and behind is not None and first >= behind:
-            raise ConfigError("--from has to lie before --to", metadata={"key": "--from"})
+            raise ConfigError("--from has to lie before --to", key="--from")

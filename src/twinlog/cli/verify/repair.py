@@ -63,7 +63,7 @@ def repair_command(
         if config is None:
             raise ConfigError(
                 "name the properties file with --config, or add --dry-run to see what would be done",
-                metadata={"key": "--config"},
+                key="--config",
             )
         feasible = [
             each for each in found if each.offset is not None or (new_copies and not each.holds_older)
@@ -83,7 +83,7 @@ def _ask(feasible: "Sequence[Remedy]", output: Output) -> None:
         raise ConfigError(
             "positions would be set back, or topics deleted: add --yes to do it, or --dry-run to see what"
             " would be done",
-            metadata={"key": "--yes"},
+            key="--yes",
         )
     if output is Output.TABLE:
         _show(feasible, (), output, flow="")

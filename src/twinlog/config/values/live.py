@@ -62,10 +62,10 @@ def live_overrides(flow: Flow, values: Mapping[str, str]) -> dict[str, str]:
     for key in values:
         if key not in _LIVE:
             named = key[:_SHOWN_CHARACTERS]
-            raise ConfigError(f"{named!r}: cannot be changed while a flow runs", metadata={"key": named})
+            raise ConfigError(f"{named!r}: cannot be changed while a flow runs", key=named)
     require_literals(values)
     if values.get(ENABLED, "true") not in ("true", "false"):
-        raise ConfigError(f"{ENABLED}: must be true or false", metadata={"key": ENABLED})
+        raise ConfigError(f"{ENABLED}: must be true or false", key=ENABLED)
     return {f"{flow}.{key}": value for key, value in values.items() if key != ENABLED}
 
 
@@ -83,7 +83,7 @@ def require_same_checkpoints(before: FlowConfig, after: FlowConfig) -> None:
             f"{key}: a negative interval counts as emit.checkpoints.enabled=false, and checkpoints cannot be"
             " switched on or off while a flow runs: write the interval into the properties file and restart,"
             " or reset the rule",
-            metadata={"key": key},
+            key=key,
         )
 
 
@@ -95,5 +95,5 @@ def require_literals(values: Mapping[str, str]) -> None:
                 f"{key}: a value that is changed live is taken literally and cannot hold '${{': "
                 "write references to config.providers into the properties file",
                 reason="REFERENCE_REFUSED",
-                metadata={"key": key},
+                key=key,
             )

@@ -114,9 +114,7 @@ def token_needs_tls(endpoint: str) -> ConfigError:
 
 
 def _unusable(name: str, why: str) -> ConfigError:
-    return ConfigError(
-        f"{Path(name)}: {why}", reason="TOKEN_UNUSABLE", metadata={"key": "twinlog.client.token.file"}
-    )
+    return ConfigError(f"{Path(name)}: {why}", reason="TOKEN_UNUSABLE", key="twinlog.client.token.file")
 
 
 @dataclass(slots=True)

@@ -87,7 +87,7 @@ def _oidc(auth: AuthSettings) -> TokenVerifier | None:
             "twinlog.auth.oidc.issuer: tokens of an OpenID provider need the package PyJWT beside the"
             " service: pip install 'twinlog-service[oidc]'",
             reason="PYJWT_NOT_INSTALLED",
-            metadata={"key": "twinlog.auth.oidc.issuer"},
+            key="twinlog.auth.oidc.issuer",
         ) from error
 
     return OidcVerifier(auth.oidc, auth)

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-import typer
+from typer.testing import CliRunner
 
+from twinlog.cli import app
 from twinlog.cli.checkpoint.offset_files import FileKind, Place, parse_place, read_places
-from twinlog.cli.checkpoint.translate import translate_command
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
 from unit.cases import about
@@ -228,12 +228,11 @@ def test_a_file_without_offsets_is_refused(text: str, message: str) -> None:
     ],
 )
 def test_a_file_that_cannot_be_read_is_named_with_the_reason(
-    content: bytes | None, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    content: bytes | None, words: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "offsets"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(typer.Exit) as exit_info:
-        translate_command(source=file)
-    assert exit_info.value.exit_code == 2
-    assert capsys.readouterr().err.startswith(f"error: --from {file}: {words}")
+    told = CliRunner().invoke(app, ["translate", "--from", str(file)])
+    assert told.exit_code == 2
+    assert told.stderr.startswith(f"error: --from {file}: {words}")

@@ -58,9 +58,7 @@ def _number(properties: Mapping[str, str], key: str, alias: str, default: float)
     if not text:
         return default
     if not text.isdecimal() or int(text) == 0:
-        raise ConfigError(
-            f"{alias}.producer.{key}: {text!r} is not a whole number above 0", metadata={"key": key}
-        )
+        raise ConfigError(f"{alias}.producer.{key}: {text!r} is not a whole number above 0", key=key)
     return float(text)
 
 

@@ -127,7 +127,7 @@ class VerifiedTopics:
         for number in sorted(self.request.partitions):
             if most is not None and number >= most:
                 raise ConfigError(
-                    f"--partition {number}: no topic that is verified has it", metadata={"key": "--partition"}
+                    f"--partition {number}: no topic that is verified has it", key="--partition"
                 )
         found = []
         for topic, pair in self.pairs.items():
