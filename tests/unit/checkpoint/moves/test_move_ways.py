@@ -2,10 +2,11 @@
 
 from twinlog.model import TopicPartition
 from twinlog.policy.replication import IdentityReplicationPolicy
+from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.routes.offset_router import OffsetRouter
 from unit.checkpoint.checkpoint_rig import CheckpointFlowRig, KnownTopics
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.move_rig import move_rig, run
+from unit.checkpoint.moves.move_rig import move_rig
 
 
 async def test_copies_go_home_and_own_topics_away() -> None:
@@ -23,8 +24,8 @@ async def test_an_offset_on_a_topic_that_configsync_has_not_noticed_yet_counts()
     async with move_rig(known_topics=KnownTopics(names={ORIGIN.topic})) as rig:
         rig.logs.source.add_topic(late.topic)
         rig.logs.source.set_group("g", {ORIGIN: 100, late: 0})
-        _, report = await run(rig.served.failover)
-    (reason,) = report.left_behind
+        plan = await rig.served.failover.plan(MoveOptions())
+    (reason,) = plan.blockers
     assert f"g on {late}" in reason
 
 

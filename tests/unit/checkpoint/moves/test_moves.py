@@ -382,16 +382,16 @@ async def test_a_move_back_takes_the_place_of_one_that_was_cut() -> None:
     assert (record.kind, record.state) == (MoveKind.FAILBACK, MoveState.DONE)
 
 
-async def test_a_failover_is_not_complete_while_a_group_stands_past_the_end_of_the_copy() -> None:
+async def test_a_failover_is_blocked_while_a_group_stands_past_the_end_of_the_copy() -> None:
     """It was committed before the copy was created again, and not by Twinlog."""
     async with move_rig() as rig:
         rig.logs.source.set_group("g", {ORIGIN: 100})
         rig.logs.target.set_group("g", {COPY: 1})
         held = rig.logs.target.groups["g"].offsets
         held[COPY] = replace(held[COPY], next_offset=1_000_000)
-        _, report = await run(rig.served.failover)
+        plan = await rig.served.failover.plan(NO_WAIT)
         assert held[COPY].next_offset == 1_000_000
-        (reason,) = report.left_behind
+        (reason,) = plan.blockers
         assert f"g on {ORIGIN}: PAST_END" in reason
         assert "run it again" in reason
         del held[COPY]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinlog.errors import FatalKafkaError
+from twinlog.errors import FatalKafkaError, StateError
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.moves.planning.outcome import left_behind
@@ -58,15 +58,14 @@ def test_what_no_flow_copies_does_not_keep_a_run_from_being_done() -> None:
 
 async def test_the_record_says_what_a_finished_run_left_behind() -> None:
     """`failover status` says so after a restart of the service, until a run leaves nothing behind."""
-    late = TopicPartition("late", 0)
     async with move_rig() as rig:
-        rig.logs.source.add_topic("late")
-        rig.logs.source.set_group("g", {ORIGIN: 100, late: 0})
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.logs.produce(7)
         _, report = await run(rig.served.failover)
         (reason,) = report.left_behind
-        assert "g on late-0" in reason
+        assert str(ORIGIN) in reason
         assert last_run(await rig.served.failover.recorded()).left_behind == (reason,)
-        _, accepted = await run(rig.served.failover, MoveOptions(accept_loss=True))
+        _, accepted = await run(rig.served.failover, MoveOptions(accept_loss=True, wait_seconds=0))
         assert accepted.left_behind == []
         assert last_run(await rig.served.failover.recorded()).left_behind == ()
 
@@ -119,3 +118,50 @@ async def test_a_failback_of_some_groups_leaves_the_others_on_the_target() -> No
             record = await rig.served.failback.journal.load()
             left.append(record.on_target)
     assert left == [True, False]
+
+
+async def test_a_run_refuses_what_its_plan_refuses_and_moves_what_is_accepted() -> None:
+    """No group is moved in part unless the plan says so: no flow copies a topic, or the loss is accepted."""
+    late, excluded = TopicPartition("late", 0), TopicPartition("__secret", 0)
+    async with move_rig() as rig:
+        for topic in (late.topic, excluded.topic):
+            rig.logs.source.add_topic(topic)
+        rig.logs.source.set_group("g", {ORIGIN: 100, late: 0})
+        rig.logs.source.set_group("other", {ORIGIN: 100, excluded: 0})
+        rig.logs.source.set_group("busy", {late: 0, ORIGIN: 7}, state="STABLE", member_count=1)
+        plan = await rig.served.failover.plan(NO_WAIT)
+        (reason,) = plan.blockers
+        assert "g on late-0: NO_SYNC" in reason
+        assert "busy" not in reason
+        with pytest.raises(StateError, match="g on late-0") as refused:
+            await run(rig.served.failover)
+        assert refused.value.reason == "MOVE_BLOCKED"
+        assert await offset_of(rig.logs.target, "g", COPY) is None
+        _, some = await run(rig.served.failover, MoveOptions(groups=("other",), wait_seconds=0))
+        assert some.left_behind == []
+        accepting = MoveOptions(groups=("g",), wait_seconds=0, accept_loss=True)
+        assert (await rig.served.failover.plan(accepting)).blockers == []
+        _, accepted = await run(rig.served.failover, accepting)
+        assert accepted.left_behind == []
+        assert await offset_of(rig.logs.target, "g", COPY) is not None
+
+
+async def test_an_offset_whose_records_are_still_to_be_copied_is_waited_for() -> None:
+    late = TopicPartition("late", 0)
+    async with move_rig() as rig:
+        rig.logs.source.add_topic(late.topic)
+        rig.logs.source.log(late, "produce").append(rig.logs.source.log(ORIGIN, "read").records()[0])
+        rig.logs.source.set_group("g", {late: 0})
+        plan = await rig.served.failover.plan(NO_WAIT)
+        assert (plan.blockers, plan.records_not_copied) == ([], 1)
+
+
+async def test_a_plan_says_that_a_move_is_running() -> None:
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        first = rig.served.failover.run(NO_WAIT)
+        await anext(first)
+        for runner in (rig.served.failover, rig.served.failback):
+            (running,) = (await runner.plan(NO_WAIT)).blockers
+            assert running == "a move of A->B is running: `twinlog failover watch 'A->B'` shows it"
+        await first.aclose()

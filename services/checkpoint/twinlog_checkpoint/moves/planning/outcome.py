@@ -11,6 +11,8 @@ _STAYING = (MoveAction.SKIP_ACTIVE_BEFORE, MoveAction.SKIP_ACTIVE_THERE)
 _READ_THEM_FIRST = "Read these records first where they are, or skip them (--accept-loss)"
 _LATER = frozenset({Verdict.NOT_READY, Verdict.SOURCE_UNREADABLE, Verdict.TARGET_UNREADABLE})
 """Verdicts that are not final: a later translation may succeed."""
+_WITH_THE_COPY = frozenset(Verdict) - {Verdict.TOO_OLD, Verdict.PAST_END, Verdict.SHARED_COPY}
+"""Verdicts of an offset that may get its place when records are copied."""
 
 
 def writes(partitions: Sequence[MovePartition]) -> Mapping[str, Sequence[MovePartition]]:
@@ -63,6 +65,27 @@ def _skipping(partitions: Sequence[MovePartition]) -> list[str]:
         for entry in partitions
         if entry.action is MoveAction.SKIP_UNREAD
     ]
+
+
+def place_blockers(
+    partitions: Sequence[MovePartition], backlog: Sequence[TopicBacklog], *, accepted: bool
+) -> list[str]:
+    """Why no group moves before somebody acts: a run would skip records, or leave offsets without a place.
+    What is still being copied may get its place meanwhile: the run waits for it."""
+    reasons, stay = unread_blockers(partitions), staying(partitions)
+    if accepted:
+        return reasons
+    copying = {entry.partition for entry in backlog if entry.records_not_copied != 0}
+    nowhere = [
+        entry
+        for entry in lacking(partitions)
+        if entry.group not in stay
+        and not (entry.translation.verdict in _WITH_THE_COPY and entry.from_partition in copying)
+    ]
+    if nowhere:
+        reasons.append(_without_place(nowhere))
+    silent = {group: message for group, message in unread(partitions).items() if group not in stay}
+    return reasons + _not_now(silent)
 
 
 def unread_blockers(partitions: Sequence[MovePartition]) -> list[str]:
@@ -131,10 +154,7 @@ def left_behind(
     stay = sorted(staying(partitions))
     if stay:
         reasons.append(f"groups with members were not moved: {_named(stay)}")
-    silent = sorted(unread(partitions).items())
-    if silent:
-        groups = [group for group, _ in silent]
-        reasons.append(f"offsets that could not be translated now: {_named(groups)}: {silent[0][1]}")
+    reasons += _not_now(unread(partitions))
     not_taken = [f"{group}: {message}" for group, message in sorted(refused(partitions).items())]
     if not_taken:
         reasons.append(f"commits that were refused: {_named(not_taken)}. Remove the cause and run it again")
@@ -159,14 +179,21 @@ def left_behind(
     return reasons
 
 
+def _not_now(silent: Mapping[str, str]) -> list[str]:
+    groups = sorted(silent)
+    return (
+        [f"offsets that could not be translated now: {_named(groups)}: {silent[groups[0]]}"] if silent else []
+    )
+
+
 def _without_place(nowhere: Sequence[MovePartition], most: int = 10) -> str:
     """Name each group and partition with cause and remedy."""
     first = sorted(nowhere, key=_place)[:most]
     shown = "; ".join(f"{entry.group} on {entry.from_partition}: {_cause(entry)}" for entry in first)
     more = f"; and {len(nowhere) - most} more" if len(nowhere) > most else ""
     return (
-        f"offsets without a translation: {shown}{more}. Remove the cause and run it again, or accept that"
-        " these consumers begin where their auto.offset.reset says (--accept-loss)"
+        f"offsets without a translation: {shown}{more}. Remove the cause and run it again, move the others"
+        " (--group), or accept that these consumers begin where their auto.offset.reset says (--accept-loss)"
     )
 
 

@@ -19,7 +19,7 @@ from twinlog_checkpoint.moves.planning.blockers import blockers_of
 from twinlog_checkpoint.moves.planning.copy_states import CopyStates
 from twinlog_checkpoint.moves.planning.group_places import GroupPlaces
 from twinlog_checkpoint.moves.planning.last_move import shown_move
-from twinlog_checkpoint.moves.planning.outcome import unread_blockers
+from twinlog_checkpoint.moves.planning.outcome import place_blockers
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition, MovePlan
 from twinlog_checkpoint.moves.planning.plan_warnings import foreign_told, named, plan_warnings
 from twinlog_checkpoint.moves.routes.route import Route
@@ -143,7 +143,11 @@ class MovePlanner:
                 backlog=backlog,
                 estimated_seconds=seconds,
                 warnings=(),
-                blockers=[*blockers, *due.blockers, *unread_blockers(partitions)],
+                blockers=[
+                    *blockers,
+                    *due.blockers,
+                    *place_blockers(partitions, backlog, accepted=options.accept_loss),
+                ],
                 fenced_topics=sorted({*scope.topics, *(fence.resource_name for fence in fences)}),
                 write_grants=grants.missing,
                 not_granted=grants.left_out,

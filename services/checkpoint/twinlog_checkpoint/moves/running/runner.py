@@ -128,6 +128,11 @@ class MoveRunner:
         due = await failback_due(self.reverse_journal, self.planner)
         async with aclosing(self.planner.look(options, last, unchanged=done_with, due=due)) as told:
             async for each in told:
+                if isinstance(each, MovePlan) and self.lock.locked():
+                    running = (
+                        f"a move of {each.flow} is running: `twinlog failover watch '{each.flow}'` shows it"
+                    )
+                    each = replace(each, blockers=[running, *each.blockers])
                 yield each
 
     async def check_target(self, options: MoveOptions) -> None:
