@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Sequence
 from dataclasses import dataclass
 
 import typer
@@ -86,6 +86,7 @@ def _print_last(name: str, last: pb2.LastMove, *, running: bool, shown: bool) ->
 RUN_TIMEOUT_SECONDS = 24 * 3600.0
 """A run waits for the copy; --wait bounds that."""
 STATUS_SECONDS = 5.0
+_REFUSED = "nothing was changed: the plan says NO-GO; --ignore-status counts only what blocks it itself"
 PLAN_TIMEOUT_SECONDS = 600.0
 """Planning thousands of groups takes long; messages show its progress."""
 
@@ -98,16 +99,18 @@ class MoveCall:
     """failover or failback."""
     flow: types_pb2.Flow
     call: Call
+    ignore_status: bool = False
+    """Only what blocks the plan itself counts."""
 
     @classmethod
-    def of(cls, kind: str, flow: str | None, call: Call) -> "MoveCall":
+    def of(cls, kind: str, flow: str | None, call: Call, *, ignore_status: bool = False) -> "MoveCall":
         """Without a flow it is the only one of the file. Raises ConfigError."""
         if flow is None:
             config = call.config
             flow = (
                 required_flow(None, None) if config is None else flow_of_file(None, None, load_config(config))
             )
-        return cls(kind=kind, flow=parse_flow(flow), call=call)
+        return cls(kind=kind, flow=parse_flow(flow), call=call, ignore_status=ignore_status)
 
     def plan(self, options: pb2.MoveOptions) -> None:
         """Show the plan and the verdict. Exits with 1 for NO-GO."""
@@ -120,24 +123,37 @@ class MoveCall:
         print_plan(plan, checks, self.call.output, refuses=overall(checks) == NO_GO)
 
     async def _checks(self, plan: pb2.MovePlan, options: pb2.MoveOptions) -> list[Check]:
-        """Those of the plan, and of what all services say of the flow: as the live page shows them. A loss
-        that is accepted is no reason against the move; and who names single services asks only those."""
+        """Those of the plan, and of what all services say of the flow: as the live page shows them."""
         own = plan_checks(plan_facts(plan, actions_by_group(plan), self.kind))
+        return with_plan(await self._told(options, plan.blockers), own)
+
+    async def _told(self, options: pb2.MoveOptions, blockers: Sequence[str] = ()) -> list[Check]:
+        """What all services say of the flow. A loss that is accepted is no reason against the move; and who
+        names single services asks only those."""
         named = {text.partition("=")[0] for text in self.call.endpoint or ()}
-        if options.accept_loss or (named and self.call.config is None and not named.issuperset(SERVICES)):
-            return own
+        single = named and self.call.config is None and not named.issuperset(SERVICES)
+        if self.ignore_status or options.accept_loss or single:
+            return []
         endpoints = service_endpoints(self.call.config, self.call.endpoint)
         status = await query_status(endpoints, channels(self.call.config), timeout_seconds=STATUS_SECONDS)
-        return with_plan(
-            checks_of(status, self.kind, flow_name(self.flow), options.groups, plan.blockers), own
-        )
+        return checks_of(status, self.kind, flow_name(self.flow), blockers)
+
+    def refuse(self, options: pb2.MoveOptions) -> None:
+        """Show the plan and exit with 1 where the services say NO-GO. What blocks the plan itself, the run
+        refuses."""
+        if overall(self.call.ask(lambda at: self._told(options))) == NO_GO:
+            say(_REFUSED, err=True)
+            self.plan(options)
 
     def run(self, options: pb2.MoveOptions, *, yes: bool) -> None:
-        """Ask for confirmation, then run the move. Exits with 1 unless the move is complete.
+        """Ask for confirmation, then run the move, unless the plan says NO-GO. Exits with 1 unless the move
+        is complete.
 
         Raises ConfigError if it has to ask and stdin is no terminal.
         """
-        if not yes:
+        if yes:
+            self.refuse(options)
+        else:
             require_terminal()
             question = self.call.ask(lambda at: self._question(at, options))
             if not typer.confirm(question, err=True):
@@ -201,11 +217,14 @@ class MoveCall:
         raise AssertionError("PlanMove ends with a plan")
 
     async def _question(self, at: Services, options: pb2.MoveOptions) -> str:
-        """Show the plan, and return the question. Exits with 1 if the move would be refused."""
+        """Show the plan, and return the question. Exits with 1 for NO-GO."""
         plan = await self._planned(at, options)
-        if not self.call.in_json or plan.blockers:
-            checks = await self._checks(plan, options)
-            print_plan(plan, checks, self.call.output, refuses=bool(plan.blockers))
+        checks = await self._checks(plan, options)
+        refuses = overall(checks) == NO_GO
+        if refuses:
+            say(_REFUSED, err=True)
+        if refuses or not self.call.in_json:
+            print_plan(plan, checks, self.call.output, refuses=refuses)
         count = len({entry.group for entry in plan.partitions})
         groups = "1 group" if count == 1 else f"{count} groups"
         fence = f", with a fence on {plan.from_cluster}" if options.fence else ""

@@ -15,6 +15,7 @@ from twinlog.cli.moves.moves import (
     FenceOption,
     GrantWriteOption,
     GroupsOption,
+    IgnoreStatusOption,
     IncludeActiveOption,
     WaitOption,
     YesOption,
@@ -48,10 +49,11 @@ def commands_of(direction: Direction) -> typer.Typer:
         grant_write: GrantWriteOption = False,
         include_active: IncludeActiveOption = False,
         accept_loss: AcceptLossOption = False,
+        ignore_status: IgnoreStatusOption = False,
     ) -> None:
         flags = {"fence": fence, "include_active": include_active, "accept_loss": accept_loss}
         options = options_message(group, 0, **flags, grant_write=grant_write)
-        MoveCall.of(kind, flow, call).plan(options)
+        MoveCall.of(kind, flow, call, ignore_status=ignore_status).plan(options)
 
     @app.command("run", help=direction.run_help)
     @command
@@ -63,13 +65,14 @@ def commands_of(direction: Direction) -> typer.Typer:
         grant_write: GrantWriteOption = False,
         include_active: IncludeActiveOption = False,
         accept_loss: AcceptLossOption = False,
+        ignore_status: IgnoreStatusOption = False,
         wait: WaitOption = 300.0,
         yes: YesOption = False,
         dry_run: DryRunOption = False,
     ) -> None:
         flags = {"fence": fence, "include_active": include_active, "accept_loss": accept_loss}
         options = options_message(group, wait, **flags, grant_write=grant_write)
-        move = MoveCall.of(kind, flow, call)
+        move = MoveCall.of(kind, flow, call, ignore_status=ignore_status)
         if dry_run:
             move.plan(options)
         else:

@@ -38,7 +38,10 @@ def plan_facts(plan: pb2.MovePlan, actions: Mapping[str, Collection[str]], kind:
         at_most=plan.at_most_not_copied if plan.HasField("at_most_not_copied") else None,
         seconds=plan.estimated.ToTimedelta().total_seconds() if plan.HasField("estimated") else None,
         groups=len(actions),
-        active_before=sum("SKIP_ACTIVE_BEFORE" in each for each in actions.values()),
+        active={
+            plan.from_cluster: sum("SKIP_ACTIVE_BEFORE" in each for each in actions.values()),
+            plan.to_cluster: sum("SKIP_ACTIVE_THERE" in each for each in actions.values()),
+        },
         leaves=plan.from_cluster,
         away=not plan.from_reachable,
     )

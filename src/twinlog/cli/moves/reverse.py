@@ -29,6 +29,7 @@ from twinlog.cli.moves.moves import (
     AcceptLossOption,
     FenceOption,
     GroupsOption,
+    IgnoreStatusOption,
     IncludeActiveOption,
     WaitOption,
     YesOption,
@@ -138,7 +139,7 @@ class Reversal:
         await self.start_back()
 
     async def plan(self) -> bool:
-        """Tell what `run` would do; whether it begins with a failover. Raises as `run`."""
+        """Tell what `run` would do; whether no failover has moved the groups yet. Raises as `run`."""
         name, back = flow_name(self.flow), flow_name(self.back)
         rule, rule_back = await self.rule(self.flow), await self.rule(self.back)
         if _runs(rule):
@@ -154,7 +155,7 @@ class Reversal:
         if not _runs(rule_back) or _runs(rule):
             self.tell("START", f"{back} will copy")
         self._tell_file()
-        return _runs(rule)
+        return _runs(rule) and await self.moved() is None
 
     async def rule(self, flow: types_pb2.Flow) -> rules_pb2.Rule:
         """Whether a rule stops the flow. Raises ConfigError for one that the file does not run, StateError
@@ -195,15 +196,20 @@ class Reversal:
 
     async def require_drained(self, rule: rules_pb2.Rule) -> None:
         """A flow that somebody else has stopped may not have copied everything. Raises StateError."""
-        last = (await self.at.checkpoint.GetMove(pb2.GetMoveRequest(flow=self.flow))).last
-        is_ours = last.kind == "failover" and last.finished and not last.aborted and not last.left_behind
-        if not is_ours or rule.changed_at.ToMilliseconds() < last.ended.ToMilliseconds():
+        last = await self.moved()
+        if last is None or rule.changed_at.ToMilliseconds() < last.ended.ToMilliseconds():
             name = flow_name(self.flow)
             raise StateError(
                 f"{name} was stopped, and not by this command: it may not have copied everything."
                 f" `twinlog rules reset '{name}' {_KEY}` starts it; then run this again",
                 reason="NOT_DRAINED",
             )
+
+    async def moved(self) -> pb2.LastMove | None:
+        """The last move, if it is a failover that left nothing behind."""
+        last = (await self.at.checkpoint.GetMove(pb2.GetMoveRequest(flow=self.flow))).last
+        is_whole = last.kind == "failover" and last.finished and not last.aborted and not last.left_behind
+        return last if is_whole else None
 
     async def pause(self) -> None:
         """Hold the flow, and look what it has not copied: no writer may have come in after the drain. Raises
@@ -354,6 +360,7 @@ def reverse_command(
     fence: FenceOption = False,
     include_active: IncludeActiveOption = False,
     accept_loss: AcceptLossOption = False,
+    ignore_status: IgnoreStatusOption = False,
     wait: WaitOption = 300.0,
     tail: Tail = option("--tail", "What becomes of records that only A has.", Tail.REFUSE),
     execute: bool = option("--execute", "Do it.", False),
@@ -410,12 +417,15 @@ def reverse_command(
             await each.run()
 
     moves_groups = call.ask(planned)
+    move = MoveCall(kind="failover", flow=parsed, call=call, ignore_status=ignore_status)
     if not execute:
         if moves_groups:
             options.fence = False  # The flow back still runs: its rule comes before the fence.
-            MoveCall(kind="failover", flow=parsed, call=call).plan(options)
+            move.plan(options)
         return
     if not yes:
         require_terminal()
         typer.confirm(f"Reverse {flow}?", abort=True, err=True)
+    if moves_groups:
+        move.refuse(options)
     call.ask(reversed_flow)

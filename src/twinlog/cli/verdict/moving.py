@@ -2,10 +2,11 @@
 
 import shlex
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from twinlog.cli.common.location import SERVICES
+from twinlog.cli.common.times import counted
 from twinlog.cli.source.partition_rows import shown_seconds
 from twinlog.cli.status.rows import DIFFERS, FENCE, FOREIGN, GAPS, MOVE, OPEN_TRANSACTION, FlowRow, Status
 from twinlog.cli.verdict.clusters import FOLLOWS_FROM_CLUSTER
@@ -97,6 +98,8 @@ GO, WAIT, NO_GO = "GO", "WAIT", "NO_GO"
 
 TRANSLATED = frozenset({"EXACT", "PRESERVED", "BEFORE_START", "UP_TO_DATE", "FLOOR", "MAPPED"})
 """Verdicts with which a group has a place on the target. FLOOR and MAPPED repeat records, and lose none."""
+_AS_THEY_ARE = frozenset({"ACTIVE_ON_TARGET", "NOT_REPLICATED"})
+"""Verdicts on offsets that a move leaves as they are, and that nobody has to mend."""
 _PROBLEMS_NAMED = 3
 ANSWER = "Services and clusters answer"
 BACKLOG, GROUPS = "The backlog is copied", "Groups have offsets on"
@@ -175,17 +178,16 @@ def readiness(row: FlowRow, verdict: Verdict, drain: Drain, blockers: Collection
             good="none",
             unknown="" if moves_known else "unfinished moves are not known",
             when_unknown=unknown("checkpoint"),
+            otherwise=WAIT,  # `run` continues it, or takes its place; while it runs, the plan is blocked.
         ),
         _heartbeats(row, unknown("heartbeat")),
     ]
 
 
-def checks_of(
-    status: Status, kind: str, flow: str, groups: Collection[str], blockers: Collection[str] = ()
-) -> list[Check]:
-    """What all services say for or against a move, besides the `blockers` of its plan. A failback is not held
-    up by the state of the copy, which groups leave, unless it has records that only it has, and a move of
-    some `groups` not by others."""
+def checks_of(status: Status, kind: str, flow: str, blockers: Collection[str] = ()) -> list[Check]:
+    """What all services say for or against a move, besides the `blockers` of its plan, which knows its groups
+    better. A failback is not held up by the state of the copy, which groups leave, unless it has records that
+    only it has."""
     verdict, row = verdict_of(status), status.flows.get(flow)
     services = [_once(each, blockers) for each in of_services(verdict.stopping, flow)]
     answer = _problems(ANSWER, services, good="all of them")
@@ -200,7 +202,7 @@ def checks_of(
         )
         return [answer, told]
     checks = readiness(row, verdict, drain_told(row), blockers)
-    return [check for check in checks if not (groups and check.title.startswith(GROUPS))]
+    return [check for check in checks if not check.title.startswith(GROUPS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,8 +220,8 @@ class PlanFacts:
     seconds: float | None
     """Until they are, at the present pace."""
     groups: int
-    active_before: int
-    """Groups that still have members where they are."""
+    active: Mapping[str, int]
+    """Groups that still have members, by the cluster where they have them."""
     leaves: str
     """The cluster that they leave."""
     away: bool
@@ -313,10 +315,8 @@ def _groups(row: FlowRow, unknown: str) -> Check:
     if not without:
         all_of = "1 group" if row.group_count == 1 else f"all {row.group_count:,} groups"
         return Check(title=title, verdict=GO, message=all_of if row.group_count else "there are no groups")
-    told = "groups: " + ", ".join(
-        f"{partitions(count)} {verdict}" for verdict, count in sorted(without.items())
-    )
-    if set(without) == {"ACTIVE_ON_TARGET"}:
+    told = ", ".join(f"{counted(count, 'offset')} {verdict}" for verdict, count in sorted(without.items()))
+    if without.keys() <= _AS_THEY_ARE:
         return Check(title=title, verdict=GO, message=told)
     verdict = unknown if without.keys() <= FOLLOWS_FROM_CLUSTER else NO_GO
     return Check(title=title, verdict=verdict, message=told, command=command)
@@ -372,13 +372,14 @@ def _plan(plan: PlanFacts) -> Check:
     if plan.blockers:
         told = "; ".join(plan.blockers)
         return Check(title=title, verdict=NO_GO, message=told, command=plan.command)
-    if plan.active_before:
-        groups = "1 group" if plan.groups == 1 else f"{plan.groups:,} groups"
-        one = plan.active_before == 1
-        told = (
-            f"{plan.active_before:,} of {groups} {'has' if one else 'have'} members on {plan.leaves}: stop"
-            f" {'its consumers, or it is' if one else 'their consumers, or they are'} not moved"
-        )
+    groups = "1 group" if plan.groups == 1 else f"{plan.groups:,} groups"
+    told = "; ".join(
+        f"{count:,} of {groups} {'has' if count == 1 else 'have'} members on {alias}: stop"
+        f" {'its consumers, or it is' if count == 1 else 'their consumers, or they are'} not moved"
+        for alias, count in plan.active.items()
+        if count
+    )
+    if told:
         return Check(title=title, verdict=WAIT, message=told, command=plan.command)
     return Check(title=title, verdict=GO, message="nothing blocks the plan")
 

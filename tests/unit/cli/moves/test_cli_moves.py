@@ -110,6 +110,10 @@ def busy(plan: pb2.MovePlan) -> None:
     plan.partitions.append(partition("busy", pb2.MOVE_ACTION_SKIP_ACTIVE_BEFORE))
 
 
+def there(plan: pb2.MovePlan) -> None:
+    plan.partitions.append(partition("busy", pb2.MOVE_ACTION_SKIP_ACTIVE_THERE))
+
+
 def held(plan: pb2.MovePlan) -> None:
     """Acknowledged records lie behind a transaction that has just begun."""
     plan.ClearField("records_not_copied")
@@ -130,6 +134,7 @@ def held(plan: pb2.MovePlan) -> None:
         (held, "WAIT: at most 503 records are not copied yet: orders-3: a transaction is open before them"),
         (gone, "GO"),
         (busy, "WAIT: 1 of 2 groups has members on A: stop its consumers, or it is not moved"),
+        (there, "WAIT: 1 of 2 groups has members on B: stop its consumers, or it is not moved"),
     ],
 )
 def test_a_plan_begins_and_ends_with_its_verdict(
@@ -151,13 +156,13 @@ def test_the_plan_knows_the_backlog_better_than_the_status_unless_it_never_drain
     row.lag_records, row.caught_up_in_seconds = 3, 5.0
 
     def words() -> str:
-        return verdict_words(with_plan(checks_of(status, "failover", "A->B", []), checks()))
+        return verdict_words(with_plan(checks_of(status, "failover", "A->B"), checks()))
 
     assert words() == "GO"
     row.falls_behind_per_second, row.caught_up_in_seconds = 40.0, None
     assert words() == "NO-GO: 3 records left, and 40 more each second"
     blocked = checks(lambda plan: plan.blockers.append("A is away: --accept-loss continues"))
-    told = verdict_words(with_plan(checks_of(status, "failover", "A->B", []), blocked))
+    told = verdict_words(with_plan(checks_of(status, "failover", "A->B"), blocked))
     assert told == "NO-GO: A is away: --accept-loss continues; 3 records left, and 40 more each second"
     row.falls_behind_per_second = 0.0
     row.partitions = {"RUNNING": 1, "PAUSED": 6}
@@ -166,18 +171,19 @@ def test_the_plan_knows_the_backlog_better_than_the_status_unless_it_never_drain
     assert words() == "NO-GO: 6 partitions are PAUSED: clicks"
 
 
-def test_a_failback_is_not_held_up_by_the_copy_and_a_move_of_one_group_not_by_others() -> None:
+def test_a_failback_is_not_held_up_by_the_copy_and_a_plan_knows_groups_better_than_the_status() -> None:
     status = healthy_status()
     row = status.flows["A->B"]
     row.groups = {"NO_SYNC": 1}
     row.in_force = [InForce(kind="GAPS", about="A->B", message="3 offsets are lost")]
-    assert overall(checks_of(status, "failback", "A->B", [])) == "GO"
-    assert overall(checks_of(status, "failover", "A->B", [])) == "NO_GO"
+    assert overall(checks_of(status, "failback", "A->B")) == "GO"
+    assert overall(checks_of(status, "failover", "A->B")) == "NO_GO"
     row.in_force = [InForce(kind="FOREIGN", about="A->B", message="other producers wrote 7 records")]
-    assert overall(checks_of(status, "failback", "A->B", [])) == "NO_GO"
+    assert overall(checks_of(status, "failback", "A->B")) == "NO_GO"
+    row.in_force = [InForce(kind="MOVE", about="A->B", message="failover r1 was interrupted")]
+    assert overall(checks_of(status, "failover", "A->B")) == "WAIT"
     row.in_force = []
-    assert overall(checks_of(status, "failover", "A->B", ["g"])) == "GO"
-    assert overall(checks_of(status, "failover", "A->B", [])) == "NO_GO"
+    assert overall(checks_of(status, "failover", "A->B")) == "GO"
 
 
 def healthy_status() -> Status:
@@ -404,19 +410,19 @@ def test_a_cluster_that_is_away_is_told_once_in_the_verdict_of_a_plan() -> None:
     row = status.flows["A->B"]
     row.lag_records = row.group_count = row.path = None
     row.groups = {"TARGET_UNREADABLE": 3}
-    found = checks_of(status, "failover", "A->B", [])
+    found = checks_of(status, "failover", "A->B")
     assert [check.verdict for check in found].count("NO_GO") == 1
     assert verdict_words(found).startswith("NO-GO: B does not answer: timed out (by source)")
     blocker = "B does not answer, and the groups would move there"
     plan = checks(lambda plan: plan.blockers.append(blocker))
-    found = with_plan(checks_of(status, "failover", "A->B", [], [blocker]), plan)
+    found = with_plan(checks_of(status, "failover", "A->B", [blocker]), plan)
     assert verdict_words(found) == f"NO-GO: {blocker}"
     row.records = None
-    back = checks_of(status, "failback", "A->B", [], [blocker])
+    back = checks_of(status, "failback", "A->B", [blocker])
     assert [check.verdict for check in back] == ["WAIT", "WAIT"]
     row.records = 9
     row.in_force = [InForce(kind="GAPS", about="A->B", message="3 offsets are lost")]
-    found = with_plan(checks_of(status, "failover", "A->B", [], [blocker]), plan)
+    found = with_plan(checks_of(status, "failover", "A->B", [blocker]), plan)
     assert verdict_words(found) == f"NO-GO: {blocker}; 3 offsets are lost"
 
 
@@ -428,7 +434,7 @@ def test_a_service_that_is_away_explains_what_it_would_tell_and_nothing_else() -
     ]
     row = status.flows["A->B"]
     row.group_count, row.path = None, "SILENT"
-    found = checks_of(status, "failover", "A->B", [])
+    found = checks_of(status, "failover", "A->B")
     assert {check.title for check in found if check.verdict == "NO_GO"} == {
         "Services and clusters answer",
         "Heartbeats arrive",

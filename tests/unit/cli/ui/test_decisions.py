@@ -42,6 +42,11 @@ def test_a_flow_without_lag_problems_and_gaps_may_be_moved() -> None:
     checks = readiness(ready_flow(), NOTHING, Drain(state="DRAINED"))
     assert overall(checks) == GO
     assert {(check.verdict, check.command) for check in checks} == {(GO, "")}
+    row = ready_flow()
+    row.groups = {"EXACT": 3, "NOT_REPLICATED": 1, "ACTIVE_ON_TARGET": 2}
+    checks = readiness(row, NOTHING, Drain(state="DRAINED"))
+    assert overall(checks) == GO
+    assert "2 offsets ACTIVE_ON_TARGET, 1 offset NOT_REPLICATED" in {check.message for check in checks}
 
 
 @pytest.mark.parametrize(

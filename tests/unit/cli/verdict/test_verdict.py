@@ -258,7 +258,7 @@ def test_the_check_fails_where_a_plan_says_no_go_and_waits_where_it_says_wait(
     what(status)
     verdict = verdict_of(status)
     assert (NO_GO if verdict.failing else WAIT if verdict.waiting else GO) == expected
-    assert overall(checks_of(status, "failover", "A->B", ())) == expected
+    assert overall(checks_of(status, "failover", "A->B")) == expected
 
 
 @pytest.mark.parametrize("services", [SERVICES, SERVICES[:1]])
@@ -272,8 +272,8 @@ def test_a_cluster_of_other_flows_holds_up_no_move(services: Sequence[str]) -> N
         status.add_clusters(name, [gone if name in services else other])
     assert "C" in {each.about for each in verdict_of(status).failing}
     for kind in ("failover", "failback"):
-        assert overall(checks_of(status, kind, "A->B", ())) == GO
-        assert overall(checks_of(status, kind, "A->C", ())) == NO_GO
+        assert overall(checks_of(status, kind, "A->B")) == GO
+        assert overall(checks_of(status, kind, "A->C")) == NO_GO
 
 
 def test_a_flow_that_waits_for_its_first_heartbeat_hides_no_other_problem() -> None:

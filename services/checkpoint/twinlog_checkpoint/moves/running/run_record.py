@@ -82,11 +82,11 @@ def finished(
     # A group that a run for it does not find has nothing left to move, and one with members on the other
     # cluster works there already.
     # One that goes on there with an accepted loss is there, though a later run may have more of it to move.
-    there = going_on(partitions) if run.kind is MoveKind.FAILOVER else ()
+    went = going_on(partitions) if run.kind is MoveKind.FAILOVER else ()
     for group in moves.due(run.kind) or ():
         if group in newly or group in behind or (run.groups and group not in run.groups):
             continue
-        if group in there:
+        if group in went:
             homes[group] = Home(where=moves.flow.source, run=run.run_id, certainty=Certainty.BEGUN)
         else:
             del homes[group]
