@@ -7,15 +7,15 @@ repeated.
     python tests/chaos/source_chaos.py --kinds broker --target-brokers 3 --target-replicas 3 --kills 30
     python tests/chaos/source_chaos.py --round-trip-ms 60 --lost-every-seconds 5 --kills 100
 
-Kills with SIGKILL, chosen by the seed: a task, all tasks, Spark's JVM, the whole service, the target
-broker. A rival is a second service that stands by, and takes the flow over when the one that runs is killed
-or silent; a pause stops a process for a while, the longest one for more than an owner may be silent, so that
-it comes back to a flow that others copy. A hang stops the target's broker for longer than its session lasts,
-so that it is fenced as it wakes up; an absence kills it and starts it again only
-then. With three target brokers an absent one takes partitions without another replica along while the
-coordinators of their transactions continue; it must be asked for. Between the services and the target there
-may be a distance, on which connections are lost. The same seed makes the same choices;
-moments differ with the machine. Exit code 0 only if every partition is identical.
+Kills with SIGKILL, chosen by the seed: a task, all tasks, Spark's JVM, the whole service, the target broker.
+A rival is a second service that stands by, and takes the flow over when the one that runs is killed or
+silent; a pause stops a process for a while, the longest one for more than an owner may be silent, so that it
+comes back to a flow that others copy. A freeze stops a task for good: its worker must be killed. A hang stops
+the target's broker for longer than its session lasts, so that it is fenced as it wakes up; an absence kills
+it and starts it again only then. With three target brokers an absent one takes partitions without another
+replica along while the coordinators of their transactions continue; it must be asked for. Between the
+services and the target there may be a distance, on which connections are lost. The same seed makes the same
+choices; moments differ with the machine. Exit code 0 only if every partition is identical.
 """
 
 import argparse
@@ -31,6 +31,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ KINDS = (
     "rival",
     "pause",
     "pause",
+    "freeze",
     "hang",
 )
 """What a run does that names no kinds."""
@@ -128,10 +130,12 @@ class Chaos:
     outcome: Outcome = field(init=False)
     dice: random.Random = field(init=False)
     """What is killed: the load has dice of its own, which do not depend on how fast it is."""
+    frozen: list[psutil.Process] = field(init=False)
+    records_per_second: int = RECORDS_PER_SECOND
     _done: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        self.outcome = Outcome(seed=self.seed)
+        self.outcome, self.frozen = Outcome(seed=self.seed), []
         self.dice = random.Random(self.seed)
 
     @property
@@ -152,36 +156,48 @@ class Chaos:
             await load
             async with self.rig.running(configsync) as service:
                 try:
-                    await eventually(lambda: self._is_drained(service), DRAIN_SECONDS)
-                    preserved = await self._preserved(service)
-                    for number in range(PARTITIONS):
-                        await self._compare(number, by_offset=number in preserved)
+                    for flow in self.flows:
+                        await eventually(partial(self._is_drained, flow, service), DRAIN_SECONDS)
+                    await eventually(self._frozen_are_gone)
+                    for flow in self.flows:
+                        preserved = await self._preserved(flow, service)
+                        for number in range(PARTITIONS):
+                            await self._compare(flow, number, by_offset=number in preserved)
                     self.outcome.identical = True
                 except (AssertionError, ValueError) as error:
                     self.outcome.difference = str(error)[:500]
         return self.outcome
 
-    async def _is_drained(self, service: ServiceProcess) -> bool:
+    @property
+    def flows(self) -> list[Rig]:
+        """All of one source and one target."""
+        return [self.rig]
+
+    async def _is_drained(self, flow: Rig, service: ServiceProcess) -> bool:
         """Whether everything is copied, as far as the service knows. What it knows is compared then."""
         partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
-        ends = await self.rig.source.list_offsets(OffsetSpec.LAST_STABLE, partitions)
-        stands = {each.source.partition: each for each in await self.rig.partitions(service, TOPIC)}
+        ends = await flow.source.list_offsets(OffsetSpec.LAST_STABLE, partitions)
+        stands = {each.source.partition: each for each in await flow.partitions(service, TOPIC)}
         assert stands.keys() == {partition.partition for partition in partitions}, stands
         for partition, end in ends.items():
             stand = stands[partition.partition]
             assert (stand.source_end_offset, stand.lag_records) == (end, 0), stand
         return True
 
-    async def _compare(self, number: int, *, by_offset: bool) -> None:
+    async def _frozen_are_gone(self) -> bool:
+        assert not [each for each in self.frozen if each.is_running()], "a frozen worker was not killed"
+        return True
+
+    async def _compare(self, flow: Rig, number: int, *, by_offset: bool) -> None:
         """Raises ValueError with the first difference of a partition."""
         if by_offset:
-            source = await self._offsets(self.rig.source, TOPIC, number)
-            target = await self._offsets(self.rig.target, self.rig.remote(TOPIC), number)
+            source = await self._offsets(flow.source, TOPIC, number)
+            target = await self._offsets(flow.target, flow.remote(TOPIC), number)
             for mine, copied in zip(source, target, strict=False):
                 if mine != copied:
                     raise ValueError(f"{TOPIC}-{number}: the record of offset {mine} lies at {copied}")
-        here = await self.rig.source_content(TOPIC, number)
-        there = await self.rig.target_content(TOPIC, number)
+        here = await flow.source_content(TOPIC, number)
+        there = await flow.target_content(TOPIC, number)
         compare(here, there, f"{TOPIC}-{number}")
         if len(there) < len(here):
             raise ValueError(f"{TOPIC}-{number}: {len(here) - len(there)} records are missing at the end")
@@ -191,12 +207,12 @@ class Chaos:
             record.offset for record in await GrowingLog(cluster, TopicPartition(topic, number)).records()
         ]
 
-    async def _preserved(self, service: ServiceProcess) -> set[int]:
+    async def _preserved(self, flow: Rig, service: ServiceProcess) -> set[int]:
         """The partitions whose copies have kept the offsets to the end; notes why others have not."""
-        stands = await self.rig.partitions(service, TOPIC)
+        stands = await flow.partitions(service, TOPIC)
         preserved = {each.source.partition for each in stands if each.offsets == "preserved"}
-        self.outcome.preserved = len(preserved)
-        self.outcome.translated = {
+        self.outcome.preserved += len(preserved)
+        self.outcome.translated |= {
             each.source.partition: f"{each.offsets_reason} since offset {each.offsets_since}"
             for each in stands
             if each.source.partition not in preserved
@@ -252,9 +268,12 @@ class Chaos:
             await self._pause(service)
             return True
         jvms, tasks = processes(service.process.pid)
-        victims = {"jvm": jvms[:1], "task": tasks and [self.dice.choice(tasks)], "all tasks": tasks}[kind]
+        a_task = tasks and [self.dice.choice(tasks)]
+        victims = {"jvm": jvms[:1], "task": a_task, "freeze": a_task, "all tasks": tasks}[kind]
         for victim in victims:
-            kill(victim)
+            signal_to(victim, signal.SIGSTOP if kind == "freeze" else signal.SIGKILL)
+        if kind == "freeze":
+            self.frozen += victims
         return bool(victims)
 
     async def _pause(self, service: ServiceProcess) -> None:
@@ -290,7 +309,7 @@ class Chaos:
                 producer(self.rig.source_servers, "zstd", 16_384, transactional_id=f"chaos-{self.seed}")
             )
             while not self._done.is_set():
-                for _ in range(RECORDS_PER_SECOND // 20):
+                for _ in range(self.records_per_second // 20):
                     await plain.send(TOPIC, b"plain %d" % number, **described(number))
                     number += 1
                 await careful.begin_transaction()

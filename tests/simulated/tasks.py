@@ -16,11 +16,10 @@ from twinlog_source.task.run import TaskLostError, WorkerSpec, connection
 from twinlog_source.task.stream.worker import Worker
 
 _CONNECT_TIMEOUT_SECONDS = 20.0
-_AGAIN_SECONDS = 0.1
 
 
 class SimulatedWorkers:
-    """`Workers` in the loop: one that dies or loses its driver is run again."""
+    """`Workers` in the loop."""
 
     def __init__(
         self,
@@ -60,12 +59,9 @@ class SimulatedWorkers:
             token=token,
             connect_timeout_seconds=_CONNECT_TIMEOUT_SECONDS,
         )
-        while number not in self._killed:
-            async with self._cluster or nullcontext():
-                if await self._ends(spec):
-                    return
-            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=_AGAIN_SECONDS)
-        raise TransientKafkaError(f"worker {number} was killed", reason="EPOCH_FAILED")
+        async with self._cluster or nullcontext():
+            if number in self._killed or not await self._ends(spec):
+                raise TransientKafkaError(f"worker {number} was killed", reason="EPOCH_FAILED")
 
     async def kill_worker(self, number: int) -> None:
         self._killed.add(number)

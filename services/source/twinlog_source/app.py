@@ -37,7 +37,7 @@ from twinlog_source.driver.stream.task_host import TaskHost
 from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.driver.stream.worker_port import WorkerPort, endpoint_of, listen_address
 from twinlog_source.driver.stream.worker_servicer import WorkerHost, WorkerServicer
-from twinlog_source.driver.worker_pool import WorkerPool, Workers
+from twinlog_source.driver.worker_pool import MOST_WORKERS, WorkerPool, Workers
 from twinlog_source.log.facts import ProofFact
 from twinlog_source.log.hanging import TakeOver
 from twinlog_source.log.internal_topics import InternalTopics
@@ -61,8 +61,6 @@ from twinlog_source.verify.standing_proof import StandingProof
 WATCH_RETRY_INITIAL_SECONDS = 0.2
 WATCH_RETRY_MAX_SECONDS = 5.0
 FENCE_SECONDS = 30.0
-MOST_WORKERS = 256
-"""Of a cluster, for each flow: every worker holds a thread, which begins with it."""
 
 
 MakeWorkers = Callable[[ServiceContext, Sequence[SourceFlow], WorkerPort, AsyncExitStack], Workers]
@@ -170,7 +168,7 @@ def _spark_runner(
     configuration = context.configuration
     spark = configuration.spark
     cores = local_cores(spark.master) or MOST_WORKERS
-    slots = sum(flow.settings.max_slots or cores for flow in flows)
+    slots = min(sum(flow.settings.max_slots or cores for flow in flows), MOST_WORKERS)
     changing = 3 * sum(flow.settings.max_slots or cores for flow in flows if flow.expressions is not None)
     runner = SparkRunner(
         master=spark.master,

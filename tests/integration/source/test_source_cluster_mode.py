@@ -48,6 +48,8 @@ async def test_five_flows_lose_and_repeat_nothing_while_a_worker_is_killed_and_a
             "twinlog.spark.conf.spark.executor.memory": "512m",
             "twinlog.spark.conf.spark.executor.extraJavaOptions": QUICK_JVM,
             "twinlog.spark.conf.spark.driver.host": "127.0.0.1",
+            "twinlog.spark.conf.spark.executor.cores": "2",
+            "twinlog.spark.conf.spark.dynamicAllocation.enabled": "true",
             "twinlog.epoch.seconds": "5",
             "twinlog.epoch.max.seconds": "20",
             "twinlog.log.level": "debug",
@@ -71,9 +73,9 @@ async def test_five_flows_lose_and_repeat_nothing_while_a_worker_is_killed_and_a
             await put(rig, topic, "with two", 300)
             await all_same(flows, topic)
             added = standalone.add_worker()
-            await eventually(lambda: executors([added]))
             for worker in workers[:-1]:
                 kill_with_executor(worker)
+            await eventually(lambda: executors([added]))
             await put(rig, topic, "with the new one alone", 300)
             await all_same(flows, topic)
             assert that_copies(service, [added])

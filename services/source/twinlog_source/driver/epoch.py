@@ -29,8 +29,8 @@ LONGEST_REJOIN_SECONDS = 10.0
 
 
 def rejoin_wait(losses: int) -> float:
-    """Seconds that a task waits until it is told to get ready, after so many lost ones before it. Spark runs
-    a lost task again at once, and one that always crashes would keep a core busy.
+    """Seconds that a task waits until it is told to get ready, after so many lost ones before it. Its
+    worker runs a lost task again, and one that always crashes would keep a core busy.
 
     >>> [rejoin_wait(losses) for losses in (0, 2, 3, 4, 5, 100)]
     [0.0, 0.0, 0.5, 1.0, 2.0, 10.0]

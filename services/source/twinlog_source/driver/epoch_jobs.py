@@ -69,6 +69,10 @@ class EpochRunner(Protocol):
         """Whether more slots copy than there are cores."""
         ...
 
+    def was_awake(self, seconds: float) -> bool:
+        """Whether this process was not suspended in the last so many seconds."""
+        ...
+
 
 @dataclass(slots=True, kw_only=True)
 class EpochJobs:

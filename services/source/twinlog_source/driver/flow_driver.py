@@ -450,6 +450,8 @@ class FlowDriver:
             since=now - longest_seconds,
             lost_since=now - max(longest_seconds, LONGEST_WITHOUT_TASK_SECONDS),
         )
+        if not self.jobs.runner.was_awake(longest_seconds):
+            return False
         for slot in silent:
             log.warning("task_frozen", flow=str(self.flow), slot=slot.index, worker=slot.worker)
             epoch.cut_off(slot)

@@ -16,6 +16,7 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog.errors import NotFoundError, TransientKafkaError, TwinlogError
+from twinlog.kafka.deadline import pause
 from twinlog.model import Flow
 from twinlog.service.waiting import wait_for_any
 from twinlog.transforms.expressions import Expressions
@@ -28,7 +29,7 @@ LOOK_SECONDS: Final = 1.0
 SILENT_SECONDS: Final = 20.0
 """A worker that gives no sign of life for so long is frozen, and killed."""
 BACK_SECONDS: Final = 3.0
-"""Spark runs a lost worker again. What it ran goes to other workers when it is not back after this time."""
+"""A lost worker is run again. What it ran goes to other workers when it is not back after this time."""
 IDLE_SECONDS: Final = 60.0
 """A worker without tasks is kept for so long."""
 COME_SECONDS: Final = 45.0
@@ -36,8 +37,11 @@ COME_SECONDS: Final = 45.0
 hangs, and is killed. A flow that begins waits as long for the first one."""
 OTHER_WORKERS_SECONDS: Final = 3.0
 """How long a flow that begins waits for as many workers as it needs, once there is one."""
+SHORTEST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 5.0
 """Between two jobs that failed."""
+MOST_WORKERS: Final = 256
+"""Every one holds a thread."""
 LEAVE_SECONDS: Final = 3.0
 
 log = structlog.get_logger(__name__)
@@ -60,8 +64,7 @@ class Workers(Protocol):
         ...
 
     async def run_worker(self, number: int, token: str) -> None:
-        """Return when the worker has ended; one that is lost is run again. Raises TwinlogError when it could
-        not run."""
+        """Return when the worker has ended. Raises TwinlogError when it was lost, or could not run."""
         ...
 
     async def kill_worker(self, number: int) -> None:
@@ -90,6 +93,8 @@ class PooledWorker:
     heard_at: float = 0.0
     is_new: bool = True
     """It was never connected."""
+    has_come: bool = False
+    """It was connected since its job began."""
     is_going: bool = False
     """It was let go or killed."""
 
@@ -130,6 +135,9 @@ class WorkerPool:
     """How many jobs have failed since a worker came."""
     _failure: TwinlogError | None = None
     _pause_until: float = 0.0
+    _looked_at: float = 0.0
+    _awake_since: float = 0.0
+    """When this process began, or was suspended last: what was sent to it meanwhile is still to be read."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -162,6 +170,14 @@ class WorkerPool:
             return need.slots
         return share_cores(self._needs, self._here)[flow]
 
+    def was_awake(self, seconds: float) -> bool:
+        """Whether this process was not suspended in the last so many seconds. Ask every few seconds."""
+        now = self.clock.monotonic()
+        if now >= self._looked_at + SILENT_SECONDS / 2:
+            self._awake_since = now
+        self._looked_at = now
+        return now >= self._awake_since + seconds
+
     async def claim(self, flow: Flow, need: Need) -> int:
         """As `share`, after the workers that it takes have come. Raises TwinlogError when none comes."""
         share = self.share(flow, need)
@@ -173,10 +189,7 @@ class WorkerPool:
             if self._failures > failures and self._failure is not None:
                 raise self._failure
             if self.clock.monotonic() >= began + COME_SECONDS:
-                told = (
-                    f"no worker of Spark has come for {flow} within {COME_SECONDS:g} s: no core is free, or"
-                    " executors cannot run Twinlog, or do not reach twinlog.source.worker.endpoint"
-                )
+                told = f"no worker of Spark has come for {flow} within {COME_SECONDS:g} s: no core is free"
                 raise TransientKafkaError(told, reason="EPOCH_NOT_READY")
             await self._next_move()
         give_up_at = self.clock.monotonic() + OTHER_WORKERS_SECONDS
@@ -236,7 +249,7 @@ class WorkerPool:
         if worker.orders is not None:
             worker.orders.put_nowait(None)
         orders: asyncio.Queue[Place | None] = asyncio.Queue()
-        worker.orders, worker.is_new = orders, False
+        worker.orders, worker.is_new, worker.has_come = orders, False, True
         worker.since = worker.heard_at = self.clock.monotonic()
         for place in worker.places:
             orders.put_nowait(place)
@@ -262,19 +275,14 @@ class WorkerPool:
         """Loop until `stop` and until no epoch runs; then the workers go."""
         async with asyncio.TaskGroup() as group:
             jobs: set[asyncio.Task[None]] = set()
-            looked_at = self.clock.monotonic()
             while not stop.is_set() or self._runs:
                 self._news.clear()
-                last, looked_at = looked_at, self.clock.monotonic()
-                if looked_at >= last + SILENT_SECONDS / 2:
-                    # This process was suspended: what workers have said meanwhile is still to be read.
-                    for worker in self._pool.values():
-                        worker.heard_at = looked_at
                 for worker in self._look():
                     job = group.create_task(self._job(worker), name=f"worker {worker.number}")
                     jobs.add(job)
                     job.add_done_callback(jobs.discard)
-                for worker in self._unwanted():
+                is_awake = self.was_awake(SILENT_SECONDS)
+                for worker in self._unwanted() if is_awake else ():
                     group.create_task(self._kill(worker), name=f"end of worker {worker.number}")
                 others = () if stop.is_set() else (stop,)
                 await wait_for_any(self._news, *others, seconds=LOOK_SECONDS)
@@ -334,7 +342,7 @@ class WorkerPool:
 
     def _wanted(self) -> int:
         """Workers that the flows would use, as far as it is sensible to ask for them."""
-        wanted = max(cores_needed(self._needs), 1 if self._runs else 0)
+        wanted = min(max(cores_needed(self._needs), 1 if self._runs else 0), MOST_WORKERS)
         return wanted if self.workers.cores is not None else min(wanted, 2 * self._here + 2)
 
     @property
@@ -377,15 +385,17 @@ class WorkerPool:
             self._news.set()
 
     async def _job(self, worker: PooledWorker) -> None:
-        """Run the job of a worker to its end."""
-        failure: TwinlogError | None = None
+        """Run the job of a worker to its end, and again when it had come and was lost."""
+        losses = 0
         try:
-            await self.workers.run_worker(worker.number, worker.token)
-            if worker.is_new:
-                told = "a worker ended before it had reached its driver"
-                failure = TwinlogError(told, reason="EPOCH_FAILED")
-        except TwinlogError as error:
-            failure = error
+            while True:
+                began, worker.has_come = self.clock.monotonic(), False
+                failure = await self._failure_of_job(worker)
+                if failure is None or worker.is_going or not worker.has_come:
+                    break
+                losses = losses + 1 if self.clock.monotonic() < began + IDLE_SECONDS else 0
+                log.info("worker_lost", worker=worker.number, losses=losses, error=str(failure))
+                await pause(min(SHORTEST_PAUSE_SECONDS * 2.0 ** min(losses, 10), LONGEST_PAUSE_SECONDS))
         finally:
             del self._pool[worker.number]
         if failure is not None and not worker.is_going:
@@ -393,6 +403,15 @@ class WorkerPool:
             self._failed(worker, failure)
         self._take_places(worker)
         self._move()
+
+    async def _failure_of_job(self, worker: PooledWorker) -> TwinlogError | None:
+        try:
+            await self.workers.run_worker(worker.number, worker.token)
+        except TwinlogError as error:
+            return error
+        if worker.has_come:
+            return None
+        return TwinlogError("a worker ended before it had reached its driver", reason="EPOCH_FAILED")
 
     def _failed(self, worker: PooledWorker, failure: TwinlogError) -> None:
         now = self.clock.monotonic()

@@ -12,8 +12,7 @@ from twinlog_source.task.stream.worker import run_worker
 def run_job(context: SparkContext, spec: WorkerSpec) -> None:
     """Run a worker. Blocks for its whole life: call it in a separate thread.
 
-    Spark runs a lost one again (its process was killed, or its executor is gone). Raises pyspark's errors
-    when the job fails.
+    Raises pyspark's errors when the job fails or the worker is lost.
     """
     group = job_group(spec.number)
     context.setJobGroup(group, f"copies what its driver orders ({group})", interruptOnCancel=False)

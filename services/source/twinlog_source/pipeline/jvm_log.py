@@ -35,6 +35,9 @@ USAGE = "Usage: spark-submit"
 NO_MAIN_CLASS = re.compile(r"Error: Could not find or load main class (?!org\.apache\.spark\.)")
 REFUSED_OPTIONS = re.compile(r" \(was .*\)")
 OPTION_VALUE = re.compile(r"(-D[^\s=]+=)\S+")
+_PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit): .*")
+_TRACEBACK = "Traceback (most recent call last)"
+_SPARK_ERROR = re.compile(r"\[[A-Z_.]+\] .*")
 WORDS_LINES = 2
 WORDS_MAX_LENGTH = 300
 LAST_WORDS_SECONDS = 2.0
@@ -73,6 +76,19 @@ def words_of(trace: str) -> str:
     of options are left out."""
     lines = _told(line.encode() for line in trace.splitlines())
     return _in_one_line(deque((words for line in lines for words in _reasons(line)), WORDS_LINES))
+
+
+def words_of_failure(text: str) -> str:
+    """What a failed job says: Spark's error, or the last line of Python's traceback.
+
+    >>> words_of_failure("Stage failed\\norg.x.SparkException: [CAST_INVALID_INPUT] The value 'x' ...")
+    "[CAST_INVALID_INPUT] The value 'x' ..."
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    if _TRACEBACK in text:
+        return next((line for line in reversed(lines) if _PYTHON_ERROR.match(line)), _TRACEBACK)
+    found = _SPARK_ERROR.search(text)
+    return found[0] if found is not None else next((line for line in lines if line), "Spark gave no reason")
 
 
 def _reasons(line: str) -> Iterator[str]:

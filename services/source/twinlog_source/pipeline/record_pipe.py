@@ -7,7 +7,6 @@ Spark hands rows to a worker only in batches of exactly so many, and Python keep
 is full. So when nothing more is to come, marks fill the batch up: of each Python function that the plan has.
 """
 
-import re
 import select
 import socket
 from collections.abc import Iterable, Iterator
@@ -55,9 +54,6 @@ SETTINGS = {
 CONNECT_SECONDS = 20.0
 _END, _FILLER = -1, -2
 """Rows of ours: a chunk ends, or nothing."""
-_PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit): .*")
-_TRACEBACK = "Traceback (most recent call last)"
-_SPARK_ERROR = re.compile(r"\[[A-Z_.]+\] .*")
 _LATEST_MS = (2**63 - 1) // 1000
 
 
@@ -95,7 +91,7 @@ def _plan(context: SparkContext, spec: PipeSpec) -> DataFrame:
     session = _session(context)
 
     def plan(stages: int) -> DataFrame:
-        rows = _map_in_arrow(session.range(0, 1, 1, 1), partial(_feed, spec, stages), ROWS, barrier=True)
+        rows = _map_in_arrow(session.range(0, 1, 1, 1), partial(_feed, spec, stages), ROWS)
         return changed_rows(rows, spec.expressions, strict=spec.strict)
 
     try:
@@ -116,16 +112,15 @@ def _session(context: SparkContext) -> SparkSession:
     return session
 
 
-def _map_in_arrow(rows: DataFrame, function: Any, schema: str, *, barrier: bool = False) -> DataFrame:
-    """As `DataFrame.mapInArrow`, which wants pandas for nothing. A stage with a `barrier` fails with its
-    task; Spark runs a task of any other again (`TASK_FAILURES`)."""
+def _map_in_arrow(rows: DataFrame, function: Any, schema: str) -> DataFrame:
+    """As `DataFrame.mapInArrow`, which wants pandas for nothing."""
     over = UserDefinedFunction(
         function,
         returnType=schema,
         evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
     )
     column: Any = over(*(rows[name] for name in rows.columns))
-    return DataFrame(rows._jdf.mapInArrow(column._jc, barrier, None), rows.sparkSession)  # noqa: SLF001
+    return DataFrame(rows._jdf.mapInArrow(column._jc, False, None), rows.sparkSession)  # noqa: SLF001
 
 
 def _connect(spec: PipeSpec, end: bytes) -> socket.socket:
@@ -264,16 +259,3 @@ def _body(raw: bytes | None, key: bytes | None, value: bytes | None, headers: An
         return encode_field(key) + encode_field(value) + raw
     written = tuple((each["key"].encode(), each["value"]) for each in headers or ())
     return encode_body(key, value, written)
-
-
-def words_of_failure(text: str) -> str:
-    """What a failed job says about the record: Spark's error, or the last line of Python's traceback.
-
-    >>> words_of_failure("Stage failed\\norg.x.SparkException: [CAST_INVALID_INPUT] The value 'x' ...")
-    "[CAST_INVALID_INPUT] The value 'x' ..."
-    """
-    lines = [line.strip() for line in text.splitlines()]
-    if _TRACEBACK in text:
-        return next((line for line in reversed(lines) if _PYTHON_ERROR.match(line)), _TRACEBACK)
-    found = _SPARK_ERROR.search(text)
-    return found[0] if found is not None else next((line for line in lines if line), "Spark gave no reason")

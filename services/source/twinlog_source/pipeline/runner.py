@@ -18,7 +18,7 @@ from twinlog.machine.java import spark_environment
 from twinlog.model import Flow
 from twinlog.transforms.expressions import TOPICS, Expressions
 from twinlog_source.pipeline.job import job_group, load_workers, run_job
-from twinlog_source.pipeline.jvm_log import JvmOutput
+from twinlog_source.pipeline.jvm_log import JvmOutput, words_of_failure
 from twinlog_source.pipeline.launch import SPARK_FAILURES, SparkUnavailableError
 from twinlog_source.pipeline.session import (
     cancel_group,
@@ -133,8 +133,6 @@ class SparkRunner:
 
     async def _with_sql(self, work: Callable[[Any], None], group: str = "") -> None:
         """Cancelling it ends the jobs of `group`. Raises as `run_pipe`."""
-        from twinlog_source.pipeline.record_pipe import words_of_failure
-
         missing = (
             "records are changed by a Spark in the source service only: twinlog.spark.master=local[*]"
             if not is_local(self.master)
@@ -234,7 +232,7 @@ class SparkRunner:
             if self.context is context:
                 raise
             why, failure = JVM_GONE, error
-        raise SparkUnavailableError(f"{doing} failed: {why or type(failure).__name__}") from failure
+        raise SparkUnavailableError(f"{doing} failed: {why or words_of_failure(str(failure))}") from failure
 
     async def _check(self, context: Any) -> str:
         """Discard a context whose JVM no longer answers, or that Spark has stopped. Return the reason as far

@@ -30,15 +30,13 @@ _SOCKET_NAME_BYTES = 43
 """`/.<uuid>.sock`"""
 _SOCKET_PATH_BYTES = 103
 """What fits into the address of a Unix socket on every system."""
-TASK_FAILURES = 1_000_000
-"""A lost worker is run again, as often as necessary: the driver decides when it is not needed."""
 
 SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "512m",
     "spark.speculation": "false",  # A second copy of a task would be a second writer.
     "spark.python.worker.reuse": "true",
-    "spark.task.maxFailures": str(TASK_FAILURES),
+    "spark.task.maxFailures": "1",  # The driver decides whether and when a lost worker is run again.
     "spark.python.daemon.module": "twinlog_source.pipeline.daemon",
     "spark.locality.wait": "0s",
     "spark.ui.showConsoleProgress": "false",
@@ -68,11 +66,11 @@ def resolve_master(master: str, threads: int) -> str:
     as it is.
 
     >>> resolve_master("local[*]", 4)
-    'local[4,1000000]'
+    'local[4]'
     >>> resolve_master("spark://host:7077", 4)
     'spark://host:7077'
     """
-    return f"local[{threads},{TASK_FAILURES}]" if is_local(master) else master
+    return f"local[{threads}]" if is_local(master) else master
 
 
 def local_cores(master: str) -> int | None:

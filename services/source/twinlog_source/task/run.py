@@ -46,7 +46,7 @@ class WorkerSpec:
 
 
 class TaskLostError(TwinlogError):
-    """The worker lost its driver: Spark runs it again."""
+    """The worker lost its driver, which runs it again if it lives."""
 
     default_reason = EndReason.LEASE_LOST
 

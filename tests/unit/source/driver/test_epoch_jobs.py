@@ -59,6 +59,9 @@ class StuckSpark:
     def is_crowded(self) -> bool:
         return False
 
+    def was_awake(self, seconds: float) -> bool:
+        return True
+
     async def run(self, epoch: Epoch) -> None:
         await epoch.wait_until(lambda: epoch.are(SlotState.LOST), 60.0)
 

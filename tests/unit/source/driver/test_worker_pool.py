@@ -1,6 +1,7 @@
 """Cores are shared by need, and what a worker ran goes to another one when it is lost."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -19,6 +20,8 @@ from twinlog_source.driver.worker_pool import (
     BACK_SECONDS,
     COME_SECONDS,
     IDLE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    MOST_WORKERS,
     SILENT_SECONDS,
     WorkerPool,
 )
@@ -58,6 +61,8 @@ class Cluster:
     pool: WorkerPool = field(init=False)
     running: dict[int, "asyncio.Task[None]"] = field(default_factory=dict)
     """The process of each worker that has a core."""
+    began: Counter[int] = field(default_factory=Counter)
+    """How many jobs of each worker."""
     queued: list[int] = field(default_factory=list)
     killed: set[int] = field(default_factory=set)
     is_silent: set[int] = field(default_factory=set)
@@ -65,6 +70,8 @@ class Cluster:
     """Their next processes never reach the driver."""
     stays: set[int] = field(default_factory=set)
     """Their processes do not end when they may."""
+    crashes: bool = False
+    """Their processes end as soon as they have come."""
     slept_seconds: float = 0.0
     """For how long the driver's process was suspended."""
     failure: TwinlogError | None = None
@@ -90,30 +97,29 @@ class Cluster:
     async def run_worker(self, number: int, token: str) -> None:
         if self.failure is not None:
             raise self.failure
-        while number not in self.killed:
-            self.queued.append(number)
-            try:
-                while self.free <= 0 or self.queued[0] != number:
-                    await pause(0.01)
-                    if self.failure is not None:
-                        raise self.failure
-                    if number in self.killed:
-                        raise TransientKafkaError("killed", reason="SPARK_UNAVAILABLE")
-            finally:
-                self.queued.remove(number)
-            self.free -= 1
-            try:
-                async with asyncio.TaskGroup() as group:
-                    process = self.running[number] = group.create_task(
-                        self._work(number, token), name=f"process of worker {number}"
-                    )
-                    await asyncio.wait([process])
-            finally:
-                del self.running[number]
-                self.free += 1
-            if not process.cancelled():
-                return
-        raise TransientKafkaError("killed", reason="SPARK_UNAVAILABLE")
+        self.began[number] += 1
+        self.queued.append(number)
+        try:
+            while self.free <= 0 or self.queued[0] != number:
+                await pause(0.01)
+                if self.failure is not None:
+                    raise self.failure
+                if number in self.killed:
+                    raise TransientKafkaError("killed", reason="SPARK_UNAVAILABLE")
+        finally:
+            self.queued.remove(number)
+        self.free -= 1
+        try:
+            async with asyncio.TaskGroup() as group:
+                process = self.running[number] = group.create_task(
+                    self._work(number, token), name=f"process of worker {number}"
+                )
+                await asyncio.wait([process])
+        finally:
+            del self.running[number]
+            self.free += 1
+        if process.cancelled():
+            raise TransientKafkaError("lost", reason="SPARK_UNAVAILABLE")
 
     async def kill_worker(self, number: int) -> None:
         self.killed.add(number)
@@ -133,6 +139,9 @@ class Cluster:
         except NotFoundError:
             return
         orders = self.pool.joined(worker)
+        if self.crashes:
+            self.pool.left(worker, orders)
+            raise asyncio.CancelledError
         tasks: list[asyncio.Task[None]] = []
 
         async def sign() -> None:
@@ -246,7 +255,7 @@ def test_five_flows_on_three_executors_of_which_one_is_lost_and_one_comes() -> N
     lived(scenario, free=9)
 
 
-def test_what_a_lost_worker_ran_waits_for_it_if_spark_runs_it_again_at_once() -> None:
+def test_what_a_lost_worker_ran_waits_for_it_as_it_is_run_again_at_once() -> None:
     async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
         epoch = epoch_of("A", 2)
         await cluster.pool.claim(epoch.flow, Need(2))
@@ -337,9 +346,32 @@ def test_no_worker_counts_as_frozen_because_the_driver_was_suspended() -> None:
         cluster.slept_seconds += 2 * SILENT_SECONDS
         await pause(2 * SILENT_SECONDS)
         assert not cluster.killed
+        assert not cluster.pool.was_awake(SILENT_SECONDS * 3)
+        assert cluster.pool.was_awake(SILENT_SECONDS)
         epoch.end("SHUTDOWN")
 
     lived(scenario, free=2)
+
+
+def test_a_worker_that_crashes_again_and_again_is_run_again_ever_later() -> None:
+    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+        cluster.crashes = True
+        cluster.pool.share(Flow("A", "Z"), Need(1))
+        await pause(20 * LONGEST_PAUSE_SECONDS)
+        assert 20 < cluster.began.total() < 30
+
+    lived(scenario, free=1)
+
+
+def test_no_more_workers_are_wanted_than_a_process_has_threads() -> None:
+    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+        for number in range(3):
+            cluster.pool.share(Flow(f"S{number}", "Z"), Need(MOST_WORKERS))
+        await until(lambda: len(cluster.running) == MOST_WORKERS, 5 * IDLE_SECONDS)
+        await pause(5.0)
+        assert not cluster.queued
+
+    lived(scenario, free=2 * MOST_WORKERS)
 
 
 def test_flows_with_little_to_copy_share_a_worker() -> None:

@@ -192,7 +192,7 @@ async def test_a_context_that_spark_has_stopped_is_replaced_and_said_why() -> No
 async def test_a_job_that_fails_alone_leaves_its_context_be() -> None:
     context = FailingContext(is_stopped=False)
     runner = runner_on(context)
-    with pytest.raises(SparkUnavailableError, match="worker 1 failed: Py4JError"):
+    with pytest.raises(SparkUnavailableError, match="worker 1 failed: no job"):
         await runner.run_worker(1, "")
     assert not context.closed
     assert runner.context is context

@@ -14,6 +14,7 @@ from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.api.source.v1 import worker_service_pb2_grpc as pb_grpc
 from twinlog.errors import NotFoundError, StateError, TwinlogError
 from twinlog.model import Flow, TopicPartition
+from twinlog.service.errors_wire import PeerUnavailableError
 from twinlog.service.grpc_server import Context
 from twinlog.service.health_calls import FirstMessages
 from twinlog.service.waiting import wait_or_stop
@@ -143,10 +144,10 @@ class WorkerServicer(pb_grpc.WorkerServiceServicer):
             pool.left(worker, orders)
 
     async def _first(self, requests: AsyncIterator[T]) -> T:
-        """The first message. Raises StateError (HELLO_MISSING)."""
+        """The first message. Raises PeerUnavailableError (HELLO_MISSING): what was only slow comes again."""
         first = await self._first_messages.of(requests)
         if first is None:
-            raise StateError(
+            raise PeerUnavailableError(
                 f"the stream did not say within {HELLO_SECONDS:g} s which task it is", reason="HELLO_MISSING"
             )
         return first

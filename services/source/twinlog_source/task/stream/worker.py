@@ -6,7 +6,7 @@ them.
 Invariant A: a task that is lost or crashes is run again here, and the others continue.
 
 Invariant B: the worker ends when its driver no longer needs it. When it has lost its driver, its tasks end by
-themselves (their leases are over), and Spark runs the worker again.
+themselves (their leases are over), and a driver that lives runs the worker again.
 """
 
 import asyncio

@@ -14,6 +14,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.errors import KafkaError, NotFoundError, StateError, TransientKafkaError
 from twinlog.model import Flow, TopicPartition
+from twinlog.service.errors_wire import PeerUnavailableError
 from twinlog.service.grpc_server import Context
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.virtual_time import run_in_virtual_time
@@ -44,9 +45,9 @@ async def stranger() -> AsyncIterator[pb.WorkerReport]:
 
 
 @pytest.mark.parametrize("stream", [silent, ended])
-def test_a_stream_without_a_hello_ends_with_a_typed_error(stream: type) -> None:
+def test_a_stream_without_a_hello_may_come_again(stream: type) -> None:
     async def scenario() -> None:
-        with pytest.raises(StateError) as refused:
+        with pytest.raises(PeerUnavailableError) as refused:
             await WorkerServicer({}).Run(stream(), NO_CONTEXT)
         assert refused.value.reason == "HELLO_MISSING"
 
@@ -74,7 +75,7 @@ def test_silent_streams_are_few_and_keep_no_task_out() -> None:
 
 
 async def refused(servicer: WorkerServicer) -> str:
-    with pytest.raises(StateError) as error:
+    with pytest.raises(PeerUnavailableError) as error:
         await servicer.Run(silent(), NO_CONTEXT)
     return error.value.reason
 
