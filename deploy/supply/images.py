@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from deploy.supply.projects import ROOT, SERVICES
+from deploy.supply.projects import ROOT
 from deploy.supply.sbom import IMAGES, VERSION
 
 FILE: Final = ROOT / "deploy" / "images.env"
@@ -49,13 +49,11 @@ def unpinned(text: str) -> list[str]:
 def build_command(image: str, bases: Mapping[str, str], epoch: int, registry: str = "") -> list[str]:
     """How an image is built, or for every platform built and pushed to a registry; `epoch` in seconds stands
     in it instead of the time of the build."""
-    name = image.removeprefix("twinlog-")
-    folder = f"services/{name}" if image in SERVICES else f"deploy/{name}"
-    arguments = {**bases, "SOURCE_DATE_EPOCH": str(epoch)}
+    arguments = {"IMAGE": image, **bases, "SOURCE_DATE_EPOCH": str(epoch)}
     push = ("buildx", "build", "--platform", PLATFORMS, "--push") if registry else ("build",)
     tag = f"{registry}/{image}" if registry else image
     return [
-        *("docker", *push, "--file", f"{folder}/Dockerfile", "--tag", f"{tag}:{VERSION}"),
+        *("docker", *push, "--file", "deploy/Dockerfile", "--tag", f"{tag}:{VERSION}"),
         *(word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")),
         ".",
     ]

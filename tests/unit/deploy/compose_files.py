@@ -1,5 +1,6 @@
-"""The compose files, as Compose puts them together."""
+"""The compose files as Compose puts them together, and the one recipe as it makes each image."""
 
+import re
 from typing import Any
 
 import yaml
@@ -26,3 +27,20 @@ def merged(file: str, name: str) -> dict[str, Any]:
         if isinstance(value, dict) and isinstance(base.get(key), dict)
     }
     return {**base, **own, **tables}
+
+
+def recipe(image: str) -> str:
+    """The stages of deploy/Dockerfile that go into an image, in their order, with its name and no breaks of
+    lines."""
+    text = (PROJECT / "deploy/Dockerfile").read_text().replace("\\\n", " ").replace("${IMAGE}", image)
+    head, *stages = re.split(r"^(?=FROM )", text, flags=re.MULTILINE)
+    by_name = {found[1]: each for each in stages if (found := re.match(r"FROM \S+ AS (\S+)", each))}
+    needed: set[str] = set()
+    waiting = [stages[-1]]
+    while waiting:
+        stage = waiting.pop()
+        needed.add(stage)
+        waiting += [
+            by_name[name] for name in re.findall(r"(?:^FROM |--from=)(\S+)", stage) if name in by_name
+        ]
+    return head + "".join(each for each in stages if each in needed)

@@ -16,7 +16,7 @@ from twinlog.config import Service
 from twinlog.config.keys.twinlog import DEFAULT_METRICS_PORTS, DEFAULT_PORTS
 from twinlog.service.options import parse_options
 from unit.cases import about
-from unit.deploy.compose_files import BASE, COMPOSE, EACH, FILES, OBSERVABILITY, merged
+from unit.deploy.compose_files import BASE, COMPOSE, EACH, FILES, OBSERVABILITY, merged, recipe
 from unit.deploy.wheels import PROJECT
 
 OURS = [(file, name) for file, name in EACH if merged(file, name)["image"].startswith("twinlog")]
@@ -27,9 +27,7 @@ SOURCE, TARGET = 0, 1
 
 def image_command(image: str) -> list[str]:
     """What the Dockerfile starts where compose gives no command."""
-    name = image.partition(":")[0]
-    folder = "deploy/twinlog" if name == "twinlog" else f"services/{name.removeprefix('twinlog-')}"
-    told = re.findall(r"^CMD (\[.+\])$", (PROJECT / folder / "Dockerfile").read_text(), re.MULTILINE)
+    told = re.findall(r"^CMD (\[.+\])$", recipe(image.partition(":")[0]), re.MULTILINE)
     words: list[str] = json.loads(told[-1])
     return words
 
@@ -76,7 +74,7 @@ def test_a_command_is_one_that_the_program_takes() -> None:
 
 
 def test_the_command_line_finds_the_file_where_its_image_looks_for_it() -> None:
-    told = re.findall(r"TWINLOG_CONFIG=(\S+)", (PROJECT / "deploy/twinlog/Dockerfile").read_text())
+    told = re.findall(r"TWINLOG_CONFIG=(\S+)", recipe("twinlog"))
     for name in ("ui", "twinlog"):
         assert told[-1] in mounted(BASE, name)
         assert "environment" not in merged(BASE, name)

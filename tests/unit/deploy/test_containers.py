@@ -20,26 +20,15 @@ from twinlog.config.keys.twinlog import DEFAULT_METRICS_PORTS, DEFAULT_PORTS
 from twinlog.config.security import TlsFiles
 from twinlog.service.access.exposure import refuse_open_port
 from twinlog.service.access.pem_files import Pem, PemFiles
-from unit.deploy.compose_files import EACH, FILES, IDS, TLS, merged
+from unit.deploy.compose_files import EACH, FILES, IDS, TLS, merged, recipe
 from unit.deploy.wheels import PROJECT, Distribution, distribution, needed_by
 
 COMPOSE = (PROJECT / "deploy/compose/compose.yaml").read_text()
 MM2_FILE = PROJECT / "deploy/compose/mm2.properties"
 PROBE = "twinlog.service.probe"
-RECIPES = {
-    **{f"twinlog-{service}": f"services/{service}" for service in Service},
-    "twinlog": "deploy/twinlog",
-    "twinlog-all": "deploy/all",
-}
-INSTALLED = re.compile(r" (\.(?:/\S+)?)(?= )")
-"""In the line of a Dockerfile that builds our own distributions: the directories."""
 
 services = pytest.mark.parametrize("service", list(Service))
 images = pytest.mark.parametrize("image", list(IMAGES))
-
-
-def recipe(image: str) -> str:
-    return (PROJECT / RECIPES[image] / "Dockerfile").read_text()
 
 
 def dockerfile(service: Service) -> str:
@@ -48,8 +37,12 @@ def dockerfile(service: Service) -> str:
 
 def installed_in(image: str) -> list[Distribution]:
     """Our distributions in an image, those that its `pip check` looks at."""
-    command = next(line for line in recipe(image).splitlines() if "--wheel-dir /ours" in line)
-    return [distribution(PROJECT / directory) for directory in INSTALLED.findall(command)]
+    text = recipe(image)
+    (of_each,), (own,) = (
+        re.findall(r"--wheel-dir /ours (.+) \$HOLDS", text),
+        re.findall(r'HOLDS="(.+?)"', text),
+    )
+    return [distribution(PROJECT / directory) for directory in f"{of_each} {own}".split()]
 
 
 def compose_sections() -> dict[str, str]:
@@ -75,7 +68,7 @@ def test_compose_starts_both_clusters_and_every_service() -> None:
 
 
 def test_the_live_page_runs_from_the_image_of_the_command_line() -> None:
-    assert "dockerfile: deploy/twinlog/Dockerfile" in compose_sections()["ui"]
+    assert "args: {IMAGE: twinlog}" in compose_sections()["ui"]
 
 
 def test_every_published_port_is_on_loopback() -> None:
@@ -106,6 +99,7 @@ def test_what_a_container_refers_to_is_there(file: str, name: str) -> None:
         context = MM2_FILE.parent / container["build"]["context"]
         assert context.resolve() == PROJECT
         assert (context / container["build"]["dockerfile"]).is_file()
+        assert container["image"].partition(":")[0] == container["build"]["args"]["IMAGE"]
     known = {**FILES["compose.yaml"]["services"], **FILES[file]["services"]}
     needed = container.get("depends_on", {})
     for other in needed:
@@ -193,7 +187,7 @@ def test_compose_publishes_and_probes_the_port_of_the_service(service: Service) 
     section, port = compose_sections()[service], DEFAULT_PORTS[service]
     assert f'"127.0.0.1::{port}"' in section
     assert f'"{PROBE}", "127.0.0.1:{port}"' in section
-    assert f"dockerfile: services/{service}/Dockerfile" in section
+    assert f"args: {{IMAGE: twinlog-{service}}}" in section
 
 
 def test_the_shared_file_is_free_of_problems_and_says_where_each_service_is() -> None:
@@ -218,7 +212,7 @@ def test_an_image_runs_its_own_service_as_an_ordinary_user(service: Service) -> 
     ]
     entry = re.findall(r'ENTRYPOINT \["(.+)"\]', text)
     assert entry == list(scripts)
-    assert text.index("\nUSER 10001\n") < text.index("\nENTRYPOINT ")
+    assert text.endswith("\nUSER 10001\n")
 
 
 @services
@@ -230,7 +224,8 @@ def test_an_image_probes_itself_with_a_module_that_it_contains(service: Service)
 
 def test_the_image_that_holds_all_runs_all_services_by_the_file_of_the_others_as_an_ordinary_user() -> None:
     text = recipe("twinlog-all")
-    assert text.index("\nUSER 10001\n") < text.index('\nENTRYPOINT ["twinlog"]\n')
+    assert text.endswith("\nUSER 10001\n")
+    assert '\nENTRYPOINT ["twinlog"]\n' in text
     (file,) = re.findall(r"TWINLOG_CONFIG=(\S+)", recipe("twinlog"))
     assert f'CMD ["run", "{file}"]' in text
     assert "jre" in text
@@ -238,7 +233,7 @@ def test_the_image_that_holds_all_runs_all_services_by_the_file_of_the_others_as
 
 def test_only_the_source_has_java_and_spark() -> None:
     with_java = {service for service in Service if "jre" in dockerfile(service)}
-    with_spark = {service for service in Service if "source.txt" in dockerfile(service)}
+    with_spark = {service for service in Service if "LOCK=source.txt" in dockerfile(service)}
     assert with_java == with_spark == {Service.SOURCE}
     assert "pyspark" in pinned("source.txt")
     assert "pyspark" not in pinned("library.txt")

@@ -14,14 +14,14 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from unit.deploy.compose_files import recipe
 from unit.deploy.wheels import PROJECT
 
 LOCKS = sorted(path.name for path in FOLDER.glob("*.txt") if path != audit.ACCEPTED)
-DOCKERFILES = sorted(PROJECT.glob("*/*/Dockerfile"))
 DIGEST = "sha256:" + "ab" * 32
 
 each_lock = pytest.mark.parametrize("name", LOCKS)
-each_dockerfile = pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.parent.name)
+each_image = pytest.mark.parametrize("image", list(sbom.IMAGES))
 
 
 def site_of(lock: str, directory: Path) -> Path:
@@ -82,40 +82,43 @@ def test_a_line_that_is_no_pinned_package_is_no_lock(tmp_path: Path) -> None:
         read(lock)
 
 
-@each_dockerfile
-def test_an_image_installs_nothing_but_locked_files_and_our_own(path: Path) -> None:
-    commands = re.findall(r"pip (?:--python \S+ )?(install|wheel) ([^\\\n]+)", path.read_text())
+@each_image
+def test_an_image_installs_nothing_but_locked_files_and_our_own(image: str) -> None:
+    commands = re.findall(r"pip (?:--python \S+ )?(install|wheel) ([^\n&]+)", recipe(image))
     assert commands
     for command, options in commands:
         locked = "--require-hashes -r /requirements/" in options or re.search(
             r"--require-hashes --wheel-dir /wheels -r /requirements/", options
         )
         built_here = command == "install" and "--no-index --no-deps" in options
-        ours = command == "wheel" and "--no-build-isolation --no-deps" in options and " ./" in options
+        ours = (
+            command == "wheel"
+            and "--no-build-isolation --no-deps" in options
+            and re.search(r" \$\w+ +$", options)
+        )
         assert locked or built_here or ours, options
         # Without it pip downloads what builds a wheel, at whatever version there is.
         assert command == "install" or "--no-build-isolation" in options, options
 
 
-@each_dockerfile
-def test_an_image_stands_on_a_base_that_can_be_given_by_digest(path: Path) -> None:
-    text = path.read_text()
+@each_image
+def test_an_image_stands_on_a_base_that_can_be_given_by_digest(image: str) -> None:
+    text = recipe(image)
     known = images.base_images(images.FILE.read_text())
     assert dict(re.findall(r"^ARG (\w+_IMAGE)=(\S+)$", text, re.MULTILINE)) == {
         name: reference.partition("@")[0] for name, reference in known.items()
     }
-    stages = set(re.findall(r"^FROM \S+ AS (\w+)$", text, re.MULTILINE))
+    stages = set(re.findall(r"^FROM \S+ AS (\S+)$", text, re.MULTILINE))
     for base in re.findall(r"^FROM (\S+)", text, re.MULTILINE):
         assert base in stages or base.strip("${}") in known, base
 
 
-@each_dockerfile
-def test_an_image_carries_its_bill_of_materials_and_notices(path: Path) -> None:
-    text = path.read_text()
-    image = "twinlog" if path.parent.name == "twinlog" else f"twinlog-{path.parent.name}"
-    lock = sbom.IMAGES[image]
-    assert f"-r /requirements/{lock}" in text
-    assert f"python3 -m deploy.supply.sbom {image} " in text
+@each_image
+def test_an_image_carries_its_bill_of_materials_and_notices(image: str) -> None:
+    text = recipe(image)
+    assert f"LOCK={sbom.IMAGES[image]} " in text
+    assert "-r /requirements/$LOCK " in text
+    assert 'python3 -m deploy.supply.sbom "$IMAGE" ' in text
     assert re.search(r"cp LICENSE NOTICE /opt/\w+/share/twinlog/", text)
 
 
@@ -232,7 +235,8 @@ def test_an_image_in_a_compose_file_gets_its_digest_and_ours_stay() -> None:
 
 def test_an_image_is_built_on_the_digest_with_the_time_of_the_commit() -> None:
     command = images.build_command("twinlog-source", {"PYTHON_IMAGE": f"python@{DIGEST}"}, 1_700_000_000)
-    assert command[:4] == ["docker", "build", "--file", "services/source/Dockerfile"]
+    assert command[:4] == ["docker", "build", "--file", "deploy/Dockerfile"]
+    assert "IMAGE=twinlog-source" in command
     assert f"PYTHON_IMAGE=python@{DIGEST}" in command
     assert "SOURCE_DATE_EPOCH=1700000000" in command
 
