@@ -45,15 +45,26 @@ _BACKLOG: Fields[pb2.TopicBacklog] = (
 )
 
 
-def _partition(plan: pb2.MovePlan) -> Fields[pb2.MovePartition]:
+def _partition(plan: pb2.MovePlan, *, of_one_group: bool) -> Fields[pb2.MovePartition]:
+    """The offsets stand under the name of their cluster; the copy's name is shown where there is room."""
     return (
-        Field("group", column="group"),
-        Field("", column=f"on {plan.from_cluster}", text=lambda entry: partition_name(entry.from_partition)),
-        Field("from_offset", column="offset", right=True),
-        Field("", column=f"on {plan.to_cluster}", text=lambda entry: _there(entry)),
-        Field("to_offset", column="translated", right=True),
-        Field("present_offset", column="committed", right=True),
-        *(Field(name, column=name) for name in ("verdict", "action", "message")),
+        *(() if of_one_group else (Field("group", column="group"),)),
+        Field("", column="partition", text=lambda entry: partition_name(entry.from_partition)),
+        Field("from_offset", column=f"on {plan.from_cluster}", right=True, spare=1),
+        Field("", column="copy", text=lambda entry: _there(entry), spare=4),
+        Field("to_offset", column=f"on {plan.to_cluster}", right=True),
+        Field("present_offset", column="committed", right=True, spare=3),
+        Field("verdict", column="verdict", spare=2),
+        Field("action", column="action"),
+        Field("message", column="message", text=lambda entry: "" if _same(entry) else entry.message),
+    )
+
+
+def _same(entry: pb2.MovePartition) -> bool:
+    """The group is moved and continues where it stopped: its verdict says all."""
+    return action(entry) in ("WRITE", "ALREADY_THERE") and entry.verdict in (
+        pb2.VERDICT_PRESERVED,
+        pb2.VERDICT_EXACT,
     )
 
 
@@ -90,14 +101,18 @@ def _print_groups(plan: pb2.MovePlan, title: str) -> None:
     groups: dict[str, list[pb2.MovePartition]] = {}
     for entry in plan.partitions:
         groups.setdefault(entry.group, []).append(entry)
-    shown = list(plan.partitions)
+    # Those that are not moved come first.
+    shown = sorted(plan.partitions, key=lambda entry: action(entry) in THERE)
     if len(groups) > 1:
         print_rows(_GROUPS, sorted(groups.items())[:_ROWS_SHOWN], title=title)
         shown = [entry for entry in shown if action(entry) not in THERE]
-    elif not groups:
+    elif groups:
+        title = f"group {shown[0].group}, {title}"
+    else:
         typer.echo(title if plan.blockers else f"{title}\nnothing to move")
     if shown:
-        print_rows(_partition(plan), shown[:_ROWS_SHOWN], title="" if len(groups) > 1 else title)
+        alone = len(groups) == 1
+        print_rows(_partition(plan, of_one_group=alone), shown[:_ROWS_SHOWN], title=title if alone else "")
     if left := max(0, len(shown) - _ROWS_SHOWN) + max(0, len(groups) - _ROWS_SHOWN):
         typer.echo(f"and {left} more rows: -o json has all of them")
 

@@ -88,11 +88,24 @@ def test_a_plan_says_it_in_words(
 
 def test_the_table_names_the_clusters(capsys: pytest.CaptureFixture[str]) -> None:
     print_plan(a_plan(), [], Output.TABLE, refuses=False)
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    (head,) = [line for line in lines if line[:1] == ["group"]]
-    (row,) = [line for line in lines if line[:1] == ["g"]]
-    assert head[:6] == ["group", "on", "A", "offset", "on", "B"]
-    assert row[:6] == ["g", "orders-0", "7", "A.orders-0", "9", "-"]
+    _, title, head, row, *_ = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert title[:2] == ["group", "g,"]
+    assert head[:6] == ["partition", "on", "A", "copy", "on", "B"]
+    assert row[:5] == ["orders-0", "7", "A.orders-0", "9", "-"]
+
+
+def test_what_a_group_lacks_comes_first_and_what_it_has_needs_no_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def two(plan: pb2.MovePlan) -> None:
+        plan.partitions[0].message = "as it was"
+        plan.partitions.append(partition("g", pb2.MOVE_ACTION_SKIP_NO_OFFSET))
+        plan.partitions[1].message = "too old"
+
+    print_plan(a_plan(two), [], Output.TABLE, refuses=False)
+    _, _, _, first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.endswith("too old")
+    assert second.endswith("WRITE")
 
 
 def test_what_stands_against_a_move_is_an_exit_code() -> None:
