@@ -10,6 +10,7 @@ import typer
 
 from twinlog import __version__
 from twinlog import service as _before_grpc  # noqa: F401 (see there)
+from twinlog.cli.common.failures import RUN, run_logging_to_stderr
 from twinlog.cli.common.lazy import COMPLETE_VARIABLE, LazyCommand, LazyGroup, prepare_completion
 from twinlog.cli.common.options import option
 from twinlog.cli.common.output import filter_output
@@ -203,6 +204,7 @@ them unescaped."""
 def main() -> None:
     """The console script."""
     complete_standard_streams()
+    RUN.set(run_logging_to_stderr)
     if COMPLETE_VARIABLE in os.environ:
         prepare_completion()
     if sys.argv[1:2] not in _DRAW_THEMSELVES:

@@ -22,7 +22,7 @@ def demo_command(
     """
     from rich.console import Console
 
-    from twinlog.cli.common.failures import help_after
+    from twinlog.cli.common.failures import RUN, help_after
     from twinlog.demo.story import tell
     from twinlog.errors import TwinlogError
 
@@ -30,7 +30,7 @@ def demo_command(
     # The clients' messages about coordinators that are still starting would look like our errors.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     try:
-        held = asyncio.run(tell(console, keep=keep, ui=ui, transform=transform))
+        held = RUN.get()(tell(console, keep=keep, ui=ui, transform=transform))
     except TwinlogError as error:
         console.print(f"[bold red]The demo could not continue:[/] {error}")
         console.print(f"next: {help_after(error)}")

@@ -123,7 +123,9 @@ def up(
 @app.command()
 def down(
     names: Names = None,
-    every: bool = option("--all", "All clusters that run.", False),
+    every: bool = option(
+        "--all", "All clusters that `up` of this user runs on this machine, from any directory.", False
+    ),
 ) -> None:
     """End clusters and delete their data; returns when they are gone. Name them, or take --all."""
     with reported_failures():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from twinlog.cli.common.failures import reported_failures
+from twinlog.cli.common.failures import RUN, reported_failures
 from twinlog.cli.common.location import note_file
 from twinlog.cli.common.options import argument, option
 from twinlog.cli.common.private_file import unwritable, write_private
@@ -139,14 +139,12 @@ def start_command(
 
     twinlog start kafka-a:9092 kafka-b:9092 --topics 'orders,payments.*' --dry-run
     """
-    import asyncio
-
     from twinlog.service.signals import exit_on_signals
     from twinlog.supervisor.plan import RunRequest
 
     with reported_failures(), exit_on_signals():
         wanted = wanted_from(source, target, topics=topics, names=names, file=file, keep_names=keep_names)
-        text, facts = asyncio.run(found_out(wanted))
+        text, facts = RUN.get()(found_out(wanted))
         refuse_errors(facts)
         existed = is_there(file, text)
         if dry_run:

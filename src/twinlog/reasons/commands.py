@@ -154,6 +154,8 @@ COMMANDS: Final = ReasonGroup(
         REPLICA_UNKNOWN: `twinlog move`: no process that can own the flow is called so, or more than one is
             => name one of those in the message by HOST:PORT
         REPLICA_OWNS: `twinlog move`: this process owns the flow already => nothing
+        REPLICA_LOST_SOURCE: `twinlog move`: the process does not reach the source of the flow => mend its way
+            there, or name another process
         REQUEST_UNREADABLE: a request does not match the message type of its method => use Twinlog's proto
             files
         TOO_MANY_CALLS: a caller has too many calls open => end some of them

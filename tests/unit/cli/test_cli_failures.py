@@ -2,18 +2,23 @@
 
 import contextvars
 import json
+import logging
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 import typer
 from typer.testing import CliRunner
 
-from twinlog.cli import COMMANDS, app
-from twinlog.cli.common.failures import ANSWERS_IN_JSON, FAILED, answers_in_json, told_failures
+import twinlog.cli
+from twinlog.cli import COMMANDS, app, main
+from twinlog.cli.common.failures import ANSWERS_IN_JSON, FAILED, RUN, answers_in_json, told_failures
 from twinlog.cli.common.lazy import load
+from twinlog.cli.common.output import print_json
 from unit.cases import about
 
 
@@ -31,6 +36,38 @@ def test_an_error_of_a_command_that_answers_in_json_is_json_too(tmp_path: Path) 
     assert told["reason"] == "INVALID_CONFIG"
     assert "write commas between aliases, as A, B" in told["error"]
     assert told["metadata"]["key"] == "clusters"
+
+
+def test_what_a_command_logs_is_no_part_of_its_answer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also Spark, which it starts, logs so."""
+    monkeypatch.setattr(sys, "argv", ["twinlog", "--version"])
+    context = contextvars.copy_context()
+    with pytest.raises(SystemExit):
+        context.run(main)
+    capsys.readouterr()
+    log = structlog.get_logger("twinlog_source.pipeline.runner")
+
+    async def work() -> None:
+        log.info("spark_started")
+        log.warning("spark_lost")
+        logging.getLogger("twinlog_source.task").error("java.lang.IllegalStateException")
+        print_json({"ok": True})
+
+    try:
+        context.run(context[RUN], work())
+    finally:
+        structlog.reset_defaults()
+    told = capsys.readouterr()
+    assert json.loads(told.out) == {"ok": True}
+    assert "spark_lost" in told.err
+    own_loops = [
+        file
+        for file in Path(twinlog.cli.__file__).parent.rglob("*.py")
+        if "asyncio.run(" in file.read_text() and file.name != "failures.py"
+    ]
+    assert own_loops == [], "run it with RUN"
 
 
 def test_an_error_for_people_is_a_line(tmp_path: Path) -> None:

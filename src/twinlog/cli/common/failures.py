@@ -8,6 +8,7 @@ Commands for which 1 is an answer (`verify`) fail with another code, also for un
 
 import asyncio
 import json
+import logging
 import re
 import sys
 import traceback
@@ -39,6 +40,18 @@ FAILED: ContextVar[int] = ContextVar("FAILED", default=1)
 
 RUN: ContextVar[Callable[[Coroutine[Any, Any, Any]], Any]] = ContextVar("RUN", default=asyncio.run)
 """Runs the work of a command; tests run it in the loop of simulated services."""
+
+
+def run_logging_to_stderr(work: Coroutine[Any, Any, T]) -> T:
+    """Structlog writes to stdout by default, where only the answer of a command belongs."""
+    import structlog
+
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+    )
+    return asyncio.run(work)
+
 
 EXIT_FAILED = 1
 EXIT_WRONG_USE = 2

@@ -243,10 +243,11 @@ def _proof(row: FlowRow) -> str:
     return f"{_counts(row.proofs)}{age}"
 
 
-def _groups(row: FlowRow) -> str:
+def _group_offsets(row: FlowRow) -> str:
+    """`twinlog groups` counts groups."""
     if row.group_count is None:
         return UNKNOWN
-    return f"{row.group_count} ({_counts(row.groups)})" if row.groups else str(row.group_count)
+    return _counts(row.groups) if any(row.groups.values()) else "0"
 
 
 def _ready(row: ServiceRow) -> str:
@@ -279,7 +280,7 @@ FLOW: Fields[FlowRow] = (
     Field("", column="CAUGHT UP", text=_caught_up, right=True, spare=3),
     Field("", column="LAST COPIED", text=lambda row: _ago(row.last_copied_age_seconds), right=True),
     Field("", column="DELAY", text=_delay, right=True, spare=2),
-    Field("", column="GROUPS", text=_groups, spare=5),
+    Field("", column="GROUP OFFSETS", text=_group_offsets, spare=5),
     Field("", column="PROOF", text=_proof, spare=6),
     Field("", column="PRODUCERS", text=_producers, spare=7),
 )

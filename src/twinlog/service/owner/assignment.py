@@ -97,6 +97,8 @@ class Part(NamedTuple):
     megabytes_per_second: int
     able: tuple[str, ...]
     """Who can own it."""
+    lost: tuple[str, ...] = ()
+    """Those of them that do not reach its source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +115,7 @@ class Table:
         parts = {
             flow: [
                 *(index[part.owner], index[part.to], *part[2:5]),
-                [index[member] for member in part.able],
+                *([index[member] for member in members] for members in (part.able, part.lost)),
             ]
             for flow, part in self.parts.items()
         }
@@ -126,8 +128,15 @@ class Table:
             found = json.loads(told)
             ids = [*found["members"], ""]
             parts = {
-                flow: Part(ids[owner], ids[to], why, rules, rate, tuple(ids[each] for each in able))
-                for flow, (owner, to, why, rules, rate, able, *_) in found["flows"].items()
+                flow: Part(
+                    ids[owner],
+                    ids[to],
+                    why,
+                    rules,
+                    rate,
+                    *(tuple(ids[each] for each in members) for members in (able, *more[:1])),
+                )
+                for flow, (owner, to, why, rules, rate, able, *more) in found["flows"].items()
             }
             return cls(names=found["members"], parts=parts)
         except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
@@ -257,7 +266,9 @@ class _Work:
     def _enter(self, flow: str, owner: str, to: str, why: str) -> None:
         offers = self._offers[flow]
         self.loads[to or owner] += self.weights[flow]
-        self.parts[flow] = Part(owner, to, why, offers[owner].rules, self._rates[flow], tuple(offers))
+        lost = tuple(member for member, offer in offers.items() if offer.reach == Reach.LOST)
+        rate = self._rates[flow]
+        self.parts[flow] = Part(owner, to, why, offers[owner].rules, rate, tuple(offers), lost)
 
 
 def serves(told: bytes, flow: Flow) -> bool:

@@ -135,7 +135,7 @@ class Membership:
     def move(self, flow: Flow, to: str, *, dry_run: bool) -> "Move":
         """Hand a flow that this process owns over to the one that is called so, and leave it there. Raises
         StateError (as the lease's refusal), NotFoundError (REPLICA_UNKNOWN), ConflictError
-        (REPLICA_OWNS)."""
+        (REPLICA_OWNS, REPLICA_LOST_SOURCE)."""
         lease, part = self._flows[str(flow)].lease, self._part(str(flow))
         refusal = lease.refusal()
         if refusal is not None:
@@ -154,6 +154,12 @@ class Membership:
         move = Move(process=able[self._id].process, to=able[chosen].process)
         if chosen == self._id:
             raise ConflictError(f"{flow} is owned by {move.to} already", reason="REPLICA_OWNS")
+        if chosen in part.lost:
+            raise ConflictError(
+                f"{move.to} does not reach {flow.source}, so it could not copy {flow}: mend its way there"
+                " (`twinlog status` of that process says what is wrong), or name another process",
+                reason="REPLICA_LOST_SOURCE",
+            )
         if not dry_run:
             self._wishes[str(flow)] = self._table.names[chosen]
             self._soon.set()

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from twinlog.model import Flow
+from twinlog.service.owner.assignment import Reach
 from twinlog.service.owner.lease import FlowLease
 from twinlog.service.owner.membership import Membership
 from twinlog.service.owner.name import OwnerName
@@ -41,7 +42,8 @@ class Process:
             clock=clock,
             backoff=Backoff(initial_seconds=0.005, max_seconds=0.01, random=lambda: 0.5),
         )
-        self.membership.add(self.lease)
+        self.reach = Reach.FINE
+        self.membership.add(self.lease, reach=lambda: self.reach)
         self.owners_seen = 0
         self.works = False
         self.stands_by = False

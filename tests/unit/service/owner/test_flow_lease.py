@@ -7,10 +7,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from twinlog.errors import ConflictError, FatalKafkaError, StateError, TransientKafkaError
+from twinlog.service.owner.assignment import Reach
 from twinlog.service.owner.lease import LeaseState
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster, Hook
-from unit.service.owner.lease_rig import GROUP, SESSION_SECONDS, Process, running, until
+from unit.service.owner.lease_rig import FLOW, GROUP, SESSION_SECONDS, Process, running, until
 from unit.service.owner.test_owner_names import _refused
 
 
@@ -45,6 +46,22 @@ async def test_one_works_the_other_stands_by_and_takes_over() -> None:
             await two.lease.require()
             assert (one.owners_seen, two.owners_seen) == (1, 2)
             assert two.lease.is_owner() is True
+
+
+async def test_no_flow_moves_by_hand_to_a_process_that_has_lost_its_source() -> None:
+    cluster, clock = FakeCluster("B"), FakeClock()
+    one, two = Process("one", cluster, clock), Process("two", cluster, clock)
+    two.reach = Reach.LOST
+    async with running(one) as _:
+        await until(lambda: one.works)
+        async with running(two):
+            await until(lambda: two.stands_by and one.membership.owners()[0].able == ("one", "two"))
+            for dry_run in (True, False):
+                with pytest.raises(
+                    ConflictError, match="two does not reach A, so it could not copy"
+                ) as refused:
+                    one.membership.move(FLOW, "two", dry_run=dry_run)
+                assert refused.value.reason == "REPLICA_LOST_SOURCE"
 
 
 async def test_what_was_confirmed_too_long_ago_is_not_said_to_be_owned() -> None:

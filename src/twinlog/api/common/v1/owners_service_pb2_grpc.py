@@ -61,7 +61,8 @@ class OwnersServiceServicer(object):
     def MoveFlow(self, request, context):
         """MoveFlow hands a flow over to another process, in an orderly way, and leaves it there for as long as that process lives.
         With dry_run it only says from where to where. Fails with OWNED_ELSEWHERE at another process than the owner,
-        REPLICA_UNKNOWN when no or more than one process that can own the flow has that name, REPLICA_OWNS when it is the owner.
+        REPLICA_UNKNOWN when no or more than one process that can own the flow has that name, REPLICA_OWNS when it is the owner,
+        REPLICA_LOST_SOURCE when it does not reach the source of the flow.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

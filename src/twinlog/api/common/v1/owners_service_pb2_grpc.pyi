@@ -21,7 +21,8 @@ class OwnersServiceStub:
     MoveFlow: _aio.UnaryUnaryMultiCallable[_owners_service_pb2.MoveFlowRequest, _owners_service_pb2.MoveFlowResponse]
     """MoveFlow hands a flow over to another process, in an orderly way, and leaves it there for as long as that process lives.
     With dry_run it only says from where to where. Fails with OWNED_ELSEWHERE at another process than the owner,
-    REPLICA_UNKNOWN when no or more than one process that can own the flow has that name, REPLICA_OWNS when it is the owner.
+    REPLICA_UNKNOWN when no or more than one process that can own the flow has that name, REPLICA_OWNS when it is the owner,
+    REPLICA_LOST_SOURCE when it does not reach the source of the flow.
     """
 
 class OwnersServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -43,7 +44,8 @@ class OwnersServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_owners_service_pb2.MoveFlowResponse]:
         """MoveFlow hands a flow over to another process, in an orderly way, and leaves it there for as long as that process lives.
         With dry_run it only says from where to where. Fails with OWNED_ELSEWHERE at another process than the owner,
-        REPLICA_UNKNOWN when no or more than one process that can own the flow has that name, REPLICA_OWNS when it is the owner.
+        REPLICA_UNKNOWN when no or more than one process that can own the flow has that name, REPLICA_OWNS when it is the owner,
+        REPLICA_LOST_SOURCE when it does not reach the source of the flow.
         """
 
 def add_OwnersServiceServicer_to_server(servicer: OwnersServiceServicer, server: _aio.Server) -> None: ...
