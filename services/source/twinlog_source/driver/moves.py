@@ -141,7 +141,8 @@ class PositionMoves:
                 else replace(move, reason=failure.reason, message=str(failure))
             )
         applied = [each.partition for each in done if each.applied]
-        await self.driver.state.origins.forget(applied, self.driver.state.journal)
+        state = self.driver.state
+        await state.origins.forget(applied, state.journal, state.confirm)
         return done
 
     async def _resolve(

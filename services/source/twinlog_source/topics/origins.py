@@ -176,29 +176,39 @@ class Origins:
         for fact in new.values():
             self.control.record(fact)
 
-    async def remember(self, partitions: Collection[TopicPartition], journal: Journal) -> None:
+    async def remember(
+        self, partitions: Collection[TopicPartition], journal: Journal, confirm: Callable[[], Awaitable[None]]
+    ) -> None:
         """Record for partitions that were judged which positions topic named the copies: if it is deleted, a
         later process must not take them for other records. Raises KafkaError."""
         back = (
             each.topic_id for each in self._tables.values() if each.failure is None and self._is_back(each)
         )
         if topic_id := next(back, ""):
-            await self._record_ids([each for each in partitions if not self._ids_of(each)], topic_id, journal)
+            unknown = [each for each in partitions if not self._ids_of(each)]
+            await self._record_ids(unknown, topic_id, journal, confirm)
 
-    async def forget(self, partitions: Collection[TopicPartition], journal: Journal) -> None:
+    async def forget(
+        self, partitions: Collection[TopicPartition], journal: Journal, confirm: Callable[[], Awaitable[None]]
+    ) -> None:
         """An operator has set their positions: what lies behind is judged by what there is. Raises
         KafkaError."""
-        await self._record_ids([each for each in partitions if self._ids_of(each)], "", journal)
+        await self._record_ids([each for each in partitions if self._ids_of(each)], "", journal, confirm)
 
     def _ids_of(self, partition: TopicPartition) -> str:
         known = self.control.origins.get(partition)
         return "" if known is None else known.ids_topic_id
 
     async def _record_ids(
-        self, partitions: Collection[TopicPartition], topic_id: str, journal: Journal
+        self,
+        partitions: Collection[TopicPartition],
+        topic_id: str,
+        journal: Journal,
+        confirm: Callable[[], Awaitable[None]],
     ) -> None:
         known = [self.control.origins[each] for each in partitions if each in self.control.origins]
         if new := [replace(each, ids_topic_id=topic_id) for each in known]:
+            await confirm()
             await journal.record_all(new)
             for fact in new:
                 self.control.record(fact)

@@ -11,7 +11,7 @@ import pytest
 from twinlog.batches.header import HIGHEST_OFFSET
 from twinlog.batches.prepared import NOT_YET
 from twinlog.config import load
-from twinlog.errors import KafkaError, TwinlogError, WireFormatError
+from twinlog.errors import FatalKafkaError, KafkaError, TwinlogError, WireFormatError
 from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
@@ -418,17 +418,37 @@ async def test_a_later_process_notices_that_the_table_is_gone(sides: Sides) -> N
     await sides.begun()
     await sides.note(origins := await sides.origins(), 0)
     await asked(origins, sides, WRITER)
-    await sides.with_journal(lambda journal: origins.remember([P], journal))
+    await sides.with_journal(lambda journal: origins.remember([P], journal, owned))
     assert await asked(await sides.origins(), sides, WRITER) == EVERYWHERE
     del sides.b.topics[OF_A]
     sides.b.add_topic(OF_A)
     await sides.begun()
     later = await sides.origins()
     assert "was deleted" in str(await why_unknown(later, sides))
-    await sides.with_journal(lambda journal: later.forget([P], journal))
+    await sides.with_journal(lambda journal: later.forget([P], journal, owned))
     assert await asked(later, sides, STRANGER) == NOWHERE
-    await sides.with_journal(lambda journal: later.remember([P], journal))
+    await sides.with_journal(lambda journal: later.remember([P], journal, owned))
     assert await asked(await sides.origins(), sides, WRITER) == EVERYWHERE
+
+
+async def test_who_owns_the_flow_no_more_records_nothing_of_what_was_judged(sides: Sides) -> None:
+    async def lost() -> None:
+        raise FatalKafkaError("another process has claimed the flow", reason="PRODUCER_FENCED")
+
+    await sides.begun()
+    await sides.note(origins := await sides.origins(), 0)
+    await asked(origins, sides, WRITER)
+    with pytest.raises(FatalKafkaError, match="claimed"):
+        await sides.with_journal(lambda journal: origins.remember([P], journal, lost))
+    assert not origins.control.origins[P].ids_topic_id
+    await sides.with_journal(lambda journal: origins.remember([P], journal, owned))
+    with pytest.raises(FatalKafkaError, match="claimed"):
+        await sides.with_journal(lambda journal: origins.forget([P], journal, lost))
+    assert origins.control.origins[P].ids_topic_id
+
+
+async def owned() -> None:
+    """Nobody else has claimed the flow."""
 
 
 async def test_the_end_of_the_log_is_the_boundary_where_others_have_copied(sides: Sides) -> None:

@@ -80,7 +80,8 @@ class TaskHost:
 
     async def who_wrote(self, slot: Slot, asked: Mapping[TopicPartition, Collection[int]]) -> Echoes:
         found = await self.state.origins.judge(asked, self.state.topics)
-        await self.state.origins.remember({partition for partition, _ in found}, self.state.journal)
+        judged, state = {partition for partition, _ in found}, self.state
+        await state.origins.remember(judged, state.journal, state.confirm)
         return found
 
     async def run_pipe(self, job: PipeJob) -> None:
