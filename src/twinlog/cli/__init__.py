@@ -128,7 +128,7 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
         "repair": LazyCommand("verify.repair:repair_command",
             "Repair the differences that a verification found, or explain why one cannot be repaired."),
         "copy": LazyCommand("copy:copy_command",
-            "Copy a flow up to now, a time or an offset, verify the copy, and exit."),
+            "Copy a flow up to now, a time or an offset, verify the copy, and exit.", failed=3),
         "safe-to-delete": LazyCommand("verify.safe_to_delete:safe_to_delete_command",
             "Show up to which source offset all records are on the target and verified."),
     },

@@ -1,16 +1,15 @@
 """`twinlog adopt FILE`: whether Twinlog may take over from MirrorMaker 2 now, and where it will continue."""
 
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
+from twinlog.cli.common.call import Call, printing
 from twinlog.cli.common.fields import Field, Fields, as_json
-from twinlog.cli.common.location import load_config, note_file
-from twinlog.cli.common.options import argument, option
-from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
+from twinlog.cli.common.location import FileArgument, load_config
+from twinlog.cli.common.options import option
+from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.times import MOST_SECONDS
 from twinlog.printable import printable
@@ -18,11 +17,14 @@ from twinlog.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from twinlog.model import TopicPartition
     from twinlog.preflight.adoption import Adoption, Continuation
 
 
+@printing
 def adopt_command(
-    file: Path = argument("FILE", "A MirrorMaker 2 properties file.", callback=note_file),
+    call: Call,
+    file: FileArgument,
     connect_group: str = option(
         "--connect-group GROUP",
         "The group.id of Connect workers that ran only MirrorMaker 2, such as Strimzi's.",
@@ -38,7 +40,6 @@ def adopt_command(
     timeout: float = option(
         "--timeout", "Seconds that a cluster may take to answer.", 10.0, min=1.0, max=MOST_SECONDS
     ),
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show where Twinlog would continue what MirrorMaker 2 copied, and whether it may start.
 
@@ -61,20 +62,11 @@ def adopt_command(
     from twinlog.preflight.adoption import judge_adoption
     from twinlog.preflight.gather_adoption import gather_adoption
 
-    with reported_failures():
-        configuration = load_config(file)
-    facts = run_async(
-        gather_adoption(
-            configuration, connect_group=connect_group, look_seconds=look, timeout_seconds=timeout
-        )
-    )
-    adoptions = [judge_adoption(each) for each in facts]
-    with exiting_with(EXIT_FAILED if any(adoption.refusals for adoption in adoptions) else 0):
-        if output is Output.JSON:
-            print_json([as_json(_ADOPTION, adoption) for adoption in adoptions])
-        else:
-            for adoption in adoptions:
-                _print(adoption)
+    patience = {"look_seconds": look, "timeout_seconds": timeout}
+    facts = call.run(gather_adoption(load_config(file), connect_group=connect_group, **patience))
+    found = [judge_adoption(each) for each in facts]
+    documents = [as_json(_ADOPTION, adoption) for adoption in found]
+    call.tell(documents, lambda: [*map(_print, found)], fails=any(each.refusals for each in found))
 
 
 _TOPIC: Fields["Sequence[Continuation]"] = (
@@ -93,18 +85,14 @@ _PARTITION: Fields["Continuation"] = (
     Field("begins", "start"),
     *map(Field, ("position", "lag", "lost", "remark")),
 )
+_PLACE: Fields["TopicPartition"] = (Field("topic"), Field("partition"))
 _ADOPTION: Fields["Adoption"] = (
     Field("flow", lambda adoption: str(adoption.flow)),
     Field("may_begin", lambda adoption: not adoption.refusals),
     Field("refusals"),
     Field("changes"),
     Field("partitions", lambda adoption: [as_json(_PARTITION, each) for each in adoption.continuations]),
-    Field(
-        "left_behind",
-        lambda adoption: [
-            {"topic": each.topic, "partition": each.partition} for each in adoption.left_behind
-        ],
-    ),
+    Field("left_behind", lambda adoption: [as_json(_PLACE, each) for each in adoption.left_behind]),
 )
 
 

@@ -5,11 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinlog.cli.common.failures import reported_failures, run_async
-from twinlog.cli.common.location import ConfigOption, load_config, required_config
+from twinlog.cli.common.call import Call, reading_clusters
+from twinlog.cli.common.location import load_config, required_config
 from twinlog.cli.common.names import flow_of
-from twinlog.cli.common.options import OptionalFlowArgument, OptionalFlowOption, flow_of_file, option
-from twinlog.cli.common.output import Output, OutputOption
+from twinlog.cli.common.options import OptionalFlowArgument, flow_of_file, option
 from twinlog.cli.common.times import (
     CLOCK,
     EXPECTED,
@@ -33,11 +32,11 @@ if TYPE_CHECKING:
 _OFFSET = re.compile(r"(?P<topic>[^:=,]+):(?P<partition>\d+)=(?P<offset>\d+)")
 
 
+@reading_clusters
 def copy_command(
-    until: str = option("--until now|TIME|OFFSETS", f"A time ({EXPECTED}), or TOPIC:PARTITION=OFFSET,…"),
+    call: Call,
     flow: OptionalFlowArgument = None,
-    config: ConfigOption = None,
-    flow_option: OptionalFlowOption = None,
+    until: str = option("--until now|TIME|OFFSETS", f"A time ({EXPECTED}), or TOPIC:PARTITION=OFFSET,…"),
     topic: list[str] | None = option("--topic TOPIC", "Only this source topic. May be repeated.", None),
     timeout: float = option(
         "--timeout",
@@ -48,7 +47,6 @@ def copy_command(
     ),
     report_file: ReportOption = None,
     html_file: HtmlOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Copy a flow up to now, a time or offsets of the source, verify the copy, and exit.
 
@@ -71,17 +69,13 @@ def copy_command(
     twinlog copy 'A->B' --until 2026-11-22T14:03:00Z --topic orders --config mm2.properties --report
     proof.json
     """
-    from twinlog.verify.report import EXIT_CODES, Verdict
-
-    incomplete = EXIT_CODES[Verdict.INCOMPLETE]
-    with reported_failures(incomplete):
-        config = required_config(config)
-        name = flow_of_file(flow, flow_option, load_config(config))
-        where = until_of(until)
-        for file in (report_file, html_file):
-            check_writable(file)
-        report: FlowReport = run_async(_reported(config, name, topic or [], where, timeout), incomplete)
-    tell(report, output, report_file, html_file)
+    config = required_config(call.config)
+    name = flow_of_file(flow, call.configuration)
+    where = until_of(until)
+    for file in (report_file, html_file):
+        check_writable(file)
+    report = call.run(_reported(config, name, topic or [], where, timeout))
+    tell(report, call, report_file, html_file)
 
 
 async def _reported(config: Path, name: str, topics: list[str], until: Any, timeout: float) -> "FlowReport":

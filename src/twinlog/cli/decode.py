@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from twinlog.cli.common.failures import reported_failures, run_async, tell
-from twinlog.cli.common.location import ConfigOption, load_config
-from twinlog.cli.common.options import argument, option
-from twinlog.cli.common.output import Output, OutputOption, print_json_line
+from twinlog.cli.common.call import Call, reading_clusters
+from twinlog.cli.common.failures import tell
+from twinlog.cli.common.options import argument, flag, option
+from twinlog.cli.common.output import print_json_line
+from twinlog.cli.common.private_file import read_file
+from twinlog.errors import ConfigError
 from twinlog.printable import printable
 
 if TYPE_CHECKING:
@@ -20,9 +22,10 @@ if TYPE_CHECKING:
 _TIMEOUT_SECONDS = 10.0
 
 
+@reading_clusters
 def decode_command(
+    call: Call,
     topic: str = argument("TOPIC", "The topic's name on its cluster."),
-    config: ConfigOption = None,
     cluster: str | None = option("--cluster ALIAS", "The alias of the cluster that holds the topic.", None),
     bootstrap_server: str | None = option(
         "--bootstrap-server HOST:PORT,…", "The brokers, if you give no --config.", None
@@ -37,11 +40,10 @@ def decode_command(
         "What the topic holds, if its name does not show it.",
         None,
     ),
-    follow: bool = option("--follow -f", "Wait for more records, until Ctrl-C.", False),
+    follow: bool = flag("--follow -f", "Wait for more records, until Ctrl-C."),
     from_beginning: bool = option(
         "--from-beginning/--from-end", "Begin at the first record, or at the end of the log.", True
     ),
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Print the records of an internal topic: offset syncs, checkpoints, heartbeats, positions, and what
     configsync and failovers record.
@@ -56,66 +58,37 @@ def decode_command(
 
     Example: twinlog decode A.checkpoints.internal --config mm2.properties --cluster B
     """
-    with reported_failures():
-        from twinlog.cli.decoding import kind_of
-
-        configuration = None if config is None or bootstrap_server is not None else load_config(config)
-        alias, properties = _cluster_properties(configuration, cluster, bootstrap_server, command_config)
-        wanted = _parse_kind(kind) if kind is not None else kind_of(topic, _policies(configuration))
-    run_async(
-        _print_topic(
-            alias,
-            properties,
-            topic,
-            kind=wanted,
-            as_json=output is Output.JSON,
-            from_beginning=from_beginning,
-            follow=follow,
-        )
-    )
-
-
-async def _print_topic(
-    alias: str,
-    properties: dict[str, str],
-    topic: str,
-    *,
-    kind: "Kind",
-    as_json: bool,
-    from_beginning: bool,
-    follow: bool,
-) -> None:
     from twinlog.cli.checkpoint.topic_reading import read_topic
-    from twinlog.cli.decoding import decode
+    from twinlog.cli.decoding import decode, kind_of
     from twinlog.errors import WireFormatError
     from twinlog.kafka.cluster import open_cluster
 
+    configuration = None if call.config is None or bootstrap_server is not None else call.configuration
+    alias, properties = _cluster_properties(configuration, cluster, bootstrap_server, command_config)
+    wanted = _parse_kind(kind) if kind is not None else kind_of(topic, _policies(configuration))
+
     def print_record(partition: "TopicPartition", record: "Record") -> None:
-        place = {
-            "partition": partition.partition,
-            "offset": record.offset,
-            "timestamp_ms": record.timestamp_ms,
-        }
+        place = {name: getattr(record, name) for name in ("offset", "timestamp_ms")}
+        document = {"record": {"partition": partition.partition, **place}, "kind": str(wanted)}
         try:
-            decoded = decode(kind, record)
+            decoded = decode(wanted, record)
         except WireFormatError as error:
-            where = {**error.metadata, "topic": topic, "partition": str(partition.partition)}
-            unreadable = WireFormatError(
-                f"{partition} offset {record.offset}: unreadable: {error}",
-                reason=error.reason,
-                metadata={**where, "offset": str(record.offset)},
-            )
-            tell(unreadable, str(unreadable))
-            if as_json:
-                print_json_line({"record": place, "kind": str(kind), "error": str(error)})
+            where = {"topic": topic, "partition": str(partition.partition), "offset": str(record.offset)}
+            told = f"{partition} offset {record.offset}: unreadable: {error}"
+            tell(WireFormatError(told, reason=error.reason, metadata={**error.metadata, **where}), told)
+            if call.in_json:
+                print_json_line({**document, "error": str(error)})
             return
-        if as_json:
-            print_json_line({"record": place, "kind": str(kind), "value": decoded.fields})
+        if call.in_json:
+            print_json_line({**document, "value": decoded.fields})
         else:
             typer.echo(printable(decoded.line))
 
-    async with open_cluster(alias, properties, timeout_seconds=_TIMEOUT_SECONDS) as cluster:
-        await read_topic(cluster, topic, print_record, from_beginning=from_beginning, follow=follow)
+    async def read() -> None:
+        async with open_cluster(alias, properties, timeout_seconds=_TIMEOUT_SECONDS) as opened:
+            await read_topic(opened, topic, print_record, from_beginning=from_beginning, follow=follow)
+
+    call.run(read())
 
 
 def _cluster_properties(
@@ -124,8 +97,6 @@ def _cluster_properties(
     bootstrap_server: str | None,
     command_config: Path | None,
 ) -> tuple[str, dict[str, str]]:
-    from twinlog.errors import ConfigError
-
     if bootstrap_server is not None:
         security = {} if command_config is None else _read_properties(command_config)
         return alias or bootstrap_server, {**security, "bootstrap.servers": bootstrap_server}
@@ -143,14 +114,10 @@ def _cluster_properties(
 
 
 def _read_properties(path: Path) -> dict[str, str]:
-    from twinlog.errors import ConfigError
     from twinlog.properties import parse
 
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-    return {key: prop.value.strip() for key, prop in parse(content, file=str(path)).entries.items()}
+    entries = parse(read_file(path), file=str(path)).entries
+    return {key: each.value.strip() for key, each in entries.items()}
 
 
 def _policies(configuration: "Configuration | None") -> "list[ReplicationPolicy]":
@@ -163,7 +130,6 @@ def _policies(configuration: "Configuration | None") -> "list[ReplicationPolicy]
 
 def _parse_kind(text: str) -> "Kind":
     from twinlog.cli.decoding import Kind
-    from twinlog.errors import ConfigError
 
     try:
         return Kind(text)

@@ -5,15 +5,13 @@ import logging
 
 import typer
 
-from twinlog.cli.common.options import option
+from twinlog.cli.common.options import flag
 
 
 def demo_command(
-    keep: bool = option("--keep", "Keep clusters and services running, and print how to connect.", False),
-    ui: bool = option("--ui", "Also show the live page, in a browser if there is one.", False),
-    transform: bool = option(
-        "--transform", "Also filter and mask the records of a topic with Spark SQL.", False
-    ),
+    keep: bool = flag("--keep", "Keep clusters and services running, and print how to connect."),
+    ui: bool = flag("--ui", "Also show the live page, in a browser if there is one."),
+    transform: bool = flag("--transform", "Also filter and mask the records of a topic with Spark SQL."),
 ) -> None:
     """Run two real Kafka clusters and four services, and fail a consumer group over: about a minute.
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures
+from twinlog.cli.common.call import Call, printing
 from twinlog.cli.common.fields import Field, Fields, as_json
-from twinlog.cli.common.options import argument, option
-from twinlog.cli.common.output import Output, OutputOption, print_json
+from twinlog.cli.common.options import argument, flag, option
 from twinlog.cli.common.private_file import write_private
 from twinlog.errors import ConfigError
 from twinlog.printable import printable
@@ -20,13 +19,15 @@ if TYPE_CHECKING:
     from twinlog.imports import Imported, Line
 
 
+@printing
 def import_command(
+    call: Call,
     file: Path = argument("FILE", "What to import; - for stdin."),
     to: Path | None = option("--to FILE", "Write the file here, not to stdout.", None),
     to_helm: Path | None = option(
         "--to-helm FILE", "Write values for the Helm chart here, with the file and its Secrets.", None
     ),
-    force: bool = option("--force", "Let existing files be replaced.", False),
+    force: bool = flag("--force", "Let existing files be replaced."),
     format_: str = option(
         "--format auto|strimzi|connect|ureplicator|brooklin",
         "The format of FILE. auto recognizes it, except for a plain list of topics.",
@@ -50,7 +51,6 @@ def import_command(
         "Where Secrets are mounted for Twinlog, as DIR/SECRET/KEY.",
         "/etc/twinlog/secrets",
     ),
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Convert the configuration of another replicator into a properties file for Twinlog, with a report.
 
@@ -83,40 +83,39 @@ def import_command(
     from twinlog.imports.helm import helm_values
     from twinlog.imports.references import DEFAULT_SECRETS_DIR
 
-    with reported_failures():
-        if format_ not in [*Format]:
-            raise ConfigError(f"--format {format_!r}: expected one of {', '.join(Format)}")
-        for option, path in (("--to", to), ("--to-helm", to_helm)):
-            if path is not None and path.exists() and not force:
-                raise ConfigError(f"{option} {path}: the file exists; --force replaces it")
-        if to_helm is not None and secrets_dir != DEFAULT_SECRETS_DIR:
-            raise ConfigError(
-                f"--secrets-dir: the chart mounts Secrets at {DEFAULT_SECRETS_DIR}; leave the option out"
-            )
-        options = ImportOptions(
-            format=Format(format_),
-            source=source,
-            target=target,
-            group=group,
-            offsets_topic=offsets_topic,
-            mm2_version=_version(mm2_version),
-            secrets_dir=secrets_dir,
-            by_chart=to_helm is not None and to is None,
+    if format_ not in [*Format]:
+        raise ConfigError(f"--format {format_!r}: expected one of {', '.join(Format)}")
+    for name, path in (("--to", to), ("--to-helm", to_helm)):
+        if path is not None and path.exists() and not force:
+            raise ConfigError(f"{name} {path}: the file exists; --force replaces it")
+    if to_helm is not None and secrets_dir != DEFAULT_SECRETS_DIR:
+        raise ConfigError(
+            f"--secrets-dir: the chart mounts Secrets at {DEFAULT_SECRETS_DIR}; leave the option out"
         )
-        imported = import_text(_read(file), file="stdin" if str(file) == "-" else str(file), options=options)
-        if to is not None:
-            # It may contain secrets.
-            write_private(to, imported.properties.encode("ascii"), replace=force)
-        if to_helm is not None:
-            write_private(to_helm, helm_values(imported.properties).encode("ascii"), replace=force)
-        with exiting_with(0 if imported.complete else EXIT_FAILED):
-            if output is Output.JSON:
-                print_json(_as_json(imported, to))
-            else:
-                written = [path for path in (to, to_helm) if path is not None]
-                if not written:
-                    typer.echo(imported.properties, nl=False)
-                _print_report(imported.lines, written)
+    options = ImportOptions(
+        format=Format(format_),
+        source=source,
+        target=target,
+        group=group,
+        offsets_topic=offsets_topic,
+        mm2_version=_version(mm2_version),
+        secrets_dir=secrets_dir,
+        by_chart=to_helm is not None and to is None,
+    )
+    imported = import_text(_read(file), file="stdin" if str(file) == "-" else str(file), options=options)
+    if to is not None:
+        # It may contain secrets.
+        write_private(to, imported.properties.encode("ascii"), replace=force)
+    if to_helm is not None:
+        write_private(to_helm, helm_values(imported.properties).encode("ascii"), replace=force)
+    written = [path for path in (to, to_helm) if path is not None]
+
+    def text() -> None:
+        if not written:
+            typer.echo(imported.properties, nl=False)
+        _print_report(imported.lines, written)
+
+    call.tell(_as_json(imported, to), text, fails=not imported.complete)
 
 
 def _version(text: str) -> tuple[int, int] | None:

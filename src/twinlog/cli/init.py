@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from twinlog.cli.common.failures import RUN, reported_failures
+from twinlog.cli.common.failures import RUN
 from twinlog.cli.common.options import argument
 from twinlog.cli.common.private_file import write_private
 from twinlog.cli.start import NoAnswerError, Wanted, errors_in, found_out, is_there, wanted_from
@@ -23,21 +23,20 @@ def init_command(
 
     Example: twinlog init mm2.properties
     """
-    with reported_failures():
-        wanted = _asked(file)
-        try:
-            text, facts = RUN.get()(found_out(wanted))
-        except NoAnswerError as error:
-            text = wanted.text()
-            typer.echo(printable(f"not checked on the clusters: {error}"), err=True)
-        else:
-            for line in errors_in(facts):
-                typer.echo(f"before the first run: {line}", err=True)
-        existed = is_there(file, text)
-        if not existed:
-            write_private(file, text.encode("ascii"), replace=False)
-        typer.echo(f"{file} {'is there' if existed else 'is written'}")
-        typer.echo(f"next: twinlog preflight {file}, then twinlog run {file}")
+    wanted = _asked(file)
+    try:
+        text, facts = RUN.get()(found_out(wanted))
+    except NoAnswerError as error:
+        text = wanted.text()
+        typer.echo(printable(f"not checked on the clusters: {error}"), err=True)
+    else:
+        for line in errors_in(facts):
+            typer.echo(f"before the first run: {line}", err=True)
+    existed = is_there(file, text)
+    if not existed:
+        write_private(file, text.encode("ascii"), replace=False)
+    typer.echo(f"{file} {'is there' if existed else 'is written'}")
+    typer.echo(f"next: twinlog preflight {file}, then twinlog run {file}")
 
 
 def _asked(file: Path) -> Wanted:

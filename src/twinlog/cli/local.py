@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from twinlog.cli.common.failures import reported_failures
-from twinlog.cli.common.options import argument, option
-from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.common.call import Call, printing
+from twinlog.cli.common.fields import Field, Fields
+from twinlog.cli.common.options import argument, flag, option
+from twinlog.cli.common.output import print_rows
 from twinlog.cli.first_file import End, first_file
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError
 from twinlog.local import registry
@@ -34,14 +35,14 @@ app = typer.Typer(
 _DOWN_SECONDS = 60.0
 _STOP_SECONDS = 60.0
 _START_SECONDS = 150.0
-_COLUMNS = (
-    Column(title="cluster"),
-    Column(title="kafka"),
-    Column(title="bootstrap.servers"),
-    Column(title="security"),
-    Column(title="pid", right=True),
-    Column(title="state"),
-    Column(title="client properties"),
+_CLUSTER: Fields[RunningCluster] = (
+    Field("", "name", "cluster"),
+    Field("", "kafka_version", "kafka"),
+    Field("", lambda cluster: cluster.bootstrap_servers.replace(",", "\n"), "bootstrap.servers"),
+    Field("", "security_protocol", "security"),
+    Field("", lambda cluster: "\n".join(str(each.pid or "-") for each in cluster.brokers), "pid", right=True),
+    Field("", lambda cluster: "\n".join(each.state for each in cluster.brokers), "state"),
+    Field("", "client_file", "client properties"),
 )
 
 
@@ -60,7 +61,9 @@ Names = Annotated[list[str] | None, argument("NAME", "")]
 
 
 @app.command()
+@printing
 def up(
+    call: Call,
     names: Names = None,
     brokers: int = option("--brokers", "Brokers in each cluster: 1 or 3.", 1, min=1, max=3),
     kafka: Kafka = option("--kafka", "Kafka's version.", Kafka.V4_3),
@@ -80,67 +83,60 @@ def up(
     users: list[str] | None = option(
         "--user NAME:PASSWORD", "A user besides the super user; may be repeated.", None
     ),
-    tls: bool = option("--tls", "Clients connect by TLS, with certificates made for the cluster.", False),
-    authorizer: bool = option(
-        "--authorizer", "Users need ACLs; only the super user may do everything.", False
-    ),
-    detach: bool = option("--detach -d", "Return once the clusters serve and let them run.", False),
-    output: OutputOption = Output.TABLE,
+    tls: bool = flag("--tls", "Clients connect by TLS, with certificates made for the cluster."),
+    authorizer: bool = flag("--authorizer", "Users need ACLs; only the super user may do everything."),
+    detach: bool = flag("--detach -d", "Return once the clusters serve and let them run."),
 ) -> None:
     """Start clusters (A and B if none is named) and run them until Ctrl-C or `twinlog local down`.
 
     Prints the addresses when all serve. `status` names a client properties file for a secured one.
     """
-    with reported_failures():
-        wanted = names or ["A", "B"]
-        security = Security(
-            tls=tls,
-            mechanisms=tuple(sasl or ()),
-            users=_pairs(users, ":", "--user", "NAME:PASSWORD"),
-            authorizer=authorizer,
+    wanted = names or ["A", "B"]
+    security = Security(
+        tls=tls,
+        mechanisms=tuple(sasl or ()),
+        users=_pairs(users, ":", "--user", "NAME:PASSWORD"),
+        authorizer=authorizer,
+    )
+    specs = [
+        ClusterSpec(
+            name=name,
+            broker_count=brokers,
+            version=_VERSIONS[kafka],
+            security=security,
+            properties=_pairs(properties, "=", "--property", "KEY=VALUE"),
+            first_port=None if port is None else port + index * brokers,
         )
-        specs = [
-            ClusterSpec(
-                name=name,
-                broker_count=brokers,
-                version=_VERSIONS[kafka],
-                security=security,
-                properties=_pairs(properties, "=", "--property", "KEY=VALUE"),
-                first_port=None if port is None else port + index * brokers,
-            )
-            for index, name in enumerate(wanted)
-        ]
-        if len(set(wanted)) < len(wanted):
-            raise ConfigError("two clusters have the same name")
-        # Download here, where a progress bar is visible.
-        ensure_image(_VERSIONS[kafka], find_java())
-        if detach:
-            _show_started(detach_owner(specs, registry.owner_log_file(wanted)), output)
-        else:
-            own_clusters(specs, on_ready=lambda clusters: _show_ready(clusters, output))
+        for index, name in enumerate(wanted)
+    ]
+    if len(set(wanted)) < len(wanted):
+        raise ConfigError("two clusters have the same name")
+    # Download here, where a progress bar is visible.
+    ensure_image(_VERSIONS[kafka], find_java())
+    if detach:
+        _show_started(detach_owner(specs, registry.owner_log_file(wanted)), call)
+    else:
+        own_clusters(specs, on_ready=lambda clusters: _show_ready(clusters, call))
 
 
 @app.command()
 def down(
     names: Names = None,
-    every: bool = option(
-        "--all", "All clusters that `up` of this user runs on this machine, from any directory.", False
+    every: bool = flag(
+        "--all", "All clusters that `up` of this user runs on this machine, from any directory."
     ),
 ) -> None:
     """End clusters and delete their data; returns when they are gone. Name them, or take --all."""
-    with reported_failures():
-        if bool(names) == every:
-            raise ConfigError("name the clusters to end, or give --all")
-        chosen = names or [cluster.name for cluster in registry.running_clusters()]
-        _refuse_unknown(chosen)
-        for name in chosen:
-            registry.request_end(name)
-        for name in chosen:
-            if not registry.wait_until_gone(name, _DOWN_SECONDS):
-                raise TwinlogError(
-                    f"cluster {name} is not down after {_DOWN_SECONDS:.0f} s", reason="STILL_RUNS"
-                )
-            typer.echo(f"{name} is down")
+    if bool(names) == every:
+        raise ConfigError("name the clusters to end, or give --all")
+    chosen = names or [cluster.name for cluster in registry.running_clusters()]
+    _refuse_unknown(chosen)
+    for name in chosen:
+        registry.request_end(name)
+    for name in chosen:
+        if not registry.wait_until_gone(name, _DOWN_SECONDS):
+            raise TwinlogError(f"cluster {name} is not down after {_DOWN_SECONDS:.0f} s", reason="STILL_RUNS")
+        typer.echo(f"{name} is down")
 
 
 NamesNeeded = Annotated[list[str], argument("NAME...", "")]
@@ -152,17 +148,16 @@ def stop(names: NamesNeeded) -> None:
 
     Returns when they are stopped. Other clusters are not touched.
     """
-    with reported_failures():
-        _refuse_unknown(names)
-        for name in names:
-            cluster = _asked(name, OwnerRequest.STOP, _STOP_SECONDS)
-            running = [broker for broker in cluster.brokers if broker.state is BrokerState.RUNNING]
-            if running:
-                raise TwinlogError(
-                    f"broker {running[0].broker_id} of cluster {name} is still running: try again",
-                    reason="STILL_RUNS",
-                )
-            typer.echo(f"{name} is stopped; `twinlog local start {name}` starts it on its data")
+    _refuse_unknown(names)
+    for name in names:
+        cluster = _asked(name, OwnerRequest.STOP, _STOP_SECONDS)
+        running = [broker for broker in cluster.brokers if broker.state is BrokerState.RUNNING]
+        if running:
+            raise TwinlogError(
+                f"broker {running[0].broker_id} of cluster {name} is still running: try again",
+                reason="STILL_RUNS",
+            )
+        typer.echo(f"{name} is stopped; `twinlog local start {name}` starts it on its data")
 
 
 @app.command()
@@ -171,26 +166,25 @@ def start(names: NamesNeeded) -> None:
 
     Returns when they serve. Brokers that run are left alone.
     """
-    with reported_failures():
-        _refuse_unknown(names)
-        for name in names:
-            cluster = _asked(name, OwnerRequest.START, _START_SECONDS)
-            down = [broker for broker in cluster.brokers if broker.state is not BrokerState.RUNNING]
-            if down:
-                raise ProcessError(
-                    f"broker {down[0].broker_id} of cluster {name} did not start: its log is"
-                    f" {down[0].log_file}; the end of it:\n{last_lines(Path(down[0].log_file), 15)}"
-                )
-            typer.echo(f"{name} runs")
+    _refuse_unknown(names)
+    for name in names:
+        cluster = _asked(name, OwnerRequest.START, _START_SECONDS)
+        down = [broker for broker in cluster.brokers if broker.state is not BrokerState.RUNNING]
+        if down:
+            raise ProcessError(
+                f"broker {down[0].broker_id} of cluster {name} did not start: its log is"
+                f" {down[0].log_file}; the end of it:\n{last_lines(Path(down[0].log_file), 15)}"
+            )
+        typer.echo(f"{name} runs")
 
 
 @app.command()
-def status(output: OutputOption = Output.TABLE) -> None:
+@printing
+def status(call: Call) -> None:
     """Show the clusters that `up` runs: their addresses, processes, client files, and which brokers died or
     were stopped.
     """
-    with reported_failures():
-        _show(registry.running_clusters(), output)
+    _show(registry.running_clusters(), call)
 
 
 def _refuse_unknown(names: Sequence[str]) -> None:
@@ -210,16 +204,16 @@ def _asked(name: str, request: OwnerRequest, timeout_seconds: float) -> RunningC
     return cluster
 
 
-def _show_ready(clusters: Sequence[RunningCluster], output: Output) -> None:
-    _show_started(clusters, output)
-    if output is Output.TABLE:
+def _show_ready(clusters: Sequence[RunningCluster], call: Call) -> None:
+    _show_started(clusters, call)
+    if not call.in_json:
         typer.echo("ready; Ctrl-C ends them")
 
 
-def _show_started(clusters: Sequence[RunningCluster], output: Output) -> None:
-    _show(clusters, output)
+def _show_started(clusters: Sequence[RunningCluster], call: Call) -> None:
+    _show(clusters, call)
     is_open = all(cluster.security_protocol == "PLAINTEXT" for cluster in clusters[:2])
-    if output is Output.TABLE and len(clusters) > 1 and is_open:
+    if not call.in_json and len(clusters) > 1 and is_open:
         typer.echo("\nmm2.properties, a file for `twinlog run`:\n")
         typer.echo(mirror_file(*clusters[:2]))
 
@@ -238,34 +232,19 @@ def _end(cluster: RunningCluster) -> End:
     )
 
 
-def _show(clusters: Sequence[RunningCluster], output: Output) -> None:
-    if output is Output.JSON:
-        print_json([cluster.to_json() for cluster in clusters])
-        return
-    if not clusters:
-        typer.echo("no cluster runs: `twinlog local up` starts some")
-        return
-    print_table("", _COLUMNS, map(_row, clusters))
-    for cluster in clusters:
-        for broker in cluster.brokers:
-            if broker.state is not BrokerState.RUNNING:
-                how = "died" if broker.state is BrokerState.DIED else "was stopped"
-                typer.echo(
-                    f"broker {broker.broker_id} of {cluster.name} {how}; its data are kept:"
-                    f" `twinlog local start {cluster.name}` starts it (log: {broker.log_file})"
-                )
+def _show(clusters: Sequence[RunningCluster], call: Call) -> None:
+    def text() -> None:
+        print_rows(_CLUSTER, clusters, empty="no cluster runs: `twinlog local up` starts some")
+        for cluster in clusters:
+            for broker in cluster.brokers:
+                if broker.state is not BrokerState.RUNNING:
+                    how = "died" if broker.state is BrokerState.DIED else "was stopped"
+                    typer.echo(
+                        f"broker {broker.broker_id} of {cluster.name} {how}; its data are kept:"
+                        f" `twinlog local start {cluster.name}` starts it (log: {broker.log_file})"
+                    )
 
-
-def _row(cluster: RunningCluster) -> Sequence[str]:
-    return (
-        cluster.name,
-        cluster.kafka_version,
-        cluster.bootstrap_servers.replace(",", "\n"),
-        cluster.security_protocol,
-        "\n".join("-" if broker.pid is None else str(broker.pid) for broker in cluster.brokers),
-        "\n".join(broker.state for broker in cluster.brokers),
-        cluster.client_file,
-    )
+    call.tell([cluster.to_json() for cluster in clusters], text)
 
 
 def _pairs(texts: Sequence[str] | None, separator: str, option: str, form: str) -> dict[str, str]:

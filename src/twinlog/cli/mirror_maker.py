@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from twinlog.cli.common.failures import reported_failures
-from twinlog.cli.common.options import option
-from twinlog.cli.common.private_file import write_private
+from twinlog.cli.common.options import flag, option
+from twinlog.cli.common.private_file import read_file, write_private
 from twinlog.cli.common.times import MOST_OFFSET, MOST_PARTITION
 from twinlog.errors import ConfigError
 
@@ -48,7 +47,7 @@ def mirror_maker_command(
         "No effect: no record is skipped; a partition that cannot be written shows a reason.",
         None,
     ),
-    new_consumer: bool = option("--new.consumer", "No effect: there is only one consumer.", False),
+    new_consumer: bool = flag("--new.consumer", "No effect: there is only one consumer."),
     message_handler: str = option(
         "--message.handler CLASS", "com.opencore.RenameTopicHandler, which renames topics; no other.", ""
     ),
@@ -65,7 +64,7 @@ def mirror_maker_command(
         "--set KEY=VALUE", "A property of Twinlog, such as twinlog.offsets.", None
     ),
     log_format: str | None = option("--log-format auto|json|console", "auto = readable on a terminal.", None),
-    dry_run: bool = option("--dry-run", "Print the properties file and exit.", False),
+    dry_run: bool = flag("--dry-run", "Print the properties file and exit."),
 ) -> None:
     """Copy topics between two clusters as MirrorMaker 1 (kafka-mirror-maker.sh) did, in the foreground.
 
@@ -92,7 +91,7 @@ def mirror_maker_command(
         "--rebalance.listener.args": rebalance_listener_args,
         "--blacklist": blacklist,
     }
-    with reported_failures(), exit_on_signals():
+    with exit_on_signals():
         for option, value in given.items():
             if value:
                 raise ConfigError(f"{option}: {_REFUSED[option]}", key=option)
@@ -125,10 +124,7 @@ def mirror_maker_command(
 def _read(path: Path) -> "Properties":
     from twinlog.properties import parse
 
-    try:
-        return parse(path.read_bytes(), file=str(path))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return parse(read_file(path), file=str(path))
 
 
 def _require_sound(text: str) -> None:

@@ -8,7 +8,7 @@ from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import require_terminal
 from twinlog.cli.common.fields import Field, Fields
 from twinlog.cli.common.names import parse_flow
-from twinlog.cli.common.options import argument, option
+from twinlog.cli.common.options import argument, flag, option
 from twinlog.cli.common.pasteable import print_undo, undo_command
 from twinlog.config import Service
 
@@ -28,8 +28,8 @@ def move_command(
     flow: str | None = argument("[A->B]", "The flow; all when left out.", None),
     to: str = option("--to REPLICA", "A process that can own it: host, HOST:PORT or address.", ""),
     service: Service = option("--service", "Whose processes.", Service.SOURCE),
-    dry_run: bool = option("--dry-run", "Only show from where to where.", False),
-    yes: bool = option("--yes -y", "Do not ask.", False),
+    dry_run: bool = flag("--dry-run", "Only show from where to where."),
+    yes: bool = flag("--yes -y", "Do not ask."),
 ) -> None:
     """Move a flow to another process of a service, or show who owns what and why.
 

@@ -2,16 +2,14 @@
 
 from dataclasses import asdict, replace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
+from twinlog.cli.common.call import Call, printing
 from twinlog.cli.common.fields import Field, Fields, as_json
-from twinlog.cli.common.location import load_config, note_file
-from twinlog.cli.common.options import argument, option
-from twinlog.cli.common.output import Output, OutputOption, print_json
+from twinlog.cli.common.location import FileArgument, load_config
+from twinlog.cli.common.options import flag, option
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.times import CLOCK, MOST_SECONDS, counted
 from twinlog.cli.verify.engine import engine
@@ -28,12 +26,13 @@ _FINDING: Fields["Finding"] = tuple(map(Field, ("level", "about", "check", "mess
 _COLOURS = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "error": typer.colors.RED}
 
 
+@printing
 def preflight_command(
-    file: Path = argument("FILE", "A MirrorMaker 2 properties file.", callback=note_file),
-    output: OutputOption = Output.TABLE,
-    strict: bool = option("--strict", "Warnings count as errors, unknown keys too.", False),
-    quiet: bool = option("--quiet -q", "Show problems only.", False),
-    acls: bool = option("--acls", "Only print the commands that grant all rights the flows need.", False),
+    call: Call,
+    file: FileArgument,
+    strict: bool = flag("--strict", "Warnings count as errors, unknown keys too."),
+    quiet: bool = flag("--quiet -q", "Show problems only."),
+    acls: bool = flag("--acls", "Only print the commands that grant all rights the flows need."),
     timeout: float = option(
         "--timeout", "Seconds that a cluster may take to answer.", 10.0, min=1.0, max=MOST_SECONDS
     ),
@@ -54,37 +53,35 @@ def preflight_command(
     from twinlog.preflight.gather import gather_facts
     from twinlog.preflight.report import needed_acl_commands, needed_acls
 
-    with reported_failures():
-        configuration = load_config(file, strict=strict)
-        if acls:
-            if output is Output.JSON:
-                print_json([asdict(each) for each in needed_acls(configuration)])
-            else:
-                for line in needed_acl_commands(configuration):
-                    typer.echo(line)
-            return
+    configuration = load_config(file, strict=strict)
+    if acls:
+        call.tell(
+            [asdict(each) for each in needed_acls(configuration)],
+            lambda: typer.echo("\n".join(needed_acl_commands(configuration))),
+        )
+        return
 
     async def facts() -> "Facts":
         found = await gather_facts(configuration, timeout_seconds=timeout)
         flows = [replace(each, transform=await transform_facts(configuration, each)) for each in found.flows]
         return replace(found, flows=flows)
 
-    findings = judge(run_async(facts()))
+    findings = judge(call.run(facts()))
     shown = [finding for finding in findings if not (quiet and finding.level is Level.OK)]
     failing = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
     fails = any(finding.level in failing for finding in findings)
-    with exiting_with(EXIT_FAILED if fails else 0):
-        if output is Output.JSON:
-            print_json([as_json(_FINDING, finding) for finding in shown])
-        else:
-            for finding in shown:
-                typer.secho(f"{finding.level.value:8}", fg=_COLOURS[finding.level.value], nl=False)
-                say(printable(f"{finding.about}: {finding.check}: {finding.message}"))
-                if finding.remedy:
-                    say(printable(f"        {finding.remedy}"))
-            errors = sum(finding.level is Level.ERROR for finding in findings)
-            warnings = sum(finding.level is Level.WARNING for finding in findings)
-            typer.echo(f"{counted(errors, 'error')}, {counted(warnings, 'warning')}")
+
+    def text() -> None:
+        for finding in shown:
+            typer.secho(f"{finding.level.value:8}", fg=_COLOURS[finding.level.value], nl=False)
+            say(printable(f"{finding.about}: {finding.check}: {finding.message}"))
+            if finding.remedy:
+                say(printable(f"        {finding.remedy}"))
+        errors = sum(finding.level is Level.ERROR for finding in findings)
+        warnings = sum(finding.level is Level.WARNING for finding in findings)
+        typer.echo(f"{counted(errors, 'error')}, {counted(warnings, 'warning')}")
+
+    call.tell([as_json(_FINDING, finding) for finding in shown], text, fails=fails)
 
 
 async def transform_facts(configuration: "Configuration", flow: "FlowFacts") -> "TwinlogError | bool":

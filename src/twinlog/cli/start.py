@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from twinlog.cli.common.failures import RUN, reported_failures
+from twinlog.cli.common.failures import RUN
 from twinlog.cli.common.location import note_file
-from twinlog.cli.common.options import argument, option
+from twinlog.cli.common.options import argument, flag, option
 from twinlog.cli.common.private_file import unwritable, write_private
 from twinlog.cli.common.times import counted
 from twinlog.cli.first_file import End, first_file
@@ -31,7 +31,7 @@ def run_command(
     set_: list[str] | None = option(
         "--set KEY=VALUE", "A property that wins over the file. May be repeated.", None
     ),
-    strict: bool = option("--strict", "An unknown key is an error.", False),
+    strict: bool = flag("--strict", "An unknown key is an error."),
     log_format: str | None = option(
         "--log-format auto|json|console", "auto = readable on a terminal, else JSON.", None
     ),
@@ -67,7 +67,7 @@ def run_file(request: "RunRequest") -> NoReturn:
     from twinlog.service.signals import exit_on_signals
 
     # Until the services are started, there is nothing that would have to be stopped in order.
-    with reported_failures(), exit_on_signals():
+    with exit_on_signals():
         from twinlog.supervisor.main import run
 
         exit_code = run(request)
@@ -119,8 +119,8 @@ def start_command(
         "--names A,B", "The names of both clusters. Copies are named A.TOPIC.", "source,target"
     ),
     file: Path = option("--file FILE", "The file to write and run.", Path("twinlog.properties")),
-    keep_names: bool = option("--keep-names", "Copies have the names of their topics.", False),
-    dry_run: bool = option("--dry-run", "Print the file, and to stderr what would be copied.", False),
+    keep_names: bool = flag("--keep-names", "Copies have the names of their topics."),
+    dry_run: bool = flag("--dry-run", "Print the file, and to stderr what would be copied."),
 ) -> None:
     """Copy topics from one cluster to another, without a file.
 
@@ -142,7 +142,7 @@ def start_command(
     from twinlog.service.signals import exit_on_signals
     from twinlog.supervisor.plan import RunRequest
 
-    with reported_failures(), exit_on_signals():
+    with exit_on_signals():
         wanted = wanted_from(source, target, topics=topics, names=names, file=file, keep_names=keep_names)
         text, facts = RUN.get()(found_out(wanted))
         refuse_errors(facts)

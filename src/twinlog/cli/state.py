@@ -3,22 +3,25 @@
 from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinlog.cli.common.failures import reported_failures, require_terminal, run_async
+from twinlog.cli.common.call import Call, reading_clusters
+from twinlog.cli.common.failures import require_terminal
 from twinlog.cli.common.fields import Field, Fields, as_json
-from twinlog.cli.common.location import ConfigOption, load_config, required_config
 from twinlog.cli.common.names import flow_of
-from twinlog.cli.common.options import argument, option
-from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
-from twinlog.cli.common.private_file import refuse_to_replace, write_private
+from twinlog.cli.common.options import argument, flag
+from twinlog.cli.common.output import print_rows
+from twinlog.cli.common.private_file import read_file, refuse_to_replace, write_private
 from twinlog.cli.common.times import CLOCK
 from twinlog.cli.configsync.plan_view import count_of
 from twinlog.cli.verify.engine import engine
-from twinlog.errors import ConfigError, StateError
+from twinlog.errors import StateError
 from twinlog.model import Flow
+
+if TYPE_CHECKING:
+    from twinlog.config import Configuration
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -61,11 +64,11 @@ _FIRST_LINE = b'{"twinlog_state":'
 
 
 @app.command("export")
+@reading_clusters
 def export_command(
+    call: Call,
     flow: FlowArgument,
     file: Path = argument("FILE", "The file to write; an earlier export is replaced."),
-    config: ConfigOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Write what a flow keeps in its internal topics into one file of JSON lines.
 
@@ -74,50 +77,36 @@ def export_command(
 
     Example: twinlog state export 'A->B' state.jsonl --config mm2.properties
     """
-    with reported_failures():
-        config = required_config(config)
-        refuse_to_replace(file, begins=_FIRST_LINE)
-        exported = run_async(_export(flow_of(flow), config))
-        content = b"".join(engine("state.state_file").lines(exported))
-        write_private(file, content)
-        records = Counter(str(record.role) for record in exported.records)
-        exact = sum(copy.target_end is not None for copy in exported.copies)
-        if output is Output.JSON:
-            print_json(
-                {
-                    "flow": flow,
-                    "file": str(file),
-                    "bytes": len(content),
-                    "partitions": len(exported.copies),
-                    "exact_partitions": exact,
-                    "records": dict(records),
-                }
-            )
-            return
-        typer.echo(
-            f"wrote {file}: {count_of(len(exported.copies), 'partition')} ({exact} exact),"
-            f" {count_of(len(exported.records), 'record')}, {len(content)} bytes"
-        )
-        if exact < len(exported.copies):
-            typer.echo("the others were being written: an import compares their copies with the source")
+    configuration = call.configuration
+    refuse_to_replace(file, begins=_FIRST_LINE)
+    exported = call.run(_export(flow_of(flow), configuration))
+    content = b"".join(engine("state.state_file").lines(exported))
+    write_private(file, content)
+    records = Counter(str(record.role) for record in exported.records)
+    partitions, exact = len(exported.copies), sum(each.target_end is not None for each in exported.copies)
+    document = {"flow": flow, "file": str(file), "bytes": len(content), "partitions": partitions}
+    told = (
+        f"wrote {file}: {count_of(partitions, 'partition')} ({exact} exact),"
+        f" {count_of(len(exported.records), 'record')}, {len(content)} bytes"
+    )
+    if exact < partitions:
+        told += "\nthe others were being written: an import compares their copies with the source"
+    document |= {"exact_partitions": exact, "records": dict(records)}
+    call.tell(document, lambda: typer.echo(told))
 
 
 @app.command("import")
+@reading_clusters
 def import_command(
+    call: Call,
     flow: FlowArgument,
     file: Path = argument("FILE", "An export of `twinlog state export`."),
-    dry_run: bool = option("--dry-run", "Only show what would be restored.", False),
-    yes: bool = option("--yes -y", "Do not ask.", False),
-    allow_repeats: bool = option(
-        "--allow-repeats",
-        "Copy again what was copied since the export if the exact position is not known.",
-        False,
+    dry_run: bool = flag("--dry-run", "Only show what would be restored."),
+    yes: bool = flag("--yes -y", "Do not ask."),
+    allow_repeats: bool = flag(
+        "--allow-repeats", "Copy again what was copied since the export if the exact position is not known."
     ),
-    without_moves: bool = option(
-        "--without-moves", "Do not restore the record of failovers and failbacks.", False
-    ),
-    config: ConfigOption = None,
-    output: OutputOption = Output.TABLE,
+    without_moves: bool = flag("--without-moves", "Do not restore the record of failovers and failbacks."),
 ) -> None:
     """Restore the state of a stopped flow that has lost it.
 
@@ -127,48 +116,52 @@ def import_command(
 
     Example: twinlog state import 'A->B' state.jsonl --config mm2.properties --dry-run
     """
-    with reported_failures():
-        config = required_config(config)
-        content = _read(file)
-        state = engine("state.state_file").parse(content, name=str(file))
-        if not dry_run and not yes:
-            require_terminal()
+    configuration = call.configuration
+    content = _read(file)
+    state = engine("state.state_file").parse(content, name=str(file))
+    if not dry_run and not yes:
+        require_terminal()
+
+    def restore(plan: Any = None) -> Any:
         options = {"allow_repeats": allow_repeats, "without_moves": without_moves}
-        plan = run_async(_import(flow_of(flow), config, state, options, None))
-        refused = [verdict for _, verdict in plan.refused]
-        if output is Output.TABLE:
-            _show(plan)
-        if not refused and not dry_run:
-            if not yes:
-                typer.confirm(f"Restore the state of {flow}?", abort=True, err=True)
-                plan = _still_so(plan, run_async(_import(flow_of(flow), config, state, options, None)))
-            run_async(_import(flow_of(flow), config, state, options, plan))
-        done = not refused and not dry_run
-        if output is Output.JSON:
-            print_json(_as_json(flow, plan, done=done))
-        elif done:
-            typer.echo(f"restored: start the services of {flow} again")
-        else:
-            typer.echo("dry run: nothing was changed" if not refused else "nothing was changed")
-        if refused:
-            line, first = plan.refused[0]
-            raise StateError(
-                f"{count_of(len(refused), 'partition')} cannot be restored: {first.message}",
-                reason=first.reason,
-                metadata={"flow": flow, "topic": line.topic, "state_file": str(file)},
-            )
+        return call.run(_import(flow_of(flow), configuration, state, options, plan))
+
+    plan = restore()
+    refused = [verdict for _, verdict in plan.refused]
+    if not call.in_json:
+        _show(plan)
+    if not refused and not dry_run:
+        if not yes:
+            typer.confirm(f"Restore the state of {flow}?", abort=True, err=True)
+            plan = _still_so(plan, restore())
+        restore(plan)
+    done = not refused and not dry_run
+    told = "nothing was changed" if refused else "dry run: nothing was changed"
+    call.tell(
+        _as_json(flow, plan, done=done),
+        lambda: typer.echo(f"restored: start the services of {flow} again" if done else told),
+    )
+    if refused:
+        line, first = plan.refused[0]
+        raise StateError(
+            f"{count_of(len(refused), 'partition')} cannot be restored: {first.message}",
+            reason=first.reason,
+            metadata={"flow": flow, "topic": line.topic, "state_file": str(file)},
+        )
 
 
-async def _export(flow: Flow, config: Path) -> Any:
+async def _export(flow: Flow, configuration: "Configuration") -> Any:
     async with AsyncExitStack() as stack:
-        opened = await engine("state.clusters").open_flow(load_config(config), flow, CLOCK.get(), stack)
+        opened = await engine("state.clusters").open_flow(configuration, flow, CLOCK.get(), stack)
         return await engine("state.export").StateExport(clusters=opened).run()
 
 
-async def _import(flow: Flow, config: Path, state: Any, options: dict[str, bool], plan: Any) -> Any:
+async def _import(
+    flow: Flow, configuration: "Configuration", state: Any, options: dict[str, bool], plan: Any
+) -> Any:
     """Plan, or carry a plan out."""
     async with AsyncExitStack() as stack:
-        opened = await engine("state.clusters").open_flow(load_config(config), flow, CLOCK.get(), stack)
+        opened = await engine("state.clusters").open_flow(configuration, flow, CLOCK.get(), stack)
         work = engine("state.restore").StateImport(clusters=opened, state=state, **options)
         return await work.plan() if plan is None else await work.carry_out(plan)
 
@@ -183,10 +176,7 @@ def _still_so(shown: Any, now: Any) -> Any:
 
 
 def _read(file: Path) -> list[bytes]:
-    try:
-        return file.read_bytes().splitlines(keepends=True)
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror or error}", key="FILE") from error
+    return read_file(file, key="FILE").splitlines(keepends=True)
 
 
 def _show(plan: Any) -> None:

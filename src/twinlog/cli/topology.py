@@ -3,24 +3,21 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-import grpc
 import typer
 
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as pb2
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
-from twinlog.cli.common.failures import ANSWERS_IN_JSON, reported_failures, run_async
+from twinlog.cli.common.call import Call, Services, command
+from twinlog.cli.common.failures import ANSWERS_IN_JSON
 from twinlog.cli.common.fields import Field, Fields, value_of
 from twinlog.cli.common.fields import as_json as row_as_json
-from twinlog.cli.common.location import ConfigOption, EndpointOption, channels, service_endpoints
 from twinlog.cli.common.options import option
 from twinlog.cli.common.output import print_json
-from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import Status
 from twinlog.errors import TwinlogError
-from twinlog.service.errors_wire import error_from_rpc
 
 CALL_TIMEOUT_SECONDS = 5.0
 ALIVE = "ALIVE"
@@ -97,9 +94,9 @@ class Topology:
     """Why nothing is known of heartbeats; None otherwise."""
 
 
+@partial(command, takes=("config", "endpoint"))
 def topology_command(
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
+    call: Call,
     output: TopologyOutput = option(
         "--output -o", "How to print; dot is for Graphviz.", TopologyOutput.TREE, callback=_note
     ),
@@ -113,30 +110,23 @@ def topology_command(
 
     Example: twinlog topology -o dot --config mm2.properties | dot -Tsvg > topology.svg
     """
-    with reported_failures():
-        found = run_async(_ask(config, endpoint))
-        match output:
-            case TopologyOutput.JSON:
-                print_json(as_json(found))
-            case TopologyOutput.DOT:
-                typer.echo("\n".join(as_dot(found)))
-            case TopologyOutput.TREE:
-                typer.echo("\n".join(as_tree(found)))
-        if found.failure is not None:
-            raise found.failure
+    found = call.ask(lambda at: _ask(call, at))
+    if output is TopologyOutput.JSON:
+        print_json(as_json(found))
+    else:
+        typer.echo("\n".join((as_dot if output is TopologyOutput.DOT else as_tree)(found)))
+    if found.failure is not None:
+        raise found.failure
 
 
-async def _ask(config: Path | None, endpoint: list[str] | None) -> Topology:
+async def _ask(call: Call, at: Services) -> Topology:
     """Raises TwinlogError if no service reports a flow."""
-    endpoints, open_to = service_endpoints(config, endpoint), channels(config)
     try:
-        found = await _ask_heartbeat(open_to("heartbeat", endpoints["heartbeat"]))
-        copied = await query_status(
-            {"source": endpoints["source"]}, open_to, timeout_seconds=CALL_TIMEOUT_SECONDS
-        )
+        found = await _ask_heartbeat(at.asked(HeartbeatServiceStub, "heartbeat"))
+        copied = await call.status(CALL_TIMEOUT_SECONDS, "source")
         return replace(found, links=[_with_copies(link, copied) for link in found.links])
     except TwinlogError as error:
-        others = await query_status(endpoints, open_to, timeout_seconds=CALL_TIMEOUT_SECONDS)
+        others = await call.status(CALL_TIMEOUT_SECONDS)
         if not others.flows:
             raise
         return without_heartbeats(others, error)
@@ -163,14 +153,9 @@ def without_heartbeats(status: Status, failure: TwinlogError) -> Topology:
     )
 
 
-async def _ask_heartbeat(opened: grpc.aio.Channel) -> Topology:
-    async with opened as channel:
-        stub = HeartbeatServiceStub(channel)
-        try:
-            shown = await stub.GetTopology(pb2.GetTopologyRequest(), timeout=CALL_TIMEOUT_SECONDS)
-            delays = await stub.ListDelays(pb2.ListDelaysRequest(), timeout=CALL_TIMEOUT_SECONDS)
-        except grpc.aio.AioRpcError as error:
-            raise error_from_rpc(error, peer="heartbeat") from error
+async def _ask_heartbeat(stub: HeartbeatServiceStub) -> Topology:
+    shown = await stub.GetTopology(pb2.GetTopologyRequest(), timeout=CALL_TIMEOUT_SECONDS)
+    delays = await stub.ListDelays(pb2.ListDelaysRequest(), timeout=CALL_TIMEOUT_SECONDS)
     return Topology(
         clusters={
             cluster.alias: "" if cluster.reachable else cluster.reason or "UNKNOWN"

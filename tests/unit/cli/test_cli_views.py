@@ -165,7 +165,7 @@ def test_a_flow_is_one_row() -> None:
         "yes",
         "3 s ago",
         "0.12 s",
-        "1 (3 exact)",
+        "3 exact",
         "1 different, 3 equal, 5 min ago",
         "silent 4 min",
     )

@@ -1,16 +1,20 @@
 """How commands are told what they are about: flows as arguments or options, rates, and who asks."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner, Result
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.checkpoint.groups import _named as named_groups
 from twinlog.cli.checkpoint.groups_view import Order, chosen_rows
+from twinlog.cli.common.call import Call, command
 from twinlog.cli.common.location import load_config
 from twinlog.cli.common.names import who
-from twinlog.cli.common.options import chosen_flow, flow_of_file, required_flow
+from twinlog.cli.common.options import argument, flow_and_names, flow_of_file, required_flow
 from twinlog.cli.common.times import parse_time
 from twinlog.cli.source.client import parse_bytes, parse_scope
 from twinlog.cli.source.gaps import _request, flow_and_verb
@@ -19,13 +23,32 @@ from twinlog.cli.source.positions import _known, _meant, _require_clear, _target
 from twinlog.errors import ConfigError, NotFoundError
 
 
+@command
+def _asking(_call: Call, flow: str | None = argument("[A->B]", "The flow.", None)) -> None:
+    typer.echo(flow)
+
+
+@command
+def _naming(_call: Call, words: list[str] | None = argument("[A->B] [GROUP]", "What.", None)) -> None:
+    typer.echo(flow_and_names(words))
+
+
+def invoke(work: Callable[..., None], *words: str) -> Result:
+    app = typer.Typer()
+    app.command()(work)
+    return CliRunner().invoke(app, words)
+
+
 def test_a_flow_is_an_argument_or_an_option_and_never_two() -> None:
-    assert chosen_flow(None, None) is None
-    assert chosen_flow("A->B", None) == chosen_flow(None, "A->B") == chosen_flow("A->B", "A->B") == "A->B"
-    with pytest.raises(ConfigError, match=r"two flows are named: A->B and --flow B->A"):
-        chosen_flow("A->B", "B->A")
+    for words in (["A->B"], ["--flow", "A->B"], ["A->B", "--flow", "A->B"]):
+        assert invoke(_asking, *words).stdout == "A->B\n"
+    refused = invoke(_asking, "A->B", "--flow", "B->A").exception
+    assert str(refused) == "two flows are named: A->B and --flow B->A: name one"
+    for words in (["A->B", "billing"], ["billing", "--flow", "A->B"]):
+        assert invoke(_naming, *words).stdout == "('A->B', ['billing'])\n"
+    assert "several flows" in str(invoke(_naming, "B->A", "--flow", "A->B").exception)
     with pytest.raises(ConfigError, match="name the flow"):
-        required_flow(None, None)
+        required_flow(None)
 
 
 def test_a_file_with_one_flow_needs_no_name(tmp_path: Path) -> None:
@@ -33,7 +56,7 @@ def test_a_file_with_one_flow_needs_no_name(tmp_path: Path) -> None:
         path = tmp_path / "mm2.properties"
         clusters = "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\n"
         path.write_text(clusters + "\n".join(lines))
-        return flow_of_file(named, None, load_config(path))
+        return flow_of_file(named, load_config(path))
 
     forth, back = "A->B.enabled = true", "B->A.enabled = true"
     assert chosen(forth) == "A->B"
@@ -44,21 +67,11 @@ def test_a_file_with_one_flow_needs_no_name(tmp_path: Path) -> None:
         chosen()
 
 
-@pytest.mark.parametrize(
-    ("names", "flow", "group", "expected"),
-    [
-        ([], None, "", (None, "")),
-        (["billing"], None, "", (None, "billing")),
-        (["A->B"], None, "", ("A->B", "")),
-        (["A->B", "billing"], None, "", ("A->B", "billing")),
-        (["billing"], "A->B", "", ("A->B", "billing")),
-        ([], None, "x->y", (None, "x->y")),
-    ],
-)
-def test_groups_takes_a_flow_and_a_group_as_arguments(
-    names: list[str], flow: str | None, group: str, expected: tuple[str | None, str]
-) -> None:
-    assert named_groups(names, flow, group) == expected
+def test_groups_takes_a_flow_and_a_group_as_arguments() -> None:
+    assert named_groups([], "") == (None, "")
+    assert named_groups(["A->B"], "") == ("A->B", "")
+    assert named_groups(["billing", "A->B"], "") == ("A->B", "billing")
+    assert named_groups([], "x->y") == (None, "x->y")
 
 
 def test_groups_that_lag_are_chosen_and_what_is_not_known_is_left_out_by_no_bound() -> None:
@@ -79,16 +92,15 @@ def test_groups_that_lag_are_chosen_and_what_is_not_known_is_left_out_by_no_boun
 @pytest.mark.parametrize("names", [["billing", "ledger"], ["A->B", "B->A"]])
 def test_groups_takes_one_flow_and_one_group(names: list[str]) -> None:
     with pytest.raises(ConfigError, match="several"):
-        named_groups(names, None, "")
+        named_groups(names, "")
 
 
-def test_a_rate_stands_behind_the_flow_however_the_flow_is_named() -> None:
-    assert named_rate("A->B", None, "20M") == ("A->B", "20M")
-    assert named_rate("20M", "A->B", None) == ("A->B", "20M")
-    assert named_rate("A->B", None, None) == ("A->B", None)
-    assert named_rate(None, None, None) == (None, None)
+def test_a_rate_stands_beside_the_flow() -> None:
+    assert named_rate(["20M", "A->B"]) == ("A->B", "20M")
+    assert named_rate(["A->B"]) == ("A->B", None)
+    assert named_rate(None) == (None, None)
     with pytest.raises(ConfigError, match="no such option: --topc"):
-        named_rate("A->B", None, "--topc")
+        named_rate(["A->B", "--topc"])
 
 
 def test_positions_of_a_topic_that_is_not_copied_are_an_error_and_of_a_flow_without_topics_none() -> None:
@@ -172,15 +184,15 @@ def test_positions_set_says_how_it_understood_a_time() -> None:
 
 
 def test_gaps_takes_a_flow_and_ack_takes_what_is_acknowledged() -> None:
-    assert flow_and_verb([], None) == (None, False)
-    assert flow_and_verb(["A->B"], None) == flow_and_verb([], "A->B") == ("A->B", False)
-    assert flow_and_verb(["ack", "A->B"], None) == ("A->B", True)
+    assert flow_and_verb(None) == (None, False)
+    assert flow_and_verb(["A->B"]) == flow_and_verb(["list", "A->B"]) == ("A->B", False)
+    assert flow_and_verb(["ack", "A->B"]) == ("A->B", True)
     request = _request("A->B", "orders", 3, 20, everything=False)
     assert (request.scope.source_topic, request.scope.partition, request.from_offset) == ("orders", 3, 20)
     assert not _request("A->B", "", None, None, everything=True).scope.source_topic
     for words in (["orders"], ["A->B", "B->A"]):
-        with pytest.raises(ConfigError, match="expected a flow"):
-            flow_and_verb(words, None)
+        with pytest.raises(ConfigError, match=r"expected a flow|several flows"):
+            flow_and_verb(words)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
+from twinlog.cli.common.call import Call
 from twinlog.cli.common.failures import EXIT_UNREAD, FAILED, exiting_with, told_failures
 from twinlog.cli.common.output import Output
 from twinlog.cli.copying import CopyProgress
@@ -122,7 +123,7 @@ def test_the_reports_of_a_verification_are_written_though_nobody_reads_it(
 ) -> None:
     unread("stdout")
     report_file, html_file = tmp_path / "proof.json", tmp_path / "proof.html"
-    code = exit_code_of(lambda: tell(a_report(), output, report_file, html_file), failed=3)
+    code = exit_code_of(lambda: tell(a_report(), Call(output=output), report_file, html_file), failed=3)
     assert code == 1
     assert json.loads(report_file.read_text())["verdict"] == "DIFFERENT"
     assert "DIFFERENT" in html_file.read_text()
@@ -145,7 +146,7 @@ def test_the_reports_of_a_verification_are_written_though_it_cannot_be_printed(
 ) -> None:
     monkeypatch.setattr(sys, "stdout", FullDisk())
     report_file = tmp_path / "proof.json"
-    code = exit_code_of(lambda: tell(a_report(), Output.TABLE, report_file, None), failed=3)
+    code = exit_code_of(lambda: tell(a_report(), Call(), report_file, None), failed=3)
     assert code == 3
     assert json.loads(report_file.read_text())["verdict"] == "DIFFERENT"
 

@@ -5,7 +5,7 @@ from twinlog.cli.checkpoint.groups_view import GROUP
 from twinlog.cli.common.call import Call, command
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.names import flow_name, parse_flow, partition_name
-from twinlog.cli.common.options import OptionalFlowOption, argument, named_of_flow
+from twinlog.cli.common.options import argument, named_of_flow
 from twinlog.cli.common.output import print_rows
 
 _FINDING: Fields[pb2.Finding] = (
@@ -35,10 +35,9 @@ def group_command(
     names: list[str] = argument(
         "[A->B] GROUP", "Only this flow; a consumer group's id, which need not exist."
     ),
-    flow: OptionalFlowOption = None,
 ) -> None:
     """Explain why a consumer group is translated or not: every rule in turn, up to the one that decides."""
-    named, group = named_of_flow(names, flow, "group")
+    named, group = named_of_flow(names, "group")
     wanted = None if named is None else parse_flow(named)
     request = pb2.ExplainGroupRequest(group=group, flow=wanted, from_owner=True)
     found = call.ask(lambda at: at.checkpoint.ExplainGroup(request)).explanations

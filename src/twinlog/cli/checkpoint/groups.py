@@ -18,10 +18,9 @@ from twinlog.cli.checkpoint.groups_view import (
     notes,
 )
 from twinlog.cli.common.call import Call, Differences, Services, command, looks
-from twinlog.cli.common.failures import EXIT_FAILED
 from twinlog.cli.common.fields import as_json
 from twinlog.cli.common.names import flow_name, parse_flow
-from twinlog.cli.common.options import OptionalFlowOption, argument, chosen_flow, is_flow, option
+from twinlog.cli.common.options import argument, flag, flow_and_names, option
 from twinlog.cli.common.output import clear_screen, print_json_line, print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.times import CLOCK, MOST_OFFSET, MOST_SECONDS
@@ -35,14 +34,11 @@ def groups_command(
     call: Call,
     names: list[str] | None = argument("[A->B] [GROUP]", "Only this flow, only this group.", None),
     group: str = option("--group ID", "Only this group.", ""),
-    flow: OptionalFlowOption = None,
     least_lag: int = option(
         "--min-lag N", "Only where the group is N or more behind.", 0, min=0, max=MOST_OFFSET
     ),
     sort: Order = option("--sort", "By name, or by how far the group is behind on the source.", Order.NAME),
-    watch: bool = option(
-        "--watch", "Follow the changes until Ctrl-C; with -o json one line for each change.", False
-    ),
+    watch: bool = flag("--watch", "Follow the changes until Ctrl-C; with -o json one line for each change."),
     every: float = option(
         "--every SECONDS", "With --watch: the time between two looks.", 2.0, min=0.2, max=MOST_SECONDS
     ),
@@ -68,7 +64,7 @@ def groups_command(
 
     Exit code 1 if no flow translates the named group.
     """
-    named, group = _named(names or [], flow, group)
+    named, group = _named(names or [], group)
     wanted = None if named is None else parse_flow(named)
     request = pb2.ListGroupsRequest(group=group, flow=wanted, from_owner=True)
     if watch:
@@ -87,22 +83,19 @@ def groups_command(
         if is_missing:
             say(f"{group} is not translated: `twinlog explain group {shlex.quote(group)}` says why")
 
-    call.tell(answer_as_json(answer), text, exit_code=EXIT_FAILED if is_missing else 0)
+    call.tell(answer_as_json(answer), text, fails=is_missing)
 
 
-def _named(names: list[str], flow: str | None, group: str) -> tuple[str | None, str]:
+def _named(names: list[str], group: str) -> tuple[str | None, str]:
     """Flow and group, by argument or option; a group with `->` in its id needs --group.
 
     Raises ConfigError.
     """
-    flows = [name for name in names if is_flow(name)]
-    groups = [*(name for name in names if not is_flow(name)), *([group] if group else [])]
-    for what, found in (("flows", flows), ("groups", groups)):
-        if len(set(found)) > 1:
-            raise ConfigError(
-                f"several {what} are named: {', '.join(found)}: name one, or none for all", key="NAME"
-            )
-    return chosen_flow(flows[0] if flows else None, flow), groups[0] if groups else ""
+    flow, named = flow_and_names(names)
+    groups = list(dict.fromkeys(filter(None, (*named, group))))
+    if len(groups) > 1:
+        raise ConfigError(f"several groups are named: {', '.join(groups)}: name one", key="NAME")
+    return flow, groups[0] if groups else ""
 
 
 async def _watch(call: Call, at: Services, request: pb2.ListGroupsRequest, every_seconds: float) -> None:

@@ -14,7 +14,7 @@ from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, tell
 from twinlog.cli.common.fields import UNKNOWN, Field, Fields
 from twinlog.cli.common.names import parse_flow, partition_name
-from twinlog.cli.common.options import OptionalFlowOption, argument, chosen_flow, is_flow, option
+from twinlog.cli.common.options import argument, flag, flow_and_names, option
 from twinlog.cli.common.output import Output
 from twinlog.cli.common.times import CLOCK
 from twinlog.errors import ConfigError, NotFoundError
@@ -40,10 +40,7 @@ def translate_command(
     source: Path | None = option("--from FILE", "A file of offsets to translate.", None),
     target: Path | None = option("--to FILE", "Write the result here, in the format of --from.", None),
     topic: str = option("--topic NAME", "The topic, for Flink's format.", ""),
-    back: bool = option(
-        "--back", "Translate from the copies to the source; TOPIC is the copy (A.orders).", False
-    ),
-    flow: OptionalFlowOption = None,
+    back: bool = flag("--back", "Translate from the copies to the source; TOPIC is the copy (A.orders)."),
 ) -> None:
     """Translate offsets of the source into offsets of the target, or back with --back.
 
@@ -63,11 +60,8 @@ def translate_command(
     """
     if target is not None and source is None:
         raise ConfigError("--to needs --from, because it writes the same format", key="--to")
-    flows = [text for text in offsets or () if is_flow(text)]
-    if len(flows) > 1:
-        raise ConfigError(f"several flows are named ({', '.join(flows)}): name one", key="FLOW")
-    named = chosen_flow(flows[0] if flows else None, flow)
-    places, file = _asked([text for text in offsets or () if not is_flow(text)], source, topic)
+    named, texts = flow_and_names(offsets)
+    places, file = _asked(texts, source, topic)
     bad = [] if file is None else file.bad
     for line in bad:
         _tell_bad(source, line)

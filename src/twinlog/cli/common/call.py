@@ -2,25 +2,48 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-import grpc
-
-from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
-from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
-from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.common.failures import exiting_with, reported_failures, run_async
+from twinlog.cli.common.failures import EXIT_FAILED, RUN, exiting_with
 from twinlog.cli.common.fields import Field, as_json
-from twinlog.cli.common.location import ConfigOption, EndpointOption, service_channel
+from twinlog.cli.common.location import (
+    ConfigOption,
+    EndpointOption,
+    channels,
+    load_config,
+    required_config,
+    service_channel,
+    service_endpoints,
+)
+from twinlog.cli.common.options import option
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
 from twinlog.cli.common.pasteable import print_undo, say
-from twinlog.errors import TwinlogError
-from twinlog.service.errors_wire import error_from_rpc
+from twinlog.errors import ConfigError, TwinlogError
 from twinlog.service.waiting import wait_or_stop
+
+if TYPE_CHECKING:
+    import grpc
+
+    from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
+    from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
+    from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
+    from twinlog.cli.status.rows import Status
+    from twinlog.config import Configuration
 
 T = TypeVar("T")
 Stub = TypeVar("Stub")
@@ -40,7 +63,7 @@ class Services:
     config: Path | None
     endpoint: list[str] | None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
-    _open: dict[str, grpc.aio.Channel] = field(default_factory=dict)
+    _open: dict[str, "grpc.aio.Channel"] = field(default_factory=dict)
 
     async def __aenter__(self) -> "Services":
         return self
@@ -49,24 +72,30 @@ class Services:
         for channel in self._open.values():
             await channel.close()
 
-    def channel(self, service: str) -> grpc.aio.Channel:
+    def channel(self, service: str) -> "grpc.aio.Channel":
         if service not in self._open:
             self._open[service] = service_channel(self.config, self.endpoint, service)
         return self._open[service]
 
     @property
-    def source(self) -> SourceServiceStub:
+    def source(self) -> "SourceServiceStub":
+        from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
+
         return self.asked(SourceServiceStub, "source")
 
     @property
-    def checkpoint(self) -> CheckpointServiceStub:
+    def checkpoint(self) -> "CheckpointServiceStub":
+        from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
+
         return self.asked(CheckpointServiceStub, "checkpoint")
 
     @property
-    def configsync(self) -> ConfigSyncServiceStub:
+    def configsync(self) -> "ConfigSyncServiceStub":
+        from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
+
         return self.asked(ConfigSyncServiceStub, "configsync")
 
-    def asked(self, stub: Callable[[grpc.aio.Channel], Stub], service: str) -> Stub:
+    def asked(self, stub: "Callable[[grpc.aio.Channel], Stub]", service: str) -> Stub:
         return cast("Stub", _Asked(stub(self.channel(service)), service))
 
 
@@ -84,16 +113,26 @@ class _Asked:
 
 
 async def _answer(call: Awaitable[T], service: str) -> T:
-    try:
+    with told_by(service):
         return await call
-    except grpc.aio.AioRpcError as error:
-        raise error_from_rpc(error, peer=service) from error
+    raise AssertionError("told_by swallows nothing")
 
 
 async def _answers(call: AsyncIterable[T], service: str) -> AsyncIterator[T]:
-    try:
+    with told_by(service):
         async for each in call:
             yield each
+
+
+@contextmanager
+def told_by(service: str) -> Iterator[None]:
+    """Raises errors of its calls as the service told them."""
+    import grpc
+
+    from twinlog.service.errors_wire import error_from_rpc
+
+    try:
+        yield
     except grpc.aio.AioRpcError as error:
         raise error_from_rpc(error, peer=service) from error
 
@@ -167,9 +206,14 @@ def _rows(message: Any, path: str) -> Any:
 class Call:
     """One call of a command: the services that it asks, and how it answers."""
 
-    config: Path | None
-    endpoint: list[str] | None
-    output: Output
+    config: Path | None = None
+    endpoint: list[str] | None = None
+    output: Output = Output.TABLE
+
+    @property
+    def configuration(self) -> "Configuration":
+        """Of the properties file. Raises ConfigError, also when none is named."""
+        return load_config(required_config(self.config))
 
     @property
     def in_json(self) -> bool:
@@ -177,6 +221,14 @@ class Call:
 
     def services(self) -> Services:
         return Services(config=self.config, endpoint=self.endpoint)
+
+    async def status(self, timeout_seconds: float, *services: str) -> "Status":
+        """What all services tell, or these. Raises ConfigError."""
+        from twinlog.cli.status.query import query_status
+
+        endpoints, open_to = service_endpoints(self.config, self.endpoint), channels(self.config)
+        asked = {name: endpoints[name] for name in services or endpoints}
+        return await query_status(asked, open_to, timeout_seconds=timeout_seconds)
 
     def ask(self, work: Callable[[Services], Awaitable[T]]) -> T:
         """Ask services. What is asked of the user is asked outside: in an event loop Ctrl-C would wait for
@@ -186,11 +238,14 @@ class Call:
             async with self.services() as services:
                 return await work(services)
 
-        return run_async(asked())
+        return self.run(asked())
 
-    def tell(self, document: Any, text: Callable[[], object], *, exit_code: int = 0) -> None:
-        """Print an answer, and end with this code."""
-        with exiting_with(exit_code):
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return cast("T", RUN.get()(work))
+
+    def tell(self, document: Any, text: Callable[[], object], *, fails: bool = False) -> None:
+        """Print an answer, and end with 1 if it `fails`."""
+        with exiting_with(EXIT_FAILED if fails else 0):
             if self.in_json:
                 print_json(document)
             else:
@@ -199,23 +254,23 @@ class Call:
     def tell_rows(
         self,
         fields: Sequence[Field[Row]],
-        rows: Iterable[Row],
+        rows: Collection[Row],
         *,
         title: str = "",
         empty: str = "",
         lines: Iterable[str] = (),
         undo: Sequence[str] = (),
-        exit_code: int = 0,
+        fails: bool = False,
     ) -> None:
         """Print a list of rows; below a table also `lines`, and the commands that undo it."""
-        with exiting_with(exit_code):
-            if self.in_json:
-                print_json([as_json(fields, row) for row in rows])
-            else:
-                print_rows(fields, rows, title=title, empty=empty)
-                for line in lines:
-                    say(line)
-                print_undo(undo)
+
+        def text() -> None:
+            print_rows(fields, rows, title=title, empty=empty)
+            for line in lines:
+                say(line)
+            print_undo(undo)
+
+        self.tell([as_json(fields, row) for row in rows], text, fails=fails)
 
 
 def _common(
@@ -223,24 +278,51 @@ def _common(
 ) -> None: ...
 
 
-_COMMON = inspect.signature(_common).parameters.values()
+_COMMON = inspect.signature(_common).parameters
+_FLOW = inspect.Parameter(
+    "flow_option",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=option("--flow A->B", "The same as the argument.", None, hidden=True),
+    annotation=str | None,
+)
 
 
-def command(work: Callable[..., None]) -> Callable[..., None]:
+def command(work: Callable[..., None], *, takes: Iterable[str] = _COMMON) -> Callable[..., None]:
     """A function of a Call and of options of its own, as typer takes it: with --config, --endpoint and -o
-    behind them."""
+    behind them, or those that it `takes`. Whose first argument may be a flow, takes that as --flow, too."""
     own = [*inspect.signature(work, eval_str=True).parameters.values()][1:]
+    first = own[0] if own and "[A->B]" in _metavar(own[0]) else None
+    parameters = [*own, *(_COMMON[name] for name in takes), *([_FLOW] if first else [])]
 
-    def run(
-        config: Path | None = None,
-        endpoint: list[str] | None = None,
-        output: Output = Output.TABLE,
-        **given: Any,
-    ) -> None:
-        with reported_failures():
-            work(Call(config=config, endpoint=endpoint, output=output), **given)
+    def run(**given: Any) -> None:
+        call = Call(**{name: given.pop(name) for name in takes})
+        flow = given.pop("flow_option", None)
+        if first is not None and flow is not None:
+            given[first.name] = _with_flow(given[first.name], flow)
+        work(call, **given)
 
-    run.__signature__ = inspect.Signature([*own, *_COMMON])  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    )
     run.__annotations__ = {}
     run.__doc__, run.__name__ = work.__doc__, work.__name__
     return run
+
+
+def _metavar(parameter: inspect.Parameter) -> str:
+    shown = (parameter.default, *getattr(parameter.annotation, "__metadata__", ()))
+    return next((str(each.metavar) for each in shown if hasattr(each, "metavar")), "")
+
+
+def _with_flow(argument: Any, flow: str) -> Any:
+    """What the first argument is with --flow. Raises ConfigError for two flows."""
+    if isinstance(argument, list):
+        return [*argument, flow]
+    if argument not in (None, flow):
+        raise ConfigError(f"two flows are named: {argument} and --flow {flow}: name one", key="--flow")
+    return flow
+
+
+reading_clusters = partial(command, takes=("config", "output"))
+"""For commands that ask no service."""
+printing = partial(command, takes=("output",))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import zip_longest
-from typing import Any, TypeVar
+from typing import Any
 
 import typer
 
@@ -25,8 +25,6 @@ from twinlog.cli.common.pasteable import GIVEN_FILE, pasteable, with_pasteable
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.printable import printable_json
 from twinlog.supervisor.runs import silence
-
-T = TypeVar("T")
 
 ANSWERS_IN_JSON: ContextVar[bool] = ContextVar("ANSWERS_IN_JSON", default=False)
 """Whether the running command was called with `-o json`."""
@@ -42,7 +40,7 @@ RUN: ContextVar[Callable[[Coroutine[Any, Any, Any]], Any]] = ContextVar("RUN", d
 """Runs the work of a command; tests run it in the loop of simulated services."""
 
 
-def run_logging_to_stderr(work: Coroutine[Any, Any, T]) -> T:
+def run_logging_to_stderr(work: Coroutine[Any, Any, Any]) -> Any:
     """Structlog writes to stdout by default, where only the answer of a command belongs."""
     import structlog
 
@@ -90,16 +88,16 @@ def answers_in_json(words: Sequence[str]) -> bool:
 
 @contextmanager
 def told_failures() -> Iterator[None]:
-    """The boundary of every command: wrong usage and unexpected errors are reported in the format of its
-    answer, too."""
-    with reported_failures():
-        try:
-            yield
-        except _UsageError as error:
-            if not ANSWERS_IN_JSON.get():
-                raise
-            _say_wrong_use(error)
-            raise typer.Exit(EXIT_WRONG_USE) from None
+    """The boundary of every command: turns Twinlog's errors, Ctrl-C, a closed pipe and unexpected errors into
+    messages and exit codes, in the format of the command's answer."""
+    try:
+        yield
+    except ExceptionGroup as failures:
+        _report(_first(failures))
+    except Exception as error:  # noqa: BLE001 (each of them is told)
+        _report(error)
+    except KeyboardInterrupt:
+        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def _say_wrong_use(error: Any) -> None:
@@ -111,29 +109,13 @@ def _say_wrong_use(error: Any) -> None:
 
 
 @contextmanager
-def reported_failures(failed: int | None = None) -> Iterator[None]:
-    """Turn Twinlog's errors, Ctrl-C, a closed pipe and unexpected errors into messages and exit codes.
-    `failed` is the exit code of a command for which 1 has another meaning."""
-    code = FAILED.get() if failed is None else failed
+def exiting_with(code: int) -> Iterator[None]:
+    """Print an answer inside. Afterwards the command exits with `code`, unless that is 0; so it does if the
+    reader of the output closes it before its end (`head`, `grep -q`)."""
     try:
         yield
-    except ExceptionGroup as failures:
-        _report(_first(failures), code)
-    except Exception as error:  # noqa: BLE001 (each of them is told)
-        _report(error, code)
-    except KeyboardInterrupt:
-        raise typer.Exit(EXIT_INTERRUPTED) from None
-
-
-@contextmanager
-def exiting_with(code: int, failed: int | None = None) -> Iterator[None]:
-    """Print an answer inside. Afterwards the command exits with `code`, unless that is 0; so it does if the
-    reader of the output closes it before its end (`head`, `grep -q`). `failed`: see `reported_failures`."""
-    with reported_failures(failed):
-        try:
-            yield
-        except BrokenPipeError:
-            _drop_output()
+    except BrokenPipeError:
+        _drop_output()
     if code:
         raise typer.Exit(code)
 
@@ -154,7 +136,8 @@ def _first(failure: Exception) -> Exception:
     return failure
 
 
-def _report(failure: Exception, failed: int) -> None:
+def _report(failure: Exception) -> None:
+    failed = FAILED.get()
     try:
         raise failure
     except ConfigError as error:
@@ -163,6 +146,11 @@ def _report(failure: Exception, failed: int) -> None:
     except TwinlogError as error:
         _say(error, f"error: {error} ({error.reason})")
         raise typer.Exit(failed) from None
+    except _UsageError as error:
+        if not ANSWERS_IN_JSON.get():
+            raise
+        _say_wrong_use(error)
+        raise typer.Exit(EXIT_WRONG_USE) from None
     except _OF_TYPER:
         raise
     except BrokenPipeError:
@@ -232,11 +220,3 @@ def help_after(error: TwinlogError) -> str:
     )
     is_the_same = " " in command and f"{told} ".startswith(f"{command} ") and " --" not in told
     return "" if is_the_same else pasteable(told)
-
-
-def run_async(work: Coroutine[Any, Any, T], failed: int | None = None) -> T:
-    """Run a command's coroutine under `reported_failures`."""
-    with reported_failures(failed):
-        result: T = RUN.get()(work)
-        return result
-    raise AssertionError("reported_failures swallows nothing")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinlog.cli.common.failures import COMMAND
-from twinlog.cli.common.options import option
+from twinlog.cli.common.options import argument, option
 from twinlog.cli.common.pasteable import FILE_IS_IN_ENVIRONMENT, GIVEN_ENDPOINTS, GIVEN_FILE
 from twinlog.config.security import ClientSecurity
 from twinlog.errors import ConfigError
@@ -95,6 +95,9 @@ EndpointOption = Annotated[
         callback=note_endpoints,
     ),
 ]
+
+
+FileArgument = Annotated[Path, argument("FILE", "A MirrorMaker 2 properties file.", callback=note_file)]
 
 
 def required_config(config: Path | None) -> Path:

@@ -22,6 +22,11 @@ def option(flags: str, text: str, default: Any = ..., **more: Any) -> Any:
     return typer.Option(default, *names, metavar=" ".join(words[len(names) :]) or None, help=text, **more)
 
 
+def flag(flags: str, text: str) -> Any:
+    """An option that is given or not."""
+    return option(flags, text, False)
+
+
 def argument(shown: str | None, text: str, default: Any = ..., **more: Any) -> Any:
     """The same for an argument: `shown` is how the help calls it."""
     return typer.Argument(default, metavar=shown, help=text, show_default=bool(default), **more)
@@ -85,30 +90,18 @@ if TYPE_CHECKING:
 
 OptionalFlowArgument = Annotated[str | None, argument("[A->B]", "Only this flow.")]
 OnlyFlowArgument = Annotated[str | None, argument("[A->B]", "The flow; not needed if the file has one.")]
-OptionalFlowOption = Annotated[
-    str | None, option("--flow A->B", "Only this flow; the same as the argument.", hidden=True)
-]
 
 
-def chosen_flow(argument: str | None, option: str | None) -> str | None:
-    """The named flow; None when it was left out. Raises ConfigError when argument and option differ."""
-    if argument is not None and option is not None and argument != option:
-        raise ConfigError(f"two flows are named: {argument} and --flow {option}: name one", key="--flow")
-    return argument if option is None else option
-
-
-def required_flow(argument: str | None, option: str | None) -> str:
-    """Raises ConfigError when none is named, or two."""
-    flow = chosen_flow(argument, option)
+def required_flow(flow: str | None) -> str:
+    """Raises ConfigError when none is named."""
     if flow is None:
         raise ConfigError("name the flow, such as 'A->B' (in quotes)", key="FLOW")
     return flow
 
 
-def flow_of_file(argument: str | None, option: str | None, configuration: "Configuration") -> str:
+def flow_of_file(flow: str | None, configuration: "Configuration") -> str:
     """The named flow, or the only one that the file enables. Raises ConfigError when none is named and the
-    file has none or several, or when two are named."""
-    flow = chosen_flow(argument, option)
+    file has none or several."""
     if flow is not None:
         return flow
     enabled = [str(each.flow) for each in configuration.enabled_flows]
@@ -119,17 +112,24 @@ def flow_of_file(argument: str | None, option: str | None, configuration: "Confi
     raise ConfigError(f"the file has several flows ({', '.join(enabled)}): name one, in quotes", key="FLOW")
 
 
-def named_of_flow(words: Sequence[str], option: str | None, what: str) -> tuple[str | None, str]:
+def flow_and_names(words: Sequence[str] | None) -> tuple[str | None, list[str]]:
+    """The flow among the arguments of a command, and the others. Raises ConfigError for several flows."""
+    flows = list(dict.fromkeys(filter(is_flow, words or ())))
+    if len(flows) > 1:
+        raise ConfigError(f"several flows are named: {', '.join(flows)}: name one", key="FLOW")
+    return flows[0] if flows else None, [word for word in words or () if not is_flow(word)]
+
+
+def named_of_flow(words: Sequence[str], what: str) -> tuple[str | None, str]:
     """Flow and name from `[A->B] NAME`, in either order. Raises ConfigError unless there is exactly one name,
     and at most one flow."""
-    flows = [word for word in words if is_flow(word)]
-    names = [word for word in words if not is_flow(word)]
-    if len(names) != 1 or len(flows) > 1:
+    flow, names = flow_and_names(words)
+    if len(names) != 1:
         raise ConfigError(
             f"{' '.join(words)}: expected one {what}, with or without a flow such as 'A->B' before it",
             key=what.upper(),
         )
-    return chosen_flow(flows[0] if flows else None, option), names[0]
+    return flow, names[0]
 
 
 def is_flow(text: str) -> bool:

@@ -48,5 +48,13 @@ def write_private(file: Path, content: bytes, *, replace: bool = True) -> None:
         raise unwritable(file, error) from error
 
 
+def read_file(file: Path, **more: str) -> bytes:
+    """Its content. Raises ConfigError."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror or error}", **more) from error
+
+
 def unwritable(file: Path, error: OSError) -> ConfigError:
     return ConfigError(f"{file}: cannot be written: {error.strerror or error}", key="FILE")

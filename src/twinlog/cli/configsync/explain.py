@@ -13,12 +13,10 @@ import typer
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.cli.checkpoint.explain_group import group_command
-from twinlog.cli.common.call import Call, Services, command
-from twinlog.cli.common.failures import reported_failures
+from twinlog.cli.common.call import Call, Services, command, printing
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.names import flow_name, parse_flow, partition_name, shown_bytes
-from twinlog.cli.common.options import OptionalFlowOption, argument, named_of_flow
-from twinlog.cli.common.output import Output, OutputOption, print_json
+from twinlog.cli.common.options import argument, named_of_flow
 from twinlog.cli.common.times import counted
 from twinlog.cli.configsync.plan_view import EXPECTED
 from twinlog.cli.configsync.plan_view import offsets_words as expected_words
@@ -127,28 +125,21 @@ def offsets_document(partitions: Partitions | None) -> list[dict[str, Any]] | No
 # `twinlog explain reason NAME`: what a reason means, and what to do. It asks no service.
 
 
-def reason_command(
-    name: str = argument("REASON", "As in `status`, logs and `-o json`."),
-    output: OutputOption = Output.TABLE,
-) -> None:
+@printing
+def reason_command(call: Call, name: str = argument("REASON", "As in `status`, logs and `-o json`.")) -> None:
     """Explain a reason: what it means, and what to do.
 
     docs/reasons.md has all of them.
     """
-    with reported_failures():
-        reasons = known_reasons()
-        asked = name.upper()
-        if asked not in reasons:
-            like = get_close_matches(asked, reasons, n=3, cutoff=0.5)
-            raise ConfigError(
-                f"{name} is not a reason of Twinlog" + (f": {' or '.join(like)}?" if like else ""),
-                key="REASON",
-            )
-        found = reasons[asked]
-        if output is Output.JSON:
-            print_json({"reason": asked, **found})
-        else:
-            typer.echo(f"{asked}\nmeans: {found['meaning']}\ndo:    {found['remedy']}")
+    reasons = known_reasons()
+    asked = name.upper()
+    if asked not in reasons:
+        like = get_close_matches(asked, reasons, n=3, cutoff=0.5)
+        meant = f": {' or '.join(like)}?" if like else ""
+        raise ConfigError(f"{name} is not a reason of Twinlog{meant}", key="REASON")
+    found = reasons[asked]
+    told = f"{asked}\nmeans: {found['meaning']}\ndo:    {found['remedy']}"
+    call.tell({"reason": asked, **found}, lambda: typer.echo(told))
 
 
 app = typer.Typer(
@@ -163,7 +154,6 @@ app = typer.Typer(
 def topic_command(
     call: Call,
     names: list[str] = argument("[A->B] TOPIC", "Only this flow; a topic's name, on either side."),
-    flow: OptionalFlowOption = None,
 ) -> None:
     """Explain why a topic is replicated or not: the rule that decides, for each flow.
 
@@ -172,7 +162,7 @@ def topic_command(
     source's offsets (docs/offsets.md), if the source service answers; of a topic that waits for its copy,
     which offsets that will have, and what filling costs.
     """
-    named, name = named_of_flow(names, flow, "topic")
+    named, name = named_of_flow(names, "topic")
     rows = call.ask(lambda at: _explain(at, name, named))
     call.tell_rows(_EXPLAINED, rows, lines=_how_to_include([row.told for row in rows]))
 

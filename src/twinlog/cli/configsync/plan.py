@@ -17,6 +17,7 @@ from twinlog.cli.common.options import (
     argument,
     ask_each,
     failure_as_json,
+    flag,
     option,
     telling_failures,
 )
@@ -46,9 +47,7 @@ def plan_command(
     flow: FlowArgument = None,
     scope: ScopeOption = None,
     skips: SkipsOption = False,
-    check: bool = option(
-        "--check", "Exit with 1 if something is to be changed, or could not be read.", False
-    ),
+    check: bool = flag("--check", "Exit with 1 if something is to be changed, or could not be read."),
 ) -> None:
     """Show the changes that configsync would make on a target: every action with its rule.
 
@@ -98,7 +97,7 @@ def apply_command(
         "--plan ID", "The id of a plan; without it the command makes and shows one.", None
     ),
     scope: ScopeOption = None,
-    yes: bool = option("--yes -y", "Do not ask.", False),
+    yes: bool = flag("--yes -y", "Do not ask."),
 ) -> None:
     """Carry out a plan: that of --plan, or a new one, which the command shows and asks about.
 
@@ -114,7 +113,7 @@ def apply_command(
     call.tell(
         as_json(OUTCOME, outcome),
         lambda: print_outcome(outcome, shown=plan is None),
-        exit_code=EXIT_FAILED if outcome.refused else 0,
+        fails=bool(outcome.refused),
     )
 
 

@@ -3,7 +3,7 @@
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.fields import Field, Fields, value_of
-from twinlog.cli.common.options import OptionalFlowArgument, OptionalFlowOption, chosen_flow, option
+from twinlog.cli.common.options import OptionalFlowArgument, flag
 from twinlog.cli.configsync.client import chosen_flows, every_topic
 
 TOPIC: Fields[pb2.ReplicatedTopic] = (
@@ -28,14 +28,13 @@ _SECONDS = 10.0
 def topics_command(
     call: Call,
     flow: OptionalFlowArgument = None,
-    waiting: bool = option("--waiting", "Only topics that are not READY, or not in step.", False),
-    flow_option: OptionalFlowOption = None,
+    waiting: bool = flag("--waiting", "Only topics that are not READY, or not in step."),
 ) -> None:
     """Show every topic that the rules of a flow select: its copy, its partitions, and why one is not copied.
 
     Topics that no rule selects are not listed: `twinlog explain topic NAME` says which rule leaves one out.
     """
-    named = chosen_flow(flow, flow_option)
+    named = flow
 
     async def topics(at: Services) -> tuple[list[pb2.ReplicatedTopic], list[str]]:
         flows = await chosen_flows(at.configsync, named)

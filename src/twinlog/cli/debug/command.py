@@ -6,10 +6,9 @@ from pathlib import Path
 
 import typer
 
-from twinlog.cli.common.failures import reported_failures, run_async
-from twinlog.cli.common.location import ConfigOption, EndpointOption, load_config, required_config
+from twinlog.cli.common.call import Call, command
+from twinlog.cli.common.location import required_config
 from twinlog.cli.common.options import option
-from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.common.private_file import refuse_to_replace, write_private
 from twinlog.cli.common.times import CLOCK
 
@@ -24,9 +23,9 @@ def debug() -> None:
 
 
 @app.command("bundle")
+@command
 def bundle_command(
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
+    call: Call,
     file: Path | None = option("--file FILE", "The file to write; default: twinlog-debug-TIME.tar.gz.", None),
     log: list[Path] | None = option(
         "--log FILE",
@@ -34,7 +33,6 @@ def bundle_command(
         " on this machine logs to a file, the command finds it by itself.",
         None,
     ),
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Write configuration, versions, states, metrics, logs and ends of the internal topics into one tar.gz.
 
@@ -45,21 +43,13 @@ def bundle_command(
 
     Example: twinlog debug bundle --config mm2.properties --log /var/log/twinlog.log
     """
-    with reported_failures():
-        config = required_config(config)
-        from twinlog.cli.debug.gather import Request, gather
+    required_config(call.config)
+    from twinlog.cli.debug.gather import gather
 
-        now_ms = CLOCK.get().now_ms()
-        request = Request(
-            config=config, endpoints=endpoint, logs=log or (), environment=os.environ, now_ms=now_ms
-        )
-        target = file or Path(
-            f"twinlog-debug-{datetime.fromtimestamp(now_ms / 1000, UTC):%Y%m%dT%H%M%S}.tar.gz"
-        )
-        refuse_to_replace(target, begins=_GZIP)
-        content = run_async(gather(request, load_config))
-        write_private(target, content)
-        if output is Output.JSON:
-            print_json({"file": str(target), "bytes": len(content)})
-        else:
-            typer.echo(f"wrote {target} ({len(content)} bytes): read its summary.json before you send it")
+    now_ms = CLOCK.get().now_ms()
+    target = file or Path(f"twinlog-debug-{datetime.fromtimestamp(now_ms / 1000, UTC):%Y%m%dT%H%M%S}.tar.gz")
+    refuse_to_replace(target, begins=_GZIP)
+    content = call.run(gather(call, log or (), os.environ, now_ms))
+    write_private(target, content)
+    told = f"wrote {target} ({len(content)} bytes): read its summary.json before you send it"
+    call.tell({"file": str(target), "bytes": len(content)}, lambda: typer.echo(told))

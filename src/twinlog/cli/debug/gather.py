@@ -12,7 +12,7 @@ import platform
 import sys
 import tarfile
 import urllib.request
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -20,8 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from twinlog import __version__
-from twinlog.cli.common.call import Services
-from twinlog.cli.common.location import channels, service_endpoints
+from twinlog.cli.common.call import Call
+from twinlog.cli.common.fields import as_json
+from twinlog.cli.common.location import required_config
+from twinlog.cli.common.names import parse_flow
+from twinlog.cli.common.private_file import read_file
 from twinlog.cli.debug.secrets import (
     Blanker,
     is_secret_file,
@@ -31,8 +34,8 @@ from twinlog.cli.debug.secrets import (
     shown_value,
 )
 from twinlog.cli.source.client import every_partition
+from twinlog.cli.source.partition_rows import partition_fields, worst_first
 from twinlog.cli.status import view
-from twinlog.cli.status.query import query_status
 from twinlog.config import ClientConfig, Configuration, FlowConfig, Service
 from twinlog.config.problems import Findings
 from twinlog.config.values.providers import LocalFileSystem, configured_resolver
@@ -179,32 +182,24 @@ _PACKAGES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    config: Path
-    endpoints: list[str] | None
-    logs: Sequence[Path]
-    environment: Mapping[str, str]
-    now_ms: int
-
-
-async def gather(request: Request, load: Callable[[Path], Configuration]) -> bytes:
-    """The bundle."""
-    written = _written(request.config)
-    secrets = [*written, *_filled(request, written), *of_environment(request.environment)]
+async def gather(call: Call, logs: Sequence[Path], environment: Mapping[str, str], now_ms: int) -> bytes:
+    """The bundle. Raises ConfigError for a file that cannot be read."""
+    config = required_config(call.config)
+    written = _written(config)
+    secrets = [*written, *_filled(config, environment, written), *of_environment(environment)]
     problem: ConfigError | None = None
     configuration: Configuration | None = None
     try:
-        configuration = load(request.config)
+        configuration = call.configuration
         secrets += _resolved(configuration)
     except ConfigError as error:
         problem = error
     secrets += _in_files(secrets)
-    archive = Archive(blanked=Blanker(secrets_of(secrets)), at_seconds=request.now_ms // 1000)
+    archive = Archive(blanked=Blanker(secrets_of(secrets)), at_seconds=now_ms // 1000)
     _add_configuration(archive, written, problem)
-    run = next((each for each in living_runs() if each.is_of(request.config)), None)
+    run = next((each for each in living_runs() if each.is_of(config)), None)
     steps: dict[str, Awaitable[None]] = {
-        "status.json": _status(archive, request),
+        "status.json": _status(archive, call),
         "metrics": _metrics(archive, configuration, run),
     }
     flows = () if configuration is None else configuration.enabled_flows
@@ -214,7 +209,7 @@ async def gather(request: Request, load: Callable[[Path], Configuration]) -> byt
             archive, f"internal-topics/{name}.json", entry, STEP_SECONDS / 2
         )
         steps[f"partitions/{name}.json"] = _partitions(
-            archive, f"partitions/{name}.json", str(entry.flow), request
+            archive, f"partitions/{name}.json", str(entry.flow), call, now_ms
         )
     if len(flows) > MOST_FLOWS:
         archive.miss(
@@ -223,12 +218,12 @@ async def gather(request: Request, load: Callable[[Path], Configuration]) -> byt
     async with asyncio.TaskGroup() as group:
         for name, step in steps.items():
             group.create_task(_bounded(archive, name, step), name=f"collect {name}")
-    await asyncio.to_thread(_add_logs, archive, request.logs, run)
+    await asyncio.to_thread(_add_logs, archive, logs, run)
     return archive.content(
         {
             "twinlog": __version__,
-            "made_at_ms": request.now_ms,
-            "config": str(request.config),
+            "made_at_ms": now_ms,
+            "config": str(config),
             "runs_here": run is not None,
             "python": sys.version,
             "platform": platform.platform(),
@@ -250,22 +245,20 @@ async def _bounded(archive: Archive, name: str, step: Awaitable[None]) -> None:
 
 def _written(config: Path) -> list[tuple[str, str]]:
     """The properties of the file as written. Raises ConfigError."""
-    try:
-        content = config.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{config}: cannot be read: {error.strerror or error}") from error
-    entries = parse(content, file=str(config)).entries
+    entries = parse(read_file(config), file=str(config)).entries
     return [(key, entry.value.strip()) for key, entry in entries.items()]
 
 
-def _filled(request: Request, written: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _filled(
+    config: Path, environment: Mapping[str, str], written: list[tuple[str, str]]
+) -> list[tuple[str, str]]:
     """The values of references, also in a file that does not load."""
     settings = {key: Property(key=key, value=value) for key, value in written}
     resolver = configured_resolver(
         settings,
-        environ=request.environment,
+        environ=environment,
         files=LocalFileSystem(),
-        findings=Findings(file=str(request.config)),
+        findings=Findings(file=str(config)),
     )
     return [
         (key, filled)
@@ -308,25 +301,20 @@ def _add_configuration(archive: Archive, written: list[tuple[str, str]], problem
         archive.miss("configuration", problem.reason, str(problem))
 
 
-async def _status(archive: Archive, request: Request) -> None:
-    endpoints = service_endpoints(request.config, request.endpoints)
-    status = await query_status(endpoints, channels(request.config), timeout_seconds=STEP_SECONDS / 2)
+async def _status(archive: Archive, call: Call) -> None:
+    status = await call.status(STEP_SECONDS / 2)
     archive.add_json("status.json", view.as_json(status))
     for row in status.services:
         if row.reason:
             archive.miss(f"service {row.name}", row.reason, row.message)
 
 
-async def _partitions(archive: Archive, name: str, flow: str, request: Request) -> None:
-    from twinlog.cli.common.fields import as_json
-    from twinlog.cli.common.names import parse_flow
-    from twinlog.cli.source.partition_rows import partition_fields, worst_first
-
-    async with Services(config=request.config, endpoint=request.endpoints) as at:
+async def _partitions(archive: Archive, name: str, flow: str, call: Call, now_ms: int) -> None:
+    async with call.services() as at:
         found = await every_partition(at.source, parse_flow(flow), "")
     if len(found) > MOST_PARTITIONS:
         archive.miss(name, "CUT", f"{len(found)} partitions; {MOST_PARTITIONS} are included")
-    fields = partition_fields(request.now_ms)
+    fields = partition_fields(now_ms)
     archive.add_json(name, [as_json(fields, each) for each in worst_first(found)[:MOST_PARTITIONS]])
 
 

@@ -12,7 +12,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.common.call import Call, Services
 from twinlog.cli.common.failures import EXIT_FAILED, require_terminal
 from twinlog.cli.common.fields import as_json
-from twinlog.cli.common.location import SERVICES, channels, load_config, service_endpoints
+from twinlog.cli.common.location import SERVICES
 from twinlog.cli.common.names import flow_name, parse_flow, who
 from twinlog.cli.common.options import flow_of_file, required_flow
 from twinlog.cli.common.pasteable import say
@@ -25,7 +25,6 @@ from twinlog.cli.moves.plan_outcome import (
     plan_facts,
     status_as_json,
 )
-from twinlog.cli.status.query import query_status
 from twinlog.cli.verdict.moving import NO_GO, Check, checks_of, overall, plan_checks, with_plan
 
 # `twinlog failover status`: the run in the service, and the recorded move.
@@ -106,10 +105,7 @@ class MoveCall:
     def of(cls, kind: str, flow: str | None, call: Call, *, ignore_status: bool = False) -> "MoveCall":
         """Without a flow it is the only one of the file. Raises ConfigError."""
         if flow is None:
-            config = call.config
-            flow = (
-                required_flow(None, None) if config is None else flow_of_file(None, None, load_config(config))
-            )
+            flow = required_flow(None) if call.config is None else flow_of_file(None, call.configuration)
         return cls(kind=kind, flow=parse_flow(flow), call=call, ignore_status=ignore_status)
 
     def plan(self, options: pb2.MoveOptions) -> None:
@@ -134,8 +130,7 @@ class MoveCall:
         single = named and self.call.config is None and not named.issuperset(SERVICES)
         if self.ignore_status or options.accept_loss or single:
             return []
-        endpoints = service_endpoints(self.call.config, self.call.endpoint)
-        status = await query_status(endpoints, channels(self.call.config), timeout_seconds=STATUS_SECONDS)
+        status = await self.call.status(STATUS_SECONDS)
         return checks_of(status, self.kind, flow_name(self.flow), blockers)
 
     def refuse(self, options: pb2.MoveOptions) -> None:
@@ -185,7 +180,7 @@ class MoveCall:
         self.call.tell(
             as_json(RUN, run),
             lambda: say(run.message or "the run had already ended: nothing was cancelled"),
-            exit_code=0 if run.reason == "MOVE_CANCELLED" else EXIT_FAILED,
+            fails=run.reason != "MOVE_CANCELLED",
         )
 
     def abort(self) -> None:

@@ -173,9 +173,9 @@ AcceptLossOption = Annotated[
 ]
 IgnoreStatusOption = Annotated[
     bool,
-    typer.Option(
+    option(
         "--ignore-status",
-        help="Move also where `twinlog status` speaks against it: only what blocks the plan itself counts.",
+        "Move also where `twinlog status` speaks against it: only what blocks the plan itself counts.",
     ),
 ]
 WaitOption = Annotated[

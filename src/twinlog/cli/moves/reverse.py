@@ -21,7 +21,7 @@ from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import require_terminal
 from twinlog.cli.common.location import load_config
 from twinlog.cli.common.names import flow_name, flow_of, parse_flow, partition_name
-from twinlog.cli.common.options import argument, option
+from twinlog.cli.common.options import argument, flag, option
 from twinlog.cli.common.output import print_json_line
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.moves.calls import RUN_TIMEOUT_SECONDS, MoveCall
@@ -363,7 +363,7 @@ def reverse_command(
     ignore_status: IgnoreStatusOption = False,
     wait: WaitOption = 300.0,
     tail: Tail = option("--tail", "What becomes of records that only A has.", Tail.REFUSE),
-    execute: bool = option("--execute", "Do it.", False),
+    execute: bool = flag("--execute", "Do it."),
     yes: YesOption = False,
 ) -> None:
     """Let the flow back take over: A->B stops, and B->A copies.

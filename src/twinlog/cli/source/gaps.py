@@ -13,10 +13,9 @@ from twinlog.cli.common.call import Call, Services, command, every
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.names import flow_name, parse_flow, partition_name, who
 from twinlog.cli.common.options import (
-    OptionalFlowOption,
     argument,
-    chosen_flow,
-    is_flow,
+    flag,
+    flow_and_names,
     option,
     required_flow,
 )
@@ -81,15 +80,12 @@ def gaps_command(
         " which, --all takes all of the flow.",
         None,
     ),
-    flow: OptionalFlowOption = None,
     topic: TopicOption = "",
     partition: PartitionOption = None,
     begin: int | None = option(
         "--from OFFSET", "Only the gap that begins here, to acknowledge.", None, min=0, max=MOST_OFFSET
     ),
-    everything: bool = option(
-        "--all", "Also those that are acknowledged; with ack: every gap of the flow.", False
-    ),
+    everything: bool = flag("--all", "Also those that are acknowledged; with ack: every gap of the flow."),
 ) -> None:
     """Show every range of source offsets that is missing on the target, with its reason; `ack` acknowledges.
 
@@ -98,7 +94,7 @@ def gaps_command(
     json, `to` is the first offset after the range. Acknowledged gaps appear only with --all.
     Exit code 1 when the gaps of a flow are not known.
     """
-    named, acknowledges = flow_and_verb(words or [], flow)
+    named, acknowledges = flow_and_verb(words)
     if acknowledges:
         request = _request(named, topic, partition, begin, everything=everything)
         gaps = call.ask(lambda at: at.source.AcknowledgeGaps(request)).gaps
@@ -117,15 +113,14 @@ def gaps_command(
     _tell(call, shown, answer.unknown, len(hidden), whole=bool(topic))
 
 
-def flow_and_verb(words: Sequence[str], option: str | None) -> tuple[str | None, bool]:
+def flow_and_verb(words: Sequence[str] | None) -> tuple[str | None, bool]:
     """The flow, and whether something is to be acknowledged. Raises ConfigError."""
-    acknowledge = bool(words) and words[0] == ACK
-    rest = words[1:] if words[:1] and words[0] in (ACK, LIST) else words
-    if len(rest) > 1 or (rest and not is_flow(rest[0])):
+    flow, rest = flow_and_names(words)
+    if rest not in ([], [ACK], [LIST]):
         raise ConfigError(
             f"{' '.join(rest)}: expected a flow such as 'A->B' (in quotes), or ack and a flow", key="FLOW"
         )
-    return chosen_flow(rest[0] if rest else None, option), acknowledge
+    return flow, rest == [ACK]
 
 
 def how_to_ack(kind: str, rows: Iterable[Any], rest: str = "") -> list[str]:
@@ -144,7 +139,7 @@ def _request(
         )
     if begin is not None and partition is None:
         raise ConfigError("--from needs --partition", key="--from")
-    scope = parse_scope(required_flow(flow, None), topic, partition)
+    scope = parse_scope(required_flow(flow), topic, partition)
     return pb2.AcknowledgeGapsRequest(scope=scope, from_offset=begin, by=who())
 
 
@@ -252,10 +247,9 @@ def foreign_command(
     words: list[str] | None = argument(
         "[ack] [A->B]", "Only this flow. `ack 'A->B'` acknowledges its foreign records.", None
     ),
-    flow: OptionalFlowOption = None,
     topic: TopicOption = "",
     partition: PartitionOption = None,
-    dry_run: bool = option("--dry-run", "With ack: change nothing.", False),
+    dry_run: bool = flag("--dry-run", "With ack: change nothing."),
 ) -> None:
     """Show the copies into which somebody else wrote; `ack` acknowledges that.
 
@@ -263,12 +257,12 @@ def foreign_command(
     says that somebody knows of them, and `twinlog status` and the live page no longer name them. Foreign
     records that come later are told again.
     """
-    named, acknowledges = flow_and_verb(words or [], flow)
+    named, acknowledges = flow_and_verb(words)
     if not acknowledges:
         rows = call.ask(lambda at: _list(at, named, topic, partition))
         call.tell_rows(FOREIGN, rows, empty="no foreign records", lines=how_to_ack("foreign", rows))
         return
-    scope = parse_scope(required_flow(named, None), topic, partition)
+    scope = parse_scope(required_flow(named), topic, partition)
     request = pb2.AcknowledgeForeignWritesRequest(scope=scope, dry_run=dry_run, by=who())
     copies = call.ask(lambda at: at.source.AcknowledgeForeignWrites(request)).copies
     done = "nothing was changed (--dry-run)" if dry_run else "undo: none; the audit log has it"

@@ -10,7 +10,7 @@ from twinlog.cli.common.call import Call, Differences, Services, command, looks
 from twinlog.cli.common.failures import tell
 from twinlog.cli.common.fields import Fields, as_json
 from twinlog.cli.common.names import parse_flow
-from twinlog.cli.common.options import OptionalFlowArgument, OptionalFlowOption, chosen_flow, option
+from twinlog.cli.common.options import OptionalFlowArgument, flag, option
 from twinlog.cli.common.output import clear_screen, print_json_line, print_rows, screen_rows
 from twinlog.cli.common.times import CLOCK, MOST_SECONDS
 from twinlog.cli.source import partition_rows as rows
@@ -26,28 +26,24 @@ def partitions_command(
     call: Call,
     flow: OptionalFlowArgument = None,
     topic: TopicOption = "",
-    follow: bool = option(
+    follow: bool = flag(
         "--watch -w",
         "Follow until Ctrl-C: the table whenever something changes; with -o json one line with all "
         "partitions, then one with those that changed (state REMOVED: no longer copied).",
-        False,
     ),
     every: float = option(
         "--every SECONDS", "With --watch: the time between two looks.", 1.0, min=0.2, max=MOST_SECONDS
     ),
-    flow_option: OptionalFlowOption = None,
-    trouble: bool = option(
-        "--trouble",
-        "Only partitions with a problem, or slow ones; of many with the same one the first.",
-        False,
+    trouble: bool = flag(
+        "--trouble", "Only partitions with a problem, or slow ones; of many with the same one the first."
     ),
-    verbose: bool = option("--verbose -v", "With --trouble: each of those with the same problem.", False),
+    verbose: bool = flag("--verbose -v", "With --trouble: each of those with the same problem."),
 ) -> None:
     """Show the copy of every partition: state, position, lag, rates, and any problem; problems come first.
 
     `?` means not known. A narrow terminal shows fewer columns.
     """
-    named = chosen_flow(flow, flow_option)
+    named = flow
     wanted = None if named is None else parse_flow(named)
     if follow:
         call.ask(lambda at: _follow(call, at, wanted, topic, every, trouble=trouble))

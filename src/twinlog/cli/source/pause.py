@@ -1,6 +1,6 @@
 """`twinlog pause` and `twinlog resume`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import typer
 
@@ -10,11 +10,9 @@ from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.names import shown_bytes, who
 from twinlog.cli.common.options import (
     OptionalFlowArgument,
-    OptionalFlowOption,
     argument,
-    chosen_flow,
-    is_flow,
-    option,
+    flag,
+    flow_and_names,
     required_flow,
 )
 from twinlog.cli.common.pasteable import print_undo, undo_command
@@ -43,25 +41,24 @@ THROTTLE: Fields[pb2.Throttle] = (
 @command
 def throttle_command(
     call: Call,
-    flow: str | None = argument("[A->B]", "The flow; all when left out.", None),
-    rate: str | None = argument(
-        "[RATE]",
-        "Bytes per second: 500k, 20M, 1G; none = no limit. Left out: show the limits in force.",
+    words: list[str] | None = argument(
+        "[A->B] [RATE]",
+        "The flow, all when left out; and the bytes per second: 500k, 20M, 1G; none = no limit. Without RATE:"
+        " show the limits in force.",
         None,
     ),
     topic: TopicOption = "",
-    flow_option: str | None = option("--flow A->B", "The same as the argument.", None, hidden=True),
 ) -> None:
     """Limit the bytes per second of a flow or a topic, from now on and across restarts.
 
     Without RATE the command changes nothing and lists the limits in force.
     """
-    named, wanted = _named(flow, flow_option, rate)
+    named, wanted = _named(words)
     if wanted is None:
         found = call.ask(lambda at: _throttles(at, named))
         _throttle_tell(call, [each for each in found if topic in ("", each.scope.source_topic)], [])
         return
-    scope = parse_scope(required_flow(named, None), topic, None)
+    scope = parse_scope(required_flow(named), topic, None)
     bytes_per_second = parse_bytes(wanted)
     request = pb2.SetThrottleRequest(scope=scope, bytes_per_second=bytes_per_second, by=who())
 
@@ -74,21 +71,15 @@ def throttle_command(
     _throttle_tell(call, throttles, undo, prefix="" if bytes_per_second else "still ")
 
 
-def _named(flow: str | None, option: str | None, rate: str | None) -> tuple[str | None, str | None]:
-    """Flow and rate, by argument or option. Raises ConfigError.
-
-    In `throttle --flow 'A->B' 20M` the rate is at the place of the flow.
-    """
-    for text in (flow, rate):
-        if text is not None and text.startswith("--"):
-            raise ConfigError(f"no such option: {text}", key=text)
-    if option is None:
-        return flow, rate
-    if rate is None and flow is not None and not is_flow(flow):
-        return option, flow
-    if flow not in (None, option):
-        raise ConfigError(f"two flows are named: {flow} and --flow {option}: name one", key="--flow")
-    return option, rate
+def _named(words: Sequence[str] | None) -> tuple[str | None, str | None]:
+    """Flow and rate. Raises ConfigError."""
+    flow, rates = flow_and_names(words)
+    wrong = next((text for text in rates if text.startswith("--")), None)
+    if wrong is not None:
+        raise ConfigError(f"no such option: {wrong}", key=wrong)
+    if len(rates) > 1:
+        raise ConfigError(f"several rates are given: {', '.join(rates)}", key="RATE")
+    return flow, rates[0] if rates else None
 
 
 async def _throttles(at: Services, flow: str | None) -> list[pb2.Throttle]:
@@ -136,14 +127,13 @@ def pause_command(
     flow: OptionalFlowArgument = None,
     topic: TopicOption = "",
     partition: PartitionOption = None,
-    flow_option: OptionalFlowOption = None,
 ) -> None:
     """Stop copying a flow, a topic or a partition within a second, until `twinlog resume`.
 
     A pause survives restarts; everything else is still copied. Without a flow the command changes nothing and
     lists what is paused, by whom and since when.
     """
-    named = chosen_flow(flow, flow_option)
+    named = flow
     if named is None and (topic or partition is not None):
         raise ConfigError("--topic needs the flow, such as 'A->B'", key="--topic")
     if named is None:
@@ -161,15 +151,12 @@ def resume_command(
     flow: OptionalFlowArgument = None,
     topic: TopicOption = "",
     partition: PartitionOption = None,
-    everything: bool = option(
-        "--all", "End every pause of the flow, of its topics and of its partitions.", False
-    ),
-    flow_option: OptionalFlowOption = None,
+    everything: bool = flag("--all", "End every pause of the flow, of its topics and of its partitions."),
 ) -> None:
     """End a pause: name exactly what was paused, or give --all. The command prints what is still paused."""
     if everything and (topic or partition is not None):
         raise ConfigError("--all ends every pause of the flow: omit --topic and --partition", key="--all")
-    scope = parse_scope(required_flow(flow, flow_option), topic, partition)
+    scope = parse_scope(required_flow(flow), topic, partition)
     request = pb2.ResumeReplicationRequest(scope=scope, by=who(), all=everything)
 
     async def resume(at: Services) -> tuple[list[pb2.Pause], Iterable[pb2.Pause]]:

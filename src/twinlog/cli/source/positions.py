@@ -6,10 +6,10 @@ import typer
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.call import Call, command
-from twinlog.cli.common.failures import EXIT_FAILED, require_terminal
+from twinlog.cli.common.failures import require_terminal
 from twinlog.cli.common.fields import Field, Fields, as_json
 from twinlog.cli.common.names import partition_name, who
-from twinlog.cli.common.options import option
+from twinlog.cli.common.options import flag, option
 from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import print_undo, undo_command
 from twinlog.cli.common.times import CLOCK, EXPECTED, offset_of, parse_time, shortened, shown_time
@@ -92,9 +92,9 @@ def set_command(
     ),
     topic: TopicOption = "",
     partition: PartitionOption = None,
-    everything: bool = option("--all", "Move all partitions of the flow to the same offset.", False),
-    dry_run: bool = option("--dry-run", "Only show what would be copied again or left out.", False),
-    yes: bool = option("--yes -y", "Do not ask.", False),
+    everything: bool = flag("--all", "Move all partitions of the flow to the same offset."),
+    dry_run: bool = flag("--dry-run", "Only show what would be copied again or left out."),
+    yes: bool = flag("--yes -y", "Do not ask."),
 ) -> None:
     """Move where partitions are copied from. Try --dry-run first: copying again makes duplicate records.
 
@@ -125,7 +125,7 @@ def set_command(
     call.tell(
         {"applied": answer.applied, "changes": changes, "undo": undo},
         text,
-        exit_code=EXIT_FAILED if failed else 0,
+        fails=failed,
     )
 
 

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
-from twinlog.cli.common.location import ConfigOption, EndpointOption, channels, service_endpoints
-from twinlog.cli.common.options import option
-from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
+from twinlog.cli.common.call import Call, command
+from twinlog.cli.common.failures import EXIT_FAILED, exiting_with
+from twinlog.cli.common.options import flag, option
+from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.times import MOST_SECONDS
 
@@ -20,16 +20,13 @@ EXIT_WAITS = 3
 _COLOURS = {"bad": typer.colors.RED, "warn": typer.colors.YELLOW}
 
 
+@command
 def status_command(
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
-    check: bool = option(
-        "--check", "Only say whether everything moves, by the exit code and in words.", False
-    ),
-    strict: bool = option("--strict", "With --check: warnings count as problems.", False),
-    verbose: bool = option("--verbose -v", "Also what the services said themselves.", False),
-    watch: bool = option("--watch", "On the whole screen, again every two seconds, until Ctrl-C.", False),
+    call: Call,
+    check: bool = flag("--check", "Only say whether everything moves, by the exit code and in words."),
+    strict: bool = flag("--strict", "With --check: warnings count as problems."),
+    verbose: bool = flag("--verbose -v", "Also what the services said themselves."),
+    watch: bool = flag("--watch", "On the whole screen, again every two seconds, until Ctrl-C."),
     timeout: float = option(
         "--timeout", "Seconds that each service may take to answer.", 5.0, min=0.1, max=MOST_SECONDS
     ),
@@ -52,16 +49,12 @@ def status_command(
     foreign writes that nobody has acknowledged: `failover plan` says NO-GO for each of them. Lag, delays,
     limits, changed rules and a flow that another process copies are not. --strict adds the warnings.
     """
-    with reported_failures():
-        endpoints = service_endpoints(config, endpoint)
-        open_to = channels(config)
     from twinlog.cli.status import view
-    from twinlog.cli.status.query import query_status
     from twinlog.cli.verdict.verdict import standing_by, verdict_of
 
     async def asked() -> "Status":
-        status = await query_status(endpoints, open_to, timeout_seconds=timeout)
-        status.asked_file = None if config is None else str(config.resolve())
+        status = await call.status(timeout)
+        status.asked_file = None if call.config is None else str(call.config.resolve())
         return status
 
     if watch:
@@ -69,28 +62,29 @@ def status_command(
 
         if check:
             raise typer.BadParameter("--check and --watch exclude each other")
-        refuse_pipe(output)
-        run_async(watch_status(asked, output))
+        refuse_pipe(call.output)
+        call.run(watch_status(asked, call.output))
         return
-    with reported_failures():
-        status = run_async(asked())
+    status = call.run(asked())
     verdict = verdict_of(status)
     problems, waiting = verdict.failing, verdict.waiting
     if strict:
         problems = [each for each in verdict.pressing if not each.waits]
     fails = bool(problems) if check else not status.all_serving
-    with exiting_with(EXIT_FAILED if fails else EXIT_WAITS if check and waiting else 0):
-        if output is Output.JSON:
-            document = view.as_json(status)
-            if check:
-                document["check"] = view.check_as_json(problems, waiting, standing_by(status))
-            print_json(document)
-        elif check:
+    document = view.as_json(status)
+    if check:
+        document["check"] = view.check_as_json(problems, waiting, standing_by(status))
+
+    def text() -> None:
+        if check:
             warnings = verdict.line if verdict.counts else ""
             lines = view.check_lines([*problems, *waiting], standing_by(status), warnings, verbose=verbose)
             say("\n".join(lines))
         else:
             _print_tables(status, verdict, verbose=verbose)
+
+    with exiting_with(EXIT_FAILED if fails else EXIT_WAITS if check and waiting else 0):
+        call.tell(document, text)
 
 
 def _print_tables(status: "Status", verdict: "Verdict", *, verbose: bool) -> None:

@@ -2,22 +2,23 @@
 
 import shlex
 import socket
+from functools import partial
 from pathlib import Path
 
 import typer
 
-from twinlog.cli.common.failures import reported_failures, run_async
-from twinlog.cli.common.location import ConfigOption, EndpointOption, channels, service_endpoints
-from twinlog.cli.common.options import option
+from twinlog.cli.common.call import Call, command
+from twinlog.cli.common.location import channels, service_endpoints
+from twinlog.cli.common.options import flag, option
 from twinlog.config import Address
 from twinlog.errors import ConfigError
 
 DEFAULT_LISTEN = "127.0.0.1:8890"
 
 
+@partial(command, takes=("config", "endpoint"))
 def ui_command(
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
+    call: Call,
     listen: str = option(
         "--listen HOST:PORT", "The address of the page; port 0 takes a free port.", DEFAULT_LISTEN
     ),
@@ -29,7 +30,7 @@ def ui_command(
     host_name: list[str] | None = option(
         "--host-name NAME", "A host name by which browsers reach the page. May be repeated.", None
     ),
-    insecure: bool = option("--insecure", "Listen beyond this machine without TLS and tokens.", False),
+    insecure: bool = flag("--insecure", "Listen beyond this machine without TLS and tokens."),
 ) -> None:
     """Show all flows on a live page in the browser, until Ctrl-C. The page changes nothing.
 
@@ -41,38 +42,32 @@ def ui_command(
     Exit codes: 0 stopped; 2 wrong usage, the port is in use, or the package aiohttp is not installed (`pip
     install 'twinlog[ui]'`).
     """
-    with reported_failures():
-        from twinlog.cli.ui.access import page_certificate, refuse_open_page
-        from twinlog.service.access.tokens import TokenFile
+    from twinlog.cli.ui.access import page_certificate, refuse_open_page
+    from twinlog.service.access.tokens import TokenFile
 
-        address = _address(listen)
-        shown = page_certificate(certificate, key)
-        refuse_open_page(address, tls=shown is not None, tokens=tokens is not None, insecure=insecure)
-        known = None if tokens is None else TokenFile(str(tokens))
-        endpoints = service_endpoints(config, endpoint)
-        open_to = channels(config)
-        bound = _bound(address)
-        try:
-            from twinlog.cli.ui.serving import serve
-        except ModuleNotFoundError as error:
-            if error.name != "aiohttp":
-                raise
-            raise ConfigError(
-                "the page needs the package aiohttp: pip install 'twinlog[ui]'", key="ui"
-            ) from error
+    address = _address(listen)
+    shown = page_certificate(certificate, key)
+    refuse_open_page(address, tls=shown is not None, tokens=tokens is not None, insecure=insecure)
+    known = None if tokens is None else TokenFile(str(tokens))
+    endpoints, open_to = service_endpoints(call.config, call.endpoint), channels(call.config)
+    bound = _bound(address)
+    try:
+        from twinlog.cli.ui.serving import serve
+    except ModuleNotFoundError as error:
+        if error.name != "aiohttp":
+            raise
+        raise ConfigError(
+            "the page needs the package aiohttp: pip install 'twinlog[ui]'", key="ui"
+        ) from error
     names = frozenset(name.lower() for name in host_name or ())
     with bound:
-        run_async(
+        call.run(
             serve(
                 *(endpoints, open_to, bound, address, shown, known, names),
-                same_services=_same_services(config, endpoint),
-                ready=_ready,
+                same_services=_same_services(call.config, call.endpoint),
+                ready=lambda url: typer.echo(f"ready: {url}"),
             )
         )
-
-
-def _ready(url: str) -> None:
-    typer.echo(f"ready: {url}")
 
 
 def _same_services(config: Path | None, endpoints: list[str] | None) -> str:

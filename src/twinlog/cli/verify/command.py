@@ -1,15 +1,13 @@
 """`twinlog verify A->B`: whether the copies of a flow equal their source."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-from twinlog.cli.common.failures import reported_failures, run_async
-from twinlog.cli.common.location import ConfigOption, load_config, required_config
+from twinlog.cli.common.call import Call, reading_clusters
 from twinlog.cli.common.names import flow_of
-from twinlog.cli.common.options import OptionalFlowArgument, OptionalFlowOption, flow_of_file, option
-from twinlog.cli.common.output import Output, OutputOption, print_json
+from twinlog.cli.common.options import OptionalFlowArgument, flag, flow_of_file, option
+from twinlog.cli.common.output import print_json
 from twinlog.cli.common.times import EXPECTED, MOST_PARTITION, MOST_SECONDS
 from twinlog.cli.verify.engine import engine, verified
 from twinlog.cli.verify.files import check_writable, tell
@@ -24,14 +22,11 @@ from twinlog.cli.verify.options import (
 )
 from twinlog.cli.verify.progress import shown_progress
 
-if TYPE_CHECKING:
-    from twinlog.verify.report import FlowReport
 
-
+@reading_clusters
 def verify_command(
+    call: Call,
     flow: OptionalFlowArgument = None,
-    config: ConfigOption = None,
-    flow_option: OptionalFlowOption = None,
     topic: list[str] | None = option(
         "--topic --topics TOPIC", "Only this source topic. May be repeated.", None
     ),
@@ -46,10 +41,9 @@ def verify_command(
     wait: float = option(
         "--wait", "Seconds to wait for the copy to reach the source's ends.", 30.0, min=0.0, max=MOST_SECONDS
     ),
-    complete: bool = option(
+    complete: bool = flag(
         "--complete",
         "The replicator has stopped for good: records that the copy lacks at its end are MISSING.",
-        False,
     ),
     max_bytes: str = option(
         "--max-bytes-per-second BYTES",
@@ -60,7 +54,7 @@ def verify_command(
     state: Path | None = option(
         "--state DIR", "Save the progress there; the next run continues from it.", None
     ),
-    show: bool = option("--show", "Print the records that differ, with keys and values.", False),
+    show: bool = flag("--show", "Print the records that differ, with keys and values."),
     report_file: ReportOption = None,
     html_file: HtmlOption = None,
     schema: bool = option(
@@ -70,7 +64,6 @@ def verify_command(
         is_eager=True,
         callback=lambda asked: _print_schema(asked),
     ),
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Compare the copies of a flow with their source, record by record, and list every difference.
 
@@ -99,31 +92,27 @@ def verify_command(
 
     twinlog verify 'A->B' --config mm2.properties --from -1d --report proof.json --html proof.html
     """
-    from twinlog.verify.report import EXIT_CODES, Verdict
-
-    incomplete = EXIT_CODES[Verdict.INCOMPLETE]
-    with reported_failures(incomplete):
-        configuration = load_config(required_config(config))
-        request = engine("verify.request").VerifyRequest(
-            flow=flow_of(flow_of_file(flow, flow_option, configuration)),
-            topics=frozenset(topic or ()),
-            partitions=frozenset(partition or ()),
-            begin=instant_of("--from", begin),
-            end=instant_of("--to", end),
-            read_committed=reads_committed(isolation),
-            wait_seconds=wait,
-            complete=complete,
-            max_bytes_per_second=bytes_of(max_bytes),
-            parallel=parallel,
-            state_directory=None if state is None else str(state),
-            show=show,
-        )
-        for file in (report_file, html_file):
-            check_writable(file)
-        check_range(request.begin, request.end)
+    configuration = call.configuration
+    request = engine("verify.request").VerifyRequest(
+        flow=flow_of(flow_of_file(flow, configuration)),
+        topics=frozenset(topic or ()),
+        partitions=frozenset(partition or ()),
+        begin=instant_of("--from", begin),
+        end=instant_of("--to", end),
+        read_committed=reads_committed(isolation),
+        wait_seconds=wait,
+        complete=complete,
+        max_bytes_per_second=bytes_of(max_bytes),
+        parallel=parallel,
+        state_directory=None if state is None else str(state),
+        show=show,
+    )
+    for file in (report_file, html_file):
+        check_writable(file)
+    check_range(request.begin, request.end)
     with shown_progress() as on_progress:
-        report: FlowReport = run_async(verified(configuration, request, on_progress), incomplete)
-    tell(report, output, report_file, html_file)
+        report = call.run(verified(configuration, request, on_progress))
+    tell(report, call, report_file, html_file)
 
 
 def _print_schema(asked: bool) -> None:

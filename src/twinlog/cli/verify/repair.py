@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
+from twinlog.cli.common.call import Call, command
 from twinlog.cli.common.fields import Field, Fields, as_json
-from twinlog.cli.common.location import ConfigOption, EndpointOption
-from twinlog.cli.common.options import option
-from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
+from twinlog.cli.common.options import flag, option
+from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import pasteable, with_pasteable
+from twinlog.cli.common.private_file import read_file
 from twinlog.errors import ConfigError
 from twinlog.printable import printable
 
@@ -23,16 +23,13 @@ if TYPE_CHECKING:
     from twinlog.verify.repair import Remedy
 
 
+@command
 def repair_command(
+    call: Call,
     report: Path = option("--from-report FILE", "A report of `twinlog verify --report`."),
-    dry_run: bool = option("--dry-run", "Only show what would be done.", False),
-    yes: bool = option("--yes -y", "Do not ask.", False),
-    new_copies: bool = option(
-        "--new-copies", "Delete and recreate copies that cannot be repaired otherwise.", False
-    ),
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
+    dry_run: bool = flag("--dry-run", "Only show what would be done."),
+    yes: bool = flag("--yes -y", "Do not ask."),
+    new_copies: bool = flag("--new-copies", "Delete and recreate copies that cannot be repaired otherwise."),
 ) -> None:
     """Repair the differences in a report of `twinlog verify`, or explain why one cannot be repaired.
 
@@ -54,30 +51,26 @@ def repair_command(
     """
     from twinlog.verify.repair import remedies
 
-    with reported_failures():
-        told = _read(report)
-        found = remedies(told)
-        if dry_run or not found:
-            _show(found, (), output, flow=str(told.get("flow")))
-            return
-        if config is None:
-            raise ConfigError(
-                "name the properties file with --config, or add --dry-run to see what would be done",
-                key="--config",
-            )
-        feasible = [
-            each for each in found if each.offset is not None or (new_copies and not each.holds_older)
-        ]
-        if feasible and not yes:
-            _ask(feasible, output)
-        from twinlog.cli.verify.repairing import repair
+    told = _read(report)
+    found = remedies(told)
+    if dry_run or not found:
+        _show(found, (), call, flow=str(told.get("flow")))
+        return
+    if call.config is None:
+        raise ConfigError(
+            "name the properties file with --config, or add --dry-run to see what would be done",
+            key="--config",
+        )
+    feasible = [each for each in found if each.offset is not None or (new_copies and not each.holds_older)]
+    if feasible and not yes:
+        _ask(feasible, call)
+    from twinlog.cli.verify.repairing import repair
 
-        done = run_async(repair(str(told["flow"]), found, config, endpoint, new_copies=new_copies))
-        with exiting_with(0 if all(each.applied for each in done) else EXIT_FAILED):
-            _show(found, done, output, flow=str(told["flow"]))
+    done = call.run(repair(str(told["flow"]), found, call, new_copies=new_copies))
+    _show(found, done, call, flow=str(told["flow"]))
 
 
-def _ask(feasible: "Sequence[Remedy]", output: Output) -> None:
+def _ask(feasible: "Sequence[Remedy]", call: Call) -> None:
     """Raises ConfigError if stdin is not a terminal."""
     if not sys.stdin.isatty():
         raise ConfigError(
@@ -85,8 +78,8 @@ def _ask(feasible: "Sequence[Remedy]", output: Output) -> None:
             " would be done",
             key="--yes",
         )
-    if output is Output.TABLE:
-        _show(feasible, (), output, flow="")
+    if not call.in_json:
+        _show(feasible, (), call, flow="")
     topics = sorted({each.target_topic for each in feasible if each.offset is None})
     count = len(feasible)
     text = f"Set {count} position{'' if count == 1 else 's'} back, and copy from there again?"
@@ -97,18 +90,20 @@ def _ask(feasible: "Sequence[Remedy]", output: Output) -> None:
     typer.confirm(text, abort=True, err=True)
 
 
-def _show(found: "Sequence[Remedy]", done: "Sequence[Repaired]", output: Output, *, flow: str) -> None:
-    if output is Output.JSON:
-        outcomes = [as_json(_OUTCOME, each) for each in done] or [{} for _ in found]
-        print_json([as_json(_REMEDY, each) | outcome for each, outcome in zip(found, outcomes, strict=True)])
-        return
+def _show(found: "Sequence[Remedy]", done: "Sequence[Repaired]", call: Call, *, flow: str) -> None:
+    outcomes = [as_json(_OUTCOME, each) for each in done] or [{} for _ in found]
     told = {id(remedy): _words(each) for remedy, each in zip(found, done, strict=False)}
     last: Field[Remedy] = Field(
         "", "why", "done" if done else "why", lambda remedy: told.get(id(remedy), remedy.why)
     )
-    print_rows((*_REMEDY, last), found, empty="nothing differs: there is nothing to repair")
-    for line in next_steps(found, done, flow=flow):
-        typer.echo(printable(line))
+
+    def text() -> None:
+        print_rows((*_REMEDY, last), found, empty="nothing differs: there is nothing to repair")
+        for line in next_steps(found, done, flow=flow):
+            typer.echo(printable(line))
+
+    documents = [as_json(_REMEDY, each) | outcome for each, outcome in zip(found, outcomes, strict=True)]
+    call.tell(documents, text, fails=not all(each.applied for each in done))
 
 
 def next_steps(found: "Sequence[Remedy]", done: "Sequence[Repaired]", *, flow: str) -> list[str]:
@@ -134,9 +129,7 @@ def _words(done: "Repaired") -> str:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        told = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
+        told = json.loads(read_file(file))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: not JSON: {error}") from error
     if not isinstance(told, dict):

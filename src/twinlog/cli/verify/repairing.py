@@ -4,13 +4,11 @@ sets the position back, and ends its pause. A new copy is made while its whole t
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.common.call import Services, every
-from twinlog.cli.common.location import load_config
+from twinlog.cli.common.call import Call, every
 from twinlog.cli.common.names import flow_name, who
 from twinlog.cli.new_copy import Pause, Repaired, make_again
 from twinlog.cli.source.client import every_partition, list_flows, parse_scope
@@ -31,15 +29,13 @@ _NOT_YET = frozenset(("OFFSETS_PRESERVED", "PARTITION_UNKNOWN", "POSITION_NOT_MO
 """Why a position cannot be set while the service still takes the topic for the former one."""
 
 
-async def repair(
-    flow: str, wanted: Sequence[Remedy], config: Path, endpoint: list[str] | None, *, new_copies: bool
-) -> list[Repaired]:
+async def repair(flow: str, wanted: Sequence[Remedy], call: Call, *, new_copies: bool) -> list[Repaired]:
     """Apply the remedies in order. Raises the service's error: the following ones are not applied."""
     done = []
-    configuration = load_config(config)
+    configuration = call.configuration
     made: dict[str, Repaired] = {}
     """By topic, because all its partitions are copied again together."""
-    async with Services(config=config, endpoint=endpoint) as at:
+    async with call.services() as at:
         stub = at.source
         for remedy in wanted:
             if remedy.offset is None and new_copies and not remedy.holds_older:

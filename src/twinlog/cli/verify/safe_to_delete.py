@@ -4,12 +4,11 @@ target."""
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
+from twinlog.cli.common.call import Call, reading_clusters
 from twinlog.cli.common.fields import Field, Fields, as_json
-from twinlog.cli.common.location import ConfigOption, load_config, required_config
 from twinlog.cli.common.names import flow_of
-from twinlog.cli.common.options import OptionalFlowArgument, OptionalFlowOption, flow_of_file, option
-from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
+from twinlog.cli.common.options import OptionalFlowArgument, flow_of_file, option
+from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.times import EXPECTED, MOST_SECONDS
 from twinlog.cli.verify.engine import engine, verified
@@ -18,14 +17,14 @@ from twinlog.cli.verify.options import IsolationOption, instant_of, reads_commit
 if TYPE_CHECKING:
     from twinlog.comparison.model import PartitionProof
     from twinlog.model import TopicPartition
-    from twinlog.verify.report import FlowFailure, FlowReport, SafeRange
+    from twinlog.verify.report import FlowFailure, SafeRange
 
 
+@reading_clusters
 def safe_to_delete_command(
-    topic: list[str] = option("--topic TOPIC", "A source topic. May be repeated."),
+    call: Call,
     flow: OptionalFlowArgument = None,
-    config: ConfigOption = None,
-    flow_option: OptionalFlowOption = None,
+    topic: list[str] = option("--topic TOPIC", "A source topic. May be repeated."),
     before: str | None = option(
         "--before TIME|OFFSET",
         f"Only what is older than this time ({EXPECTED}), or lies before this offset of the source.",
@@ -35,7 +34,6 @@ def safe_to_delete_command(
         "--wait", "Seconds to wait for the copy to reach that offset.", 30.0, min=0.0, max=MOST_SECONDS
     ),
     isolation: IsolationOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Verify topics, and show up to which source offset all records are on the target.
 
@@ -54,44 +52,36 @@ def safe_to_delete_command(
     from twinlog.policy.transformed import TopicTransforms
     from twinlog.verify.report import rules_used, safe_ranges
 
-    with reported_failures():
-        configuration = load_config(required_config(config))
-        request = engine("verify.request").VerifyRequest(
-            flow=flow_of(flow_of_file(flow, flow_option, configuration)),
-            topics=frozenset(topic),
-            end=instant_of("--before", before),
-            wait_seconds=wait,
-            read_committed=reads_committed(isolation),
-        )
-    report: FlowReport = run_async(verified(configuration, request))
+    configuration = call.configuration
+    request = engine("verify.request").VerifyRequest(
+        flow=flow_of(flow_of_file(flow, configuration)),
+        topics=frozenset(topic),
+        end=instant_of("--before", before),
+        wait_seconds=wait,
+        read_committed=reads_committed(isolation),
+    )
+    report = call.run(verified(configuration, request))
     compacted = frozenset(proof.source.topic for proof in report.proofs if proof.target_compacted)
     told = [*report.failures]
     whole: dict[TopicPartition, PartitionProof] | None = None
     if request.end is not None and compacted:
-        later: FlowReport = run_async(verified(configuration, replace(request, end=None, topics=compacted)))
+        later = call.run(verified(configuration, replace(request, end=None, topics=compacted)))
         told += later.failures
         whole = {proof.source: proof for proof in later.proofs}
     transforms = TopicTransforms(configuration.flow(report.flow).policy_config, report.flow.source)
     found = safe_ranges(report.proofs, whole, is_changed=transforms.changes_records)
     is_safe = not told and len(found) == len(report.proofs) and all(each.is_whole for each in found)
     failures = [as_json(_PROBLEM, each) for each in told]
-    with exiting_with(0 if is_safe else EXIT_FAILED):
-        if output is Output.JSON:
-            print_json(
-                {
-                    "flow": str(report.flow),
-                    "safe": is_safe,
-                    "at_ms": report.began_at_ms,
-                    "rules": rules_used(report),
-                    "partitions": [as_json(_RANGE, each) for each in found],
-                    "problems": failures,
-                }
-            )
-        else:
-            print_rows(_RANGE, found, empty="no partition was compared")
-            print_rules(rules_used(report))
-            for failure in failures:
-                say(f"{failure['topic'] or report.flow}: {failure['reason']} {failure['detail']}")
+    document = {"flow": str(report.flow), "safe": is_safe, "at_ms": report.began_at_ms}
+    document |= {"rules": rules_used(report), "partitions": [as_json(_RANGE, each) for each in found]}
+
+    def text() -> None:
+        print_rows(_RANGE, found, empty="no partition was compared")
+        print_rules(rules_used(report))
+        for failure in failures:
+            say(f"{failure['topic'] or report.flow}: {failure['reason']} {failure['detail']}")
+
+    call.tell({**document, "problems": failures}, text, fails=not is_safe)
 
 
 _RANGE: Fields["SafeRange"] = (
