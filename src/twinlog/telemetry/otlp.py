@@ -12,6 +12,7 @@ Invariants:
 
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -121,13 +122,15 @@ def open_otlp(signals: frozenset[str], *, resource: "Resource") -> Otlp:
 
 
 def refused_setting(signal: str, error: Exception) -> None:
-    """Log that the SDK refused its variables for a signal, which is left out."""
+    """Log that the SDK refused its variables for a signal, which is left out. Its errors name no variable, so
+    the remedy names those that are set."""
+    names = ", ".join(sorted(name for name in os.environ if name.startswith("OTEL_")))
     _log.warning(
         "telemetry_setting_refused",
         reason="TELEMETRY_SETTING_INVALID",
         signal=signal,
         message=f"{str(error) or type(error).__name__}; {signal.lower()} are not exported",
-        remedy="correct or unset the OTEL_ variable of this process",
+        remedy=f"correct or unset what is wrong of {names}",
     )
 
 

@@ -56,21 +56,14 @@ async def test_detached_clusters_are_shown_end_one_by_one_and_with_their_owner(r
     assert "north" not in table
 
     broker = psutil.Process(pids[1])
-    owner_of(broker).kill()
+    owner = broker.parent()
+    assert owner is not None
+    owner.kill()
     await eventually(lambda: not broker.is_running())
     assert run("status", "-o", "json").stdout == "[]\n"
     assert run("up", "south", "--detach").returncode == 0
     assert run("down", "--all").stdout == "south is down\n"
     assert run("status", "-o", "json").stdout == "[]\n"
-
-
-def owner_of(broker: psutil.Process) -> psutil.Process:
-    """Above the guard of the broker."""
-    guard = broker.parent()
-    assert guard is not None
-    owner = guard.parent()
-    assert owner is not None
-    return owner
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
