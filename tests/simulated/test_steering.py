@@ -1,7 +1,6 @@
 """Operators pause, move and limit one topic, and touch no other; what they ordered outlives the service."""
 
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -9,8 +8,6 @@ import pytest
 from simulated.world import ONE_BROKER, World, live
 from twinlog.api.common.v1.types_pb2 import Flow
 from twinlog.api.source.v1 import source_service_pb2 as source
-from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.testing.rpc import MemoryRpc
 
 FILE = f"""{ONE_BROKER}
 A->B.enabled = true
@@ -19,7 +16,6 @@ replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPo
 twinlog.offsets = translated
 """
 TOPICS = ("rests", "goes-on", "moved", "slow")
-SOURCE_ADDRESS = "127.0.0.1:17401"
 SLOW_BYTES = 1000
 """What the limit lets pass in a second."""
 LARGE = bytes(500)
@@ -27,11 +23,6 @@ LARGE = bytes(500)
 
 def scope(topic: str, begin: str = "A", end: str = "B") -> source.Scope:
     return source.Scope(flow=Flow(source=begin, target=end), source_topic=topic)
-
-
-async def order(world: World, name: str, request: Any) -> Any:
-    async with MemoryRpc(world.rpc).insecure_channel(SOURCE_ADDRESS) as channel:
-        return await getattr(SourceServiceStub(channel), name)(request, timeout=60)
 
 
 def values(world: World, topic: str, cluster: str = "B") -> list[bytes | None]:
@@ -53,7 +44,7 @@ def test_what_weighs_more_is_copied_first_under_a_limit(tmp_path: Path) -> None:
             world.start("configsync", "source")
             await world.until(lambda: copied(world, "goes-on", "slow"))
             limit = source.SetThrottleRequest(scope=scope(""), bytes_per_second=50 * SLOW_BYTES, by="ann")
-            await order(world, "SetThrottle", limit)
+            await world.order("SetThrottle", limit)
             for number in range(300):
                 for topic in ("goes-on", "slow"):
                     applications.produce(topic, 0, b"%d" % number + bytes(5000))
@@ -74,11 +65,11 @@ def test_each_order_is_about_its_topic_alone_and_outlives_the_service(tmp_path: 
             world.start("configsync", "source")
             await world.until(lambda: copied(world, *TOPICS))
 
-            await order(
-                world, "PauseReplication", source.PauseReplicationRequest(scope=scope("rests"), by="ann")
+            await world.order(
+                "PauseReplication", source.PauseReplicationRequest(scope=scope("rests"), by="ann")
             )
             limit = source.SetThrottleRequest(scope=scope("slow"), bytes_per_second=SLOW_BYTES, by="ann")
-            await order(world, "SetThrottle", limit)
+            await world.order("SetThrottle", limit)
             for topic in ("rests", "goes-on"):
                 applications.produce(topic, 0, b"while one rests")
             for _ in range(100):
@@ -91,12 +82,12 @@ def test_each_order_is_about_its_topic_alone_and_outlives_the_service(tmp_path: 
             move = source.SetPositionsRequest(
                 scope=scope("moved"), target=source.PositionTarget(offset=6), dry_run=True, by="ann"
             )
-            (change,) = (await order(world, "SetPositions", move)).changes
+            (change,) = (await world.order("SetPositions", move)).changes
             assert (change.from_offset, change.to_offset, change.repeated_offsets) == (10, 6, 4)
             await world.pause(10)
             assert len(values(world, "moved")) == 10
             move.dry_run = False
-            assert (await order(world, "SetPositions", move)).applied
+            assert (await world.order("SetPositions", move)).applied
             await world.until(lambda: len(values(world, "moved")) == 14)
             assert values(world, "moved")[10:] == [b"6", b"7", b"8", b"9"]
 
@@ -109,10 +100,10 @@ def test_each_order_is_about_its_topic_alone_and_outlives_the_service(tmp_path: 
             assert world.now() - limited_at > 100 * len(LARGE) / SLOW_BYTES / 2
 
             resume = source.ResumeReplicationRequest(scope=scope("rests"), by="ann")
-            await order(world, "ResumeReplication", resume)
+            await world.order("ResumeReplication", resume)
             await world.until(lambda: copied(world, "rests"))
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await order(world, "ResumeReplication", resume)
+                await world.order("ResumeReplication", resume)
             assert refused.value.code() is grpc.StatusCode.NOT_FOUND
 
     live(life())

@@ -33,6 +33,7 @@ from simulated.process import Process, kill_elsewhere, kill_here, pid, task_fact
 from simulated.tasks import SimulatedWorkers
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.common.times import CLOCK
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import Status
@@ -220,6 +221,11 @@ class World:
             if kind == "failover":
                 return [event async for event in stub.RunFailover(pb2.RunFailoverRequest(**asked))]
             return [event async for event in stub.RunFailback(pb2.RunFailbackRequest(**asked))]
+
+    async def order(self, name: str, request: Any) -> Any:
+        """Call a method of the source service."""
+        async with self._open("source", _ENDPOINTS["source"]) as channel:
+            return await getattr(SourceServiceStub(channel), name)(request, timeout=60)
 
     async def status(self) -> Status:
         """What `twinlog status` shows."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-import time
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -244,8 +244,8 @@ def waits_for_ever(records: DataFrame) -> DataFrame:
 
 
 def _wait(value: bytes | None) -> bytes | None:
-    while value == b"for ever":
-        time.sleep(0.1)
+    if value == b"for ever":
+        threading.Event().wait()
     return value
 
 

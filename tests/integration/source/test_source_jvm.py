@@ -59,8 +59,7 @@ async def main():
     )
     for number in (1, 2):
         job = asyncio.ensure_future(runner.run_worker(number, "token"))
-        while not job.done():
-            await asyncio.sleep(0.2)
+        while not (await asyncio.wait([job], timeout=0.2))[0]:
             await runner.kill_worker(number)
         try:
             await job
