@@ -27,16 +27,6 @@ def lose_tails(
         }
 
 
-def lose_from(cluster: BlockingCluster, partition: TopicPartition, offset: int) -> int:
-    """The same, of one log, from the batch on that begins at `offset`. Returns how many offsets it has
-    lost."""
-    with _stopped(cluster) as data:
-        directory = data / f"{partition.topic}-{partition.partition}"
-        (segment,) = directory.glob("*.log")
-        kept = [batch for batch in read_batches(segment.read_bytes()) if batch.header.next_offset <= offset]
-        return _cut(directory, sum(len(batch.data) for batch in kept))
-
-
 @contextmanager
 def _stopped(cluster: BlockingCluster) -> Iterator[Path]:
     """The only broker is down meanwhile; where its logs are."""

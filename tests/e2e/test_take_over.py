@@ -144,7 +144,7 @@ async def site(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[_Site]:
 
 
 @pytest.mark.parametrize("first", ["mm2", "twinlog"])
-async def test_either_takes_over_from_the_other_without_loss_or_repetition(site: _Site, first: str) -> None:
+async def test_either_takes_over_and_repeats_nothing(site: _Site, first: str) -> None:
     """Also from a copy with the source's offsets, which is one with offsets of its own from there on."""
     copiers = {
         "mm2": (site.by_mm2, site.by_twinlog, site.by_mm2),

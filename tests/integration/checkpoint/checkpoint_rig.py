@@ -1,7 +1,7 @@
 """A hand-made mirror of one topic between two real clusters, for the checkpoint service and its commands."""
 
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,19 +10,15 @@ from integration import in_process
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1.types_pb2 import Flow
-from twinlog.batches import NewRecord, build_batch
 from twinlog.clock import SystemClock
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster, NewTopic, OffsetSpec
-from twinlog.kafka.raw import ProducerSettings, RawProducer
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
-from twinlog.testing.raw_copying import open_session
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
 from twinlog.wire import Checkpoint, OffsetSync, decode_checkpoint, encode_offset_sync
 
-SYNCS_IN_A_BATCH = 5000
 BEGINNING_MS = SystemClock().now_ms()
 """Timestamp of record 0."""
 
@@ -74,29 +70,6 @@ class MirrorRig:
         )
         async with self.source.writer() as writer:
             await writer.append(TopicPartition(self.syncs_topic, 0), key=key, value=value)
-
-    async def many_syncs(self, places: Iterable[tuple[str, int]]) -> None:
-        """Offset syncs of other topics, in large batches: each at this offset on both sides."""
-        now_ms = SystemClock().now_ms()
-        records = [
-            NewRecord(
-                *encode_offset_sync(
-                    OffsetSync(
-                        partition=TopicPartition(topic, 0), upstream_offset=offset, downstream_offset=offset
-                    )
-                ),
-                now_ms,
-            )
-            for topic, offset in places
-        ]
-        properties = {"bootstrap.servers": self.source_servers}
-        async with (
-            open_session(self.a, properties) as session,
-            RawProducer(session, ProducerSettings()) as producer,
-        ):
-            for start in range(0, len(records), SYNCS_IN_A_BATCH):
-                batch = build_batch(records[start : start + SYNCS_IN_A_BATCH])
-                await producer.send(TopicPartition(self.syncs_topic, 0), batch)
 
     async def commit(self, next_offset: int, *, group: str = "") -> None:
         """The group has read up to here on the source."""

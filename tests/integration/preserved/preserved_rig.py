@@ -229,10 +229,6 @@ class PreservedRig:
         bounds = await self.target_bounds(OffsetSpec.LATEST)
         return sorted(await read(self.pair.b, partition, bounds[partition]))
 
-    async def source_offsets(self, partition: TopicPartition) -> list[int]:
-        """Offsets of the records that a consumer of the source sees."""
-        return sorted(await read(self.pair.a, partition, (await self.ends())[partition]))
-
     async def same(self, until: Mapping[TopicPartition, int] | None = None) -> int:
         """Compare both sides offset by offset, as a read_committed consumer sees them; how many records.
         `until`: where the copies of some partitions have ended."""

@@ -25,6 +25,8 @@ from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.raw_copying import open_session
 from twinlog.testing.records import write_batches
 
+NOTHING_OLD = {"message.timestamp.before.max.ms": "86400000"}
+
 
 async def test_every_record_lies_at_its_source_offset_over_several_tasks(
     kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
@@ -86,7 +88,7 @@ async def test_a_copy_begins_far_behind_offset_0(
     """More offsets than one batch holds, and not a round number of them."""
     async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
         (partition,) = rig.every
-        begin = 2_345_678
+        begin = 1_034_567
         await rig.begin_source_at(begin)
         await write_plain(kafka_pair.a, unique_topic, 100)
         rig.skips[partition] = 0, begin
@@ -98,8 +100,8 @@ async def test_a_copy_begins_far_behind_offset_0(
 async def test_no_consumer_sees_anything_of_short_holes(
     kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
 ) -> None:
-    """Kafka's consumers read uncommitted records by default."""
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic, partitions=2) as rig:
+    """Kafka's consumers read uncommitted records by default, and this target takes no old records."""
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic, partitions=2, target=NOTHING_OLD) as rig:
         few = [NewRecord(b"k", b"v", SystemClock().now_ms())] * 3
         for abort in (True, False, True, True, False):
             for partition in rig.every:
@@ -119,6 +121,22 @@ async def test_no_consumer_sees_anything_of_short_holes(
             committed = await read(kafka_pair.a, partition, ends[partition])
             seen = await read(kafka_pair.b, partition, ends[partition], isolation="read_uncommitted")
             assert seen.keys() == committed.keys()
+
+
+async def test_a_target_that_takes_no_old_records_ends_the_copy_and_nothing_is_lost(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic, target=NOTHING_OLD) as rig:
+        (partition,) = rig.every
+        rig.writes_markers = False
+        await rig.begin_source_at(500)
+        await write_plain(kafka_pair.a, unique_topic, 50)
+        rig.skips[partition] = 0, 500
+        async with rig.task() as running:
+            await eventually(lambda: running.look()[partition].needs_translation)
+            report = running.look()[partition]
+        assert (report.reason, report.position) == ("FILL_REFUSED", 500)
+        assert await rig.copied_offsets(partition) == []
 
 
 async def _abort_many(cluster: BlockingCluster, topic: str) -> None:

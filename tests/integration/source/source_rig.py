@@ -15,15 +15,13 @@ from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.clock import SystemClock
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec, TopicDescription
+from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import Record, TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import eventually, make_topics, unique_name
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess, run_service
-from twinlog.wire.murmur2 import partition_for_key
-from twinlog_source.log.fact_records import control_key
 
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
 
@@ -89,16 +87,6 @@ class Rig:
         properties = self.properties(**{"twinlog.configsync.endpoint": endpoint, **more})
         async with run_service("source", self.directory / unique_name("source"), properties) as service:
             yield service
-
-    async def is_last_control(self, topic: str, *, value: bytes | None) -> bool:
-        """Whether the newest record about a pause of a topic has this value."""
-        key = control_key(self.a, "pause", topic)
-        described = (await self.target.describe_topics([self.positions_topic]))[self.positions_topic]
-        assert isinstance(described, TopicDescription), described
-        number = partition_for_key(key, described.partition_count)
-        log = GrowingLog(self.target, TopicPartition(self.positions_topic, number))
-        values = [record.value for record in await log.records() if record.key == key]
-        return bool(values) and values[-1] == value
 
     async def create(self, topic: str, partitions: int = 1, **configs: str) -> None:
         settings = {name.replace("_", "."): value for name, value in configs.items()}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from integration.in_process import twinlog
-from integration.source.source_rig import GrowingLog, Rig
+from integration.source.source_rig import Rig
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.config import load
@@ -24,10 +24,9 @@ from twinlog.testing.json_schema import violations
 from twinlog.testing.records import write_batches
 from twinlog.verify.page import report_schema
 from twinlog.verify.report import document
-from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
-from twinlog_source.log.fact_records import fact_record, parse_control, partition_key
-from twinlog_source.log.facts import CopyFact, ProofFact
+from twinlog_source.log.fact_records import fact_record
+from twinlog_source.log.facts import CopyFact
 from twinlog_source.verify.engine import Verification
 from twinlog_source.verify.request import OnProgress, Progress, VerifyRequest
 
@@ -97,19 +96,6 @@ class VerifyRig:
                 target_topic_id=found.topic_id,
             )
             await self.append(*fact_record(self.rig.a, fact))
-
-    async def proof_is_stored(self, topic: str, verdict: str) -> bool:
-        """Whether the newest word of the log about the first partition of a topic is this one."""
-        key = partition_key(self.rig.a, "proof", TopicPartition(topic, 0))
-        name = self.rig.positions_topic
-        described = (await self.rig.target.describe_topics([name]))[name]
-        assert isinstance(described, TopicDescription), described
-        number = partition_for_key(key, described.partition_count)
-        log = GrowingLog(self.rig.target, TopicPartition(name, number))
-        values = [record.value for record in await log.records() if record.key == key]
-        found = parse_control(self.rig.a, key, values[-1]) if values else None
-        fact = None if found is None else found.fact
-        return isinstance(fact, ProofFact) and fact.verdict == verdict
 
     def file(self, **more: str) -> Path:
         file = self.rig.directory / "mm2.properties"

@@ -8,7 +8,6 @@ from typing import Any
 
 from twinlog.config import load
 from twinlog.errors import KafkaError
-from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import Flow, Record, TopicPartition
 from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicLimits, TopicState
@@ -16,7 +15,6 @@ from twinlog.service.peers import open_channel
 from twinlog.service.runtime import Backoff
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
@@ -238,9 +236,3 @@ def reported(state: FlowState, /, **fields: Any) -> None:
 def ledger(state: FlowState) -> list[tuple[int, int, str]]:
     gaps: list[Gap] = list(state.positions.gaps.values())
     return [(gap.from_offset, gap.to_offset, gap.reason) for gap in gaps]
-
-
-def only_positions(call: Call) -> None:
-    """The record of a position gets onto the log, and its answer is lost."""
-    if b"TwinlogGap" not in (call.arguments.get("key") or b""):
-        raise from_reason(UNAVAILABLE, "append", alias="B")

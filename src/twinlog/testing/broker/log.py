@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 
-from twinlog.batches import BatchHeader, Codec, iter_batches
+from twinlog.batches import BatchHeader, Codec
 from twinlog.testing.broker.producer_states import AbortedSpan, ProducerStates
 from twinlog.testing.broker.stored import StoredBatch
 
@@ -183,12 +183,6 @@ class PartitionLog:
         self.batches.append(batch)
         self.end_offset = header.next_offset
         self.producers.take(header, batch.marker, coordinator_epoch)
-
-    def append_raw(self, data: bytes) -> None:
-        """Take batches as they are, of any magic: as if they had been in the log for long."""
-        for batch in iter_batches(data):
-            self.append(StoredBatch(batch.header, bytes(batch.data)))
-        self.advance_high_watermark(self.end_offset)
 
     def begin_epoch(self, epoch: int, offset: int) -> None:
         if epoch >= 0 and (not self.epochs or self.epochs[-1][0] < epoch):

@@ -73,10 +73,6 @@ class Release:
         """The protocols that groups can have."""
         return {"classic", *(kind for kind, name in _GROUP_FEATURES.items() if self.features.get(name))}
 
-    @property
-    def transaction_version(self) -> int:
-        return self.features.get("transaction.version", 0)
-
     @cached_property
     def _ranges(self) -> dict[int, tuple[int, int]]:
         ranges = {}

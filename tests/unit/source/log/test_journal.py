@@ -18,7 +18,6 @@ from twinlog_source.log.positions import PositionsLog
 TOPIC = "mm2-offsets.A.internal"
 FLOW_PAUSED = ("pause", None, None)
 BY_ROOT = PauseFact(topic=None, partition=None, by="root", at_ms=1)
-BY_JOE = PauseFact(topic=None, partition=None, by="joe", at_ms=2)
 
 
 class Target:

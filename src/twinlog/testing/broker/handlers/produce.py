@@ -129,7 +129,6 @@ def _mark(call: Call, marker: Any, topic: str, index: int) -> Fields:
 _TOPIC_ID_VERSION = 13
 _IMPLICIT_ADD_VERSION = 12
 """From here on a batch adds its partition to the transaction (KIP-890)."""
-_ZSTD_VERSION = 7
 _TRANSACTION_ABORTABLE_VERSION = 11
 _ALL = -1
 _KNOWN_ACKS = (_ALL, 0, 1)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
-from twinlog.batches import CopyFault, NewRecord, OutgoingBatch, Prepared, build_batch
+from twinlog.batches import NewRecord, OutgoingBatch, Prepared, build_batch
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.raw import FetchFailure, RawFetcher
 from twinlog.model import Flow, TopicPartition
@@ -177,17 +177,6 @@ class WriterRig:
         if self.refusals:
             raise self.refusals.pop(0)
         return dict(self.target.positions)
-
-    def found_a_fault(self, partition: TopicPartition) -> None:
-        """As the source_reader queues a fault at the position."""
-        copy = self.copies[partition]
-        fault = CopyFault(reason="RECORD_TOO_LARGE", offset=copy.fetched, message="too large")
-        prepared = Prepared(batches=(), next_offset=copy.fetched, fault=fault)
-        self.source_reader.chunks.append(
-            PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, held_bytes=10)
-        )
-        copy.hold()
-        self.source_reader.arrived.set()
 
     def copier(self) -> Copier:
         """Around the two halves; its partitions are assigned already."""
