@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from simulated.test_steering import order, scope
+from simulated.test_steering import scope
 from simulated.world import ONE_BROKER, SERVICES, World, live
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.config import load
@@ -185,7 +185,7 @@ def skipped(world: World, group: str) -> set[bytes | None]:
 def test_copies_keep_their_offsets_until_the_other_side_writes(tmp_path: Path) -> None:
     async def copy(world: World) -> tuple[str, int]:
         asked = source.ListPartitionsRequest(flow=scope("orders").flow, source_topic="orders")
-        (told,) = (await order(world, "ListPartitions", asked)).partitions
+        (told,) = (await world.order("ListPartitions", asked)).partitions
         return told.offsets_reason, told.offsets_since
 
     async def life() -> None:
@@ -390,7 +390,7 @@ def test_while_the_table_of_ids_cannot_be_trusted_nothing_is_copied_back_or_lost
             if (0, b"B3") in there:
                 return  # The process knows the ids from before, and what came since is clear.
             asked = source.ListPartitionsRequest(flow=scope("orders", "B", "A").flow)
-            (told,) = (await order(world, "ListPartitions", asked)).partitions
+            (told,) = (await world.order("ListPartitions", asked)).partitions
             assert told.reason in ("ORIGIN_UNKNOWN", "WIRE_VERSION", "TOPIC_UNAUTHORIZED"), told
             if spoil is unreadable:
                 world.on["B"].cluster.authorizer = None
@@ -482,7 +482,7 @@ def test_a_loop_over_another_replicator_is_noticed_and_stopped(tmp_path: Path) -
             await stands_still(world)
             assert len(values(world, "B", "orders.quiet")) == 10
             asked = source.ListPartitionsRequest(flow=scope("orders").flow, source_topic="orders")
-            (told,) = (await order(world, "ListPartitions", asked)).partitions
+            (told,) = (await world.order("ListPartitions", asked)).partitions
             assert (told.state, told.reason) == (source.PARTITION_STATE_FAULTED, "LOOP")
             a.produce("orders", 0, b"behind it")
             await world.kill_tasks()
@@ -490,7 +490,7 @@ def test_a_loop_over_another_replicator_is_noticed_and_stopped(tmp_path: Path) -
             assert (0, b"behind it") not in values(world, "B")
             behind = source.PositionTarget(offset=a.ends("orders")[0] - 1)
             move = source.SetPositionsRequest(scope=scope("orders"), target=behind, by="ann")
-            assert (await order(world, "SetPositions", move)).applied
+            assert (await world.order("SetPositions", move)).applied
             await world.until(lambda: (0, b"behind it") in values(world, "B"))
 
     live(life())

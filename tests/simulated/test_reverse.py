@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from simulated.test_both_ways import FILE, all_once, stands_still, values
-from simulated.test_steering import order, scope
+from simulated.test_steering import scope
 from simulated.world import SERVICES, World, live
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
@@ -165,7 +165,7 @@ def test_a_tail_is_shown_and_becomes_what_was_told(tmp_path: Path, tail: Tail) -
             await begin(world)
             a, b = world.on["A"], world.on["B"]
             pause = source.PauseReplicationRequest(scope=scope("", "A", "B"), by="ann")
-            await order(world, "PauseReplication", pause)
+            await world.order("PauseReplication", pause)
             a.produce("orders", 0, b"only here", b"here, too")
             reversing = Reversing(world, tail=tail, accept_loss=True)
             if tail is Tail.REFUSE:
@@ -178,7 +178,7 @@ def test_a_tail_is_shown_and_becomes_what_was_told(tmp_path: Path, tail: Tail) -
                 await world.until(lambda: len(values(world, "A")) == 8)
                 await stands_still(world)
                 assert len(values(world, "B")) == 6
-                listed = await order(world, "ListGaps", source.ListGapsRequest(flow=pause.scope.flow))
+                listed = await world.order("ListGaps", source.ListGapsRequest(flow=pause.scope.flow))
                 assert [(each.from_offset, each.to_offset) for each in listed.gaps] == [(5, 7)]
             shown = [message for step, message in reversing.told if step == "TAIL"]
             assert any("offset 6" in each and "here, too" in each for each in shown), shown
