@@ -68,6 +68,18 @@ def headers_at(body: bytes) -> int:
     return _after_field(body, _after_field(body, 0))
 
 
+def field_ends(body: bytes) -> tuple[int, int]:
+    """Where the key ends, and where the value does. Raises as `headers_at`."""
+    key_end = _after_field(body, 0)
+    return key_end, _after_field(body, key_end)
+
+
+def key_and_value(body: bytes) -> tuple[bytes | None, bytes | None]:
+    """Raises as `headers_at`."""
+    key, position = _take_nullable(body, 0)
+    return key, _take_nullable(body, position)[0]
+
+
 def headers_of(body: bytes) -> RawHeaders:
     """Raises WireFormatError (CORRUPT_BATCH) when they are not exactly the rest of the body."""
     return _take_headers(body, headers_at(body))

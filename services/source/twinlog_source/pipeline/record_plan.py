@@ -1,8 +1,8 @@
 """The plan of a pipe: what the expressions of a flow become in Spark.
 
-Every row that goes in comes out, in order, with its place (`_chunk`, `_row`): a record that is dropped only
-loses its content. Rows without a record are marks of ours. An expression that fails gives no error (that
-would end the job with all records that are in it), but is named in `_failed`.
+Every row that goes in comes out, in order, with its place (`_row`): a record that is dropped only loses its
+content. Negative rows are marks of ours. An expression that fails gives no error (that would end the job with
+all records that are in it), but is named in `_outcome`.
 
 Kept here and nowhere else: which plans are refused. What becomes of a record must not depend on other
 records, nor on when and where it is computed: its copy is compared with its source later.
@@ -19,15 +19,21 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import ArrayType, BinaryType, DataType, LongType, MapType, StringType, TimestampType
 
 from twinlog.errors import ConfigError
-from twinlog.transforms.expressions import PREFIX, PYTHON, WHERE, Expressions
+from twinlog.transforms.expressions import COLUMNS, PREFIX, PYTHON, WHERE, Expressions
+from twinlog_source.records.frames import DROPPED, PASSED
 
-ROWS = (
-    "_chunk int, _row int, _ms long, _headers binary, topic string, partition int, offset long,"
-    " timestamp timestamp, key binary, value binary, headers array<struct<key:string,value:binary>>"
-)
-"""What goes in. `_ms` and `_headers` are timestamp and headers as the log has them."""
-_CHANGEABLE = ("key", "value", "headers", "timestamp")
-_HEADERS = "array<struct<key:string,value:binary>>"
+ROWS = {
+    "_row": "int",
+    "topic": "string",
+    "partition": "int",
+    "offset": "long",
+    "timestamp": "timestamp",
+    "key": "binary",
+    "value": "binary",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+"""What goes in, by column."""
+_HEADERS = ROWS["headers"]
 _NARROW = (
     "ArrowEvalPython",
     "BatchEvalPython",
@@ -58,9 +64,9 @@ _DIFFER_BY_TIME_OR_PLACE = frozenset(
 
 
 def changed_rows(given: DataFrame, expressions: Expressions, *, strict: bool = False) -> DataFrame:
-    """The rows (`ROWS`) after the transform: `_chunk, _row, _ms, _failed, _kept, _headers, key, value,
-    headers`; `headers` counts where `_headers` is null. With `strict` an expression that fails ends the job,
-    and its error says why.
+    """The rows (`ROWS`) after the transform: `_row`, `_outcome` (the step that failed, or PASSED or DROPPED),
+    and those of `COLUMNS` that are changed, in their order. With `strict` an expression that fails ends the
+    job, and its error says why.
 
     Raises ConfigError, beginning with the key, for what cannot be done to the records of a flow.
     """
@@ -75,7 +81,7 @@ def changed_rows(given: DataFrame, expressions: Expressions, *, strict: bool = F
     steps = {name: step for step, name in enumerate(computed, 1)}
     before = _ids(given)
     for name, column_id in _ids(rows).items():
-        if name in _CHANGEABLE and name not in computed and column_id != before[name]:
+        if name in COLUMNS and name not in computed and column_id != before[name]:
             computed[name] = _as_stored(PYTHON, name, rows.schema[name].dataType, f.col(name))
             steps[name] = 1 + len(expressions.columns)
     rows = rows.select(
@@ -88,22 +94,21 @@ def changed_rows(given: DataFrame, expressions: Expressions, *, strict: bool = F
     failed = f.when((f.col("_row") >= 0) & f.col("_kept").isNull(), 0)
     for name, step in steps.items():
         failed = failed.when(f.col("_kept") & f.col(f"_new_{name}").isNull(), step)
-    new = {name: f.col(f"_new_{name}.new") for name in computed}
-
-    def content(column: Column) -> Column:
-        return f.when(f.col("_kept"), column)
-
+    outcome = failed.when(f.col("_kept"), PASSED).otherwise(DROPPED)
     return rows.select(
-        "_chunk",
         "_row",
-        new.get("timestamp", f.col("_ms")).alias("_ms"),
-        failed.otherwise(-1).alias("_failed"),
-        f.coalesce(f.col("_kept"), f.lit(False)).alias("_kept"),
-        content(f.lit(None).cast("binary") if "headers" in new else f.col("_headers")).alias("_headers"),
-        content(new.get("key", f.col("key"))).alias("key"),
-        content(new.get("value", f.col("value"))).alias("value"),
-        content(new.get("headers", f.lit(None).cast(_HEADERS))).alias("headers"),
+        outcome.cast("tinyint").alias("_outcome"),
+        *(f.col(f"_new_{name}.new").alias(name) for name in COLUMNS if name in computed),
     )
+
+
+def used_columns(rows: DataFrame, given: DataFrame) -> frozenset[str]:
+    """The columns of `given` that Spark reads to make `rows` of it."""
+    plan = rows._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 (as below)
+    above = (node for node in _walk(plan) if node.nodeName() != "MapInArrow")
+    parts = (part for node in above for each in _each(node.expressions()) for part in _walk(each))
+    found = {part.exprId().id() for part in parts if part.nodeName() == "AttributeReference"}
+    return frozenset(name for name, column_id in _ids(given).items() if column_id in found)
 
 
 def python_stages(rows: DataFrame) -> int:
@@ -130,7 +135,7 @@ def _after_function(given: DataFrame, python: str) -> DataFrame:
     for column in before:
         if column not in ids:
             raise ConfigError(f"{PYTHON}: {python} returns no column {column}")
-        if column not in _CHANGEABLE and ids[column] != before[column]:
+        if column not in COLUMNS and ids[column] != before[column]:
             raise ConfigError(f"{PYTHON}: {python} changes the column {column}, which it must leave alone")
     _require_pure(rows, PYTHON)
     return rows.select(*before)

@@ -1,27 +1,43 @@
 """The bytes between a task and the two ends of its pipe through Spark. Pure.
 
-A task sends what it fetched of one partition as a chunk, and gets the chunk back with what is left of it.
+A task sends what it fetched of one partition as a chunk: a column for each part of a record that Spark reads,
+laid out as Arrow has it, so that the ends of the pipe hand bytes on. Back comes a batch of Spark's, with
+columns for what is changed. Everything else of a record stays in the task.
 """
 
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
+from array import array
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from twinlog.batches.bodies import OpenRecord
+from twinlog.batches.bodies import (
+    OpenRecord,
+    RawHeaders,
+    decode_record,
+    encode_field,
+    encode_headers,
+    field_ends,
+    key_and_value,
+)
+from twinlog.errors import WireFormatError
 from twinlog.model import TopicPartition
+from twinlog.transforms.expressions import COLUMNS
 
 LOOPBACK = "127.0.0.1"
 FEED, DRAIN = b"F", b"D"
-"""With which the two ends of a pipe begin, before the token."""
+"""With which the two ends of a pipe begin, before the token and the columns that they have."""
 TOKEN_BYTES = 32
 LENGTH = struct.Struct(">I")
-_CHUNK = struct.Struct(">IIiH")
-_RECORD = struct.Struct(">qqI")
-_BACK = struct.Struct(">II")
-_ROW = struct.Struct(">IqiI")
-PASSED = -1
+PASSED, DROPPED = -1, -2
 """Instead of the column that failed."""
+FILLER = -1
+"""A row without a record."""
+CHUNK_NUMBERS = 2**30
+_NULL = -1
+_ALIGNMENT_BYTES = 8
+Buffer = bytes | memoryview
 
 
 class ChunkOut(NamedTuple):
@@ -43,53 +59,152 @@ class Row(NamedTuple):
     """What could not be computed of it, as an index into the steps of the plan; PASSED = all could."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkBack:
-    """What came out of the pipe."""
-
-    number: int
-    rows: Sequence[Row]
+def end_of(number: int) -> int:
+    """The row that ends a chunk."""
+    return -2 - number
 
 
-def encode_chunk(chunk: ChunkOut) -> bytes:
+def encode_columns(names: Collection[str]) -> bytes:
+    """Which of `COLUMNS` an end of the pipe has, for its greeting."""
+    return bytes([sum(1 << bit for bit, name in enumerate(COLUMNS) if name in names)])
+
+
+def decode_columns(written: int) -> frozenset[str]:
+    return frozenset(name for bit, name in enumerate(COLUMNS) if written >> bit & 1)
+
+
+def encode_buffers(buffers: Sequence[Buffer]) -> bytes:
     """With its length in front."""
-    topic = chunk.partition.topic.encode()
-    pieces = [
-        _CHUNK.pack(chunk.number, len(chunk.records), chunk.partition.partition, len(topic)) + topic,
-        *(_RECORD.pack(offset, ms, len(body)) + body for offset, ms, body in chunk.records),
+    pieces: list[Buffer] = []
+    for buffer in buffers:
+        size_bytes = len(buffer)
+        pieces += (size_bytes.to_bytes(_ALIGNMENT_BYTES), buffer, bytes(-size_bytes % _ALIGNMENT_BYTES))
+    content = b"".join(pieces)
+    return LENGTH.pack(len(content)) + content
+
+
+def decode_buffers(content: Buffer) -> list[memoryview]:
+    """`content`: without its length."""
+    view, at, found = memoryview(content), 0, []
+    while at < len(view):
+        size_bytes = int.from_bytes(view[at : at + _ALIGNMENT_BYTES])
+        at += _ALIGNMENT_BYTES
+        found.append(view[at : at + size_bytes])
+        at += size_bytes + -size_bytes % _ALIGNMENT_BYTES
+    return found
+
+
+def encode_chunk(chunk: ChunkOut, wanted: Collection[str]) -> bytes:
+    """Rows, topic, partition, offsets, timestamps, and the columns that are wanted; all end with the row that
+    ends the chunk. Raises WireFormatError for a record that cannot be read."""
+    records = chunk.records
+    buffers: list[Buffer] = [
+        array("i", [*range(len(records)), end_of(chunk.number)]).tobytes(),
+        chunk.partition.topic.encode(),
+        array("i", [chunk.partition.partition]).tobytes(),
+        array("q", [*(record[0] for record in records), 0]).tobytes(),
+        array("q", [*(record[1] for record in records), 0]).tobytes(),
     ]
-    content = b"".join(pieces)
-    return LENGTH.pack(len(content)) + content
+    if "headers" in wanted:
+        decoded = [decode_record(record) for record in records]
+        fields: Sequence[tuple[bytes | None, bytes | None]] = [(each.key, each.value) for each in decoded]
+        headers = [each.headers for each in decoded]
+    else:
+        fields, headers = [key_and_value(record[2]) for record in records if wanted], []
+    for place, name in enumerate(("key", "value")):
+        if name in wanted:
+            buffers += _column([*(each[place] for each in fields), None])
+    if "headers" in wanted:
+        flat = [header for each in headers for header in each]
+        buffers += [
+            array("i", [*(len(each) for each in headers), _NULL]).tobytes(),
+            *_column([_text(key) for key, _ in flat]),
+            *_column([value for _, value in flat]),
+        ]
+    return encode_buffers(buffers)
 
 
-def decode_chunk(content: bytes) -> ChunkOut:
-    """`content`: without its length."""
-    number, count, partition, topic_length = _CHUNK.unpack_from(content)
-    at = _CHUNK.size + topic_length
-    topic = content[_CHUNK.size : at].decode()
-    records = []
-    for _ in range(count):
-        offset, timestamp_ms, length = _RECORD.unpack_from(content, at)
-        at += _RECORD.size + length
-        records.append((offset, timestamp_ms, content[at - length : at]))
-    return ChunkOut(number, TopicPartition(topic, partition), records)
+def _text(key: bytes) -> bytes:
+    return key if key.isascii() else key.decode(errors="replace").encode()
 
 
-def encode_back(number: int, rows: Sequence[Row]) -> bytes:
-    """With its length in front."""
-    pieces = [_BACK.pack(number, len(rows))]
-    pieces += [_ROW.pack(row.place, row.timestamp_ms, row.failed, len(row.body)) + row.body for row in rows]
-    content = b"".join(pieces)
-    return LENGTH.pack(len(content)) + content
+def _column(fields: Sequence[bytes | None]) -> tuple[bytes, bytes]:
+    """Their lengths and their bytes."""
+    lengths = [_NULL if field is None else len(field) for field in fields]
+    return array("i", lengths).tobytes(), b"".join(filter(None, fields))
 
 
-def decode_back(content: bytes) -> ChunkBack:
-    """`content`: without its length."""
-    number, count = _BACK.unpack_from(content)
-    at = _BACK.size
-    rows = []
-    for _ in range(count):
-        index, timestamp_ms, failed, length = _ROW.unpack_from(content, at)
-        at += _ROW.size + length
-        rows.append(Row(index, timestamp_ms, content[at - length : at], failed))
-    return ChunkBack(number, rows)
+def _fields(lengths: memoryview, content: memoryview) -> list[bytes | None]:
+    found = lengths.cast("i").tolist()
+    whole, ends = bytes(content), accumulate((max(length, 0) for length in found), initial=0)
+    return [
+        None if length < 0 else whole[start:end]
+        for length, (start, end) in zip(found, pairwise(ends), strict=True)
+    ]
+
+
+@dataclass(slots=True, kw_only=True)
+class Returned:
+    """Puts together what comes back of one chunk after the other."""
+
+    changed: frozenset[str]
+    """Of `COLUMNS`."""
+    _rows: list[Row] = field(default_factory=list)
+    _last: int = -1
+
+    def take(self, content: Buffer, chunks: Sequence[ChunkOut]) -> list[Sequence[Row]]:
+        """The rows of those of `chunks` that end with this batch. Raises WireFormatError for rows that are
+        not those of the chunks, in their order."""
+        rows, outcomes, *columns = decode_buffers(content)
+        parts = iter(columns)
+        keys, values = (
+            [encode_field(each) for each in _fields(next(parts), next(parts))]
+            if name in self.changed
+            else None
+            for name in ("key", "value")
+        )
+        headers = _headers(*(next(parts) for _ in range(5))) if "headers" in self.changed else None
+        timestamps = next(parts).cast("q") if "timestamp" in self.changed else None
+        has_new_body = bool(keys or values or headers)
+        ended: list[Sequence[Row]] = []
+        coming = iter(chunks)
+        chunk, last, passed = next(coming, None), self._last, self._rows
+        for at, (row, outcome) in enumerate(zip(rows.cast("i").tolist(), outcomes.cast("b"), strict=True)):
+            if row == FILLER:
+                continue
+            if chunk is None or (
+                row != end_of(chunk.number) if row < 0 else not last < row < len(chunk.records)
+            ):
+                raise WireFormatError("a record came back twice, or out of order")
+            if row < 0:
+                ended.append(passed)
+                chunk, last, passed = next(coming, None), -1, []
+                continue
+            last = row
+            if outcome == PASSED:
+                _, timestamp_ms, body = chunk.records[row]
+                if has_new_body:
+                    key_end, value_end = field_ends(body)
+                    key = keys[at] if keys else body[:key_end]
+                    value = values[at] if values else body[key_end:value_end]
+                    body = key + value + (headers[at] if headers else body[value_end:])
+                passed.append(Row(row, timestamps[at] if timestamps else timestamp_ms, body))
+            elif outcome != DROPPED:
+                passed.append(Row(row, chunk.records[row][1], b"", outcome))
+        self._last, self._rows = last, passed
+        return ended
+
+
+def _headers(
+    counts: memoryview,
+    key_lengths: memoryview,
+    keys: memoryview,
+    value_lengths: memoryview,
+    values: memoryview,
+) -> list[bytes]:
+    flat: RawHeaders = tuple(
+        (key or b"", value)
+        for key, value in zip(_fields(key_lengths, keys), _fields(value_lengths, values), strict=True)
+    )
+    ends = accumulate((max(count, 0) for count in counts.cast("i")), initial=0)
+    return [encode_headers(flat[start:end]) for start, end in pairwise(ends)]

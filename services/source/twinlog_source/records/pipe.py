@@ -9,26 +9,30 @@ import asyncio
 import itertools
 import secrets
 import socket
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import structlog
 
 from twinlog.batches.bodies import OpenRecord
-from twinlog.errors import TransientKafkaError, TwinlogError
+from twinlog.errors import TransientKafkaError, TwinlogError, WireFormatError
 from twinlog.kafka.deadline import pause
 from twinlog.model import TopicPartition
 from twinlog.transforms.expressions import Expressions
 from twinlog_source.records.frames import (
+    CHUNK_NUMBERS,
     DRAIN,
     FEED,
     LENGTH,
     LOOPBACK,
     TOKEN_BYTES,
     ChunkOut,
+    Returned,
     Row,
-    decode_back,
+    decode_columns,
     encode_chunk,
 )
 
@@ -61,7 +65,15 @@ class PipeJob:
     """Which of the task's pipes this is: a pipe has one job at a time."""
 
 
-_Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+class _End(NamedTuple):
+    """A worker of the job."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    columns: frozenset[str]
+    """What it wants of a record, or what it changes."""
+
+
 RunJob = Callable[[PipeJob], Awaitable[TwinlogError | None]]
 """Returns when the job has ended, with the reason if it failed; cancelling it ends the job."""
 
@@ -87,11 +99,13 @@ class RecordPipe:
     _sent: int = 0
     """How many chunks were sent so far."""
     _wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    _inside: deque[_Asked] = field(default_factory=deque)
+    """What the job has not given back yet, in order."""
 
     async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Sequence[Row]:
         """The rows that came out, in order. Needs `run`. Raises TransformFailedError when Spark failed while
         it had these records, ConfigError for expressions that it refuses, and KafkaError when it is away."""
-        self._number = (self._number + 1) % 2**31
+        self._number = (self._number + 1) % CHUNK_NUMBERS
         number = self._number
         asked = _Asked(ChunkOut(number, partition, records), asyncio.get_running_loop().create_future())
         self._asked[number] = asked
@@ -156,59 +170,73 @@ class RecordPipe:
                 running.cancel()
         return failures[0] if failures else TransientKafkaError("the pipe broke", reason="SPARK_UNAVAILABLE")
 
-    async def _accept(self, listener: socket.socket, token: bytes) -> Mapping[bytes, _Stream]:
+    async def _accept(self, listener: socket.socket, token: bytes) -> Mapping[bytes, _End]:
         """Both ends of the pipe, as FEED and DRAIN."""
         loop = asyncio.get_running_loop()
-        ends: dict[bytes, _Stream] = {}
+        ends: dict[bytes, _End] = {}
         while len(ends) < len((FEED, DRAIN)):
             connection, _ = await loop.sock_accept(listener)
             reader, writer = await asyncio.open_connection(sock=connection)
             hello = b""
             with suppress(TimeoutError, OSError, asyncio.IncompleteReadError):
                 async with asyncio.timeout(HELLO_SECONDS):
-                    hello = await reader.readexactly(1 + TOKEN_BYTES)
-            if secrets.compare_digest(hello[1:], token) and hello[:1] in (FEED, DRAIN):
-                ends[hello[:1]] = reader, writer
+                    hello = await reader.readexactly(1 + TOKEN_BYTES + 1)
+            if secrets.compare_digest(hello[1:-1], token) and hello[:1] in (FEED, DRAIN):
+                ends[hello[:1]] = _End(reader, writer, decode_columns(hello[-1]))
             else:
                 writer.close()
         return ends
 
-    async def _move(self, ends: Mapping[bytes, _Stream], failures: list[TwinlogError]) -> None:
+    async def _move(self, ends: Mapping[bytes, _End], failures: list[TwinlogError]) -> None:
         """Return when the pipe is broken or too slow."""
+        self._inside.clear()
         try:
             async with asyncio.TaskGroup() as group:
                 parts = [
-                    group.create_task(self._send(ends[FEED][1]), name="feed"),
-                    group.create_task(self._receive(ends[DRAIN][0]), name="drain"),
+                    group.create_task(self._send(ends[FEED]), name="feed"),
+                    group.create_task(self._receive(ends[DRAIN], failures), name="drain"),
                     group.create_task(self._watch(failures), name="time-out of the pipe"),
                 ]
                 await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
                 for part in parts:
                     part.cancel()
         finally:
-            for _, writer in ends.values():
-                writer.close()
+            for end in ends.values():
+                end.writer.close()
 
-    async def _send(self, feed: asyncio.StreamWriter) -> None:
+    async def _send(self, feed: _End) -> None:
         with suppress(OSError):
             while True:
                 self._wanted.clear()
                 for asked in list(self._asked.values()):
                     if asked.sent_at is None and not asked.answer.done():
+                        try:
+                            written = encode_chunk(asked.chunk, feed.columns)
+                        except WireFormatError as error:
+                            asked.answer.set_exception(TransformFailedError(str(error)))
+                            continue
                         asked.sent_at = asyncio.get_running_loop().time()
                         self._sent += 1
-                        feed.write(encode_chunk(asked.chunk))
-                        await feed.drain()
+                        self._inside.append(asked)
+                        feed.writer.write(written)
+                        await feed.writer.drain()
                 await self._wanted.wait()
 
-    async def _receive(self, drain: asyncio.StreamReader) -> None:
+    async def _receive(self, drain: _End, failures: list[TwinlogError]) -> None:
+        returned = Returned(changed=drain.columns)
         with suppress(OSError, asyncio.IncompleteReadError):
             while True:
-                length = LENGTH.unpack(await drain.readexactly(LENGTH.size))[0]
-                back = decode_back(await drain.readexactly(length))
-                asked = self._asked.get(back.number)
-                if asked is not None and not asked.answer.done():
-                    asked.answer.set_result(back.rows)
+                length = LENGTH.unpack(await drain.reader.readexactly(LENGTH.size))[0]
+                content = await drain.reader.readexactly(length)
+                try:
+                    ended = returned.take(content, [asked.chunk for asked in self._inside])
+                except WireFormatError as error:
+                    failures.append(TransformFailedError(str(error)))
+                    return
+                for rows in ended:
+                    asked = self._inside.popleft()
+                    if not asked.answer.done():
+                        asked.answer.set_result(rows)
 
     async def _watch(self, failures: list[TwinlogError]) -> None:
         """Return when Spark has taken too long for a chunk."""

@@ -8,14 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twinlog.batches.bodies import OpenRecord
+from twinlog.batches.bodies import DecodedRecord, OpenRecord, encode_body
 from twinlog.errors import StateError, WireFormatError
 from twinlog.kafka.deadline import pause
 from twinlog.model import TopicPartition
 from twinlog.testing.virtual_time import run_in_virtual_time
-from twinlog.transforms.expressions import Expressions, OnError
+from twinlog.transforms.expressions import COLUMNS, Expressions, OnError
 from twinlog_source.records.changing import Changing
-from twinlog_source.records.frames import ChunkOut, Row, decode_back, decode_chunk, encode_back, encode_chunk
+from twinlog_source.records.frames import (
+    PASSED,
+    ChunkOut,
+    Returned,
+    Row,
+    decode_buffers,
+    encode_buffers,
+    encode_chunk,
+)
 from twinlog_source.records.pipe import TransformFailedError
 
 DROP, FAIL, BREAK = b"drop", b"fail", b"break"
@@ -148,14 +156,29 @@ def test_each_record_becomes_what_it_becomes_alone(chunks: list[list[bytes]], on
     asyncio.run(run())
 
 
-@given(
-    st.lists(st.tuples(st.integers(-1, 2**62), st.integers(-1, 2**62), st.binary(max_size=40)), max_size=5)
+_BYTES = st.none() | st.binary(max_size=40)
+_HEADERS = st.lists(st.tuples(st.text(max_size=3).map(str.encode), _BYTES), max_size=3).map(tuple)
+_RECORDS = st.lists(
+    st.tuples(st.integers(0, 2**62), st.integers(-1, 2**62), _BYTES, _BYTES, _HEADERS), max_size=5
 )
-def test_chunks_are_the_same_on_the_other_side(records: list[OpenRecord]) -> None:
-    chunk = ChunkOut(2**31 - 1, TopicPartition("ä.b", 7), records)
-    written = encode_chunk(chunk)
-    assert int.from_bytes(written[:4]) == len(written) - 4
-    assert decode_chunk(written[4:]) == chunk
-    rows = [Row(n, ms, body, n - 1) for n, (_, ms, body) in enumerate(records)]
-    back = decode_back(encode_back(5, rows)[4:])
-    assert (back.number, back.rows) == (5, rows)
+
+
+@given(st.lists(_RECORDS, max_size=3), st.frozensets(st.sampled_from(COLUMNS)))
+def test_records_are_put_together_of_what_comes_back(
+    chunks: list[list[DecodedRecord]], changed: frozenset[str]
+) -> None:
+    returned = Returned(changed=changed)
+    for number, records in enumerate(chunks):
+        opened = [
+            (offset, ms, encode_body(key, value, headers)) for offset, ms, key, value, headers in records
+        ]
+        chunk = ChunkOut(number, TopicPartition("ä.b", 7), opened)
+        rows, topic, partition, offsets, timestamps, *columns = decode_buffers(
+            encode_chunk(chunk, changed)[4:]
+        )
+        assert (bytes(topic).decode(), partition.cast("i")[0]) == chunk.partition
+        assert offsets.cast("q").tolist() == [*(record[0] for record in records), 0]
+        times = [timestamps] if "timestamp" in changed else []
+        passed = bytes([PASSED % 256] * len(rows.cast("i")))
+        (back,) = returned.take(encode_buffers([rows, passed, *columns, *times])[4:], [chunk])
+        assert back == [Row(place, ms, body) for place, (_, ms, body) in enumerate(opened)]

@@ -1,11 +1,13 @@
 """A task's end of the pipe, against a job that fails."""
 
 import asyncio
+from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from twinlog.batches.bodies import encode_body
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.kafka.deadline import pause
 from twinlog.model import TopicPartition
@@ -14,15 +16,15 @@ from twinlog_source.records.frames import (
     FEED,
     LENGTH,
     LOOPBACK,
-    ChunkOut,
-    Row,
-    decode_chunk,
-    encode_back,
+    PASSED,
+    decode_buffers,
+    encode_buffers,
+    encode_columns,
 )
 from twinlog_source.records.pipe import PipeJob, RecordPipe, TransformFailedError
 
 P = TopicPartition("t", 0)
-RECORD = (0, 0, b"v")
+RECORD = (0, 0, encode_body(b"k", b"v"))
 
 
 @asynccontextmanager
@@ -42,9 +44,9 @@ async def in_job(
 ) -> None:
     """As the two workers of a job."""
     feed, to_task = await asyncio.open_connection(LOOPBACK, job.port)
-    to_task.write(FEED + job.token)
+    to_task.write(FEED + job.token + encode_columns(()))
     _, drain = await asyncio.open_connection(LOOPBACK, job.port)
-    drain.write(DRAIN + job.token)
+    drain.write(DRAIN + job.token + encode_columns(["value"]))
     try:
         await work(feed, drain)
     finally:
@@ -52,9 +54,17 @@ async def in_job(
         drain.close()
 
 
-async def next_chunk(feed: asyncio.StreamReader) -> ChunkOut:
+async def next_rows(feed: asyncio.StreamReader) -> list[int]:
     length = LENGTH.unpack(await feed.readexactly(LENGTH.size))[0]
-    return decode_chunk(await feed.readexactly(length))
+    return decode_buffers(await feed.readexactly(length))[0].cast("i").tolist()
+
+
+def batch(rows: list[int], *values: bytes) -> bytes:
+    """Of a job that changes values. Rows that end a chunk have none."""
+    lengths = [*map(len, values), *[-1] * (len(rows) - len(values))]
+    outcomes = array("b", [PASSED] * len(rows)).tobytes()
+    columns = (array("i", rows).tobytes(), outcomes, array("i", lengths).tobytes(), b"".join(values))
+    return encode_buffers(columns)
 
 
 async def test_a_job_that_fails_before_it_has_records_says_nothing_of_them() -> None:
@@ -77,11 +87,10 @@ async def test_records_that_a_failed_job_never_had_go_to_the_next_one() -> None:
         jobs += 1
 
         async def break_at_once(feed: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-            await next_chunk(feed)
+            await next_rows(feed)
 
         async def give_back(feed: asyncio.StreamReader, drain: asyncio.StreamWriter) -> None:
-            chunk = await next_chunk(feed)
-            drain.write(encode_back(chunk.number, [Row(0, 0, b"changed")]))
+            drain.write(batch(await next_rows(feed), b"changed"))
             await asyncio.get_running_loop().create_future()
 
         if jobs > 1:
@@ -101,5 +110,40 @@ async def test_records_that_a_failed_job_never_had_go_to_the_next_one() -> None:
         asked_more.set()
         with pytest.raises(TransformFailedError):
             await first
-        assert [row.body for row in await second] == [b"changed"]
+        assert [row.body for row in await second] == [encode_body(b"k", b"changed")]
         assert jobs == 2
+
+
+@pytest.mark.parametrize("places", [(0, 0), (1,), (0, None)])
+async def test_rows_that_are_not_those_of_the_chunk_in_their_order_are_no_answer(
+    places: tuple[int | None, ...],
+) -> None:
+    async def run_job(job: PipeJob) -> TwinlogError | None:
+        async def repeat(feed: asyncio.StreamReader, drain: asyncio.StreamWriter) -> None:
+            *_, end = await next_rows(feed)
+            drain.write(batch([end - 1 if place is None else place for place in places] + [end]))
+            await asyncio.get_running_loop().create_future()
+
+        await in_job(job, repeat)
+        return None
+
+    pipe = RecordPipe(run_job=run_job, timeout_seconds=10)
+    async with running(pipe):
+        with pytest.raises(TransformFailedError, match="twice, or out of order"):
+            await pipe.change(P, [RECORD])
+
+
+async def test_a_record_that_cannot_be_read_breaks_no_job() -> None:
+    async def run_job(job: PipeJob) -> TwinlogError | None:
+        async def give_back(feed: asyncio.StreamReader, drain: asyncio.StreamWriter) -> None:
+            drain.write(batch(await next_rows(feed), b"changed"))
+            await asyncio.get_running_loop().create_future()
+
+        await in_job(job, give_back)
+        return None
+
+    pipe = RecordPipe(run_job=run_job, timeout_seconds=10)
+    async with running(pipe):
+        with pytest.raises(TransformFailedError, match="past its end"):
+            await pipe.change(P, [(0, 0, b"\x40v")])
+        assert len(await pipe.change(P, [RECORD])) == 1
