@@ -337,11 +337,16 @@ class _Preparation:
             )
 
     def _open(self, batch: Batch) -> list[OpenRecord]:
-        records = open_records(batch, check_crc=self._policy.check_crc, max_bytes=self._policy.max_open_bytes)
-        wanted = self._wanted_offset
+        policy, wanted, base_offset = self._policy, self._wanted_offset, batch.header.base_offset
+        if policy.opened is not None and base_offset in policy.opened:
+            records = policy.opened[base_offset]
+        else:
+            records = open_records(batch, check_crc=policy.check_crc, max_bytes=policy.max_open_bytes)
+            if policy.opened is not None:
+                policy.opened[base_offset] = records
         if records and records[0][0] < wanted:
             records = [record for record in records if record[0] >= wanted]
-        return records if self._policy.transform is None else list(self._policy.transform(records))
+        return records if policy.transform is None else list(policy.transform(records))
 
     def _codec_for(self, batch: Batch) -> Codec:
         named = self._policy.target.codec

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from twinlog.batches.bodies import OpenRecord
 from twinlog.batches.codec import MAX_OPEN_BYTES
 from twinlog.batches.header import HIGHEST_OFFSET
 from twinlog.batches.lanes import TargetTopicLimits
@@ -32,6 +33,8 @@ class CopyPolicy:
     """The uncompressed size limit of a batch that has to be opened; a larger one is a fault."""
     transform: ChangeRecords | None = None
     """None = records are copied unchanged."""
+    opened: dict[int, list[OpenRecord]] | None = None
+    """Keeps the records of batches that were opened, by base offset, for a second preparation; None = not."""
     keeps_offsets: bool = False
     """A batch ends where source offsets are missing, because the copy has the same offsets
     (docs/adr/0008)."""

@@ -454,6 +454,7 @@ class SourceReader:
             fetched.update((record[0], record) for record in records)
             return []
 
+        policy = replace(policy, opened={})
         fault = self._prepared(answer, cut, replace(policy, transform=open_only)).fault
 
         def take(records: Sequence[OpenRecord]) -> list[OpenRecord]:
