@@ -129,7 +129,7 @@ def start_command(
     file. Nothing is started if a cluster cannot be reached, if both addresses are of one cluster, or if
     `twinlog preflight` would find an error.
 
-    For clusters with TLS or a login, write a file (docs/security.md).
+    For clusters with TLS or a login, write a file (docs/logins.md).
 
     Exit codes: those of `twinlog run`; 2 nothing was started.
 
@@ -263,7 +263,7 @@ def refuse_ends(wanted: Wanted, found: Mapping[str, "ClusterFacts"]) -> None:
                 f"{end.bootstrap_servers}: {failure}. Check host and port, and that the brokers'"
                 " advertised.listeners can be reached from here. If the cluster wants TLS or a login, write"
                 f" {file} with {alias}.security.protocol, {alias}.ssl.truststore.location,"
-                f" {alias}.sasl.mechanism and {alias}.sasl.jaas.config (docs/security.md), then run"
+                f" {alias}.sasl.mechanism and {alias}.sasl.jaas.config (docs/logins.md), then run"
                 f" `twinlog run {file}`",
                 key=end.bootstrap_servers,
             ) from failure

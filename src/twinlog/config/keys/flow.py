@@ -169,8 +169,8 @@ _CHECKPOINT_KEYS = (
          " (docs/policies.md).", choices=(f"{_MM2}.DefaultGroupFilter",),
          other_classes=POLICIES),
     _switch("refresh.groups.enabled", "true", _CHECKPOINT, "Whether Twinlog looks for new groups."),
-    _seconds("refresh.groups.interval.seconds", "600", _CHECKPOINT,
-             "How often Twinlog looks for new groups."),
+    _seconds("refresh.groups.interval.seconds", "30", _CHECKPOINT,
+             "How often Twinlog looks for new groups.", mm2_default="600"),
     _switch("emit.checkpoints.enabled", "true", _CHECKPOINT, "Whether checkpoints are written."),
     _seconds("emit.checkpoints.interval.seconds", "60", _CHECKPOINT,
              "How often checkpoints are written; 0 = every 0.1 s. Where all copies of groups' topics have the"
