@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from simulated.histories import DEFAULT
 from simulated.test_whole_life import FILE, copied
 from simulated.world import ONE_BROKER, SERVICES, World, live
 from twinlog.api.common.v1.types_pb2 import Flow
@@ -189,5 +190,32 @@ def test_groups_of_copies_with_the_sources_offsets_are_followed_every_few_second
     async def life() -> None:
         assert await seconds_until_known("") < 12
         assert await seconds_until_known("emit.checkpoints.interval.seconds = 60\n") > 12
+
+    live(life())
+
+
+def test_a_group_past_the_end_of_a_source_that_lost_records_skips_no_record_written_since(
+    tmp_path: Path,
+) -> None:
+    """An unclean election: what is written then has lower offsets than the group has committed."""
+
+    async def life() -> None:
+        async with World(tmp_path, DEFAULT) as world:
+            a, b = world.on["A"], world.on["B"]
+            a.cluster.create_topic("orders")
+            for number in range(20):
+                a.produce("orders", 0, b"%d" % number)
+            a.commit("readers", "orders", {0: 18})
+            world.start(*SERVICES)
+            await world.until(lambda: b.committed("readers") == {("A.orders", 0): 18})
+            a.cluster.lose_tail(a.partition("orders"), 5)
+            a.produce("orders", 0, *(b"new %d" % number for number in range(10)))
+            await world.until(lambda: len(b.read("A.orders")) == 30)
+            await world.pause(100)
+            assert b.committed("readers") == {("A.orders", 0): 18}
+            *_, last = await world.move("failover")
+            (moved,) = last.report.plan.partitions
+            assert (moved.to_offset, last.report.left_behind) == (18, [])
+            assert b.committed("readers") == {("A.orders", 0): 18}
 
     live(life())

@@ -50,6 +50,8 @@ class Reason(StrEnum):
     """The topic is copied both ways under the same name: both logs have records of both clusters."""
     TRANSFORMED = "TRANSFORMED"
     """The copy has what transforms made of the records."""
+    RECORD_TOO_LARGE = "RECORD_TOO_LARGE"
+    """Transforms made the record too large for the copy, and the file says that it is left out then."""
     TOO_DIFFERENT = "TOO_DIFFERENT"
     """So many consecutive records differ that their counterparts cannot be determined."""
 
@@ -62,6 +64,7 @@ class Reason(StrEnum):
             Reason.LOST,
             Reason.TARGET_RETENTION,
             Reason.BEFORE_FIRST_COPY,
+            Reason.RECORD_TOO_LARGE,
         )
 
 
@@ -173,6 +176,8 @@ class Bounds:
     """Why the copy may have records that are in `source_lost`."""
     target_lost: tuple[Range, ...] = ()
     gaps: tuple[KnownGap, ...] = ()
+    too_large: dict[int, str] = field(default_factory=dict)
+    """Source records that were left out if the copy lacks them, and why: what reads the source adds them."""
     source_compacted: bool = False
     target_compacted: bool = False
     begins_anywhere: bool = False

@@ -200,22 +200,23 @@ class ExactTranslator:
         if budget.left_bytes > 0:
             self._turn += 1
             self._served[partition] = self._turn
-        told: dict[SourcePosition, Translation] = {}
+        told = await self._past_end(partition, floors, bounds[0])
         for position in floors:
             known = self._known.get(position)
-            if known is not None and known.still_true(position, pairs, bounds):
+            if position not in told and known is not None and known.still_true(position, pairs, bounds):
                 told[position] = known.translation
         if len(told) == len(floors):
             return told
         if not self.is_comparable(partition):
-            found_floors = await self._floors(partition, floors, bounds[1], _OTHER_RECORDS)
-            return {position: _mapped(floor) for position, floor in found_floors.items()}
+            left = {position: floor for position, floor in floors.items() if position not in told}
+            found_floors = await self._floors(partition, left, bounds[1], _OTHER_RECORDS)
+            return told | {position: _mapped(floor) for position, floor in found_floors.items()}
         generation = pairs.generation
         wanted = [position.next_offset for position in floors if position not in told]
         found = await self._align(partition, wanted, pairs, bounds, budget)
         if pairs.generation != generation:
             found = _Found(reason=_REWOUND, other_copy=found.other_copy)
-        left: dict[SourcePosition, Translation] = {}
+        left = {}
         for position, floor in floors.items():
             if position in told:
                 continue
@@ -229,6 +230,19 @@ class ExactTranslator:
                 left[position] = found.raised(position, floor, bounds[1])
         told.update(await self._floors(partition, left, bounds[1], found.reason))
         return told
+
+    async def _past_end(
+        self, partition: TopicPartition, positions: Collection[SourcePosition], here: LogBounds
+    ) -> dict[SourcePosition, Translation]:
+        """Of offsets past the end of the log here, which lost records or was created again: the newest sync
+        is of other records, that nobody has read. Raises KafkaError."""
+        past = [position for position in positions if position.next_offset > here.end]
+        if past:
+            # Who reads uncommitted records is behind the last stable one.
+            here = (await log_bounds(self.here.admin, [partition], OffsetSpec.LATEST)).get(partition, here)
+        message = f"the log ends at {here.end}: it lost records, or was created again"
+        nowhere = Translation(verdict=Verdict.PAST_END, downstream_offset=None, message=message)
+        return {position: nowhere for position in past if position.next_offset > here.end}
 
     async def _floors(
         self,

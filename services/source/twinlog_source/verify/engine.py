@@ -153,6 +153,7 @@ class Verification:
             max_bytes_per_second=self.request.max_bytes_per_second,
             policy_config=gathered.flow.policy_config,
             changing=await self._changing(gathered, stack),
+            most_bytes=await gathered.topics.most_bytes_of_changed(),
         )
         proofs = await self._prove_all(gathered, sides, bounds, stack)
         lost = {
@@ -228,7 +229,14 @@ class Verification:
                 begun = state.narrowed(each)
                 patience = self.request.patience_seconds
                 source, target = (
-                    sides.log(side, at, patience, group, gathered.counts(side, each.source))
+                    sides.log(
+                        side,
+                        at,
+                        patience,
+                        group,
+                        gathered.counts(side, each.source),
+                        too_large=each.too_large,
+                    )
                     for side, at in ((Side.SOURCE, each.source), (Side.TARGET, each.target))
                 )
 

@@ -275,6 +275,8 @@ def _take_rest(findings: Findings, hunk: Hunk) -> None:
         if hunk.is_tail and (position is None or entry.offset >= position):
             detail = NO_POSITION if position is None else ""
             findings.not_compared(Side.SOURCE, [entry], Reason.NOT_COPIED_YET, detail=detail)
+        elif detail := findings.bounds.too_large.get(entry.offset, ""):
+            findings.not_compared(Side.SOURCE, [entry], Reason.RECORD_TOO_LARGE, detail=detail)
         else:
             findings.find(Kind.MISSING, entry.offset, hunk.target_after)
             findings.remember(Side.SOURCE, entry)

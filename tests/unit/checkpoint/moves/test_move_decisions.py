@@ -8,7 +8,7 @@ from twinlog.model import TopicPartition
 from twinlog.moves.record import went_on
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.moves.planning.decision import GroupPlace, decide
-from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
+from twinlog_checkpoint.moves.planning.plan import THERE, MoveAction, MoveOptions
 from twinlog_checkpoint.translation.translation import LogBounds, Translation, Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import actions, move_rig, moved, offset_of, run
@@ -44,7 +44,9 @@ async def test_a_group_that_became_active_while_it_was_moved_is_left_alone() -> 
     assert moved(record) == []
 
 
-def place_there(wanted: int, *, verdict: Verdict = Verdict.FLOOR, present: int | None = None) -> GroupPlace:
+def place_there(
+    wanted: int | None, *, verdict: Verdict = Verdict.FLOOR, present: int | None = None
+) -> GroupPlace:
     """A place to move to in a log that begins at 100 and ends at 200."""
     return GroupPlace(
         group="g",
@@ -87,6 +89,23 @@ def test_a_group_goes_back_only_from_where_a_wrong_checkpoint_put_it(
 ) -> None:
     place = replace(place_there(150, verdict=verdict, present=present), wrote_present=wrote)
     assert decide(place, include_active=False).action is action
+
+
+@pytest.mark.parametrize(
+    ("present", "wrote", "action"),
+    [
+        (150, True, MoveAction.ALREADY_THERE),
+        (150, False, MoveAction.SKIP_NO_OFFSET),
+        (None, False, MoveAction.SKIP_NO_OFFSET),
+        (250, True, MoveAction.SKIP_NO_OFFSET),
+    ],
+)
+def test_a_group_past_the_end_of_its_log_stays_where_it_was_put_before_that_log_lost_records(
+    present: int | None, wrote: bool, action: MoveAction
+) -> None:
+    place = replace(place_there(None, verdict=Verdict.PAST_END, present=present), wrote_present=wrote)
+    decided = decide(place, include_active=False)
+    assert (decided.action, decided.to_offset) == (action, 150 if action in THERE else None)
 
 
 @pytest.mark.parametrize("verdict", [Verdict.EXACT, Verdict.FLOOR])

@@ -398,14 +398,15 @@ async def test_records_gone_from_the_target_go_on_at_its_first() -> None:
         logs.check(offset, downstream)
 
 
-async def test_an_offset_past_the_end_of_the_source_is_not_exact() -> None:
+async def test_an_offset_past_the_end_of_the_source_has_no_place_behind_what_was_written_since() -> None:
+    """The log lost its tail: the newest records have lower offsets, and the group has read none of them."""
     logs = MirroredLogs(seed=10)
     logs.produce(100)
     logs.copy()
     end = logs.source.log(ORIGIN, "end").end
-    found = await translate(translator(logs), [end + 50])
-    assert found[end + 50].verdict is Verdict.FLOOR
-    assert (found[end + 50].downstream_offset or 0) <= logs.target.log(COPY, "end").end
+    found = await translate(translator(logs), [end, end + 1])
+    assert [found[offset].verdict for offset in (end, end + 1)] == [Verdict.UP_TO_DATE, Verdict.PAST_END]
+    assert found[end + 1].downstream_offset is None
 
 
 async def test_there_is_no_answer_where_the_copy_holds_other_records() -> None:

@@ -44,7 +44,8 @@ def decide(place: GroupPlace, *, include_active: bool, accept_loss: bool = False
     """Decide what to do with the partition. A move never changes a group with members, never sets an offset
     outside the log, never skips records that only the other cluster has, unless that loss is accepted, and
     sets an offset back only if Twinlog committed it."""
-    place = replace(place, translation=_taken_back(place, _readable(place.translation, place.log_there)))
+    translation = _as_it_was(place, _readable(place.translation, place.log_there))
+    place = replace(place, translation=_taken_back(place, translation))
     action, message = _action(place, include_active=include_active)
     if action is MoveAction.KEEP_AHEAD and _is_past_end(place):
         # The records of this offset are gone; the operator decides where the group continues.
@@ -143,6 +144,18 @@ def _without_place(place: GroupPlace) -> Translation:
         f" would continue at {translated.downstream_offset} ({translated.verdict.value}). Delete its offset"
         f" there (kafka-consumer-groups --delete-offsets --group {place.group} --topic {topic})",
     )
+
+
+def _as_it_was(place: GroupPlace, translation: Translation) -> Translation:
+    """The translation; of an offset past the end of its log, where Twinlog had put the group before that log
+    lost records: what is copied since lies behind."""
+    present, log = place.present_offset if place.wrote_present else None, place.log_there
+    if translation.verdict is not Verdict.PAST_END or present is None or log is None:
+        return translation
+    if not log.start <= present <= log.end:
+        return translation
+    message = f"{translation.message}; the group stays where an earlier checkpoint put it"
+    return Translation(verdict=Verdict.FLOOR, downstream_offset=present, message=message)
 
 
 def _taken_back(place: GroupPlace, translation: Translation) -> Translation:

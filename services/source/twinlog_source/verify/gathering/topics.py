@@ -11,10 +11,11 @@ from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.selection import TopicSelector
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
+from twinlog.transforms.expressions import OnError, expressions_of
 from twinlog.verify.report import FlowFailure
 from twinlog_source.verify.request import VerifyRequest
 
-_COMPACT = "compact"
+_COMPACT, _MOST_BYTES = "compact", "max.message.bytes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +118,22 @@ class VerifiedTopics:
 
     def copy_of(self, partition: TopicPartition) -> TopicPartition:
         return TopicPartition(self.pairs[partition.topic].target.name, partition.partition)
+
+    async def most_bytes_of_changed(self) -> dict[str, int]:
+        """By source topic, the size above which the copy leaves out what Spark makes of a record. Raises
+        KafkaError."""
+        expressions = expressions_of(self.flow.policy_config)
+        if expressions is None or expressions.on_error is OnError.STOP:
+            return {}
+        copies = {pair.target.name: name for name, pair in self.pairs.items()}
+        found = await self.target.describe_topic_configs(copies, keys=(_MOST_BYTES,))
+        return {
+            copies[copy]: int(entry.value)
+            for copy, entries in found.items()
+            if not isinstance(entries, KafkaError)
+            for entry in entries
+            if entry.name == _MOST_BYTES and entry.value
+        }
 
     def partitions(self) -> list[TopicPartition]:
         """Raises ConfigError for a number that no topic has."""

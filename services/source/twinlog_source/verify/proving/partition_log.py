@@ -2,11 +2,13 @@
 comparison goes back."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from twinlog.batches.bodies import OpenRecord
+from twinlog.batches.header import HEADER_BYTES
 from twinlog.comparison.sides import Chunk, KeptChunks
 from twinlog.comparison.view import View
 from twinlog.errors import KafkaError, TransientKafkaError
@@ -81,6 +83,10 @@ class PartitionLog:
     """Runs the fetch ahead."""
     changing: Changing | None = None
     """What Spark does to the records before they are compared."""
+    most_bytes: float = math.inf
+    """What a copy may leave out because Spark makes it larger; infinite = nothing."""
+    too_large: dict[int, str] = field(default_factory=dict)
+    """Such records, as in `Bounds`."""
     read_bytes: int = 0
     is_ahead: bool = True
     _kept: KeptChunks = field(default_factory=lambda: KeptChunks(most_bytes=_KEPT_BYTES))
@@ -178,6 +184,10 @@ class PartitionLog:
 
         replace(self.view, change=open_only).of(fetched.batches, fetched.aborted)
         changed = await changing.change(self.partition, opened)
+        for offset, _, body in changed.passed.values():
+            if len(body) + HEADER_BYTES > self.most_bytes:
+                told = f"it becomes {len(body)} bytes, and max.message.bytes of the copy is {self.most_bytes}"
+                self.too_large[offset] = told
         return replace(self.view, change=changed.take)
 
     async def _beyond(self, offset: int, error: KafkaError) -> Chunk:

@@ -1,9 +1,10 @@
 """The connections for reading the records of both sides."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from twinlog.batches.header import BatchHeader
@@ -102,6 +103,8 @@ class Sides:
     transforms: TopicTransforms | None
     changing: Changing | None = None
     """What Spark does to records of the source; None = nothing."""
+    most_bytes: Mapping[str, int] = field(default_factory=dict)
+    """By source topic, what Spark may make larger is left out."""
 
     def log(
         self,
@@ -110,7 +113,9 @@ class Sides:
         patience: float,
         group: asyncio.TaskGroup,
         counts: Callable[[BatchHeader], bool] = of_anybody,
+        too_large: dict[int, str] | None = None,
     ) -> PartitionLog:
+        """`too_large`: as in `Bounds`."""
         is_source = side is Side.SOURCE
         reader = self.source_reader if is_source else self.target_reader
         transforms = self.transforms if is_source else None
@@ -125,6 +130,8 @@ class Sides:
             patience_seconds=patience,
             group=group,
             changing=self.changing if by_spark else None,
+            most_bytes=self.most_bytes.get(partition.topic, math.inf) if by_spark else math.inf,
+            too_large={} if too_large is None else too_large,
         )
 
 
@@ -137,6 +144,7 @@ async def open_sides(
     max_bytes_per_second: int,
     policy_config: Mapping[str, str],
     changing: Changing | None,
+    most_bytes: Mapping[str, int],
 ) -> Sides:
     """They close with the stack. `policy_config`: the flow's, with its transforms. Raises ConfigError."""
     pools = []
@@ -154,4 +162,5 @@ async def open_sides(
         target_pace=Pace(max_bytes_per_second),
         transforms=TopicTransforms(policy_config, source.alias) if changes_records(policy_config) else None,
         changing=changing,
+        most_bytes=most_bytes,
     )
