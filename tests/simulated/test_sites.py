@@ -7,6 +7,8 @@ import pytest
 
 from simulated.test_replicas import OTHERS, owned
 from simulated.world import ONE_BROKER, SERVICES, World, live
+from twinlog.api.common.v1.types_pb2 import Flow
+from twinlog.api.source.v1.source_service_pb2 import CalibrateRequest
 
 FILE = f"{ONE_BROKER}A->B.enabled = true\nA->B.topics = orders\n"
 ROUND_TRIP_SECONDS = 0.06
@@ -43,6 +45,31 @@ def test_a_record_waits_for_half_a_round_trip_wherever_the_services_stand(
                 waits.append(world.now() - at)
                 await world.pause(0.2)
             assert ROUND_TRIP_SECONDS / 2 <= median(waits) <= ROUND_TRIP_SECONDS / 2 + 3 * _LOOK_SECONDS
+
+    live(life())
+
+
+def test_a_calibration_measures_the_way_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE) as world:
+            for alias in ("A", "B"):
+                world.on[alias].cluster.create_topic("orders")
+            one_way = ROUND_TRIP_SECONDS / 2
+            world.kafka["B"].faults.begin(request_seconds=one_way, answer_seconds=one_way)
+            world.start("configsync", "source")
+            world.on["A"].produce("orders", 0, b"first")
+            await world.until(lambda: world.on["B"].ends("A.orders") == [1])
+            request = CalibrateRequest(flow=Flow(source="A", target="B"), most_bytes=1, dry_run=True)
+            before = set(world.on["B"].cluster.topics)
+            planned = await world.order("Calibrate", request)
+            assert (planned.most_bytes, planned.max_slots) == (30_000_000, 0)
+            request.dry_run = False
+            found = await world.order("Calibrate", request)
+            assert set(world.on["B"].cluster.topics) == before, "the topic is gone"
+            assert found.target_round_trip_ms == pytest.approx(1000 * ROUND_TRIP_SECONDS, rel=0.1)
+            speeds = {each.slots: each.bytes_per_second for each in found.speeds}
+            assert found.max_slots == 8, "nothing but the way limits them"
+            assert speeds[8] > 4 * speeds[1]
 
     live(life())
 

@@ -68,6 +68,7 @@ OPERATORS = {
     "AcknowledgeGaps",
     "AcknowledgeForeignWrites",
     "TryTransform",
+    "Calibrate",
     "ApplySync",
     "CancelMove",
     "MoveFlow",

@@ -1,7 +1,7 @@
 """SourceService over gRPC: converts requests, asks the drivers, converts the answers."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from twinlog.api.common.v1 import types_pb2
@@ -26,10 +26,11 @@ from twinlog_source.api.messages import (
     throttles,
     tried_records,
 )
+from twinlog_source.driver import calibration
 from twinlog_source.driver.commands import FlowOperations
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import Destination, PositionMoves
-from twinlog_source.driver.subjects import Subject, refuse_on_standby
+from twinlog_source.driver.subjects import Subject, refuse_on_standby, require_owned
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.standing import standing_of
 from twinlog_source.records.trial import TransformTrial
@@ -49,10 +50,11 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         moves: Mapping[Flow, PositionMoves],
         trials: Mapping[Flow, TransformTrial],
         clusters: Clusters,
+        calibrate: Callable[..., Awaitable[calibration.Calibration]] = calibration.calibrate,
     ) -> None:
         self._operations, self._moves = flows, moves
         self._drivers = {flow: operations.driver for flow, operations in flows.items()}
-        self._trials = trials
+        self._trials, self._calibrate = trials, calibrate
         self._clusters = clusters
 
     async def ListFlows(  # noqa: N802
@@ -226,6 +228,36 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         answer = pb.TryTransformResponse(records=[each for one in tried for each in tried_records(one)])
         # It changes nothing; who has read records is written all the same.
         changed(before={"shown": 0}, after={"shown": len(answer.records)})
+        return answer
+
+    async def Calibrate(  # noqa: N802
+        self, request: pb.CalibrateRequest, context: Context
+    ) -> pb.CalibrateResponse:
+        driver = self._named(request.flow)
+        require_owned(driver)
+        seconds = min(max(request.seconds or calibration.USUAL_SECONDS, 1), calibration.LONGEST_SECONDS)
+        state = driver.state
+        topic = calibration.name_of_topic(state.flow)
+        most_bytes = max(request.most_bytes or calibration.MOST_BYTES, calibration.LEAST_BYTES)
+        answer = pb.CalibrateResponse(topic=topic, most_bytes=most_bytes, seconds=seconds)
+        if request.dry_run:
+            return answer
+        changed(before={"topic": topic}, after=NOT_KNOWN)
+        found = await self._calibrate(
+            state.flow,
+            topic,
+            source=state.source,
+            target=state.target,
+            clock=driver.clock,
+            seconds=seconds,
+            most_bytes=most_bytes,
+        )
+        answer.source_round_trip_ms = found.source_seconds * 1000
+        answer.target_round_trip_ms = found.target_seconds * 1000
+        for slots, speed in found.bytes_per_second:
+            answer.speeds.add(slots=slots, bytes_per_second=round(speed))
+        answer.max_slots, _ = found.best
+        changed(before={"topic": topic}, after=answer)
         return answer
 
     async def AcknowledgeForeignWrites(  # noqa: N802

@@ -79,6 +79,17 @@ ANSWERS: dict[str, list[Message]] = {
             applied=True, changes=[full(source.PositionChange), bare(source.PositionChange)]
         )
     ],
+    "Calibrate": [
+        source.CalibrateResponse(
+            topic="mm2-calibration.A.1f.internal",
+            most_bytes=10**9,
+            seconds=60,
+            source_round_trip_ms=0.42,
+            target_round_trip_ms=61.3,
+            speeds=[source.TargetSpeed(slots=n, bytes_per_second=n * 21_000_000) for n in (1, 2)],
+            max_slots=2,
+        )
+    ],
     "ListGroups": [full(checkpoint.ListGroupsResponse)],
     "ExplainGroup": [
         checkpoint.ExplainGroupResponse(
@@ -138,6 +149,7 @@ EMPTY: dict[str, list[Message]] = {
     "PauseReplication": [source.PauseReplicationResponse()],
     "ResumeReplication": [source.ResumeReplicationResponse()],
     "SetThrottle": [source.SetThrottleResponse()],
+    "Calibrate": [source.CalibrateResponse()],
     "ListGroups": [bare(checkpoint.ListGroupsResponse)],
     "ExplainGroup": [checkpoint.ExplainGroupResponse()],
     "PlanMove": [checkpoint.PlanMoveResponse(plan=bare(checkpoint.MovePlan))],
@@ -169,6 +181,8 @@ COMMANDS = (
     ["throttle"],
     ["throttle", "A->B", "20M", "--topic", "orders"],
     ["throttle", "A->B", "none"],
+    ["calibrate", "A->B", "--dry-run"],
+    ["calibrate", "A->B", "--yes"],
     ["move"],
     ["move", "A->B", "--to", "box-2", "--dry-run"],
     ["move", "A->B", "--to", "box-2", "--service", "checkpoint", "--yes"],

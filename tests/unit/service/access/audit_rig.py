@@ -22,6 +22,7 @@ from twinlog.service.interceptors import RpcBoundary
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_checkpoint.api.servicer import CheckpointServicer
 from twinlog_source.api.servicer import SourceServicer
+from twinlog_source.driver.calibration import Calibration
 from twinlog_source.driver.commands import FlowOperations
 from twinlog_source.driver.moves import PositionMoves
 from twinlog_source.records.changing import Changed
@@ -133,6 +134,11 @@ class FakeTrial:
         return [Tried(partition=TopicPartition(topic, 0), records=[before], changed=tried)]
 
 
+async def calibrated(*_names: object, **_how: object) -> Calibration:
+    speeds = ((1, 10e6), (2, 19e6), (4, 20e6))
+    return Calibration(source_seconds=0.001, target_seconds=0.06, bytes_per_second=speeds)
+
+
 async def source_service(stack: AsyncExitStack) -> SourceRig:
     rig = FlowRig(stack=stack)
     moves, task = await moves_of(rig)
@@ -143,6 +149,7 @@ async def source_service(stack: AsyncExitStack) -> SourceRig:
         {flow: operations},
         moves={flow: PositionMoves(driver=driver, source=rig.source)},
         trials={flow: cast("TransformTrial", FakeTrial())},
+        calibrate=calibrated,
         clusters=Clusters(
             {}, open_cluster=lambda _config, _timeout: FakeCluster(), stack=stack, clock=rig.clock
         ),

@@ -149,6 +149,19 @@ async def try_transform(port: AuditRig) -> None:
         assert (tried.before.value, tried.after.value, tried.error) == (b"v", b"V", "")
 
 
+async def calibrate(port: AuditRig) -> None:
+    async with AsyncExitStack() as stack:
+        service = await source_service(stack)
+        request = source.CalibrateRequest(flow=FLOW, dry_run=True)
+        tried = await port.call(service.servicer.Calibrate, request)
+        assert (tried.topic.startswith("mm2-calibration.A."), tried.seconds) == (True, 60)
+        request.dry_run = False
+        answer = await port.call(service.servicer.Calibrate, request)
+        assert (answer.max_slots, answer.source_round_trip_ms) == (2, 1.0)
+    _, line = port.lines("Calibrate")
+    assert (line["before"]["topic"], line["after"]["max_slots"]) == (answer.topic, 2)
+
+
 # -- configsync --------------------------------------------------------------------------------------
 
 
@@ -243,6 +256,7 @@ CALLS: dict[str, Callable[[AuditRig], Awaitable[None]]] = {
     "AcknowledgeGaps": acknowledge,
     "AcknowledgeForeignWrites": acknowledge_foreign_writes,
     "TryTransform": try_transform,
+    "Calibrate": calibrate,
     "ApplySync": apply,
     "UpdateRules": rules,
     "RunFailover": failover,

@@ -1593,6 +1593,116 @@ class PartitionProof(_message.Message):
 Global___PartitionProof: _TypeAlias = PartitionProof  # noqa: Y015
 
 @_typing.final
+class CalibrateRequest(_message.Message):
+    """CalibrateRequest names a flow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    SECONDS_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    MOST_BYTES_FIELD_NUMBER: _builtins.int
+    seconds: _builtins.int
+    """How long it writes at most; 0 = 60, the most is 300."""
+    dry_run: _builtins.bool
+    """Measures nothing."""
+    most_bytes: _builtins.int
+    """How many bytes it writes at most, but at least 30 MB; 0 = 1 GB."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        seconds: _builtins.int = ...,
+        dry_run: _builtins.bool = ...,
+        most_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "flow", b"flow", "most_bytes", b"most_bytes", "seconds", b"seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CalibrateRequest: _TypeAlias = CalibrateRequest  # noqa: Y015
+
+@_typing.final
+class CalibrateResponse(_message.Message):
+    """CalibrateResponse says what was measured, or would be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    MOST_BYTES_FIELD_NUMBER: _builtins.int
+    SECONDS_FIELD_NUMBER: _builtins.int
+    SOURCE_ROUND_TRIP_MS_FIELD_NUMBER: _builtins.int
+    TARGET_ROUND_TRIP_MS_FIELD_NUMBER: _builtins.int
+    SPEEDS_FIELD_NUMBER: _builtins.int
+    MAX_SLOTS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic on the target; deleted if it was created."""
+    most_bytes: _builtins.int
+    """How many bytes are written at most."""
+    seconds: _builtins.int
+    """For how many seconds at most."""
+    source_round_trip_ms: _builtins.float
+    """How long the source takes to answer."""
+    target_round_trip_ms: _builtins.float
+    """How long the target takes to answer."""
+    max_slots: _builtins.int
+    """The fewest slots that are about as fast as any: twinlog.max.slots."""
+    @_builtins.property
+    def speeds(self) -> _containers.RepeatedCompositeFieldContainer[Global___TargetSpeed]:
+        """What the target takes."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        most_bytes: _builtins.int = ...,
+        seconds: _builtins.int = ...,
+        source_round_trip_ms: _builtins.float = ...,
+        target_round_trip_ms: _builtins.float = ...,
+        speeds: _abc.Iterable[Global___TargetSpeed] | None = ...,
+        max_slots: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_slots", b"max_slots", "most_bytes", b"most_bytes", "seconds", b"seconds", "source_round_trip_ms", b"source_round_trip_ms", "speeds", b"speeds", "target_round_trip_ms", b"target_round_trip_ms", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CalibrateResponse: _TypeAlias = CalibrateResponse  # noqa: Y015
+
+@_typing.final
+class TargetSpeed(_message.Message):
+    """TargetSpeed is what so many slots have written."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SLOTS_FIELD_NUMBER: _builtins.int
+    BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    slots: _builtins.int
+    """Slots."""
+    bytes_per_second: _builtins.int
+    """Bytes of uncompressed records that do not compress, per second."""
+    def __init__(
+        self,
+        *,
+        slots: _builtins.int = ...,
+        bytes_per_second: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_second", b"bytes_per_second", "slots", b"slots"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TargetSpeed: _TypeAlias = TargetSpeed  # noqa: Y015
+
+@_typing.final
 class TryTransformRequest(_message.Message):
     """TryTransformRequest names records of the source."""
 

@@ -80,6 +80,11 @@ class SourceServiceStub(object):
                 request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.TryTransformRequest.SerializeToString,
                 response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.TryTransformResponse.FromString,
                 _registered_method=True)
+        self.Calibrate = channel.unary_unary(
+                '/twinlog.api.source.v1.SourceService/Calibrate',
+                request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.CalibrateRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.CalibrateResponse.FromString,
+                _registered_method=True)
         self.AcknowledgeGaps = channel.unary_unary(
                 '/twinlog.api.source.v1.SourceService/AcknowledgeGaps',
                 request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeGapsRequest.SerializeToString,
@@ -159,6 +164,15 @@ class SourceServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Calibrate(self, request, context):
+        """Calibrate measures from the flow's owner how long both clusters take to answer, and how fast the target takes records: for a minute
+        it writes to a topic of its own, as fast as it can, and then deletes it. With dry_run it only says what it would do.
+        Fails with OWNED_ELSEWHERE while another process copies the flow, FLOW_NOT_READY while none does.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AcknowledgeGaps(self, request, context):
         """AcknowledgeGaps notes that somebody knows of gaps and has dealt with them; they stay in the ledger.
         Fails with OWNED_ELSEWHERE while another process copies the flow, FLOW_NOT_READY while none does.
@@ -214,6 +228,11 @@ def add_SourceServiceServicer_to_server(servicer, server):
                     servicer.TryTransform,
                     request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.TryTransformRequest.FromString,
                     response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.TryTransformResponse.SerializeToString,
+            ),
+            'Calibrate': grpc.unary_unary_rpc_method_handler(
+                    servicer.Calibrate,
+                    request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.CalibrateRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.CalibrateResponse.SerializeToString,
             ),
             'AcknowledgeGaps': grpc.unary_unary_rpc_method_handler(
                     servicer.AcknowledgeGaps,
@@ -465,6 +484,33 @@ class SourceService(object):
             '/twinlog.api.source.v1.SourceService/TryTransform',
             twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.TryTransformRequest.SerializeToString,
             twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.TryTransformResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Calibrate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.source.v1.SourceService/Calibrate',
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.CalibrateRequest.SerializeToString,
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.CalibrateResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,6 +44,11 @@ class SourceServiceStub:
     """TryTransform shows what Spark makes of the last records of a topic (twinlog.transform.*). It writes nothing.
     Fails with TRANSFORM_REFUSED when Spark refuses the flow's expressions.
     """
+    Calibrate: _aio.UnaryUnaryMultiCallable[_source_service_pb2.CalibrateRequest, _source_service_pb2.CalibrateResponse]
+    """Calibrate measures from the flow's owner how long both clusters take to answer, and how fast the target takes records: for a minute
+    it writes to a topic of its own, as fast as it can, and then deletes it. With dry_run it only says what it would do.
+    Fails with OWNED_ELSEWHERE while another process copies the flow, FLOW_NOT_READY while none does.
+    """
     AcknowledgeGaps: _aio.UnaryUnaryMultiCallable[_source_service_pb2.AcknowledgeGapsRequest, _source_service_pb2.AcknowledgeGapsResponse]
     """AcknowledgeGaps notes that somebody knows of gaps and has dealt with them; they stay in the ledger.
     Fails with OWNED_ELSEWHERE while another process copies the flow, FLOW_NOT_READY while none does.
@@ -132,6 +137,17 @@ class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_source_service_pb2.TryTransformResponse]:
         """TryTransform shows what Spark makes of the last records of a topic (twinlog.transform.*). It writes nothing.
         Fails with TRANSFORM_REFUSED when Spark refuses the flow's expressions.
+        """
+
+    @_abc_1.abstractmethod
+    def Calibrate(
+        self,
+        request: _source_service_pb2.CalibrateRequest,
+        context: _aio.ServicerContext[_source_service_pb2.CalibrateRequest, _abc.Awaitable[_source_service_pb2.CalibrateResponse]],
+    ) -> _abc.Awaitable[_source_service_pb2.CalibrateResponse]:
+        """Calibrate measures from the flow's owner how long both clusters take to answer, and how fast the target takes records: for a minute
+        it writes to a topic of its own, as fast as it can, and then deletes it. With dry_run it only says what it would do.
+        Fails with OWNED_ELSEWHERE while another process copies the flow, FLOW_NOT_READY while none does.
         """
 
     @_abc_1.abstractmethod
