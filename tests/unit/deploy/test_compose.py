@@ -16,7 +16,7 @@ from twinlog.config import Service
 from twinlog.config.keys.twinlog import DEFAULT_METRICS_PORTS, DEFAULT_PORTS
 from twinlog.service.options import parse_options
 from unit.cases import about
-from unit.deploy.compose_files import BASE, COMPOSE, EACH, FILES, OBSERVABILITY, merged, recipe
+from unit.deploy.compose_files import BASE, COMPOSE, DIAL_OUT, EACH, FILES, OBSERVABILITY, merged, recipe
 from unit.deploy.wheels import PROJECT
 
 OURS = [(file, name) for file, name in EACH if merged(file, name)["image"].startswith("twinlog")]
@@ -107,6 +107,18 @@ def test_a_broker_is_reached_by_the_names_that_it_tells(name: str) -> None:
     )
     check = " ".join(merged(BASE, name)["healthcheck"]["test"])
     assert f"/dev/tcp/127.0.0.1/{listeners['INSIDE']}" in check
+
+
+def test_a_source_that_lets_nobody_in_is_reached_by_those_beside_it_alone() -> None:
+    document = FILES[DIAL_OUT]
+    assert document["services"].keys() == FILES[BASE]["services"].keys(), "none stays in a network of both"
+    networks = {name: set(each["networks"]) for name, each in document["services"].items()}
+    (inside,) = networks["kafka-a"]
+    assert document["networks"][inside]["internal"]
+    assert networks["kafka-b"] == networks["ui"] == {"way-out"}
+    beside = {name for name, each in networks.items() if inside in each} - {"kafka-a"}
+    assert beside == {*map(str, Service), "twinlog"}
+    assert all("way-out" in networks[name] for name in beside)
 
 
 def test_prometheus_finds_its_file_its_rules_and_the_services() -> None:

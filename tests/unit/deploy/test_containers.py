@@ -93,19 +93,20 @@ def test_what_a_container_refers_to_is_there(file: str, name: str) -> None:
         if source.startswith("."):
             assert (MM2_FILE.parent / source).exists(), volume
         else:
-            assert source in {**FILES["compose.yaml"]["volumes"], **FILES[file]["volumes"]}, volume
+            assert source in {**FILES["compose.yaml"]["volumes"], **FILES[file].get("volumes", {})}, volume
         assert target.startswith("/")
     if "build" in container:
         context = MM2_FILE.parent / container["build"]["context"]
         assert context.resolve() == PROJECT
         assert (context / container["build"]["dockerfile"]).is_file()
         assert container["image"].partition(":")[0] == container["build"]["args"]["IMAGE"]
-    known = {**FILES["compose.yaml"]["services"], **FILES[file]["services"]}
+    known = dict.fromkeys(FILES["compose.yaml"]["services"], "compose.yaml")
+    known |= dict.fromkeys(FILES[file]["services"], file)
     needed = container.get("depends_on", {})
     for other in needed:
         assert other in known
         if isinstance(needed, dict) and needed[other]["condition"] == "service_healthy":
-            assert "healthcheck" in known[other]
+            assert "healthcheck" in merged(known[other], other)
 
 
 @each_container
