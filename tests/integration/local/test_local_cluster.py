@@ -1,7 +1,6 @@
 """Embedded clusters: they start, serve, break on demand, and end."""
 
 import asyncio
-import sys
 from typing import Any
 
 import psutil
@@ -14,16 +13,6 @@ from aiokafka.helpers import create_ssl_context
 from twinlog.local.cluster import LocalCluster
 from twinlog.local.processes.process import ProcessError
 from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
-from twinlog.testing.brokers import KafkaPair, eventually
-
-_OWNER = """
-import time
-from twinlog.local.blocking_cluster import BlockingCluster
-cluster = BlockingCluster()
-cluster.start()
-print(cluster.broker_pid(1), cluster.log_file(1).parent, flush=True)
-time.sleep(300)
-"""
 
 
 async def _create_topic(
@@ -74,25 +63,6 @@ def _python_client(cluster: LocalCluster, user: str, mechanism: SaslMechanism) -
     return settings
 
 
-async def test_pair_serves_both_clusters(kafka_pair: KafkaPair, unique_topic: str) -> None:
-    for cluster in (kafka_pair.a, kafka_pair.b):
-        await _create_topic(cluster.bootstrap_servers, unique_topic)
-        await _write(cluster.bootstrap_servers, unique_topic, b"here")
-        assert await _read(cluster.bootstrap_servers, unique_topic) == b"here"
-    assert kafka_pair.a.cluster_id != kafka_pair.b.cluster_id
-
-
-async def test_kill_9_of_the_owner_leaves_no_jvm() -> None:
-    command = [sys.executable, "-c", _OWNER]
-    owner = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    assert owner.stdout is not None
-    pid = int((await owner.stdout.readline()).split()[0])
-    assert psutil.pid_exists(pid)
-    owner.kill()
-    await owner.wait()
-    await eventually(lambda: not psutil.pid_exists(pid))
-
-
 async def test_cancelled_start_leaves_nothing_running() -> None:
     cluster = LocalCluster(ClusterSpec(name="unwanted"))
     with pytest.raises(TimeoutError):
@@ -140,17 +110,6 @@ async def test_a_broker_pauses_dies_comes_back_with_its_data_and_ends_without_a_
     assert not psutil.pid_exists(pid)
     assert not directory.exists()
     await cluster.stop()
-
-
-async def test_three_brokers_survive_the_loss_of_one(unique_topic: str) -> None:
-    async with LocalCluster(ClusterSpec(name="three", broker_count=3)) as cluster:
-        assert len(cluster.bootstrap_servers.split(",")) == 3
-        await _create_topic(cluster.bootstrap_servers, unique_topic, replication_factor=3)
-        await cluster.kill_broker(2)
-        await _write(cluster.bootstrap_servers, unique_topic, b"two are enough")
-        assert await _read(cluster.bootstrap_servers, unique_topic) == b"two are enough"
-        await cluster.restart_broker(2)
-        assert cluster.blocking.broker_pid(2) is not None
 
 
 async def test_kafka_3_9_with_tls_scram_and_an_authorizer(unique_topic: str) -> None:

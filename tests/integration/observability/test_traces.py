@@ -4,7 +4,6 @@ tasks write is linked to their epoch.
 
 import asyncio
 import os
-import socket
 import sys
 from functools import partial
 from pathlib import Path
@@ -16,9 +15,8 @@ from integration.observability.collector import Collected, collector
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
+from twinlog.kafka.ports import NewTopic
 from twinlog.local.twinlog_run import TwinlogRun
-from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
 from twinlog.testing.records import write_batches
 
@@ -128,34 +126,3 @@ async def test_a_trace_joins_a_command_with_the_services_behind_it_and_tasks_wit
             assert plan.parent_span_id == asked.span_id
             (states, *_) = await eventually(lambda: served_by("source"))
             assert states.parent_span_id in {span.span_id for span in served_by("checkpoint")}
-
-
-async def test_a_collector_that_never_answers_holds_no_copy_up_and_no_end(
-    kafka_pair: KafkaPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It takes connections, and reads nothing: what is exported piles up, and is dropped."""
-    a, b = unique_name("a"), unique_name("b")
-    plain, same = unique_name(PLAIN), unique_name(SAME)
-    await make_and_fill(kafka_pair, plain, same)
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        for name, value in {**EXPORT, "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}.items():
-            monkeypatch.setenv(name, value)
-        run = TwinlogRun(properties(kafka_pair, a, b, plain, same), tmp_path)
-        async with run, open_cluster("B", kafka_pair.b.client_properties()) as target:
-            for lap in range(1, MORE):
-                for topic in (plain, same):
-                    await eventually(partial(has_records, target, f"{a}.{topic}", lap * RECORDS))
-                    await fill(kafka_pair, topic)
-            assert await run.stop() == 0
-
-
-async def has_records(cluster: KafkaCluster, topic: str, count: int) -> bool:
-    """At least so many, counted by offsets."""
-    if topic not in await cluster.list_topics():
-        return False
-    partition = TopicPartition(topic, 0)
-    end = (await cluster.list_offsets(OffsetSpec.LATEST, [partition]))[partition]
-    return isinstance(end, int) and end >= count

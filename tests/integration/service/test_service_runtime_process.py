@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import sys
-import urllib.request
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -234,14 +233,6 @@ async def test_a_crash_exits_1_with_the_traceback_and_without_the_secret(tmp_pat
         assert "hunter2" not in service.log()
 
 
-async def test_a_wrong_value_exits_2_and_names_file_line_and_key(tmp_path: Path) -> None:
-    properties = _PROPERTIES + "twinlog.epoch.seconds = soon\n"
-    async with _service(tmp_path, properties=properties) as service:
-        assert await service.exit_code() == 2
-        line = properties.splitlines().index("twinlog.epoch.seconds = soon") + 1
-        assert re.search(rf"mm2\.properties:{line}: twinlog\.epoch\.seconds: ", service.log())
-
-
 async def test_an_address_in_use_exits_2_and_names_the_key(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -280,22 +271,3 @@ async def test_metrics_are_served_by_default_and_make_way_for_another_process(tm
         both = one.log() + two.log()
         assert "metrics_address_taken" in both
         assert '"reason": "ADDRESS_IN_USE"' in both
-
-
-async def test_metrics_are_served_for_prometheus(tmp_path: Path) -> None:
-    arguments = ["--set", "twinlog.heartbeat.metrics.listen=127.0.0.1:0"]
-    async with _service(tmp_path, arguments=arguments) as service:
-        await service.port()
-        found = re.search(r'"address": "(127\.0\.0\.1:\d+)", "event": "metrics_listening"', service.log())
-        assert found is not None, service.log()
-
-        def scrape() -> str:
-            with urllib.request.urlopen(f"http://{found[1]}/metrics", timeout=30) as answer:
-                return str(answer.read().decode())
-
-        async def sees_clusters() -> bool:
-            page = await asyncio.to_thread(scrape)
-            return 'twinlog_cluster="A"' in page and "twinlog_cluster_reachable" in page
-
-        await eventually(sees_clusters)
-        assert 'service_name="twinlog-heartbeat"' in await asyncio.to_thread(scrape)
