@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from twinlog.batches import NewRecord, OutgoingBatch, build_batch
 from twinlog.batches.bodies import OpenRecord, decode_record
+from twinlog.errors import WireFormatError
 from twinlog.model import TopicPartition
 
 _PREFIX = "__connect.errors."
@@ -29,7 +30,12 @@ class DeadLetters:
         groups: list[list[NewRecord]] = []
         room_bytes = 0
         for offset, why in sorted(failed.items()):
-            _, timestamp_ms, key, value, headers = decode_record(fetched[offset])
+            try:
+                _, timestamp_ms, key, value, headers = decode_record(fetched[offset])
+            except WireFormatError:
+                # It failed because it cannot be read: its bytes are all there is.
+                _, timestamp_ms, value = fetched[offset]
+                key, headers = None, ()
             told = {
                 "topic": source.topic,
                 "partition": str(source.partition),

@@ -9,12 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twinlog.batches.bodies import DecodedRecord, OpenRecord, encode_body
+from twinlog.batches.header import read_batch
+from twinlog.batches.outgoing import Seal, sealed
+from twinlog.batches.records import decode_batch
 from twinlog.errors import StateError, WireFormatError
 from twinlog.kafka.deadline import pause
 from twinlog.model import TopicPartition
 from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog.transforms.expressions import COLUMNS, Expressions, OnError
 from twinlog_source.records.changing import Changing
+from twinlog_source.records.dead_letters import DeadLetters
 from twinlog_source.records.frames import (
     PASSED,
     ChunkOut,
@@ -182,3 +186,14 @@ def test_records_are_put_together_of_what_comes_back(
         passed = bytes([PASSED % 256] * len(rows.cast("i")))
         (back,) = returned.take(encode_buffers([rows, passed, *columns, *times])[4:], [chunk])
         assert back == [Row(place, ms, body) for place, (_, ms, body) in enumerate(opened)]
+
+
+@pytest.mark.parametrize("body", [b"", b"\x40v", encode_body(b"k", b"v")[:-1] + b"\x02"])
+def test_a_record_that_cannot_be_read_is_a_dead_letter_with_its_bytes(body: bytes) -> None:
+    letters = DeadLetters(topic="dead", connector_name="MirrorSourceConnector")
+    (batch,) = letters.batches(TopicPartition("orders", 3), {7: "it cannot be read"}, {7: (7, 5, body)})
+    found = read_batch(memoryview(sealed(batch, Seal(-1, -1, -1, transactional=False))), 0)
+    assert found is not None
+    ((_, at_ms, key, value, headers),) = decode_batch(found)
+    assert (at_ms, key, value) == (5, None, body)
+    assert dict(headers)[b"__connect.errors.offset"] == b"7"
