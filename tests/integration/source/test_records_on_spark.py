@@ -1,6 +1,7 @@
 """Records through a real Spark: what comes out of the pipe for each, and what happens to those that fail."""
 
 import asyncio
+import random
 import re
 import threading
 from collections.abc import AsyncIterator, Mapping
@@ -78,6 +79,44 @@ async def test_records_are_masked_and_filtered_and_the_rest_of_them_stays(spark:
         assert [len(each.result().passed) for each in several] == [100 * n for n in range(10)]
 
 
+def _random_record(dice: random.Random) -> _Record:
+    def some() -> bytes | None:
+        return None if dice.random() < 0.2 else dice.randbytes(dice.choice((0, 1, 7, 64, 3_000)))
+
+    headers = ((dice.choice((b"", b"a", b"\xc3\xa4", b"\xff")), some()) for _ in range(dice.randrange(4)))
+    return some(), some(), tuple(headers)
+
+
+async def test_random_records_become_what_they_become_row_by_row(spark: SparkRunner) -> None:
+    swapped = Expressions(
+        topics=("orders",),
+        where="offset % 5 != 1 AND partition = 3 AND topic = 'orders'",
+        columns=(
+            ("key", "value"),
+            ("value", "key"),
+            ("headers", "reverse(headers)"),
+            ("timestamp", "timestamp + INTERVAL 1 SECOND"),
+        ),
+        on_error=OnError.SKIP,
+    )
+    dice = random.Random(20)
+    records = [
+        (3 * n, dice.choice((-1, 0, 1_700_000_000_123, 2**63 - 1)), encode_body(*_random_record(dice)))
+        for n in range(1_000)
+    ]
+    has_time = {offset: 0 <= ms < 2**62 for offset, ms, _ in records}
+    expected = {}
+    for offset, ms, key, value, headers in map(decode_record, records):
+        if offset % 5 != 1 and has_time[offset]:
+            texts = ((name.decode(errors="replace").encode(), told) for name, told in reversed(headers))
+            expected[offset] = (offset, ms + 1_000, encode_body(value, key, tuple(texts)))
+    async with _changing(spark, swapped) as changing:
+        changed = await changing.change(ORDERS, records)
+    assert changed.passed == expected
+    assert set(changed.dropped) == {offset for offset in has_time if offset % 5 == 1}
+    assert set(changed.failed) == {offset for offset in has_time if offset % 5 != 1 and not has_time[offset]}
+
+
 async def test_a_record_whose_expression_fails_is_named_with_sparks_words(spark: SparkRunner) -> None:
     doubled = Expressions(
         topics=("orders",), columns=(("value", "CAST(CAST(CAST(value AS string) AS int) * 2 AS string)"),)
@@ -99,6 +138,10 @@ async def test_a_record_whose_expression_fails_is_named_with_sparks_words(spark:
         ("where", Expressions(topics=("orders",), where="amount > 3")),
         ("where", Expressions(topics=("orders",), where="offset + 1")),
         ("where", Expressions(topics=("orders",), where="rand() > 0.5")),
+        (
+            "value",
+            Expressions(topics=("orders",), columns=(("value", "aes_encrypt(value, repeat('k', 16))"),)),
+        ),
         ("value", Expressions(topics=("orders",), columns=(("value", "offset"),))),
         ("value", Expressions(topics=("orders",), columns=(("value", "string(max(offset))"),))),
         ("value", Expressions(topics=("orders",), columns=(("value", "explode(array(value, key))"),))),
@@ -106,6 +149,7 @@ async def test_a_record_whose_expression_fails_is_named_with_sparks_words(spark:
         ("python", Expressions(topics=("orders",), python="no_such_module:function")),
         ("python", Expressions(topics=("orders",), python=f"{__name__}:without_the_key")),
         ("python", Expressions(topics=("orders",), python=f"{__name__}:with_other_places")),
+        ("python", Expressions(topics=("orders",), python=f"{__name__}:with_the_key_of_a_lookup")),
         ("python", Expressions(topics=("orders",), python=f"{__name__}:with_a_lookup_that_is_missing")),
     ],
 )
@@ -124,6 +168,11 @@ def without_the_key(records: DataFrame) -> DataFrame:
 
 def with_other_places(records: DataFrame) -> DataFrame:
     return records.withColumn("_row", f.col("_row") + 1)
+
+
+def with_the_key_of_a_lookup(records: DataFrame) -> DataFrame:
+    names = records.sparkSession.createDataFrame([(b"1", "one")], "Key binary, name string")
+    return records.join(f.broadcast(names), records.key == names.Key, "left")
 
 
 def with_a_lookup_that_is_missing(records: DataFrame) -> DataFrame:
