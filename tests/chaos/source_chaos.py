@@ -6,13 +6,15 @@ repeated.
     python tests/chaos/source_chaos.py --kinds absence absence service --target-brokers 3 --kills 30
     python tests/chaos/source_chaos.py --kinds broker --target-brokers 3 --target-replicas 3 --kills 30
     python tests/chaos/source_chaos.py --round-trip-ms 60 --lost-every-seconds 5 --kills 100
+    python tests/chaos/source_chaos.py --changed --kinds task jvm service --kills 15
 
 Kills with SIGKILL, chosen by the seed: a task, all tasks, Spark's JVM, the whole service, the target broker.
 A rival is a second service that stands by, and takes the flow over when the one that runs is killed or
 silent; a pause stops a process for a while, the longest one for more than an owner may be silent, so that it
 comes back to a flow that others copy. A freeze stops a task for good: its worker must be killed. A hang stops
 the target's broker for longer than its session lasts, so that it is fenced as it wakes up; an absence kills
-it and starts it again only then. With three target brokers an absent one takes partitions without another
+it and starts it again only then. With --changed Spark changes records on the way, and its workers are killed
+as tasks are. With three target brokers an absent one takes partitions without another
 replica along while the coordinators of their transactions continue; it must be asked for. Between the
 services and the target there may be a distance, on which connections are lost. The same seed makes the same
 choices; moments differ with the machine. Exit code 0 only if every partition is identical.
@@ -83,6 +85,11 @@ HANG_SECONDS = (3.5, 5.0, 8.0)
 SERVICES_AT_ONCE = 2
 LONG_AGO_MS = 1_600_000_000_000
 """The records of partition 0 are so old that brokers forget their producers at each start."""
+CHANGES = {
+    "twinlog.transform.topics": TOPIC,
+    "twinlog.transform.where": "NOT endswith(CAST(value AS string), '7')",
+    "twinlog.transform.value": "upper(CAST(value AS string))",
+}
 EPOCH_SECONDS = ("1", "5")
 """Each life of the service has one of these: in short epochs many kills hit a hand-over from one to the
 next."""
@@ -125,6 +132,7 @@ class Chaos:
     kinds: Sequence[str]
     longest_pause_seconds: float
     target_replicas: int
+    is_changed: bool
     give_up_at: float
     """Monotonic seconds: after that nothing is killed any more."""
     outcome: Outcome = field(init=False)
@@ -144,6 +152,7 @@ class Chaos:
 
     async def run(self) -> Outcome:
         self.rig.extra |= {"topics": TOPIC, "twinlog.offsets": "auto"}
+        self.rig.extra |= CHANGES if self.is_changed else {}
         self.rig.extra["twinlog.owner.timeout.seconds"] = str(OWNER_TIMEOUT_SECONDS)
         for factor in ("replication.factor", "offset.storage.replication.factor"):
             self.rig.extra[factor] = str(self.target_replicas)
@@ -197,6 +206,12 @@ class Chaos:
                 if mine != copied:
                     raise ValueError(f"{TOPIC}-{number}: the record of offset {mine} lies at {copied}")
         here = await flow.source_content(TOPIC, number)
+        if self.is_changed:
+            here = [
+                (at_ms, key, value.upper(), headers)
+                for at_ms, key, value, headers in here
+                if value is not None and not value.endswith(b"7")
+            ]
         there = await flow.target_content(TOPIC, number)
         compare(here, there, f"{TOPIC}-{number}")
         if len(there) < len(here):
@@ -372,6 +387,7 @@ async def run_chaos(
     kinds: Sequence[str] = KINDS,
     longest_pause_seconds: float = 3.0,
     target_replicas: int = 1,
+    is_changed: bool = False,
     longest_seconds: float = math.inf,
     round_trip_ms: float = 0.0,
     lost_every_seconds: float = 0.0,
@@ -397,6 +413,7 @@ async def run_chaos(
             kinds=kinds,
             longest_pause_seconds=longest_pause_seconds,
             target_replicas=target_replicas,
+            is_changed=is_changed,
             give_up_at=time.monotonic() + longest_seconds,
         )
         return await chaos.run()
@@ -423,6 +440,7 @@ def main() -> int:
         default=1,
         help="of copies and positions: with 3, a broker that is killed is a change of leaders",
     )
+    parser.add_argument("--changed", action="store_true", help="Spark changes the records on the way")
     parser.add_argument(
         "--minutes", type=float, default=math.inf, help="kill no more after so long, and compare"
     )
@@ -461,6 +479,7 @@ def main() -> int:
                     kills=options.kills,
                     kinds=options.kinds,
                     target_replicas=options.target_replicas,
+                    is_changed=options.changed,
                     longest_seconds=options.minutes * 60,
                     round_trip_ms=options.round_trip_ms,
                     lost_every_seconds=options.lost_every_seconds,
