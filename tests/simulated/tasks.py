@@ -48,6 +48,8 @@ class SimulatedWorkers:
         """Why expressions are refused."""
         self._killed: set[int] = set()
 
+    spark_ui = ""
+
     def warm_up(self) -> None:
         """Nothing takes long to start."""
 

@@ -66,6 +66,7 @@ def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.Flo
         left_out_records=left_out,
         partitions_both_ways=sum(_is_both_ways(row.copy) for row, _ in told),
         exactly_once=driver.state.flow.settings.exactly_once,
+        spark_ui=driver.jobs.runner.spark_ui,
         reason=reason,
         message=message,
         clusters=[cluster_message(status) for status in clusters],

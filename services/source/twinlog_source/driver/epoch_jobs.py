@@ -35,6 +35,11 @@ log = structlog.get_logger(__name__)
 class EpochRunner(Protocol):
     """Runs the tasks of an epoch (on workers of Spark)."""
 
+    @property
+    def spark_ui(self) -> str:
+        """The address of Spark's web UI; empty if it is switched off, or Spark has not started."""
+        ...
+
     def warm_up(self) -> None:
         """Start what takes long to start, and return at once. A failure appears again in `run`."""
         ...

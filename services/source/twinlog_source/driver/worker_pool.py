@@ -59,6 +59,11 @@ class Workers(Protocol):
         are those that have come."""
         ...
 
+    @property
+    def spark_ui(self) -> str:
+        """The address of Spark's web UI; empty if it is switched off, or Spark has not started."""
+        ...
+
     def warm_up(self) -> None:
         """Start what takes long to start, and return at once. A failure appears again in `run_worker`."""
         ...
@@ -151,6 +156,10 @@ class WorkerPool:
 
     async def run_pipe(self, flow: Flow, expressions: Expressions, job: PipeJob) -> None:
         await self.workers.run_pipe(flow, expressions, job)
+
+    @property
+    def spark_ui(self) -> str:
+        return self.workers.spark_ui
 
     @property
     def most(self) -> int:

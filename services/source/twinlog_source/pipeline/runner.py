@@ -27,6 +27,7 @@ from twinlog_source.pipeline.session import (
     is_stopped,
     local_cores,
     open_context,
+    ui_address,
 )
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.records.pipe import PipeJob, TransformFailedError
@@ -70,6 +71,8 @@ class SparkRunner:
     """The SparkContext; None while there is none."""
     output: JvmOutput | None = None
     """The output of its JVM."""
+    spark_ui: str = ""
+    """As in `Workers`."""
     _launch: "asyncio.Future[None] | None" = None
     _warming: "asyncio.Future[None] | None" = None
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -214,6 +217,8 @@ class SparkRunner:
                     given_up=self._closing,
                 )
             )
+            context = self.context
+            self.spark_ui = await self._in_thread(lambda: ui_address(context))
         log.info("spark_started", master=self.master, seconds=round(self.clock.monotonic() - began, 3))
 
     def _launched(self, launch: "asyncio.Future[None]") -> None:

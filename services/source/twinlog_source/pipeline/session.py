@@ -42,6 +42,7 @@ __all__ = [
     "local_cores",
     "open_context",
     "resolve_master",
+    "ui_address",
 ]
 
 ANSWER_SECONDS = 20.0
@@ -119,6 +120,15 @@ def is_stopped(context: SparkContext) -> bool:
     SPARK_FAILURES when the JVM is gone, or does not answer in time and was killed."""
     with answering():
         return bool(context._jsc.sc().isStopped())
+
+
+def ui_address(context: SparkContext) -> str:
+    """Of Spark's web UI; empty if it is switched off, or its JVM is gone."""
+    try:
+        with answering():
+            return context.uiWebUrl or ""
+    except SPARK_FAILURES:
+        return ""
 
 
 def cancel_group(context: SparkContext, group: str) -> None:

@@ -18,7 +18,7 @@ PAUSE, LIMIT, RULE, MANUAL, WAITING, GAPS = "PAUSE", "LIMIT", "RULE", "MANUAL", 
 MOVE, MOVED, FENCE, HELD = "MOVE", "MOVED", "FENCE", "HELD"
 BOTH_WAYS, DELAY, OFFSETS, TRANSFORM = "BOTH_WAYS", "DELAY", "OFFSETS", "TRANSFORM"
 FOREIGN, DIFFERS = "FOREIGN", "DIFFERS"
-OPEN_TRANSACTION, SHARED_COPY = "OPEN_TRANSACTION", "SHARED_COPY"
+OPEN_TRANSACTION, SHARED_COPY, SPARK_UI = "OPEN_TRANSACTION", "SHARED_COPY", "SPARK_UI"
 NAMED_TOPICS = 5
 """A note names so many topics at most."""
 HEARTBEAT_MISSING = "HEARTBEAT_MISSING"
@@ -66,7 +66,8 @@ class InForce:
     WAITING (topics), GAPS, FENCE, HELD (deletions of groups), MOVE (a failover or failback that is not
     finished), MOVED (groups that work on the target), FOREIGN (somebody else wrote into copies), DIFFERS
     (copies, by the standing proof), OFFSETS (copies that lost the source's), OPEN_TRANSACTION (on the source;
-    partitions stand still behind it), SHARED_COPY (groups have no place in copies that two flows write)."""
+    partitions stand still behind it), SHARED_COPY (groups have no place in copies that two flows write),
+    SPARK_UI."""
     about: str
     message: str
     by: str | None = None

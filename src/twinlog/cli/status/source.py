@@ -22,6 +22,7 @@ from twinlog.cli.status.rows import (
     OFFSETS,
     OPEN_TRANSACTION,
     PAUSE,
+    SPARK_UI,
     STANDS_BY,
     TRANSFORM,
     FlowRow,
@@ -151,6 +152,8 @@ def _add_ordered(row: FlowRow, flow: source.FlowStatus) -> None:
         row.hold(BOTH_WAYS, told)
     if words := left_out_words(flow):
         row.hold(TRANSFORM, f"records that twinlog.transform left out: {words}", "twinlog partitions {flow}")
+    if flow.spark_ui:
+        row.hold(SPARK_UI, f"Spark shows its jobs to anybody at {flow.spark_ui}")
     if lost := dict(sorted(flow.offsets_lost_by_reason.items())):
         count = sum(lost.values())
         copies = "1 copy no longer has" if count == 1 else f"{count:,} copies no longer have"

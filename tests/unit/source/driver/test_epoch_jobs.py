@@ -41,6 +41,8 @@ class StuckSpark:
 
     most: int = 1
 
+    spark_ui = ""
+
     def warm_up(self) -> None:
         """It is warm."""
 

@@ -48,6 +48,8 @@ class Tasks:
     ended_at_ms: dict[int, int] = field(default_factory=dict)
     """By epoch: when its task ended."""
 
+    spark_ui = ""
+
     def warm_up(self) -> None:
         """It is warm."""
 

@@ -85,6 +85,8 @@ class Cluster:
     def now_ms(self) -> int:
         return LoopClock().now_ms()
 
+    spark_ui = ""
+
     def warm_up(self) -> None:
         """It is warm."""
 
