@@ -56,7 +56,7 @@ async def run_drain(
     `flow` must be new to these clusters: then nobody has a position. Raises TwinlogError when the copier does
     not start, stands still, or lost records.
     """
-    remote_topic = f"{flow.source}.{backlog.topic}"
+    remote_topic = backlog.topic if backlog.load.keeps_names else f"{flow.source}.{backlog.topic}"
     meter = TreeMeter()
     try:
         async with stage.way_to_target(backlog.load.round_trip_ms) as far:

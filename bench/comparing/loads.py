@@ -37,11 +37,17 @@ class Load:
     kept_one_in: int = 1
     """The copiers drop all records but one in so many: the others have the header `internal`."""
 
+    @property
+    def keeps_names(self) -> bool:
+        """Whether copies have the names of their topics."""
+        return self.settings == _SAME_NAMES
+
     def scaled(self, scale: float) -> "Load":
         """The same load with `scale` times as many records, but not so few that nothing can be measured."""
         return replace(self, record_count=max(int(self.record_count * scale), _FEWEST_RECORDS))
 
 
+_SAME_NAMES = (("replication.policy.class", "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"),)
 _FILTER = (
     ("transforms", "local"),
     ("transforms.local.type", "org.apache.kafka.connect.transforms.Filter"),
@@ -55,13 +61,21 @@ LOADS = (
     Load(name="1kb-zstd", title="1 KB, zstd", codec=Codec.ZSTD, value_bytes=1000, record_count=4_000_000),
     Load(name="1kb-lz4", title="1 KB, lz4", codec=Codec.LZ4, value_bytes=1000, record_count=4_000_000),
     Load(name="100b-zstd", title="100 B, zstd", codec=Codec.ZSTD, value_bytes=100, record_count=16_000_000),
-    Load(
-        name="tiny-batches",
-        title="1 KB, 1-2 records a batch",
-        codec=Codec.NONE,
-        value_bytes=1000,
-        record_count=2_400_000,
-        batch_records=(1, 2),
+    *(
+        Load(
+            name=name,
+            title=title,
+            codec=Codec.NONE,
+            value_bytes=1000,
+            record_count=2_400_000,
+            batch_records=(1, 2),
+            settings=settings,
+        )
+        for name, title, settings in (
+            ("tiny-batches", "1 KB, 1-2 records a batch", ()),
+            # Each batch is asked who wrote it.
+            ("same-names", "1 KB, 1-2 records a batch, copies keep names", _SAME_NAMES),
+        )
     ),
     Load(
         name="100-partitions",

@@ -1,16 +1,25 @@
-"""Two clusters write to a topic of one name, services, tasks, JVM and brokers are killed, and at the end each
-cluster has every record once, in the order of its cluster, and nothing is copied round.
+"""Two or three clusters write to a topic of one name, services, tasks, JVM, brokers and whole processes are
+killed, and at the end each cluster has every record once, in the order of its cluster, and nothing is copied
+round.
 
     python tests/chaos/both_ways_chaos.py --seed 7 --minutes 5
+    python tests/chaos/both_ways_chaos.py --clusters 3 --minutes 5
+    python tests/chaos/both_ways_chaos.py --files --minutes 5
+    python tests/chaos/both_ways_chaos.py --standby --minutes 5
+    python tests/chaos/both_ways_chaos.py --load 0.1 --minutes 2 --idle-minutes 60
+
+The same seed makes the same choices; moments differ with the machine.
 """
 
 import argparse
 import asyncio
+import itertools
 import random
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,21 +43,23 @@ from twinlog.testing.brokers import eventually, make_topics, start_clusters, sto
 from twinlog.testing.java.mm2 import quick_mm2_properties
 
 TOPIC, PARTITIONS = "both", 4
-RECORDS_PER_SECOND = {"A": 500, "B": 300}
+RECORDS_PER_SECOND = {"A": 500, "B": 300, "C": 100}
 TICK_SECONDS = 0.1
-KINDS = ("source", "source", "checkpoint", "configsync", "task", "task", "jvm", "broker")
+KINDS = ("source", "source", "checkpoint", "configsync", "task", "task", "jvm", "broker", "process")
 DRAIN_SECONDS = 300.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Chaos:
-    run: TwinlogRun
+    runs: Sequence[TwinlogRun]
     sides: list[Side]
     dice: random.Random
+    load: float
+    """As a multiple of the usual one."""
     kills: Counter[str] = field(default_factory=Counter)
     _done: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def play(self, minutes: float) -> None:
+    async def play(self, minutes: float, idle_minutes: float) -> None:
         """Raises AssertionError with what is wrong."""
         async with asyncio.TaskGroup() as group:
             for side in self.sides:
@@ -60,27 +71,31 @@ class Chaos:
             self._done.set()
         await eventually(lambda: has_all(self.sides, PARTITIONS), DRAIN_SECONDS)
         ends = [await side.ends(PARTITIONS) for side in self.sides]
-        await quiet(60)
+        await quiet(idle_minutes * 60)
         assert [await side.ends(PARTITIONS) for side in self.sides] == ends, "something is copied round"
+        async with asyncio.TaskGroup() as group:
+            for side in self.sides:
+                group.create_task(self._write(side), name=f"last load on {side.alias}")
+        await eventually(lambda: has_all(self.sides, PARTITIONS), DRAIN_SECONDS)
 
     async def _write(self, side: Side) -> None:
-        """Each record says its side and its number in its partition; some are in transactions."""
+        """Until the end, one turn at least. Each record says its side and its number in its partition; some
+        are in transactions."""
+        count = max(1, round(RECORDS_PER_SECOND[side.alias] * self.load * TICK_SECONDS / PARTITIONS))
         servers = side.kafka.bootstrap_servers
         async with AsyncExitStack() as stack:
             plain: AIOKafkaProducer = await stack.enter_async_context(producer(servers, "lz4", 16_384))
             careful: AIOKafkaProducer = await stack.enter_async_context(
                 producer(servers, "zstd", 16_384, transactional_id=f"both-{side.alias}")
             )
-            turn = 0
-            while not self._done.is_set():
-                turn += 1
+            for turn in itertools.count(1):
                 # One producer writes a partition in a turn, so that the numbers are in order there.
                 for partition in range(PARTITIONS):
                     batch = careful if (turn + partition) % 8 == 0 else plain
                     if batch is careful:
                         await careful.begin_transaction()
                     sent = []
-                    for _ in range(round(RECORDS_PER_SECOND[side.alias] * TICK_SECONDS / PARTITIONS)):
+                    for _ in range(count):
                         value = f"{side.alias} {side.written[partition]}".encode()
                         sent.append(await batch.send(TOPIC, value, key=b"k", partition=partition))
                         side.written[partition] += 1
@@ -88,49 +103,68 @@ class Chaos:
                         await each
                     if batch is careful:
                         await careful.commit_transaction()
+                if self._done.is_set():
+                    return
                 await quiet(TICK_SECONDS)
 
     async def _kill(self, kind: str) -> None:
+        run = self.dice.choice(self.runs)
         try:
             if kind == "broker":
                 kafka = self.dice.choice(self.sides).kafka
                 broker = self.dice.choice(kafka.broker_ids)
                 await asyncio.to_thread(kafka.kill_broker, broker)
                 await asyncio.to_thread(kafka.restart_broker, broker)
+            elif kind == "process":
+                await asyncio.to_thread(run.process.kill)
+                await run.start()
             elif kind in ("task", "jvm"):
-                jvms, tasks = processes(self.run.process.pid)
+                jvms, tasks = processes(run.process.pid)
                 for victim in jvms[:1] if kind == "jvm" else tasks and [self.dice.choice(tasks)]:
                     kill(victim)
             else:
-                self.run.kill_service(kind)
+                run.kill_service(kind)
         except StateError:
             return  # It is not back yet.
         self.kills[kind] += 1
 
 
 async def run_chaos(
-    a: BlockingCluster, b: BlockingCluster, directory: Path, *, seed: int, minutes: float
+    brokers: Mapping[str, BlockingCluster],
+    directory: Path,
+    *,
+    seed: int,
+    minutes: float,
+    idle_minutes: float = 1.0,
+    load: float = 1.0,
+    has_files: bool = False,
+    has_standby: bool = False,
 ) -> Counter[str]:
-    """Clusters of the caller's, which this breaks. Returns what was killed; raises AssertionError."""
-    brokers = {"A": a, "B": b}
-    properties = quick_mm2_properties(
-        {alias: kafka.client_properties() for alias, kafka in brokers.items()},
-        [Flow("A", "B"), Flow("B", "A")],
-        {
-            "topics": TOPIC,
-            "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
-        },
-    )
+    """Clusters of the caller's, which this breaks. `has_files`: the flows to each target are in a file of
+    their own; `has_standby`: two processes for each file. Returns what was killed; raises AssertionError."""
+    clients = {alias: kafka.client_properties() for alias, kafka in brokers.items()}
+    flows = [Flow(*ends) for ends in itertools.permutations(brokers, 2)]
+    files = [[each for each in flows if each.target == alias] for alias in brokers] if has_files else [flows]
     async with AsyncExitStack() as stack:
         sides = []
         for alias, kafka in brokers.items():
-            cluster = await stack.enter_async_context(open_cluster(alias, kafka.client_properties()))
+            cluster = await stack.enter_async_context(open_cluster(alias, clients[alias]))
             await make_topics(cluster, NewTopic(name=TOPIC, partition_count=PARTITIONS, replication_factor=1))
             sides.append(Side(alias, kafka, cluster, TOPIC))
-        run = await stack.enter_async_context(TwinlogRun(properties, directory))
-        chaos = Chaos(run=run, sides=sides, dice=random.Random(seed))
+        runs = []
+        for number, (file, _) in enumerate(itertools.product(files, range(1 + has_standby))):
+            extra = {
+                "topics": TOPIC,
+                "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+                "sync.topic.configs.enabled": str(file is files[0]).lower(),
+                "twinlog.owner.timeout.seconds": "6",
+            }
+            (place := directory / str(number)).mkdir()
+            run = TwinlogRun(quick_mm2_properties(clients, file, extra), place)
+            runs.append(await stack.enter_async_context(run))
+        chaos = Chaos(runs=runs, sides=sides, dice=random.Random(seed), load=load)
         try:
-            await chaos.play(minutes)
+            await chaos.play(minutes, idle_minutes)
         finally:
             written = {side.alias: sum(side.written.values()) for side in sides}
             sys.stderr.write(f"seed {seed}, killed {dict(chaos.kills)}, written {written}\n")
@@ -140,12 +174,32 @@ async def run_chaos(
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
-    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--minutes", type=float, default=10.0, help="of load and kills")
+    parser.add_argument(
+        "--idle-minutes",
+        type=float,
+        default=1.0,
+        help="without load or kills, in which nothing may be copied",
+    )
+    parser.add_argument("--load", type=float, default=1.0, help="as a multiple of 500, 300 and 100 records/s")
+    parser.add_argument("--clusters", type=int, choices=(2, 3), default=2, help="each copies to each other")
+    parser.add_argument("--files", action="store_true", help="a file and a process for each target")
+    parser.add_argument("--standby", action="store_true", help="a second process of each file stands by")
     options = parser.parse_args()
-    a, b = clusters = start_clusters(ClusterSpec(name="A"), ClusterSpec(name="B"))
+    aliases = list(RECORDS_PER_SECOND)[: options.clusters]
+    clusters = start_clusters(*(ClusterSpec(name=alias) for alias in aliases))
     try:
         with tempfile.TemporaryDirectory(prefix="twinlog-chaos-") as directory:
-            played = run_chaos(a, b, Path(directory), seed=options.seed, minutes=options.minutes)
+            played = run_chaos(
+                dict(zip(aliases, clusters, strict=True)),
+                Path(directory),
+                seed=options.seed,
+                minutes=options.minutes,
+                idle_minutes=options.idle_minutes,
+                load=options.load,
+                has_files=options.files,
+                has_standby=options.standby,
+            )
             asyncio.run(played)
     finally:
         stop_clusters(clusters)

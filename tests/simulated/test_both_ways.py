@@ -11,7 +11,7 @@ from simulated.test_steering import scope
 from simulated.world import ONE_BROKER, SERVICES, World, live
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.config import load
-from twinlog.model import Flow
+from twinlog.model import Flow, TopicPartition
 from twinlog.testing.broker.acls import (
     CLUSTER_NAME,
     Acl,
@@ -21,8 +21,10 @@ from twinlog.testing.broker.acls import (
     Permission,
     Resource,
 )
+from twinlog.testing.broker.compaction import compact
 from twinlog.testing.broker.faults import Loss
 from twinlog.testing.virtual_time import LoopClock
+from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import ProducerFact
 from twinlog_source.verify.engine import Verification
@@ -220,20 +222,86 @@ def test_copies_keep_their_offsets_until_the_other_side_writes(tmp_path: Path) -
     live(life())
 
 
-def test_three_clusters_with_a_flow_to_each_other(tmp_path: Path) -> None:
-    flows = ["A->B", "A->C", "B->A", "B->C", "C->A", "C->B"]
-    file = FILE.replace("clusters = A, B", "clusters = A, B, C\nC.bootstrap.servers = {C}")
-    file += "".join(f"{flow}.enabled = true\n" for flow in flows)
+def three(*flows: str) -> str:
+    """A file with these flows."""
+    one_way = FILE.replace("A->B.enabled = true\nB->A.enabled = true\n", "")
+    file = one_way.replace("clusters = A, B", "clusters = A, B, C\nC.bootstrap.servers = {C}")
+    return file + "".join(f"{flow}.enabled = true\n" for flow in flows)
 
+
+MESH = tuple(f"{one}->{other}" for one in "ABC" for other in "ABC" if one != other)
+LINE = ("A->B", "B->A", "B->C", "C->B")
+
+
+@pytest.mark.parametrize("flows", [MESH, LINE, (*LINE, "A->C")])
+def test_three_clusters_that_form_a_mesh_or_a_line(tmp_path: Path, flows: tuple[str, ...]) -> None:
     async def life() -> None:
-        async with World(tmp_path, file, seed=8, aliases="ABC") as world:
+        async with World(tmp_path, three(*flows), seed=8, aliases="ABC") as world:
             for application in world.on.values():
                 application.cluster.create_topic("orders")
             await write(world, range(3), partitions=1, seconds=0)
             world.start("configsync", "source")
             await all_once(world, 9)
-            await write(world, range(3, 8), partitions=1)
+            await write(world, range(3, 6), partitions=1)
+            await world.kill_tasks()
+            await write(world, range(6, 8), partitions=1)
             await all_once(world, 24)
+
+    live(life())
+
+
+def test_names_that_change_both_ways_and_topics_that_one_flow_alone_copies(tmp_path: Path) -> None:
+    file = FILE.replace("topics = orders.*\n", "A->B.topics = orders.*, bills\nB->A.topics = eu\\\\..*\n")
+    file += "A->B.twinlog.topic.rename = (orders.*) -> eu.$1\nB->A.twinlog.topic.rename = eu.(.*) -> $1\n"
+    names = {
+        "orders": "eu.orders",
+        "orders.A.x": "eu.orders.A.x",
+        "orders-B": "eu.orders-B",
+        "bills": "bills",
+    }
+
+    def have(world: World, count: int) -> bool:
+        sides = [(values(world, "A", here), values(world, "B", there)) for here, there in names.items()]
+        return all(len(there) == count for _, there in sides) and all(
+            Counter(here) == Counter(there) for here, there in sides[:-1]
+        )
+
+    async def life() -> None:
+        async with World(tmp_path, file, seed=16) as world:
+            a, b = world.on["A"], world.on["B"]
+            for number in range(6):
+                for here, there in names.items():
+                    if not number:
+                        a.cluster.create_topic(here)
+                        b.cluster.create_topic(there)
+                    a.produce(here, 0, b"A%d" % number)
+                    b.produce(there, 0, b"B%d" % number)
+                if not number:
+                    world.start("configsync", "source")
+                await world.pause(0.5)
+            await world.until(lambda: have(world, 12))
+            await world.pause(40)
+            assert have(world, 12)
+            assert len(values(world, "A", "bills")) == 6
+
+    live(life())
+
+
+def test_nothing_is_copied_back_that_mirror_maker_2_copied_before(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=17) as world:
+            a, b = world.on["A"], world.on["B"]
+            for application in world.on.values():
+                application.cluster.create_topic("orders")
+            a.produce("orders", 0, b"A0", b"A1", b"A2")
+            b.copy("orders", a.read("orders"))
+            b.cluster.create_topic(TABLE, configs={"cleanup.policy": "compact"})
+            place = source_offset_key("A", TopicPartition("orders", 0))
+            b.produce(TABLE, 0, encode_source_offset(3), key=place)
+            world.start("configsync", "source")
+            await world.pause(5)
+            await write(world, range(3, 7), partitions=1)
+            await all_once(world, 11)
 
     live(life())
 
@@ -254,9 +322,11 @@ def test_flows_in_processes_of_their_own_wait_for_each_others_ids(tmp_path: Path
     live(life())
 
 
-def test_each_direction_in_a_file_of_its_own(tmp_path: Path) -> None:
+def test_each_direction_in_a_file_of_its_own_with_other_aliases(tmp_path: Path) -> None:
     other = tmp_path / "other"
-    back = FILE.replace("A->B.enabled = true\n", "")
+    back = FILE.replace("A->B.enabled = true\n", "").replace("B->A", "west->east")
+    back = back.replace("clusters = A, B", "clusters = east, west")
+    back = back.replace("A.bootstrap", "east.bootstrap").replace("B.bootstrap", "west.bootstrap")
     for number, service in enumerate(("source", "configsync")):
         back += f"twinlog.{service}.listen = 127.0.0.1:{17501 + number}\n"
 
@@ -282,13 +352,10 @@ def test_each_direction_in_a_file_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_mesh_of_three_in_which_everything_fails_by_chance(tmp_path: Path, seed: int) -> None:
-    flows = [f"{one}->{other}" for one in "ABC" for other in "ABC" if one != other]
-    file = FILE.replace("clusters = A, B", "clusters = A, B, C\nC.bootstrap.servers = {C}")
-    file += "".join(f"{flow}.enabled = true\n" for flow in flows)
     random = Random(seed)
 
     async def life() -> None:
-        async with World(tmp_path, file, seed=seed, aliases="ABC") as world:
+        async with World(tmp_path, three(*MESH), seed=seed, aliases="ABC") as world:
 
             async def start_again() -> None:
                 name = random.choice(("source", "configsync"))
@@ -400,12 +467,15 @@ def test_while_the_table_of_ids_cannot_be_trusted_nothing_is_copied_back_or_lost
 
 
 def test_each_log_of_a_compacted_topic_keeps_what_arrived_last_in_it(tmp_path: Path) -> None:
-    """Both sides write one key at once, and each has the other's value last; the next one is last on both."""
+    """Both sides write one key at once, and each has the other's value last; the next one is last on both.
+    What brokers compress again and compaction rewrites is known as well."""
 
     async def life() -> None:
         async with World(tmp_path, FILE, seed=13) as world:
-            for application in world.on.values():
-                application.cluster.create_topic("orders", configs={"cleanup.policy": "compact"})
+            for application, codec in zip(world.on.values(), ("gzip", "zstd"), strict=True):
+                application.cluster.create_topic(
+                    "orders", configs={"cleanup.policy": "compact", "compression.type": codec}
+                )
             world.start("configsync", "source")
             await world.pause(20)
             for alias, application in world.on.items():
@@ -413,6 +483,12 @@ def test_each_log_of_a_compacted_topic_keeps_what_arrived_last_in_it(tmp_path: P
             await all_in_order_of_arrival(world, [b"A", b"B"], [b"B", b"A"])
             world.on["A"].produce("orders", 0, b"A again", key=b"same")
             await all_in_order_of_arrival(world, [b"A", b"B", b"A again"], [b"B", b"A", b"A again"])
+            await world.kill("source")
+            for application in world.on.values():
+                compact(application.partition("orders"))
+            world.on["B"].produce("orders", 0, b"B again", key=b"other")
+            world.start("source")
+            await all_in_order_of_arrival(world, [b"A again", b"B again"], [b"A again", b"B again"])
 
     live(life())
 

@@ -267,6 +267,8 @@ async def _driver(
             flow=flow,
             source=source,
             reader=await stack.enter_async_context(sources.reader(read_committed=False)),
+            target=target,
+            target_reader=await stack.enter_async_context(reading.reader(read_committed=False)),
             positions=positions,
             cluster_id=context.clusters.cluster_id,
             topics_of=lambda other: decisions.topics(other) if decisions.settled(other) else None,

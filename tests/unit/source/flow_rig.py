@@ -186,6 +186,8 @@ class FlowRig:
                 flow=flow,
                 source=self.source,
                 reader=await self.stack.enter_async_context(self.source.reader()),
+                target=self.target,
+                target_reader=await self.stack.enter_async_context(self.target.reader()),
                 positions=positions,
                 cluster_id=lambda alias: f"cluster {alias}",
                 clock=self.clock,

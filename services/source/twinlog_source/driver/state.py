@@ -212,7 +212,6 @@ class FlowState:
         await self.origins.note(
             self.table.rows.values(),
             self.topics,
-            target=self.target,
             journal=self.journal,
             confirm=self.confirm,
         )

@@ -21,7 +21,7 @@ from twinlog.batches.prepared import NOT_YET
 from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError, TwinlogError, WireFormatError
 from twinlog.kafka.deadline import pause
-from twinlog.kafka.ports import KafkaCluster, LogAdmin, LogReader, OffsetSpec
+from twinlog.kafka.ports import KafkaCluster, LogReader, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.internal_topics import source_of_offsets
@@ -71,6 +71,9 @@ class Origins:
     reader: LogReader
     """Reads the source with read_uncommitted: facts are written without transactions, and a transaction of
     another slot must not hide them."""
+    target: KafkaCluster
+    target_reader: LogReader
+    """Reads the target as `reader` the source."""
     positions: PositionsLog
     """Of the flow itself."""
     cluster_id: Callable[[str], str | None]
@@ -79,6 +82,8 @@ class Origins:
     clock: Clock
     pace_seconds: float = ASK_SECONDS
     _tables: dict[str, _Table] = field(default_factory=dict)
+    _beside: dict[str, _Table] = field(default_factory=dict)
+    """The positions topics on the target of flows that are not of the file."""
     _missing: set[str] = field(default_factory=set)
     """Positions topics of the file's flows into the source that do not exist yet."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -131,7 +136,6 @@ class Origins:
         rows: Iterable[PartitionRow],
         topics: Topics,
         *,
-        target: LogAdmin,
         journal: Journal,
         confirm: Callable[[], Awaitable[None]],
     ) -> None:
@@ -163,7 +167,7 @@ class Origins:
         if not new:
             return
         await confirm()
-        ends = await target.list_offsets(OffsetSpec.LATEST, at_end.values()) if at_end else {}
+        ends = await self.target.list_offsets(OffsetSpec.LATEST, at_end.values()) if at_end else {}
         for partition, copy in at_end.items():
             end = ends[copy]
             if isinstance(end, KafkaError):
@@ -290,16 +294,38 @@ class Origins:
                 table = self._tables[name] = _Table(self._log(name, aliases[name]), described.topic_id)
             table.topic_id, table.log.partition_count = described.topic_id, described.partition_count
             there.append(table)
-        await self._follow(there)
+        await self._follow(self.source, there)
+        ids = {fact.source_cluster_id for each in there for fact in each.log.control.producers.values()}
+        if ids - {self.cluster_id(self.flow.flow.target)}:
+            await self._look_beside()
 
-    async def _follow(self, tables: Collection[_Table]) -> None:
+    async def _look_beside(self) -> None:
+        """The source has copies from elsewhere, which a flow of another file may also copy to the target."""
+        known = {each.positions_topic for each in self.flow.partners if each not in self._into_source}
+        listed = {
+            name: alias
+            for name in await self.target.list_topics()
+            if (alias := source_of_offsets(name)) is not None and name not in (self.positions.topic, *known)
+        }
+        tables = {}
+        for name, found in (await self.target.describe_topics(sorted(listed)) if listed else {}).items():
+            if not isinstance(found, KafkaError):
+                log = self._log(name, listed[name], beside=True)
+                log.partition_count = found.partition_count
+                before = self._beside.get(name)
+                is_same = before is not None and before.topic_id == found.topic_id
+                tables[name] = before if before is not None and is_same else _Table(log, found.topic_id)
+        self._beside = tables
+        await self._follow(self.target, tables.values())
+
+    async def _follow(self, cluster: KafkaCluster, tables: Collection[_Table]) -> None:
         """Read those that have changed, by their ends."""
         places = {
             TopicPartition(each.log.topic, number): each
             for each in tables
             for number in range(each.log.partition_count)
         }
-        ends = await self.source.list_offsets(OffsetSpec.LATEST, places) if places else {}
+        ends = await cluster.list_offsets(OffsetSpec.LATEST, places) if places else {}
         for table in tables:
             now = {each: ends[each] for each, its in places.items() if its is table}
             if now == table.ends and table.failure is None:
@@ -355,10 +381,10 @@ class Origins:
         target_id = self.cluster_id(self.flow.flow.target)
         return any(each.source_cluster_id == target_id for each in table.log.control.producers.values())
 
-    def _log(self, name: str, alias: str) -> PositionsLog:
+    def _log(self, name: str, alias: str, *, beside: bool = False) -> PositionsLog:
         return PositionsLog(
-            list_offsets=self.source.list_offsets,
-            reader=self.reader,
+            list_offsets=(self.target if beside else self.source).list_offsets,
+            reader=self.target_reader if beside else self.reader,
             topic=name,
             partition_count=0,
             source_alias=alias,
@@ -405,8 +431,10 @@ class Origins:
         if producer is None or producer.cluster_id != self.cluster_id(self.flow.flow.source):
             return self._unnamed(table, topic, partition, origin)
         if producer.source_cluster_id != self.cluster_id(self.flow.flow.target):
-            is_direct = self._comes_directly(table, producer.source_cluster_id, mark, topic)
-            return (0, HIGHEST_OFFSET) if is_direct else _NOWHERE
+            if self._comes_directly(table, producer.source_cluster_id, mark, topic):
+                return 0, HIGHEST_OFFSET
+            self._refuse_twice(producer.source_cluster_id, mark, topic)
+            return _NOWHERE
         if mark is None:
             # The copy has no id (brokers before 2.8), or is newer than what that flow has seen.
             return 0, HIGHEST_OFFSET
@@ -457,6 +485,21 @@ class Origins:
                     return each.copy_of(name) == topic.target_topic
                 return name in known and known[name].target_topic == topic.target_topic
         return False
+
+    def _refuse_twice(self, cluster_id: str, mark: TopicFact | None, topic: ReplicatedTopic) -> None:
+        """Raises TransientKafkaError where a flow of another file copies the topic from this cluster to the
+        target topic: its records would come twice, and go round."""
+        name = topic.source_topic if mark is None else mark.topic
+        for table in self._beside.values():
+            control = table.log.control
+            is_from_there = any(each.source_cluster_id == cluster_id for each in control.producers.values())
+            copied = control.topics.get(name)
+            if is_from_there and copied is not None and copied.target_topic_id == topic.target_topic_id:
+                target = self.flow.flow.target
+                raise self._unknown(
+                    f"a flow of another file copies {name} to {target}, too, by {table.log.topic}: put all"
+                    f" flows to {target} into one file, or delete that topic if its flow is gone"
+                )
 
     def _does_not_exist(self, positions_topic: str) -> TransientKafkaError:
         return self._unknown(f"{positions_topic} does not exist on {self.flow.flow.source}")

@@ -106,6 +106,8 @@ class Sides:
             flow=flow,
             source=self.b,
             reader=await self.stack.enter_async_context(self.b.reader(read_committed=False)),
+            target=self.a,
+            target_reader=await self.stack.enter_async_context(self.a.reader(read_committed=False)),
             positions=positions,
             cluster_id=lambda alias: f"cluster {alias}",
             clock=self.clock,
@@ -122,9 +124,7 @@ class Sides:
             PartitionRow(partition=P, target_topic="orders", position=position),
             {"orders": self.topic()},
         )
-        await self.with_journal(
-            lambda journal: origins.note([row], topics, target=self.a, journal=journal, confirm=confirm)
-        )
+        await self.with_journal(lambda journal: origins.note([row], topics, journal=journal, confirm=confirm))
 
     async def with_journal(self, do: Callable[[Journal], Awaitable[None]]) -> None:
         async with self.a.writer() as writer:
@@ -147,8 +147,8 @@ class Sides:
         async with cluster.writer() as writer:
             await writer.append(TopicPartition(topic, 0), key=key, value=value)
 
-    async def tell(self, alias: str, fact: Fact) -> None:
-        """By a flow from this cluster to B, whose writer names itself first."""
+    async def tell(self, alias: str, fact: Fact, *, on: FakeCluster | None = None) -> None:
+        """By a flow from this cluster to B, or another one, whose writer names itself first."""
         place = TopicPartition(f"mm2-offsets.{alias}.internal", 0)
         named = getattr(fact, "source_cluster_id", f"cluster {alias}")
 
@@ -156,7 +156,7 @@ class Sides:
             return place, *fact_record(alias, of(producer_id, named))
 
         key, value = fact_record(alias, fact)
-        async with self.b.writer(introduce=introduce) as writer:
+        async with (on or self.b).writer(introduce=introduce) as writer:
             await writer.append(place, key=key, value=value)
 
     async def begun(self, *, since: int = 0, unnamed_until: int = 0) -> None:
@@ -230,6 +230,32 @@ async def test_what_a_third_cluster_also_copies_to_the_target_is_left_out() -> N
         assert await asked(origins, sides, 3) == EVERYWHERE
         origins.cluster_id = lambda alias: None if alias == "C" else f"cluster {alias}"  # Not reached yet.
         assert await asked(origins, sides, 3) == EVERYWHERE
+
+
+async def test_what_a_flow_of_another_file_also_copies_to_the_target_waits(
+    sides: Sides,
+) -> None:
+    """C->A, C->B and A->B are known by what they have stored, and B->A does not know that C->A goes on."""
+    await sides.begun()
+    for cluster in (sides.a, sides.b):
+        cluster.add_topic("mm2-offsets.C.internal")
+    await sides.tell("C", of(3, "cluster C"))
+    origins = await sides.origins()
+    assert await asked(origins, sides, 3) == NOWHERE
+    copied = TopicFact(
+        topic="orders",
+        topic_id="of C",
+        known_partitions=1,
+        target_topic_id=sides.a.topics["orders"].topic_id,
+    )
+    await sides.tell("C", replace(copied, target_topic_id="another"), on=sides.a)
+    assert await asked(origins, sides, 3) == NOWHERE
+    await sides.tell("C", copied, on=sides.a)
+    with pytest.raises(KafkaError, match="a flow of another file copies orders to A, too"):
+        await asked(origins, sides, 3)
+    assert await asked(origins, sides, WRITER) == EVERYWHERE
+    del sides.a.topics["mm2-offsets.C.internal"]
+    assert await asked(origins, sides, 3) == NOWHERE
 
 
 async def test_a_partition_of_which_nothing_is_known_holds_up_no_other(sides: Sides) -> None:

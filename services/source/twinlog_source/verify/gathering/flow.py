@@ -370,11 +370,14 @@ async def _origins(
     if found is None or found.policy.tracks_topic_sources:
         return None
     reading = await stack.enter_async_context(connect(found.clients.source_consumer))
+    there = await stack.enter_async_context(connect(found.clients.target_consumer))
     ids = {flow.source: await source.cluster_id(), flow.target: await target.cluster_id()}
     return Origins(
         flow=found,
         source=source,
         reader=await stack.enter_async_context(reading.reader(read_committed=False)),
+        target=target,
+        target_reader=await stack.enter_async_context(there.reader(read_committed=False)),
         positions=positions,
         cluster_id=ids.get,
         clock=positions.clock,
