@@ -62,6 +62,33 @@ async def test_an_empty_partition_is_copied_whatever_was_there_before() -> None:
     assert report.left_behind == []
 
 
+async def test_records_that_the_copy_has_lost_are_not_copied_whatever_the_source_service_says() -> None:
+    """An unclean election on the target: where the copy has offsets of its own, no position tells."""
+    async with move_rig() as rig:
+        known(rig, ORIGIN.topic)
+        told(rig, position=rig.source_end)
+        last, its_copy = rig.logs.visible_source()[-1].offset, rig.logs.visible_target()[-1].offset
+        await rig.fakes.write_sync(ORIGIN.topic, last, its_copy)
+        await rig.has_synced(last)
+        assert (await backlog(rig))[ORIGIN].records_not_copied == 0
+        rig.logs.target.log(COPY, "lose").truncate(rig.logs.visible_target()[-7].offset)
+        left = (await backlog(rig))[ORIGIN]
+    assert left.records_not_copied is None
+    assert "has lost records that were copied" in left.message
+
+
+async def test_what_leaves_the_rules_while_a_move_waits_for_it_is_not_taken_for_copied() -> None:
+    async with move_rig() as rig:
+        gone = TopicPartition("gone", 0)
+        (left,) = [
+            entry
+            for entry in await rig.served.failover.planner.meter().measure({ORIGIN: 1, gone: 5})
+            if entry.partition == gone
+        ]
+    assert left.records_not_copied is None
+    assert "no flow copies it any more" in left.message
+
+
 async def test_a_copy_that_was_made_again_does_not_block() -> None:
     """What it lost is in the ledger of gaps; the source service continues behind it, and says where."""
     async with move_rig() as rig:

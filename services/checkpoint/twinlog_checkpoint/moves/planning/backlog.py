@@ -23,6 +23,8 @@ from twinlog_checkpoint.translation.translation import LogBounds
 LOOK_BYTES = 256 << 20
 """The most bytes that one measurement reads."""
 LOGS_AT_ONCE = 16
+_LEFT_RULES = "no flow copies it any more: the rules have changed, or its topic is gone; run it again"
+_LOST_TAIL = "has lost records that were copied: `twinlog positions set` copies them again"
 _LOST = "the logs do not show how far the copy has come"
 
 
@@ -86,6 +88,10 @@ class BacklogMeter:
         written = await self.route.written()
         written = [entry for entry in written if until is None or entry.here in until]
         sources = {entry.here for entry in written}
+        for partition in (until or {}).keys() - sources:
+            found[partition] = TopicBacklog(
+                partition=partition, end_offset=None, records_not_copied=None, message=_LEFT_RULES
+            )
         # What writers append between the two answers must not look like records behind an open transaction.
         stops = await written_ends(self.route.here, sources) if until is None else until
         here = await bounds_of(self.route.here, sources)
@@ -95,10 +101,27 @@ class BacklogMeter:
                 found[partition] = TopicBacklog(
                     partition=partition, end_offset=None, records_not_copied=None, message=str(bounds)
                 )
-        places = list(self._placed(written, here, there, stops, report))
+        lost = await self._lost_tails(written, there)
+        places = list(self._placed(written, here, there, stops, report, lost))
         held = {place.entry.here for place in places if place.stop > place.here.end}
         words = await self._open_transactions(held)
         return [replace(place, held_by=words.get(place.entry.here, "")) for place in places]
+
+    async def _lost_tails(
+        self,
+        written: Collection[CopiedPartition],
+        there: Mapping[TopicPartition, LogBounds | KafkaError],
+    ) -> Collection[TopicPartition]:
+        """The copies that end before what the offset syncs say of them: they lost their tail, and no position
+        tells. An empty one may have been created again, which the ledger of gaps knows. Raises KafkaError."""
+        doubted: dict[TopicPartition, int] = {}
+        for entry in written:
+            newest, copy = None if entry.pairs is None else entry.pairs.newest(), there.get(entry.there)
+            if newest is not None and isinstance(copy, LogBounds) and copy.start < copy.end:
+                doubted |= {entry.there: newest.downstream} if newest.downstream >= copy.end else {}
+        # A sync may come before the marker that makes its record readable.
+        ends = await written_ends(self.route.there, doubted)
+        return {copy for copy, end in ends.items() if isinstance(end, int) and doubted[copy] >= end}
 
     async def _open_transactions(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         """Describe the open transactions of these partitions as far as their leaders tell."""
@@ -119,6 +142,7 @@ class BacklogMeter:
         there: Mapping[TopicPartition, LogBounds | KafkaError],
         stops: Mapping[TopicPartition, int | KafkaError],
         report: CopyReport,
+        lost: Collection[TopicPartition],
     ) -> Iterable[_Place]:
         for entry in written:
             bounds, copy = here.get(entry.here), there.get(entry.there)
@@ -128,7 +152,8 @@ class BacklogMeter:
             stop = stops.get(entry.here)
             state = report.partitions.get(entry.here)
             position = None if state is None else state.position
-            if position is not None and not bounds.start <= position <= bounds.end:
+            is_lost = entry.there in lost
+            if position is not None and (is_lost or not bounds.start <= position <= bounds.end):
                 position = None
             yield _Place(
                 entry=entry,
@@ -137,7 +162,7 @@ class BacklogMeter:
                 stop=stop if isinstance(stop, int) else bounds.end,
                 copied_to=_copied_to(entry, bounds, copy, position),
                 position=position,
-                cause=report.cause(entry.here),
+                cause=f"{entry.there} {_LOST_TAIL}" if is_lost else report.cause(entry.here),
             )
 
     def _by_offsets(self, place: _Place) -> TopicBacklog | None:
