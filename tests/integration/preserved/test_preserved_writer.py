@@ -32,9 +32,10 @@ from twinlog.testing.raw_copying import QUICK, open_fetcher, open_session
 from twinlog_source.preserved.append_log import AppendLog
 from twinlog_source.preserved.append_steps import ReadEnd, Tail, items_of
 from twinlog_source.preserved.filler import Filler
-from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.preserved.tails import KafkaCopyTails
-from twinlog_source.preserved.writer import PreservedWriter
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.writing.preserved_copy import PreservedCopy
+from twinlog_source.task.writing.preserved_writer import PreservedWriter
 
 POLICY = CopyPolicy(keeps_offsets=True)
 
@@ -77,7 +78,7 @@ class Owner:
     source: DataClientPool
     fetcher: RawFetcher
     writer: PreservedWriter
-    copies: dict[TopicPartition, PreservedPartition] = field(default_factory=dict)
+    copies: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
     """By source partition."""
 
     async def copy_until(self, ends: Mapping[TopicPartition, int]) -> None:
@@ -128,11 +129,15 @@ async def _owner(
         )
         owner = Owner(pair, source, fetcher, writer)
         for number in range(partitions):
-            each = PreservedPartition(
-                target=TopicPartition(topic, number),
+            partition = TopicPartition(topic, number)
+            each = PreservedCopy(
+                copy=PartitionCopy(
+                    partition=partition, target_topic=topic, committed=position, random=lambda: 1.0
+                ),
+                target=partition,
                 appends=AppendLog.starting_at(position, max_in_flight_bytes=4 << 20),
             )
-            owner.copies[TopicPartition(topic, number)] = each
+            owner.copies[partition] = each
             writer.add(each)
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:

@@ -38,7 +38,6 @@ from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.fillers import ChosenFiller, HoleFiller
 from twinlog_source.preserved.leader_filler import LeaderFiller
 from twinlog_source.preserved.tails import KafkaCopyTails
-from twinlog_source.preserved.writer import PreservedWriter
 from twinlog_source.records.changing import Changing, Pipe
 from twinlog_source.records.dead_letters import DeadLetters
 from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier
@@ -51,6 +50,7 @@ from twinlog_source.task.settings import copy_settings, horizon_of
 from twinlog_source.task.stream.reports import Reporter
 from twinlog_source.task.writing.positions_topic import PositionsTopic
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
+from twinlog_source.task.writing.preserved_writer import PreservedWriter
 from twinlog_source.task.writing.spans import TaskSpans
 from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
 from twinlog_source.task.writing.target_writer import TargetWriter

@@ -15,7 +15,7 @@ from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.log_questions import UNSUPPORTED, LogQuestions
 from twinlog_source.task.reading.loss import Loss, LossReason, find_loss, goes_on
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
-from twinlog_source.task.writing.preserved_copy import hole_words
+from twinlog_source.task.writing.preserved_copy import Why, hole_words
 from twinlog_source.task.writing.target_writer import TargetWriter
 
 _NO_EPOCH = -1
@@ -167,49 +167,35 @@ class LossJudge:
 
     def _leave_out_of_preserved(self, copy: PartitionCopy, loss: Loss, preserved: PreservedCopies) -> None:
         """Fill what the copy lacks, or end the copy there."""
-        partition = copy.partition
-        if not preserved.is_at_rest(partition):
+        partition, taken = copy.partition, preserved.by_source[copy.partition]
+        if not taken.is_at_rest:
             return  # It is judged again.
         if loss.reason is LossReason.TRUNCATION:
-            words = f"the source log of {partition} ended at {loss.from_offset}, before its position"
-            if self._waits_for_late_batches(copy, PartitionReason.TRUNCATION_SUSPECTED, words, preserved):
-                return
-            self._leave_out(copy, loss)
-            preserved.end_at(
-                partition,
-                loss.resume_at,
-                until=loss.from_offset,
-                reason=PreservedReason.SOURCE_TRUNCATED,
-                message=f"the source log of {partition} ended at {loss.from_offset}, and the copy holds what"
-                f" the source lost up to {loss.to_offset}",
-            )
+            shorter = f"the source log of {partition} ended at {loss.from_offset}"
+            doubt: Why = PartitionReason.TRUNCATION_SUSPECTED, f"{shorter}, before its position"
+            held = f"{shorter}, and the copy holds what the source lost up to {loss.to_offset}"
+            why: Why = PreservedReason.SOURCE_TRUNCATED, held
+        elif preserved.fills(taken, loss.from_offset, loss.to_offset):
+            self._leave_out(copy, loss, preserved.positions.fact_of(taken, skip_to=loss.resume_at))
+            preserved.skip(taken, loss.resume_at)
             return
-        if preserved.fills(partition, loss.from_offset, loss.to_offset):
-            self._leave_out(copy, loss, preserved.fact_of(partition, skip_to=loss.resume_at))
-            preserved.skip(partition, loss.resume_at)
-            return
-        reason = PreservedReason.HOLE_TOO_LONG
-        message = hole_words(partition, loss.from_offset, loss.to_offset)
-        if self._waits_for_late_batches(copy, reason, message, preserved):
-            return
-        self._leave_out(copy, loss)
-        preserved.end_at(partition, loss.resume_at, until=loss.from_offset, reason=reason, message=message)
-
-    def _waits_for_late_batches(
-        self, copy: PartitionCopy, reason: str, message: str, preserved: PreservedCopies
-    ) -> bool:
-        """Whether lost records may still come late to the copy, among records with other offsets (rule 8 of
-        docs/adr/0008): it is judged again after that."""
-        wait_seconds = preserved.seconds_before_still(copy.partition)
+        else:
+            words = hole_words(partition, loss.from_offset, loss.to_offset)
+            doubt = why = PreservedReason.HOLE_TOO_LONG, words
+        wait_seconds = preserved.look_when_still(taken)
         if wait_seconds > 0:
+            # Lost records may still come late to the copy, among records with other offsets (rule 8 of
+            # docs/adr/0008): it is judged again after that.
             copy.fail(
-                reason=reason,
-                message=message,
+                reason=doubt[0],
+                message=doubt[1],
                 retriable=True,
                 now=self.clock.monotonic(),
                 wait_seconds=wait_seconds + LATE_LOOK_SECONDS,
             )
-        return wait_seconds > 0
+            return
+        self._leave_out(copy, loss)
+        preserved.end(taken, loss.resume_at, loss.from_offset, why)
 
     def _leave_out(self, copy: PartitionCopy, loss: Loss, *facts: NewRecord) -> None:
         """Move the position, and store the gap that it leaves: both or neither."""

@@ -66,7 +66,7 @@ class RestingCopies:
                 continue
             if copy.keeps_offsets and self.preserved is not None:
                 if found != before[target]:
-                    self.preserved.doubt(copy.partition)
+                    self.preserved.doubt(self.preserved.by_source[copy.partition])
             elif found > before[target] + copy.markers_to_come and await self.foreign_writes.look(
                 copy.partition, target, before[target], found, stop
             ):

@@ -28,12 +28,12 @@ from twinlog_source.preserved.own_batches import (
     ForeignWrite,
     is_marker_at,
 )
-from twinlog_source.preserved.partition import Changed, PreservedPartition
-from twinlog_source.preserved.writer import PreservedWriter
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.source_reader import PreparedChunk
 from twinlog_source.task.reading.throttle import ReadShares
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
+from twinlog_source.task.writing.preserved_copy import PreservedCopy
+from twinlog_source.task.writing.preserved_writer import Changed, PreservedWriter
 from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
 from unit.source.preserved.broker_model import (
     Connection,
@@ -97,10 +97,10 @@ class Owner:
     """What the next commit stores beside the position; None = nothing has moved."""
     connection: Connection = field(init=False)
     known_connection: Connection | None = None
-    """On which the end was read or a batch was sent last, as of a `PreservedPartition`."""
+    """On which the end was read or a batch was sent last, as of a `PreservedCopy`."""
     copies: PreservedCopies = field(init=False)
     copy: PartitionCopy = field(init=False)
-    at_target: PreservedPartition = field(init=False)
+    at_target: PreservedCopy = field(init=False)
     appends: AppendLog[OutgoingBatch] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -17,14 +17,12 @@ from twinlog_source.partitions.orders import PreservedTerms, TaskAssignment
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.own_batches import ForeignWrite
-from twinlog_source.preserved.partition import Changed, Failed, PreservedPartition
-from twinlog_source.preserved.writer import PreservedWriter
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.source_reader import PreparedChunk
 from twinlog_source.task.reading.throttle import ReadShares
-from twinlog_source.task.writing.preserved_copies import (
-    PreservedCopies,
-)
+from twinlog_source.task.writing.preserved_copies import PreservedCopies
+from twinlog_source.task.writing.preserved_copy import PreservedCopy
+from twinlog_source.task.writing.preserved_writer import Changed, Failed, PreservedWriter
 from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -131,7 +129,7 @@ class PreservedRig:
         end_reason: str = "",
         has_former_task: bool = False,
         is_end_read: bool = True,
-    ) -> PreservedPartition:
+    ) -> PreservedCopy:
         """A copy whose end is known, unless `is_end_read` is False; `stored` is its position on the log, None
         = the end."""
         position = end if stored is None else stored
@@ -160,7 +158,7 @@ class PreservedRig:
             self.end_read(at_target, end, filled)
         return at_target
 
-    def end_read(self, at_target: PreservedPartition, end: int, filled: tuple[Hole, ...] = ()) -> None:
+    def end_read(self, at_target: PreservedCopy, end: int, filled: tuple[Hole, ...] = ()) -> None:
         """The answer of the target's leader to the first question."""
         at_target.appends.end_read(Tail(end, 0, True, filled=filled))
         self.changed(at_target)
@@ -191,11 +189,11 @@ class PreservedRig:
             PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, held_bytes=1)
         )
 
-    def sent(self, at_target: PreservedPartition) -> Send[OutgoingBatch]:
+    def sent(self, at_target: PreservedCopy) -> Send[OutgoingBatch]:
         send = at_target.appends.next()
         assert isinstance(send, Send)
         return send
 
-    def answered(self, at_target: PreservedPartition, send: Send[OutgoingBatch], base: int) -> None:
+    def answered(self, at_target: PreservedCopy, send: Send[OutgoingBatch], base: int) -> None:
         at_target.appends.answered(send, base)
         self.changed(at_target)

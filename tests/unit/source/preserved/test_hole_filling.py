@@ -10,18 +10,20 @@ from twinlog_source.preserved.append_log import AppendLog
 from twinlog_source.preserved.append_steps import Hole, Tail
 from twinlog_source.preserved.fill_limits import FillLimit
 from twinlog_source.preserved.fillers import Ended, Holes, LeftOut, More, nothing_more
-from twinlog_source.preserved.hole_filling import HoleFilling
-from twinlog_source.preserved.partition import PreservedPartition
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.writing.hole_filling import HoleFilling
+from twinlog_source.task.writing.preserved_copy import PreservedCopy
 
 SHORT, LONG = TopicPartition("short", 0), TopicPartition("long", 0)
 SECONDS_EACH = 0.1
 
 
-def partition_at_rest(target: TopicPartition) -> PreservedPartition:
+def partition_at_rest(target: TopicPartition) -> PreservedCopy:
     appends: AppendLog[OutgoingBatch] = AppendLog.starting_at(0, max_in_flight_bytes=1 << 20)
     appends.next()
     appends.end_read(Tail(0, 0, True))
-    return PreservedPartition(target=target, appends=appends)
+    copy = PartitionCopy(partition=target, target_topic=target.topic, committed=0, random=lambda: 1.0)
+    return PreservedCopy(copy=copy, target=target, appends=appends)
 
 
 @dataclass

@@ -15,7 +15,6 @@ from twinlog_source.log.gaps import Gap
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole, ReadEnd
 from twinlog_source.preserved.fill_limits import MOST_MARKERS
-from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.task.loss_judge import (
     AGAIN_SECONDS,
     LATE_LOOK_SECONDS,
@@ -23,6 +22,7 @@ from twinlog_source.task.loss_judge import (
     LossJudge,
 )
 from twinlog_source.task.partition import PartitionCopy, State
+from twinlog_source.task.writing.preserved_copy import PreservedCopy
 from unit.source.preserved.preserved_rig import FIRST, PreservedRig
 
 
@@ -94,7 +94,7 @@ async def test_only_the_filled_offsets_that_the_source_lost_are_believed() -> No
     assert rig.gaps == []
 
 
-def comparing(rig: Rig, *, has_former_task: bool = False) -> PreservedPartition:
+def comparing(rig: Rig, *, has_former_task: bool = False) -> PreservedCopy:
     """A copy that ends at 20 and compares what is filled, of a source that lost what follows offset 8 and has
     grown again: only its leader epochs show it."""
     filled = Hole(12, 1), Hole(15, 2)
@@ -157,7 +157,7 @@ async def test_a_copy_whose_source_was_truncated_ends_once_nothing_late_can_leng
     await rig.judge()
     assert not rig.copy.needs_translation
     rig.wait(rig.preserved.preserved.fill_after_seconds - TRUNCATION_DOUBT_SECONDS + LATE_LOOK_SECONDS)
-    rig.preserved.preserved.doubt(FIRST)  # as the timer does then
+    rig.preserved.preserved.doubt(rig.preserved.preserved.by_source[FIRST])  # as the timer does then
     assert at_target.appends.next() == ReadEnd(9)
     await rig.judge()
     assert not rig.copy.needs_translation, "its end is being read"
@@ -195,7 +195,7 @@ def test_the_end_of_the_copy_is_read_again_once_nothing_late_can_come() -> None:
 async def test_what_cannot_be_judged_while_the_end_is_read_is_not_asked_for_again_and_again() -> None:
     rig = Rig(start=10 + MOST_MARKERS, end=500)
     rig.preserved.assigned(FIRST, 9)
-    rig.preserved.preserved.doubt(FIRST)
+    rig.preserved.preserved.doubt(rig.preserved.preserved.by_source[FIRST])
     await rig.judge()
     now = rig.preserved.clock.monotonic()
     assert not rig.copy.fetchable(now)

@@ -2,9 +2,9 @@
 record."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
@@ -12,7 +12,7 @@ from twinlog.service.waiting import wait_for_any
 from twinlog_source.partitions import reports
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.preserved.reasons import PreservedReason
-from twinlog_source.task.writing.preserved_copy import PreservedCopy
+from twinlog_source.task.writing.preserved_copy import PreservedCopy, Why
 
 RETRY_SECONDS = 1.0
 BOTH_WAYS: Final = "the other side writes the topic, too"
@@ -20,20 +20,8 @@ BOTH_WAYS: Final = "the other side writes the topic, too"
 _NO_PRODUCER = -1
 
 
-class ReadForeignWrite(Protocol):
-    """`CopyTails.foreign_write`. Raises KafkaError."""
-
-    async def __call__(
-        self, partition: TopicPartition, foreign_at: int, lost_since: int | None, topic_id: str, /
-    ) -> ForeignWrite: ...
-
-
-class EndCopy(Protocol):
-    """`PreservedCopies.end_at`."""
-
-    def __call__(
-        self, partition: TopicPartition, position: int, *, until: int, reason: str, message: str
-    ) -> None: ...
+ReadForeignWrite = Callable[[TopicPartition, int, int | None, str], Awaitable[ForeignWrite]]
+"""`CopyTails.foreign_write`. Raises KafkaError."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,7 +30,8 @@ class ForeignJudge:
     tell: Callable[[TopicPartition, reports.ForeignWrite], None]
     """Called with each foreign stretch of a copy, by source partition."""
     own_producer_id: int
-    end_copy: EndCopy
+    end_copy: Callable[[PreservedCopy, int, int, Why], None]
+    """`PreservedCopies.end`."""
     seconds_before_still: Callable[[PreservedCopy], float]
     """How long a late batch of ours may still come behind what is foreign: it would be copied again."""
     is_over: bool = False
@@ -94,11 +83,12 @@ class ForeignJudge:
         if found.end:
             taken.copy.target_end = found.end  # Everything below was reported.
         self.end_copy(
-            taken.copy.partition,
+            taken,
             taken.position_of(found.offset + found.own_behind),
-            until=found.offset,
-            reason=PreservedReason.BOTH_WAYS if taken.copy.shared else self._reason(found),
-            message=BOTH_WAYS if taken.copy.shared else self._words(target, found),
+            found.offset,
+            (PreservedReason.BOTH_WAYS, BOTH_WAYS)
+            if taken.copy.shared
+            else (self._reason(found), self._words(target, found)),
         )
 
     def _reason(self, found: ForeignWrite) -> PreservedReason:

@@ -1,8 +1,8 @@
 """One partition with a preserved copy: what was read of it, and what of that is on the target. No I/O.
 
-It connects two state machines: `PartitionCopy` decides what is read and where the partition stands,
-`AppendLog` what is written. What is fetched is offered to the log at once, so `fetched`, `sent` and the log's
-`wanted` are the same offset; `committed` follows the acknowledgements.
+`PartitionCopy` decides what is read and where the partition stands, `AppendLog` what is written. What is
+fetched is offered to the log at once, so `fetched`, `sent` and the log's `wanted` are the same offset;
+`committed` follows the acknowledgements.
 
 Source offsets between `skip_from` and `skip_to` are not copied (offsets before the beginning of the copy, a
 lost range, a range that an operator skipped). If the copy ends among them they are filled. A copy that ends
@@ -18,61 +18,81 @@ import structlog
 
 from twinlog.batches import OutgoingBatch
 from twinlog.batches.prepared import LeaderEpoch
+from twinlog.errors import KafkaError
+from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.model import TopicPartition
-from twinlog_source.preserved.append_log import Phase
-from twinlog_source.preserved.append_steps import Append, Hole, items_of
-from twinlog_source.preserved.fill_limits import is_visible
-from twinlog_source.preserved.partition import PreservedPartition
+from twinlog_source.preserved.append_log import AppendLog, Phase
+from twinlog_source.preserved.append_steps import Hole, items_of
+from twinlog_source.preserved.fill_limits import HoleCost, is_visible
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.loss import extended
 from twinlog_source.task.reading.source_reader import PreparedChunk
 from twinlog_source.task.reading.throttle import ReadShares
 
+Why = tuple[str, str]
+"""Reason and message."""
+
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Offered:
-    """A batch or a hole that is not acknowledged yet."""
-
-    end: int
-    batch: OutgoingBatch | None
-    epochs: tuple[LeaderEpoch, ...]
-    chunk: PreparedChunk | None
-    """Set on the last item of a chunk. Its acknowledgement frees the chunk's room and reports its fault."""
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
-class PreservedCopy(PreservedPartition):
+class PreservedCopy:
     copy: PartitionCopy
-    skip_from: int
-    skip_to: int
+    target: TopicPartition
+    appends: AppendLog[OutgoingBatch]
+    topic_id: str = ""
+    """The id of the target topic that the driver knows; "" = brokers without topic ids."""
+    common_until: int = 0
+    """Below this offset, records of other producers are copies of the source's."""
+    skip_from: int = 0
+    skip_to: int = 0
     since: int = 0
     """The source offset of the copy's first record."""
     required: bool = False
     """The configuration requires the source's offsets: high costs are no reason to give them up."""
-    may_fill_at: float
+    may_fill_at: float = 0.0
     """Monotonic seconds: a range that former tasks may have fetched is filled only when none of them can
     write any more (rule 6 of docs/adr/0008)."""
-    alone_at: float
+    alone_at: float = 0.0
     """Monotonic seconds: the same for a range that no earlier task knew about."""
-    settle: Callable[[PartitionCopy, OutgoingBatch, int], None]
+    settle: Callable[[PartitionCopy, OutgoingBatch, int], None] = lambda *_: None
     """Count a batch that is on the target."""
-    is_stored: Callable[[], bool]
+    is_stored: Callable[[], bool] = lambda: True
     """Whether the position, and what is left out before it, is on the log."""
-    fill_later: Callable[["PreservedCopy"], None]
+    fill_later: Callable[["PreservedCopy"], None] = lambda _: None
     """Call `fill_skipped` soon, and not before `may_fill_at`."""
+    giving_up: Why | None = None
+    """Why the copy has to end where it comes to rest."""
+    shares: ReadShares = field(default_factory=ReadShares)
+    """The bytes that all preserved copies of the task hold."""
     is_end_known: bool = False
     preserved_until: int = 0
     """After the copy has ended: below this offset it has the source's offsets."""
-    giving_up: tuple[str, str] | None = None
-    """Why the copy has to end where it comes to rest: reason and message."""
     waits_to_fill: bool = False
     """A range has to be filled, and former owners may still write: nothing is read."""
-    shares: ReadShares = field(default_factory=ReadShares)
-    """The bytes that all preserved copies of the task hold."""
-    _outstanding: deque[_Offered] = field(default_factory=deque)
+    connection: DataConnection | None = None
+    """The connection to its leader, by which its end was read or a batch was last sent. Only on one
+    connection does the leader get the batches in flight in order."""
+    retry_at: float = 0.0
+    """Nothing is written before this time, in monotonic seconds."""
+    failures: int = 0
+    """The number of failed writes in a row."""
+    problem: KafkaError | None = None
+    """Why nothing is written; None while there is no problem."""
+    problem_since: float = 0.0
+    """Since when, in monotonic seconds."""
+    lost_at: float = -math.inf
+    """Monotonic seconds: when an answer was lost last. Until its request has timed out, the batch may still
+    come."""
+    filling_since: float = 0.0
+    hole_cost: HoleCost = field(default_factory=HoleCost)
+    _batches: deque[OutgoingBatch] = field(default_factory=deque)
+    """Those that were offered and are not acknowledged yet; and the leader epochs of what was."""
+    _epochs: deque[LeaderEpoch] = field(default_factory=deque)
+    _chunks: deque[PreparedChunk] = field(default_factory=deque)
+    """The acknowledgement of all of a chunk frees its room and reports its fault."""
+    _offered_to: int = 0
     _generation: int = 0
 
     def __post_init__(self) -> None:
@@ -110,18 +130,12 @@ class PreservedCopy(PreservedPartition):
     def offer(self, chunk: PreparedChunk, now: float) -> None:
         """What was fetched at the log's `wanted`."""
         prepared, appends = chunk.prepared, self.appends
-        items = list(items_of(prepared, from_offset=appends.wanted))
-        epochs = list(prepared.leader_epochs)
-        for number, item in enumerate(items, start=1):
-            count = sum(each.offset < item.end for each in epochs)
-            batch = item.payload if isinstance(item, Append) else None
-            last = chunk if number == len(items) else None
-            self._outstanding.append(_Offered(item.end, batch, tuple(epochs[:count]), last))
-            del epochs[:count]
-        if not items:
-            self._outstanding.append(_Offered(prepared.next_offset, None, (), chunk))
+        self._batches += prepared.batches
+        self._epochs += prepared.leader_epochs
+        self._chunks.append(chunk)
+        self._offered_to = prepared.next_offset
         self._hold(chunk.held_bytes)
-        appends.offer(items, next_offset=prepared.next_offset)
+        appends.offer(items_of(prepared, from_offset=appends.wanted), next_offset=prepared.next_offset)
         self.copy.send_to(self.copy.fetched, prepared.leader_epochs)
         self._settle(now)
 
@@ -187,11 +201,11 @@ class PreservedCopy(PreservedPartition):
                     self._continue(now)
         self._note_rest()
 
-    def give_up(self, position: int, *, until: int, reason: str, message: str) -> None:
+    def end(self, position: int, until: int, why: Why) -> None:
         """Write nothing more to the copy with the source's offsets, which it has below `until`."""
+        reason, message = why
         self.preserved_until = until
-        self._outstanding.clear()
-        self._hold(-self.copy.held_bytes)
+        self._drop_from(0)
         if position != self.copy.committed:
             self.copy.restart_at(position)
         self.copy.give_up_offsets(reason=reason, message=message)
@@ -216,13 +230,10 @@ class PreservedCopy(PreservedPartition):
         """What was offered is void from the log's `wanted` on: read or fill from there."""
         appends, copy = self.appends, self.copy
         self._generation = appends.generation
-        while self._outstanding and self._outstanding[-1].end > appends.wanted:
-            dropped = self._outstanding.pop()
-            if dropped.chunk is not None:
-                self._hold(-dropped.chunk.held_bytes)
+        self._drop_from(appends.wanted)
         self._settle(now)
         position = self.position_of(appends.acknowledged)
-        if position < copy.committed or (not self._outstanding and position != copy.committed):
+        if position < copy.committed or (not self._is_outstanding and position != copy.committed):
             # Nothing is lost where a proof begins: the copy is read again for the comparison.
             if position < copy.committed and not appends.is_proving:
                 self._note_lost_tail(position)
@@ -244,21 +255,35 @@ class PreservedCopy(PreservedPartition):
             to_offset=self.copy.committed,
         )
 
+    @property
+    def _is_outstanding(self) -> bool:
+        return self._offered_to > self.appends.acknowledged
+
+    def _drop_from(self, offset: int) -> None:
+        """What was offered from there on is void."""
+        while self._batches and self._batches[-1].first_source_offset >= offset:
+            self._batches.pop()
+        while self._epochs and self._epochs[-1].offset >= offset:
+            self._epochs.pop()
+        while self._chunks and self._chunks[-1].prepared.next_offset > offset:
+            self._hold(-self._chunks.pop().held_bytes)
+        self._offered_to = min(self._offered_to, offset)
+
     def _settle(self, now: float) -> None:
-        """Process acknowledgements: move positions, report the faults behind them."""
+        """Process acknowledgements: move the position, report the faults behind it."""
         copy, acknowledged = self.copy, self.appends.acknowledged
-        while self._outstanding and self._outstanding[0].end <= acknowledged:
-            item = self._outstanding.popleft()
-            if item.batch is not None:
-                self.settle(copy, item.batch, item.batch.first_source_offset)
-            copy.epochs = extended(copy.epochs, item.epochs)
-            if item.end > copy.committed:
-                copy.commit(item.end)
-            if item.chunk is None:
-                continue
-            self._hold(-item.chunk.held_bytes)
-            fault = item.chunk.prepared.fault
-            if fault is not None and item.chunk.is_current:
+        while self._batches and self._batches[0].first_source_offset < acknowledged:
+            batch = self._batches.popleft()
+            self.settle(copy, batch, batch.first_source_offset)
+        while self._epochs and self._epochs[0].offset < acknowledged:
+            copy.epochs = extended(copy.epochs, (self._epochs.popleft(),))
+        if min(self._offered_to, acknowledged) > copy.committed:
+            copy.commit(min(self._offered_to, acknowledged))
+        while self._chunks and self._chunks[0].prepared.next_offset <= acknowledged:
+            chunk = self._chunks.popleft()
+            self._hold(-chunk.held_bytes)
+            fault = chunk.prepared.fault
+            if fault is not None and chunk.is_current:
                 copy.fail(reason=fault.reason, message=fault.message, retriable=False, now=now)
         self._note_rest()
 
@@ -269,7 +294,7 @@ class PreservedCopy(PreservedPartition):
 
     def _note_rest(self) -> None:
         """The partition is at rest only when its copy is: a failure meanwhile is not forgotten."""
-        self.copy.rounds = int(bool(self._outstanding) or not self.is_idle)
+        self.copy.rounds = int(self._is_outstanding or not self.is_idle)
 
 
 def hole_words(partition: TopicPartition, first: int, end: int) -> str:

@@ -136,7 +136,7 @@ def test_the_end_of_a_preserved_copy_is_told_once_it_is_on_the_log() -> None:
     )
     reports = reporter(rig)
     reports.preserved = {GOOD: preserved}
-    preserved.give_up(7, until=5, reason="FOREIGN_WRITE", message="who")
+    preserved.end(7, 5, ("FOREIGN_WRITE", "who"))
     rig.target_writer.store_soon(GOOD)
     (before,) = [each for each in reports.report().partitions if each.partition.topic == GOOD.topic]
     assert before.skipped is None

@@ -14,8 +14,8 @@ from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Tail
 from twinlog_source.preserved.fill_limits import MOST_MARKERS
 from twinlog_source.preserved.own_batches import ForeignWrite
-from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.task.partition import PartitionCopy, State
+from twinlog_source.task.writing.preserved_copy import PreservedCopy
 from unit.source.preserved.preserved_rig import FIRST, PreservedRig
 
 
@@ -81,7 +81,7 @@ async def test_a_copy_ends_only_once_nothing_late_can_lengthen_it() -> None:
     assert not rig.copies[FIRST].needs_translation
     assert not rig.copies[FIRST].fetchable(0.0), "it is written no further"
     rig.clock.advance(rig.preserved.fill_after_seconds)
-    rig.preserved.doubt(FIRST)  # as the timer does then
+    rig.preserved.doubt(rig.preserved.by_source[FIRST])  # as the timer does then
     assert first.appends.next() == ReadEnd(9)
     first.appends.end_read(Tail(12, 5, knows_writer=True))
     rig.changed(first)
@@ -111,7 +111,7 @@ async def test_records_of_others_in_a_recreated_topic_do_not_end_the_copy_of_the
     rig = PreservedRig(found=ForeignWrite(99, 0, 0))
     first = rig.assigned(FIRST, 5)
     rig.topic_id = "another"
-    rig.preserved.doubt(FIRST)
+    rig.preserved.doubt(rig.preserved.by_source[FIRST])
     first.appends.next()
     first.appends.end_read(Tail(25, 0, False, foreign_from=0))
     rig.changed(first)
@@ -127,7 +127,7 @@ def test_that_a_copy_ends_is_stored_with_its_position() -> None:
     """A task that knew the position alone would continue at the end of the copy's log."""
     rig = PreservedRig()
     rig.assigned(FIRST, 5)
-    rig.preserved.end_at(FIRST, 4, until=3, reason="SOURCE_TRUNCATED", message="shorter")
+    rig.preserved.end(rig.preserved.by_source[FIRST], 4, 3, ("SOURCE_TRUNCATED", "shorter"))
     assert [partition for partition, _ in rig.stored] == [FIRST]
     assert rig.facts() == [
         CopyFact(partition=FIRST, preserved=False, since=3, reason="SOURCE_TRUNCATED", target_topic_id="id")
@@ -142,7 +142,7 @@ async def test_the_end_of_the_task_leaves_the_position_of_an_ended_copy() -> Non
     """The next task would not copy what the source wrote in place of its lost tail."""
     rig = PreservedRig()
     rig.assigned(FIRST, 5)
-    rig.preserved.end_at(FIRST, 4, until=4, reason="SOURCE_TRUNCATED", message="shorter")
+    rig.preserved.end(rig.preserved.by_source[FIRST], 4, 4, ("SOURCE_TRUNCATED", "shorter"))
     await rig.preserved.drain()
     assert rig.copies[FIRST].committed == 4
 
@@ -179,7 +179,7 @@ async def test_a_copy_that_others_wrote_to_ends_at_the_first_of_their_records(
     assert rig.copies[FIRST].target_end == 8, "nobody tells it once more"
 
 
-def refuse_to_fill(rig: PreservedRig, at_target: PreservedPartition, *, end: int) -> None:
+def refuse_to_fill(rig: PreservedRig, at_target: PreservedCopy, *, end: int) -> None:
     """Its hole cannot be filled; the transaction left the copy with this end."""
     rig.failed(at_target, FatalKafkaError("refused", reason="FILL_REFUSED"))
     at_target.appends.filled()

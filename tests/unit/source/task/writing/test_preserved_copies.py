@@ -64,9 +64,9 @@ def test_verifying_the_end_of_one_copy_does_not_delay_others() -> None:
     assert (copy.committed, copy.fetched, copy.fetchable(0.0)) == (12, 12, True)
     assert copy.is_idle, "a loss on the source is judged, an order is carried out"
     assert rig.preserved.writer.is_idle, "a drain does not wait for it"
-    assert not rig.preserved.is_at_rest(FIRST), "its end is not its position yet"
+    assert not rig.preserved.by_source[FIRST].is_at_rest, "its end is not its position yet"
     assert rig.preserved.believe(FIRST)
-    assert (copy.committed, copy.fetched, rig.preserved.is_at_rest(FIRST)) == (20, 20, True)
+    assert (copy.committed, copy.fetched, rig.preserved.by_source[FIRST].is_at_rest) == (20, 20, True)
     assert not rig.preserved.believe(FIRST)
 
 
@@ -107,15 +107,15 @@ def test_only_a_copy_that_must_keep_the_offsets_fills_a_range_that_consumers_wou
 ) -> None:
     rig = PreservedRig()
     rig.assigned(FIRST, required=required, has_former_task=True)
-    assert rig.preserved.fills(FIRST, 5, 5 + MOST_MARKERS)
-    assert rig.preserved.fills(FIRST, 5, 6 + MOST_MARKERS) == required
+    assert rig.preserved.fills(rig.preserved.by_source[FIRST], 5, 5 + MOST_MARKERS)
+    assert rig.preserved.fills(rig.preserved.by_source[FIRST], 5, 6 + MOST_MARKERS) == required
 
 
 def test_a_task_that_has_sent_nothing_late_is_quiet_also_where_its_copy_is_not_at_rest() -> None:
     rig = PreservedRig()
     first = rig.assigned(FIRST, 5)
     taken = rig.preserved.by_source[FIRST]
-    rig.preserved.doubt(FIRST)
+    rig.preserved.doubt(rig.preserved.by_source[FIRST])
     assert (taken.is_at_rest, taken.is_quiet) == (False, True)
     first.appends.next()
     rig.end_read(first, 5)
@@ -156,7 +156,7 @@ async def test_a_copy_at_rest_that_ends_farther_than_it_was_written_is_looked_at
     rig = PreservedRig()
     first = rig.assigned(FIRST, 5)
     assert rig.preserved.resting_end(FIRST) == 5
-    rig.preserved.doubt(FIRST)
+    rig.preserved.doubt(rig.preserved.by_source[FIRST])
     assert rig.preserved.resting_end(FIRST) is None, "nothing is known until it is read"
     assert first.appends.next() == ReadEnd(5)
     first.appends.end_read(Tail(7, 5, True, foreign_from=5))
@@ -189,7 +189,7 @@ async def test_a_copy_that_is_written_is_not_doubted() -> None:
     first = rig.assigned(FIRST, 5)
     rig.fetched(FIRST, 5, 2)
     assert rig.preserved.resting_end(FIRST) is None
-    rig.preserved.doubt(FIRST)
+    rig.preserved.doubt(rig.preserved.by_source[FIRST])
     assert first.appends.phase is Phase.SURE
 
 
@@ -244,7 +244,7 @@ def test_the_reader_is_woken_when_the_read_offset_changes_or_a_retry_is_due() ->
     rig = PreservedRig()
     first, second = rig.assigned(FIRST, 5), rig.assigned(SECOND)
     woken = rig.woken
-    rig.preserved.doubt(FIRST)
+    rig.preserved.doubt(rig.preserved.by_source[FIRST])
     assert first.appends.next() == ReadEnd(5)
     rig.end_read(first, 3)
     assert rig.copies[FIRST].fetched == 3
@@ -284,7 +284,7 @@ def test_a_copy_that_must_keep_the_offsets_does_not_give_them_up_for_their_cost(
 def test_what_is_left_out_is_told_with_all_that_is_known_of_the_copy() -> None:
     rig = PreservedRig()
     rig.assigned(FIRST, 5)
-    record = rig.preserved.fact_of(FIRST, skip_to=9)
+    record = rig.preserved.positions.fact_of(rig.preserved.by_source[FIRST], skip_to=9)
     parsed = parse_control("A", record.key, record.value)
     assert parsed is not None
     assert parsed.fact == CopyFact(

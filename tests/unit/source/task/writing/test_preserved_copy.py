@@ -259,7 +259,7 @@ def test_what_is_left_out_is_filled_only_once_that_is_on_the_log() -> None:
 def test_nothing_is_read_of_a_copy_that_cannot_keep_the_offsets() -> None:
     rig = Rig()
     rig.end_is(0)
-    rig.preserved.give_up(7, until=7, reason="FOREIGN_WRITE", message="who")
+    rig.preserved.end(7, 7, ("FOREIGN_WRITE", "who"))
     rig.copy.is_full = False
     assert not rig.copy.fetchable(1e9)
     assert (rig.copy.state, rig.copy.reason, rig.copy.committed) == (

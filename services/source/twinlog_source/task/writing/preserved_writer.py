@@ -32,10 +32,10 @@ from twinlog.model import TopicPartition
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.fillers import HoleFiller
-from twinlog_source.preserved.hole_filling import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, HoleFilling
-from twinlog_source.preserved.partition import Changed, Failed, PreservedPartition
 from twinlog_source.preserved.tails import CopyTails
 from twinlog_source.reasons import EndReason
+from twinlog_source.task.writing.hole_filling import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, HoleFilling
+from twinlog_source.task.writing.preserved_copy import PreservedCopy
 
 MOST_IN_FLIGHT_BYTES = 48 << 20
 LEAST_IN_FLIGHT_BYTES = 256 << 10
@@ -53,6 +53,12 @@ _ABOUT_THE_SEQUENCE = frozenset(
 )
 """Another producer has written meanwhile, or the leader no longer knows the writer. The end of the log shows
 which."""
+
+Changed = Callable[[PreservedCopy], None]
+"""Called when the position, the problem or `wanted` has changed."""
+Failed = Callable[[PreservedCopy, KafkaError], float | None]
+"""Called after a failed write, fill or read of the end; returns for how many seconds to leave the partition
+alone, None = briefly."""
 
 log = structlog.get_logger(__name__)
 
@@ -74,10 +80,10 @@ class PreservedWriter:
     on_request: Callable[[float, int, int, KafkaError | None], None] = lambda *_: None
     """Called for each request that was answered or lost: when it was sent (monotonic seconds), its partitions
     and bytes, and why it failed as a whole."""
-    partitions: dict[TopicPartition, PreservedPartition] = field(default_factory=dict)
+    partitions: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
     """By target partition."""
     holes: HoleFilling = field(init=False)
-    _ready: dict[TopicPartition, PreservedPartition] = field(default_factory=dict)
+    _ready: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
     """Partitions that may have something to do, in order."""
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: asyncio.TaskGroup | None = None
@@ -104,28 +110,32 @@ class PreservedWriter:
             moved=self._moved,
         )
 
-    def add(self, partition: PreservedPartition) -> None:
+    def add(self, partition: PreservedCopy) -> None:
         self.partitions[partition.target] = partition
         self.wake(partition)
 
-    def remove(self, partition: PreservedPartition) -> None:
+    def remove(self, partition: PreservedCopy) -> None:
         """Write nothing more to the partition."""
         self.partitions.pop(partition.target, None)
         self._ready.pop(partition.target, None)
 
-    def wake(self, partition: PreservedPartition) -> None:
+    def wake(self, partition: PreservedCopy) -> None:
         """Something was offered to the partition, or it may be tried again."""
         if partition.target in self.partitions:
             self._ready[partition.target] = partition
             self._wake.set()
 
-    def _moved(self, partition: PreservedPartition) -> None:
+    def _moved(self, partition: PreservedCopy) -> None:
         self.changed(partition)
         self.wake(partition)
 
     @property
     def is_idle(self) -> bool:
         return all(each.appends.is_idle for each in self.partitions.values())
+
+    @property
+    def is_filling(self) -> bool:
+        return any(each.appends.phase is Phase.FILLING for each in self.partitions.values())
 
     async def get_ready(self) -> None:
         """Initialise the filler's id before there is anything to write, so that no copy has to wait for it
@@ -191,10 +201,10 @@ class PreservedWriter:
 
     def _next_requests(
         self, client: DataClient, routes: Routes
-    ) -> dict[DataConnection, list[tuple[PreservedPartition, Send[OutgoingBatch]]]]:
+    ) -> dict[DataConnection, list[tuple[PreservedCopy, Send[OutgoingBatch]]]]:
         """Build requests: at most one batch of each partition, and one request for each leader."""
         now = self.clock.monotonic()
-        chosen: dict[DataConnection, list[tuple[PreservedPartition, Send[OutgoingBatch]]]] = {}
+        chosen: dict[DataConnection, list[tuple[PreservedCopy, Send[OutgoingBatch]]]] = {}
         sizes: dict[DataConnection, int] = {}
         for target, each in list(self._ready.items()):
             if now < each.retry_at:
@@ -231,7 +241,7 @@ class PreservedWriter:
     def _post(
         self,
         connection: DataConnection,
-        sends: list[tuple[PreservedPartition, Send[OutgoingBatch]]],
+        sends: list[tuple[PreservedCopy, Send[OutgoingBatch]]],
         routes: Routes,
     ) -> None:
         parts = []
@@ -293,7 +303,7 @@ class PreservedWriter:
             heals = code in LEADER_MOVED or code in _ABOUT_THE_SEQUENCE
             self.back_off([each], refusal, heals=heals)
 
-    def _acknowledge(self, each: PreservedPartition, send: Send[OutgoingBatch], base_offset: int) -> None:
+    def _acknowledge(self, each: PreservedCopy, send: Send[OutgoingBatch], base_offset: int) -> None:
         each.appends.answered(send, base_offset)
         if each.appends.phase is not Phase.FOREIGN:
             each.failures, each.problem = 0, None
@@ -350,7 +360,7 @@ class PreservedWriter:
     # ------------------------------------------------------------------------------------ failures
 
     def back_off(
-        self, partitions: Iterable[PreservedPartition], error: KafkaError, *, heals: bool = False
+        self, partitions: Iterable[PreservedCopy], error: KafkaError, *, heals: bool = False
     ) -> None:
         """Leave them alone for a moment, longer after each failure, or as long as `failed` returns."""
         now = self.clock.monotonic()
@@ -390,7 +400,7 @@ def _batch_of(send: Send[OutgoingBatch]) -> OutgoingBatch:
 class _Posted:
     """A request in flight."""
 
-    sends: list[tuple[PreservedPartition, Send[OutgoingBatch]]]
+    sends: list[tuple[PreservedCopy, Send[OutgoingBatch]]]
     at: float
     behind_bytes: int
     """The unanswered bytes when it was sent."""

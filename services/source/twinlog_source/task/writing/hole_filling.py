@@ -15,7 +15,7 @@ from twinlog_source.log.facts import FENCED
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole
 from twinlog_source.preserved.fillers import HoleFiller, Holes
-from twinlog_source.preserved.partition import PreservedPartition
+from twinlog_source.task.writing.preserved_copy import PreservedCopy
 
 FIRST_PAUSE_SECONDS = 0.02
 LONGEST_PAUSE_SECONDS = 5.0
@@ -26,15 +26,15 @@ class HoleFilling:
     """The part of `PreservedWriter` that fills holes. The callbacks are the writer's."""
 
     filler: HoleFiller
-    partitions: Mapping[TopicPartition, PreservedPartition]
+    partitions: Mapping[TopicPartition, PreservedCopy]
     """Those of the writer, by target partition."""
     clock: Clock
     may_write: Callable[[], bool]
     """Whether the task may still write."""
     fenced: Callable[[KafkaError], None]
     """Called when another owner has taken over the filler's id: the task may no longer write."""
-    back_off: Callable[[Iterable[PreservedPartition], KafkaError], None]
-    moved: Callable[[PreservedPartition], None]
+    back_off: Callable[[Iterable[PreservedCopy], KafkaError], None]
+    moved: Callable[[PreservedCopy], None]
     """Called when the outcome for a partition is known."""
     is_open: bool = False
     """Whether the filler's id was initialised since the task began."""
@@ -42,7 +42,7 @@ class HoleFilling:
     _holes: dict[TopicPartition, Hole] = field(default_factory=dict)
     """Those of the next run."""
 
-    def add(self, partition: PreservedPartition, hole: Hole) -> None:
+    def add(self, partition: PreservedCopy, hole: Hole) -> None:
         """Fill a hole in this run, or in the next one."""
         self._holes[partition.target] = hole
 
