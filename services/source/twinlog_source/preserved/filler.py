@@ -45,8 +45,7 @@ from twinlog_source.preserved.fill_limits import (
     markers_of,
     next_batch,
 )
-from twinlog_source.preserved.fillers import Ended, Holes, LeftOut, More, nothing_more
-from twinlog_source.preserved.hole_leaders import HoleLeaders
+from twinlog_source.preserved.hole_leaders import Ended, HoleLeaders, Holes, LeftOut, More, nothing_more
 from twinlog_source.preserved.own_batches import is_marker_at
 from twinlog_source.preserved.reasons import PreservedReason
 
@@ -86,7 +85,7 @@ class FillWindow:
     _failures: list[KafkaError] = field(default_factory=list)
 
     async def run(self, holes: Holes, ended: Ended, left_out: LeftOut, more: More = nothing_more) -> None:
-        """As `HoleFiller.fill`. Ends when nothing is left to do, or after the first failure."""
+        """As `Filler.fill`. Ends when nothing is left to do, or after the first failure."""
         await self._add(holes, left_out)
         looks: set[asyncio.Task[None]] = set()
         async with asyncio.TaskGroup() as group:

@@ -1,6 +1,6 @@
 """Finds the leaders of partitions with holes."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.codes import ErrorCode
@@ -8,9 +8,22 @@ from twinlog.kafka.raw import DataClientPool
 from twinlog.kafka.raw.errors import partition_error
 from twinlog.kafka.raw.leaders import leader_of, refresh_metadata
 from twinlog.model import TopicPartition
-from twinlog_source.preserved.fillers import Holes, LeftOut
 
 DOING = "fill offsets"
+
+Holes = Mapping[TopicPartition, tuple[int, int]]
+"""First offset and count, by partition."""
+Ended = Callable[[TopicPartition, bool], None]
+"""Called for a partition when the attempt has ended there, with whether its hole is filled for certain."""
+LeftOut = Callable[[TopicPartition, KafkaError], None]
+"""Called for a partition that cannot be filled now, for instance without a leader; the others do not wait for
+it."""
+More = Callable[[], Holes]
+"""Returns the holes that have to be filled since the last call, so that they do not wait for longer ones."""
+
+
+def nothing_more() -> Holes:
+    return {}
 
 
 class HoleLeaders:

@@ -34,8 +34,7 @@ from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
 from twinlog.kafka.raw.transactions.leader_markers import AbortMarker, write_markers
 from twinlog.model import TopicPartition
 from twinlog_source.preserved.fill_limits import MOST_AT_LEADER
-from twinlog_source.preserved.fillers import Ended, Holes, LeftOut
-from twinlog_source.preserved.hole_leaders import DOING, HoleLeaders
+from twinlog_source.preserved.hole_leaders import DOING, Ended, HoleLeaders, Holes, LeftOut
 from twinlog_source.preserved.marker_numbers import MarkerState, first_number, following_numbers
 from twinlog_source.preserved.own_batches import is_marker_at
 
@@ -216,7 +215,7 @@ class LeaderFiller:
     async def fill(
         self, holes: Holes, ended: Ended, left_out: LeftOut
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """As `HoleFiller.fill`; returns the rest of the holes, for transactions."""
+        """As `Filler.fill`; returns the rest of the holes, for transactions."""
         if not self._is_allowed or self._is_withdrawn:
             return dict(holes)
         identity = self._identity

@@ -35,7 +35,6 @@ from twinlog_source.log.hanging import TakeOver
 from twinlog_source.partitions.orders import TaskSetup
 from twinlog_source.partitions.reports import ForeignWrite
 from twinlog_source.preserved.filler import Filler
-from twinlog_source.preserved.fillers import ChosenFiller, HoleFiller
 from twinlog_source.preserved.leader_filler import LeaderFiller
 from twinlog_source.preserved.tails import KafkaCopyTails
 from twinlog_source.records.changing import Changing, Pipe
@@ -223,7 +222,7 @@ async def open_copier(
             f"get ready to read from {flow.source}": lambda: prepare_to_fetch(source, setup.source_topics),
         }
         if preserved is not None:
-            ways[f"get ready to fill offsets on {flow.target}"] = preserved.writer.get_ready
+            ways[f"get ready to fill offsets on {flow.target}"] = preserved.writer.holes.open_fillers
         await make_ready(ways)
         reporter = Reporter(
             copies=copies,
@@ -297,7 +296,7 @@ def _preserved_copies(
     assert named is not None
     tails = KafkaCopyTails(reads, writer_id=named.producer_id, timeout_seconds=TAIL_SECONDS)
 
-    filler: HoleFiller = Filler(target, setup.filler_transactional_id, settings, reads=reads)
+    markers = None
     if setup.marker_transactional_id:
         markers = LeaderFiller(
             target,
@@ -306,7 +305,6 @@ def _preserved_copies(
             reads=reads,
             known_topic=setup.positions_topic,
         )
-        filler = ChosenFiller(filler, markers)
     return PreservedCopies(
         source_alias=flow.source,
         writer=PreservedWriter(
@@ -314,7 +312,8 @@ def _preserved_copies(
             settings=settings,
             identity=ProducerIdentity(named.producer_id, named.producer_epoch),
             tails=tails,
-            filler=filler,
+            filler=Filler(target, setup.filler_transactional_id, settings, reads=reads),
+            markers=markers,
             clock=clock,
             may_write=may_write,
             on_request=spans.append,

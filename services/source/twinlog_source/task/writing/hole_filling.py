@@ -1,4 +1,8 @@
-"""Fills the holes of a task's preserved copies: several at a time, in one run after the other.
+"""Fills the holes of a task's preserved copies: several at a time, in one run after the other; by markers
+written at the leader if the target allows it, otherwise by transactions (docs/adr/0014).
+
+If a hole was promised to be filled invisibly because of markers, it is filled invisibly without them too: by
+one transaction for each offset, however long that takes.
 
 The filler's id is initialised before anything is written, because only then do logs end where they seem to
 (rule 5 of docs/adr/0008), and again after each failure.
@@ -14,7 +18,10 @@ from twinlog.model import TopicPartition
 from twinlog_source.log.facts import FENCED
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole
-from twinlog_source.preserved.fillers import HoleFiller, Holes
+from twinlog_source.preserved.fill_limits import MOST_AT_LEADER
+from twinlog_source.preserved.filler import Filler
+from twinlog_source.preserved.hole_leaders import Holes, nothing_more
+from twinlog_source.preserved.leader_filler import LeaderFiller
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 
 FIRST_PAUSE_SECONDS = 0.02
@@ -25,7 +32,8 @@ LONGEST_PAUSE_SECONDS = 5.0
 class HoleFilling:
     """The part of `PreservedWriter` that fills holes. The callbacks are the writer's."""
 
-    filler: HoleFiller
+    transactions: Filler
+    markers: LeaderFiller | None
     partitions: Mapping[TopicPartition, PreservedCopy]
     """Those of the writer, by target partition."""
     clock: Clock
@@ -55,7 +63,21 @@ class HoleFilling:
 
     async def open(self) -> None:
         """Initialise the filler's id, once. Returns early when the task may no longer write."""
-        self.is_open = self.filler.is_open or await self._open()
+        self.is_open = self._are_open or await self._open()
+
+    async def open_fillers(self) -> None:
+        """Get ready, also after a failure: transactions that the former owner was ending have ended then.
+        Raises KafkaError."""
+        if not self.transactions.is_open:
+            await self.transactions.open()
+        if self.markers is not None and not self.markers.is_open:
+            await self.markers.open()
+        if self.markers is not None and self.markers.is_allowed:
+            self.transactions.most_markers = MOST_AT_LEADER
+
+    @property
+    def _are_open(self) -> bool:
+        return self.transactions.is_open and (self.markers is None or self.markers.is_open)
 
     def begin(self) -> Coroutine[None, None, None] | None:
         """What fills the holes that were added, and those that are added meanwhile; the caller has to run it.
@@ -87,7 +109,7 @@ class HoleFilling:
         pause_seconds = FIRST_PAUSE_SECONDS
         while self.may_write():
             try:
-                await self.filler.open()
+                await self.open_fillers()
             except KafkaError as error:
                 if error.reason == FENCED:
                     self.fenced(error)
@@ -116,7 +138,13 @@ class HoleFilling:
             return _ranges(begun)
 
         try:
-            await self.filler.fill(_ranges(left), ended, left_out, more)
+            rest = _ranges(left)
+            if self.markers is not None:
+                rest = await self.markers.fill(rest, ended, left_out)
+                # Other holes wait for these, if leaders write their markers: that is faster.
+                more = nothing_more if self.markers.is_allowed else more
+            if rest:
+                await self.transactions.fill(rest, ended, left_out, more)
         except KafkaError as error:
             if error.reason == FENCED:
                 self.fenced(error)

@@ -43,22 +43,23 @@ class TaskSpans:
 
     def round(self, done: Round) -> None:
         """A round was committed, or has failed."""
-        self._span("round", done.began_at, len(done.positions), done.size_bytes, done.failure)
+        took_seconds = self.clock.monotonic() - done.began_at
+        self._span("round", took_seconds, len(done.positions), done.size_bytes, done.failure)
 
-    def append(self, began: float, partitions: int, size_bytes: int, failure: KafkaError | None) -> None:
+    def append(
+        self, took_seconds: float, partitions: int, size_bytes: int, failure: KafkaError | None
+    ) -> None:
         """A request with batches of preserved copies was answered, or lost."""
-        self._span("append", began, partitions, size_bytes, failure)
+        self._span("append", took_seconds, partitions, size_bytes, failure)
 
     def _span(
-        self, name: str, began: float, partitions: int, size_bytes: int, failure: KafkaError | None
+        self, name: str, took_seconds: float, partitions: int, size_bytes: int, failure: KafkaError | None
     ) -> None:
-        """`began` is in monotonic seconds."""
-        took = self.clock.monotonic() - began
         span = trace.get_tracer("twinlog").start_span(
             name,
             context=Context(),
             links=self.links,
-            start_time=int((self.clock.now_ms() / 1000 - took) * _NANOSECONDS),
+            start_time=int((self.clock.now_ms() / 1000 - took_seconds) * _NANOSECONDS),
             attributes={**self.attributes, "twinlog.partitions": partitions, "twinlog.bytes": size_bytes},
         )
         if failure is not None:

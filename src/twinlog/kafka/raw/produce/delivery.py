@@ -1,53 +1,36 @@
-"""Sends batches to brokers and handles the answers.
+"""Delivers a producer's batches: in the order of their partitions, again after a failure, and not too late.
 
-Not aiokafka's sender, which copies large requests several times, allows one request per broker at a time,
-retries without a deadline, cannot be stopped while a broker is down, and loses the codes of many refusals.
-Its connection is used. The path of a batch:
-
-    put ─▶ OpenBatches ── PartitionQueue ─▶ _next_round ──▶ _produce ──▶ broker
-           all batches    order of one      one batch per   one request    │
-               ▲          partition         partition,      per leader     │
-               │                            room (BrokerWays)              ▼
-               └──────────── retry later ◀────────────────────────────── answer ─▶ future: the base offset,
-                                                                                   or the whole producer fails
+    put ─▶ OpenBatches ── PartitionQueue ──▶ Dispatcher ──▶ broker ──▶ future: the base offset,
+           all batches    order of one            │                    or the whole producer fails
+               ▲          partition               │
+               └──────────── retry later ◀────────┘
 
 `Deadlines` watches which batches are late.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from twinlog.backoff import backoff_seconds
 from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.errors import KafkaError
 from twinlog.kafka.codes import LEADER_MOVED, ErrorCode
-from twinlog.kafka.deadline import pause
-from twinlog.kafka.errors import (
-    KAFKA_CLIENT_ERRORS,
-    TIMEOUT,
-    from_code,
-    from_reason,
-    translate,
-)
+from twinlog.kafka.errors import TIMEOUT, from_code, from_reason
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.kafka.raw.owned_tasks import OwnedTasks
-from twinlog.kafka.raw.produce.answers import (
-    ABOUT_THE_PRODUCER,
-    may_retry,
-    refusal_of,
-)
+from twinlog.kafka.raw.produce.answers import ABOUT_THE_PRODUCER, may_retry, refusal_of
+from twinlog.kafka.raw.produce.dispatcher import Dispatcher, HasRoom
 from twinlog.kafka.raw.produce.partition_queue import PendingBatch
-from twinlog.kafka.raw.produce.routes import BrokerWays, Routes, SentRequest
 from twinlog.kafka.raw.produce.transaction_partitions import Deadlines, OpenBatches, TransactionPartitions
-from twinlog.kafka.raw.produce.wire import ProduceAnswer, ProducePart, ProduceResponse, produce_request
+from twinlog.kafka.raw.produce.wire import ProduceAnswer
 from twinlog.kafka.raw.settings import TIMER_MARGIN_SECONDS, ProducerSettings
 from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator
 from twinlog.kafka.raw.transactions.wire import NO_IDENTITY, ProducerIdentity
 from twinlog.model import TopicPartition
 
+_LEAST_WINDOW_BYTES = 1 << 20
 _END_SHARE = 0.1
 """The share of a transaction's time limit that is left for its end."""
 _LONGEST_PAUSE = 32
@@ -74,9 +57,8 @@ class Delivery:
         self.partition_failures: dict[TopicPartition, KafkaError] = {}
         """The partitions that caused `failure`, if it is about partitions."""
         self._on_failure = on_failure
-        self._session = session
+        self._alias = session.alias
         self._settings = settings
-        self._coordinator = coordinator
         self._transactional_id = transactional_id
         # A broker forgets a producer by the timestamps of its records, also while the producer sends old
         # records; then it would accept a batch out of order. Within a transaction it forgets no producer.
@@ -87,34 +69,43 @@ class Delivery:
         self._over_at: float | None = None
         """The loop time at which the coordinator may abort the present transaction."""
         self._stopped = False
-        self._wake = asyncio.Event()
-        self._ways = BrokerWays(settings, self._wake.set)
-        self._children: set[asyncio.Task[None]] = set()
+        self._entering: set[TopicPartition] = set()
+        """Partitions that the batches of this round add to the transaction."""
+        self._loop = asyncio.get_running_loop()
+        self._dispatcher = Dispatcher(
+            session,
+            settings,
+            self,
+            doing="send batches",
+            most_bytes=settings.max_request_bytes * settings.max_in_flight,
+            least_bytes=_LEAST_WINDOW_BYTES,
+            most_requests=settings.max_in_flight,
+            transactional_id=transactional_id,
+            adds_partitions=lambda: coordinator.version_2,
+        )
         self._deadlines = Deadlines(
             self.batches,
-            self._ways,
+            self._dispatcher.taken_until,
             delivery_timeout_seconds=settings.delivery_timeout_seconds,
             alias=session.alias,
-            late=self._refuse,
+            late=self.refuse,
         )
-        self._loop = asyncio.get_running_loop()
-        self._routes = Routes(session, settings, self._spawn, self._wake.set)
         self._transaction = TransactionPartitions(
             session,
             settings,
             coordinator,
-            self._routes,
-            spawn=self._spawn,
-            changed=self._wake.set,
-            refuse=self._refuse,
+            self._dispatcher.routes,
+            spawn=self._dispatcher.spawn,
+            changed=self._dispatcher.wake.set,
+            refuse=self.refuse,
             fail=self.fail,
         )
 
     def start(self, tasks: OwnedTasks, identity: ProducerIdentity) -> None:
-        self._tasks = tasks
+        self._dispatcher.start(tasks.create_task)
         self._identity = identity
         self._transaction.start(identity)
-        self._spawn(self._run(), "send batches")
+        self._dispatcher.spawn(self._run(), "send batches")
 
     def put(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
         """Queue a batch; the future gets the base offset."""
@@ -135,7 +126,7 @@ class Delivery:
         )
         self.batches.put(pending)
         self._deadlines.watch(pending)
-        self._wake.set()
+        self._dispatcher.wake.set()
         return pending.acknowledged
 
     @property
@@ -177,133 +168,77 @@ class Delivery:
         self._stop_with(
             from_code(ErrorCode.OPERATION_NOT_ATTEMPTED, "send batches", detail="the producer was closed")
         )
-        for child in self._children:
-            child.cancel()
-        self._ways.stop()
+        self._dispatcher.stop()
         self._deadlines.stop()
 
     # ------------------------------------------------------------------------------------ sending
 
     async def _run(self) -> None:
         while True:
-            await self._wake.wait()
-            self._wake.clear()
-            if self.batches.busy and not self._stopped:
-                await self._dispatch()
+            await self._dispatcher.next()
 
-    async def _dispatch(self) -> None:
-        try:
-            client = await self._session.client("send batches")
-        except KafkaError as error:
-            if not error.retriable:
-                self.fail(error)
-                return
-            await pause(self._settings.retry_pause_seconds)
-            self._wake.set()
-            return
-        entering: set[TopicPartition] = set()
+    @property
+    def busy(self) -> Mapping[TopicPartition, object]:
+        return self.batches.busy
+
+    def begin(self, client: DataClient) -> bool:
+        if self._transactional_id is not None and not self._stopped:
+            self._entering = self._transaction.enter(client, self.batches.busy.keys())
+        return not self._stopped
+
+    def turns(self) -> Iterator[TopicPartition]:
+        """In a transaction only partitions that are in it, and those that may enter."""
+        for partition in self.batches.in_turn():
+            is_open = self._transactional_id is None or partition in self._transaction.added
+            if is_open or partition in self._entering:
+                yield partition
+
+    def take(
+        self, partition: TopicPartition, connection: DataConnection, has_room: HasRoom
+    ) -> PendingBatch | None:
+        queue = self.batches.queue_of(partition)
+        queue.lead_to(connection)
+        pending = queue.peek(self._loop.time(), connection)
+        if pending is None or not has_room(pending.batch.size_bytes):
+            return None
+        queue.take(*self._identity, transactional=self._transactional_id is not None)
         if self._transactional_id is not None:
-            entering = self._transaction.enter(client, self.batches.busy.keys())
-        while round_ := self._next_round(client, entering):
-            for (node, connection), pending_batches in round_.items():
-                self._produce(node, connection, pending_batches)
-        self._routes.refresh_if_stale(client, self.batches.busy, self._refuse, self._loop.time())
+            self._transaction.taken(partition)
+        self.batches.had_turn(partition)
+        return pending
 
-    def _next_round(
-        self, client: DataClient, entering: set[TopicPartition]
-    ) -> dict[tuple[int, DataConnection], list[PendingBatch]]:
-        """At most one batch per partition and one request per broker; in a transaction only for partitions
-        that are in it, and those of `entering`, which this adds."""
-        now = self._loop.time()
-        chosen: dict[tuple[int, DataConnection], list[PendingBatch]] = {}
-        sizes: dict[int, int] = {}
-        is_open_to_all = self._transactional_id is None
-        for partition, queue in self.batches.in_turn():
-            if not (is_open_to_all or partition in self._transaction.added or partition in entering):
-                continue
-            route = self._routes.find(client, partition)
-            if route is None:
-                continue
-            leader, connection = route
-            queue.lead_to(connection)
-            if not self._ways.may_send(leader, connection):
-                continue
-            pending = queue.peek(now, connection)
-            if pending is None:
-                continue
-            size = sizes.get(leader, 0) + pending.batch.size_bytes
-            is_first = route not in chosen
-            if not self._ways.has_room(leader, size) or not (
-                is_first or size <= self._ways.most_bytes(leader)
-            ):
-                continue
-            chosen.setdefault(route, []).append(
-                queue.take(*self._identity, transactional=self._transactional_id is not None)
-            )
-            if self._transactional_id is not None:
-                self._transaction.taken(partition)
-            sizes[leader] = size
-            self.batches.had_turn(partition)
-        return chosen
-
-    def _produce(self, node: int, connection: DataConnection, pending_batches: list[PendingBatch]) -> None:
-        """Write the request at once, so that requests are on the wire in call order."""
-        request = produce_request(
-            [
-                ProducePart(pending.partition, pending.header, pending.batch.records)
-                for pending in pending_batches
-            ],
-            transactional_id=self._transactional_id,
-            timeout_ms=int(self._settings.request_timeout_seconds * 1000),
-            adds_partitions=self._coordinator.version_2,
-        )
-        try:
-            answered = connection.post(request)
-        except KAFKA_CLIENT_ERRORS as error:
-            self._undelivered(pending_batches, error)
+    def not_connected(self, error: KafkaError) -> None:
+        if not error.retriable:
+            self.fail(error)
             return
-        sent = self._ways.sent(node, connection, pending_batches)
-        answered.add_done_callback(partial(self._answered, sent))
-
-    def _answered(self, sent: SentRequest, answered: "asyncio.Future[ProduceResponse]") -> None:
-        error = answered.exception()
-        self._ways.answered(sent, was_taken=error is None)
-        if self._stopped:
-            return
-        if error is None:
-            self._settle(sent.pending_batches, answered.result().answers)
-        else:
-            self._undelivered(sent.pending_batches, error)
-        self._wake.set()
-
-    def _undelivered(self, pending_batches: Sequence[PendingBatch], error: BaseException) -> None:
-        self._routes.suspect(connection=True)
-        failure = translate(error, "send batches", alias=self._session.alias)
-        if not failure.retriable:
-            self.fail(failure)
-        for pending in pending_batches:
-            self._send_again(pending, failure)
+        self._loop.call_later(self._settings.retry_pause_seconds, self._dispatcher.wake.set)
 
     # ------------------------------------------------------------------------------------ answers
 
-    def _settle(self, pending_batches: Sequence[PendingBatch], answers: list[ProduceAnswer]) -> None:
-        by_partition = {answer.partition: answer for answer in answers}
+    def lost(self, batches: Sequence[PendingBatch], error: KafkaError) -> None:
+        if not error.retriable:
+            self.fail(error)
+        for pending in batches:
+            self._send_again(pending, error)
+
+    def settle(self, answers: Sequence[tuple[PendingBatch, ProduceAnswer | None]]) -> None:
+        if self._stopped:
+            return
         producer_failure: KafkaError | None = None
         refused: dict[TopicPartition, KafkaError] = {}
-        for pending in pending_batches:
+        for pending, answer in answers:
             partition = pending.partition
-            answer = by_partition.get(partition)
             if answer is None:
                 self._send_again(pending, from_reason(TIMEOUT, f"send to {partition}", detail="no answer"))
                 continue
-            code = answer.error_code
-            refusal = refusal_of(answer, pending.batch, alias=self._session.alias)
+            code, queue = answer.error_code, self.batches.queue_of(partition)
+            refusal = refusal_of(answer, pending.batch, alias=self._alias)
             if refusal is None:
-                self.batches.queue_of(partition).acknowledge(pending)
+                queue.acknowledge(pending)
                 self.batches.finish(pending, answer.base_offset)
-            elif may_retry(pending, self.batches.queue_of(partition), code):
+            elif may_retry(pending, queue, code):
                 if code in LEADER_MOVED:
-                    self._routes.suspect(connection=False)
+                    self._dispatcher.routes.suspect(connection=False)
                 self._send_again(pending, refusal)
             elif code in ABOUT_THE_PRODUCER:
                 producer_failure = refusal
@@ -312,7 +247,7 @@ class Delivery:
         if producer_failure is not None:
             self.fail(producer_failure)
         elif refused:
-            self._refuse(refused)
+            self.refuse(refused)
 
     def _send_again(self, pending: PendingBatch, error: KafkaError) -> None:
         if self._stopped:
@@ -323,11 +258,11 @@ class Delivery:
         first = self._settings.retry_pause_seconds
         pause_seconds = backoff_seconds(pending.attempts - 1, first=first, longest=_LONGEST_PAUSE * first)
         self.batches.queue_of(pending.partition).give_back(pending, self._loop.time() + pause_seconds)
-        self._loop.call_later(pause_seconds + TIMER_MARGIN_SECONDS, self._wake.set)
+        self._loop.call_later(pause_seconds + TIMER_MARGIN_SECONDS, self._dispatcher.wake.set)
 
     # ------------------------------------------------------------------------------------ around it
 
-    def _refuse(self, refused: Mapping[TopicPartition, KafkaError]) -> None:
+    def refuse(self, refused: Mapping[TopicPartition, KafkaError]) -> None:
         if not self._stopped:
             self.partition_failures.update(refused)
             self.fail(next(iter(refused.values())))
@@ -336,8 +271,3 @@ class Delivery:
         self._stopped = True
         self._transaction.stop()
         self.batches.fail_all(error, self.partition_failures)
-
-    def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
-        child = self._tasks.create_task(work, name=name)
-        self._children.add(child)
-        child.add_done_callback(self._children.discard)

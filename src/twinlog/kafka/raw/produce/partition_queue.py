@@ -16,20 +16,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 
-from twinlog.batches.outgoing import OutgoingBatch, Seal, sealed_header
+from twinlog.batches.outgoing import Seal, sealed_header
 from twinlog.errors import KafkaError
-from twinlog.model import TopicPartition
+from twinlog.kafka.raw.produce.dispatcher import SealedBatch
 
 _SEQUENCE_MASK = 0x7FFFFFFF
 _NO_SEQUENCE = -1
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class PendingBatch:
+class PendingBatch(SealedBatch):
     """One batch being delivered."""
 
-    partition: TopicPartition
-    batch: OutgoingBatch
     deadline: float
     """The loop time by which it must be acknowledged, unless its broker accepts earlier batches meanwhile."""
     acknowledged: asyncio.Future[int]
@@ -38,7 +36,6 @@ class PendingBatch:
     """The loop time by which it must be acknowledged in any case, because its transaction has a time
     limit."""
     base_sequence: int = _NO_SEQUENCE
-    header: bytes = b""
     attempts: int = 0
     last_error: KafkaError | None = None
     """Why it has to be sent again."""

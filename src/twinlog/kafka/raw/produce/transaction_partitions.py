@@ -19,7 +19,7 @@ from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.kafka.raw.errors import about
 from twinlog.kafka.raw.leaders import leader_of
 from twinlog.kafka.raw.produce.partition_queue import PartitionQueue, PendingBatch
-from twinlog.kafka.raw.produce.routes import BrokerWays, Routes, Spawn
+from twinlog.kafka.raw.produce.routes import Routes, Spawn
 from twinlog.kafka.raw.settings import TIMER_MARGIN_SECONDS, ProducerSettings
 from twinlog.kafka.raw.transactions.coordinator import RefusedPartitionsError, TransactionCoordinator
 from twinlog.kafka.raw.transactions.hanging_guard import HangingGuard
@@ -52,13 +52,13 @@ class OpenBatches:
     def queue_of(self, partition: TopicPartition) -> PartitionQueue:
         return self._queues[partition]
 
-    def in_turn(self) -> Iterator[tuple[TopicPartition, PartitionQueue]]:
-        """The queues with batches, in order of their turns."""
+    def in_turn(self) -> Iterator[TopicPartition]:
+        """The partitions with batches, in order of their turns."""
         for partition, queue in list(self.busy.items()):
             if queue.is_empty:
                 del self.busy[partition]
             else:
-                yield partition, queue
+                yield partition
 
     def had_turn(self, partition: TopicPartition) -> None:
         """Move the queue to the end, so that no partition starves the others."""
@@ -109,7 +109,7 @@ class Deadlines:
     def __init__(
         self,
         batches: OpenBatches,
-        ways: BrokerWays,
+        taken_until: Callable[[object], float],
         *,
         delivery_timeout_seconds: float,
         alias: str,
@@ -117,7 +117,7 @@ class Deadlines:
     ) -> None:
         """`late` is called with the partitions whose oldest batch is late, and a TIMEOUT for each."""
         self._batches = batches
-        self._ways = ways
+        self._taken_until = taken_until
         self._delivery_timeout_seconds = delivery_timeout_seconds
         self._alias = alias
         self._late = late
@@ -134,7 +134,7 @@ class Deadlines:
         failed once."""
         if pending.last_error is not None:
             return pending.deadline
-        taken_until = self._ways.taken_until(self._batches.queue_of(pending.partition).connection)
+        taken_until = self._taken_until(self._batches.queue_of(pending.partition).connection)
         moved = max(pending.deadline, taken_until + self._delivery_timeout_seconds)
         return min(moved, pending.latest)
 
