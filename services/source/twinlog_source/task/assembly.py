@@ -42,7 +42,8 @@ from twinlog_source.records.dead_letters import DeadLetters
 from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.source_reader import SourceReader, WhoWrote, nobody_knows
+from twinlog_source.task.reading.answers import WhoWrote, nobody_knows
+from twinlog_source.task.reading.source_reader import SourceReader
 from twinlog_source.task.reading.throttle import Throttle
 from twinlog_source.task.resting_copies import RestingCopies
 from twinlog_source.task.settings import copy_settings, horizon_of

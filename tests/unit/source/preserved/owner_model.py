@@ -29,7 +29,7 @@ from twinlog_source.preserved.own_batches import (
     is_marker_at,
 )
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.source_reader import PreparedChunk
+from twinlog_source.task.reading.answers import PreparedChunk
 from twinlog_source.task.reading.throttle import ReadShares
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
 from twinlog_source.task.writing.preserved_copy import PreservedCopy

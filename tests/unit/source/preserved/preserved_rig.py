@@ -18,7 +18,7 @@ from twinlog_source.preserved.append_steps import Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.source_reader import PreparedChunk
+from twinlog_source.task.reading.answers import PreparedChunk
 from twinlog_source.task.reading.throttle import ReadShares
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
 from twinlog_source.task.writing.preserved_copy import PreservedCopy

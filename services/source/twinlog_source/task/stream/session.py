@@ -49,7 +49,7 @@ from twinlog_source.records.changing import MakePipe
 from twinlog_source.records.pipe import PipeJob, TransformFailedError, record_pipe
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
-from twinlog_source.task.reading.source_reader import Echoes
+from twinlog_source.task.reading.answers import Echoes
 from twinlog_source.task.stream.driver_lease import DriverLease
 from twinlog_source.task.stream.messages import Question, command_of, fill, question_message
 

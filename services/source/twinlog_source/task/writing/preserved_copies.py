@@ -28,7 +28,7 @@ from twinlog_source.preserved.append_log import AppendLog, Phase
 from twinlog_source.preserved.fill_limits import FillLimit, is_visible
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.source_reader import PreparedChunk
+from twinlog_source.task.reading.answers import PreparedChunk
 from twinlog_source.task.reading.throttle import ReadShares
 from twinlog_source.task.writing.filled_beginnings import DeleteBefore, FilledBeginnings
 from twinlog_source.task.writing.foreign_judge import BOTH_WAYS, ForeignJudge, ReadForeignWrite

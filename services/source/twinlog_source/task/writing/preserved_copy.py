@@ -26,8 +26,8 @@ from twinlog_source.preserved.append_steps import Hole, items_of
 from twinlog_source.preserved.fill_limits import HoleCost, is_visible
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reading.answers import PreparedChunk
 from twinlog_source.task.reading.loss import extended
-from twinlog_source.task.reading.source_reader import PreparedChunk
 from twinlog_source.task.reading.throttle import ReadShares
 
 Why = tuple[str, str]

@@ -23,7 +23,7 @@ from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.source_reader import PreparedChunk
+from twinlog_source.task.reading.answers import PreparedChunk
 from twinlog_source.task.writing.syncs import OffsetSyncs
 from twinlog_source.task.writing.transport import Transaction, Transport
 

@@ -16,8 +16,9 @@ from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import LoopClock
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.task.partition import PartitionCopy, State
+from twinlog_source.task.reading.answers import PreparedChunk
 from twinlog_source.task.reading.horizon import Horizon
-from twinlog_source.task.reading.source_reader import PreparedChunk, SourceReader
+from twinlog_source.task.reading.source_reader import SourceReader
 from twinlog_source.task.reading.throttle import Throttle
 from unit.source.task.reading.test_preparing import mistaken_policy
 

@@ -13,7 +13,8 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import LoopClock
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.source_reader import OVERFULL, PreparedChunk, SourceReader
+from twinlog_source.task.reading.answers import PreparedChunk
+from twinlog_source.task.reading.source_reader import OVERFULL, SourceReader
 from twinlog_source.task.reading.throttle import Throttle
 
 ROUNDS, PRESERVED = TopicPartition("rounds", 0), TopicPartition("preserved", 0)

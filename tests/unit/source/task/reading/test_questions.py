@@ -21,7 +21,8 @@ from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.records.changing import Changed
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.source_reader import Echoes, SourceReader
+from twinlog_source.task.reading.answers import Echoes
+from twinlog_source.task.reading.source_reader import SourceReader
 from twinlog_source.task.reading.throttle import Throttle
 
 ONE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)

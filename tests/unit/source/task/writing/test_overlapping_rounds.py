@@ -18,7 +18,8 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.virtual_time import LoopClock
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.task.partition import PartitionCopy, State
-from twinlog_source.task.reading.source_reader import PreparedChunk, SourceReader
+from twinlog_source.task.reading.answers import PreparedChunk
+from twinlog_source.task.reading.source_reader import SourceReader
 from twinlog_source.task.reading.throttle import Throttle
 from twinlog_source.task.writing.positions_topic import PositionsTopic
 from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs

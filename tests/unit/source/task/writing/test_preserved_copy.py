@@ -11,7 +11,7 @@ from twinlog_source.log.facts import EpochStart
 from twinlog_source.preserved.append_log import AppendLog
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Send, Tail
 from twinlog_source.task.partition import PartitionCopy, State
-from twinlog_source.task.reading.source_reader import PreparedChunk
+from twinlog_source.task.reading.answers import PreparedChunk
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 
 PARTITION = TopicPartition("t", 0)

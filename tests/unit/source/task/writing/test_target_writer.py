@@ -10,7 +10,6 @@ from twinlog.batches import NewRecord
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.raw import COMMITTED, OUTCOME, RawFetcher
 from twinlog.model import TopicPartition
-from twinlog.service.waiting import wait_or_stop
 from twinlog_source.task.partition import PartitionCopy, State
 from unit.source.task.writing.writer_rig import BAD, GOOD, OneOutOfRange, WriterRig, away
 
@@ -193,22 +192,3 @@ async def test_after_new_ids_nothing_is_sent_before_the_driver_allowed_it() -> N
     with pytest.raises(FatalKafkaError, match="taken the flow over"):
         await rig.target_writer.run(rig.stop)
     assert (rig.asked, rig.target.opened, rig.target.committed) == (2, 3, [])
-
-
-async def test_reading_that_waits_for_room_leaves_writing_its_turn() -> None:
-    """One fetch of many partitions brought more than twice what may be buffered: one round leaves it full."""
-    rig = WriterRig()
-    rig.source_reader.limit_buffer(10)
-    for end in range(1, 6):
-        rig.fetched(GOOD, end)
-        rig.source_reader.buffered_bytes += 10
-    stop = asyncio.Event()
-    async with asyncio.TaskGroup() as group:
-        reading = group.create_task(rig.source_reader.run(stop), name="source_reader")
-        for _ in range(3):
-            await wait_or_stop(stop, 0.001)
-            assert rig.source_reader.pop() is not None
-        await wait_or_stop(stop, 0.001)
-        assert not reading.done()
-        stop.set()
-        reading.cancel()

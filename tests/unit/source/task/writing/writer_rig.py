@@ -14,7 +14,8 @@ from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.task.copier import Copier
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.source_reader import PreparedChunk, SourceReader
+from twinlog_source.task.reading.answers import PreparedChunk
+from twinlog_source.task.reading.source_reader import SourceReader
 from twinlog_source.task.reading.throttle import Throttle
 from twinlog_source.task.resting_copies import RestingCopies
 from twinlog_source.task.settings import CopySettings
