@@ -32,7 +32,7 @@ from twinlog.testing.raw_copying import QUICK, open_fetcher, open_session
 from twinlog_source.preserved.append_log import AppendLog
 from twinlog_source.preserved.append_steps import ReadEnd, Tail, items_of
 from twinlog_source.preserved.filler import Filler
-from twinlog_source.preserved.tails import KafkaCopyTails
+from twinlog_source.preserved.tails import CopyTails
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 from twinlog_source.task.writing.preserved_writer import PreservedWriter
@@ -120,7 +120,7 @@ async def _owner(
             session=target,
             settings=QUICK,
             identity=identity,
-            tails=KafkaCopyTails(target, writer_id=identity.producer_id, timeout_seconds=10),
+            tails=CopyTails(target, writer_id=identity.producer_id, timeout_seconds=10),
             filler=filler,
             clock=SystemClock(),
             changed=lambda _: None,
@@ -192,7 +192,7 @@ async def test_records_written_before_the_copy_resumed_are_not_reported_as_forei
         for _ in range(3):
             await write_plain(kafka_pair.b, unique_topic, 1)
         found: dict[TopicPartition, Tail | KafkaError] = {}
-        tails = KafkaCopyTails(target, writer_id=identity.producer_id, timeout_seconds=10)
+        tails = CopyTails(target, writer_id=identity.producer_id, timeout_seconds=10)
         await tails.read({partition: ReadEnd(40, common_until=10)}, found.__setitem__)
     tail = found[partition]
     assert isinstance(tail, Tail)
@@ -238,7 +238,7 @@ async def test_a_position_before_what_others_wrote_makes_that_foreign_no_more_th
     identity = await _new_identity(kafka_pair.b)
     found: dict[TopicPartition, Tail | KafkaError] = {}
     async with open_session("B", kafka_pair.b.client_properties()) as target:
-        tails = KafkaCopyTails(target, writer_id=identity.producer_id, timeout_seconds=10)
+        tails = CopyTails(target, writer_id=identity.producer_id, timeout_seconds=10)
         for common_until, foreign_from in ((10, None), (0, 0)):
             await tails.read({partition: ReadEnd(3, common_until=common_until)}, found.__setitem__)
             tail = found[partition]

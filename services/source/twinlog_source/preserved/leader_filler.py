@@ -4,8 +4,6 @@ Invariant: a request carries the numbers that belong to the end of the log, wher
 requests with the same numbers the leader carries out one (`marker_numbers`). So a late request has no effect,
 and two owners never fill a hole twice.
 
-The numbers of the newest marker in each log, as of its end (docs/adr/0014).
-
 Whether the target allows writing markers at its leaders.
 """
 
@@ -39,69 +37,6 @@ from twinlog_source.preserved.marker_numbers import MarkerState, first_number, f
 from twinlog_source.preserved.own_batches import is_marker_at
 
 A = TypeVar("A")
-
-
-class MarkerStates:
-    """Read once for each log; afterwards they follow from our own markers. If anything else is written in
-    between, the leader refuses our next marker."""
-
-    def __init__(self, reads: DataClientPool, *, timeout_seconds: float) -> None:
-        """`reads` may read the copies."""
-        self._reads = reads
-        self._timeout_seconds = timeout_seconds
-        self._known: dict[TopicPartition, MarkerState] = {}
-
-    def __getitem__(self, partition: TopicPartition) -> MarkerState:
-        return self._known[partition]
-
-    def __setitem__(self, partition: TopicPartition, state: MarkerState) -> None:
-        self._known[partition] = state
-
-    def forget(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Read them again before the next marker; None = of all logs."""
-        for partition in list(self._known) if partitions is None else partitions:
-            self._known.pop(partition, None)
-
-    async def at_end(
-        self, holes: Holes, producer_id: int, ended: Ended, left_out: LeftOut
-    ) -> dict[TopicPartition, tuple[int, int]]:
-        """The holes that begin at the end of their log, for which the numbers are known now; the others are
-        reported. Raises KafkaError when no broker can be reached."""
-        asked = [partition for partition in holes if partition not in self._known]
-        if not asked:
-            return dict(holes)
-        told: set[TopicPartition] = set()
-
-        def answered(found: Mapping[TopicPartition, A | KafkaError]) -> dict[TopicPartition, A]:
-            answers: dict[TopicPartition, A] = {}
-            for partition, answer in found.items():
-                if isinstance(answer, KafkaError):
-                    told.add(partition)
-                    left_out(partition, answer)
-                else:
-                    answers[partition] = answer
-            return answers
-
-        # Read the numbers between two reads of the end: if both ends are equal, nothing was written
-        # meanwhile.
-        seconds = self._timeout_seconds
-        ends: dict[TopicPartition, LogEnd] = answered(
-            await log_ends(self._reads, asked, timeout_seconds=seconds)
-        )
-        known: dict[TopicPartition, ProducerStates] = answered(
-            await producer_states(self._reads, ends, timeout_seconds=seconds)
-        )
-        epochs = {partition: ends[partition].leader_epoch for partition in known}
-        leader_ends: dict[TopicPartition, EpochEnd] = answered(
-            await epoch_ends(self._reads, epochs, timeout_seconds=seconds)
-        )
-        for partition, leader_end in leader_ends.items():
-            if holes[partition][0] == ends[partition].offset == leader_end.end_offset:
-                self._known[partition] = _state_of(known[partition], producer_id)
-            else:
-                told.add(partition)
-                ended(partition, False)
-        return {partition: hole for partition, hole in holes.items() if partition not in told}
 
 
 def _state_of(producers: ProducerStates, producer_id: int) -> MarkerState:
@@ -177,7 +112,11 @@ class LeaderFiller:
         self._is_withdrawn = False
         """It was allowed when the task began, and no longer is."""
         self._identity: ProducerIdentity | None = None
-        self._states = MarkerStates(reads, timeout_seconds=_LEADER_SECONDS)
+        self._reads = reads
+        self._states: dict[TopicPartition, MarkerState] = {}
+        """The numbers of the newest marker in each log, as of its end (docs/adr/0014). They are read once for
+        each log; afterwards they follow from our own markers. If anything else is written in between, the
+        leader refuses our next marker."""
         self._leaders = HoleLeaders(session)
 
     @property
@@ -199,7 +138,7 @@ class LeaderFiller:
                 log.warning("markers_not_used", cluster=self._session.alias, error=str(error))
             self._is_allowed = self._identity is not None
         elif self._is_allowed:
-            self._states.forget()
+            self._states.clear()
             try:
                 self._identity = await self._new_identity()
             except FatalKafkaError as error:
@@ -223,7 +162,7 @@ class LeaderFiller:
             raise StateError("the filler has no identity: open it")
         led = await self._leaders.led(holes, left_out)
         try:
-            at_end = await self._states.at_end(led, identity.producer_id, ended, left_out)
+            at_end = await self._at_end(led, identity.producer_id, ended, left_out)
             for partition in at_end:
                 if self._states[partition].producer_epoch > identity.producer_epoch:
                     raise self._overtaken(partition)
@@ -232,6 +171,47 @@ class LeaderFiller:
             # The request may be carried out late, so the next one has to exclude it.
             self._identity = None
             raise
+
+    async def _at_end(
+        self, holes: Holes, producer_id: int, ended: Ended, left_out: LeftOut
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """The holes that begin at the end of their log, for which the numbers are known now; the others are
+        reported. Raises KafkaError when no broker can be reached."""
+        asked = [partition for partition in holes if partition not in self._states]
+        if not asked:
+            return dict(holes)
+        told: set[TopicPartition] = set()
+
+        def answered(found: Mapping[TopicPartition, A | KafkaError]) -> dict[TopicPartition, A]:
+            answers: dict[TopicPartition, A] = {}
+            for partition, answer in found.items():
+                if isinstance(answer, KafkaError):
+                    told.add(partition)
+                    left_out(partition, answer)
+                else:
+                    answers[partition] = answer
+            return answers
+
+        # Read the numbers between two reads of the end: if both ends are equal, nothing was written
+        # meanwhile.
+        seconds = _LEADER_SECONDS
+        ends: dict[TopicPartition, LogEnd] = answered(
+            await log_ends(self._reads, asked, timeout_seconds=seconds)
+        )
+        known: dict[TopicPartition, ProducerStates] = answered(
+            await producer_states(self._reads, ends, timeout_seconds=seconds)
+        )
+        epochs = {partition: ends[partition].leader_epoch for partition in known}
+        leader_ends: dict[TopicPartition, EpochEnd] = answered(
+            await epoch_ends(self._reads, epochs, timeout_seconds=seconds)
+        )
+        for partition, leader_end in leader_ends.items():
+            if holes[partition][0] == ends[partition].offset == leader_end.end_offset:
+                self._states[partition] = _state_of(known[partition], producer_id)
+            else:
+                told.add(partition)
+                ended(partition, False)
+        return {partition: hole for partition, hole in holes.items() if partition not in told}
 
     def _overtaken(self, partition: TopicPartition) -> KafkaError:
         detail = "another task has filled offsets there since this one got its identity"
@@ -325,7 +305,7 @@ class LeaderFiller:
 
     def _refuse(self, partition: TopicPartition, code: int | None, ended: Ended, left_out: LeftOut) -> None:
         """Read the end of the log to learn what was written."""
-        self._states.forget([partition])
+        self._states.pop(partition, None)
         if code in _BEATEN:
             ended(partition, False)
         elif code is None:
@@ -346,7 +326,7 @@ class LeaderFiller:
             async with deadline(_LEADER_SECONDS, DOING, alias=self._session.alias) as limit:
                 fetched = await self._reader.fetch(partition, last, max_bytes=1, limit=limit)
         except KafkaError as error:
-            self._states.forget([partition])
+            self._states.pop(partition, None)
             left_out(partition, about(partition, error))
             return
         header = fetched.batches[0].header if fetched.batches else None
@@ -354,7 +334,7 @@ class LeaderFiller:
             header is not None and fetched.end_offset == last + 1 and is_marker_at(header, last, producer_id)
         )
         if not is_filled:
-            self._states.forget([partition])
+            self._states.pop(partition, None)
         ended(partition, is_filled)
 
 

@@ -9,7 +9,7 @@ first two differ, records are still being replicated, and the end is not known y
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from twinlog.batches.header import BatchHeader
 from twinlog.errors import KafkaError, TransientKafkaError
@@ -55,24 +55,7 @@ class _Before:
     """There is none, and the log has lost none: its first batch is at offset 0."""
 
 
-class CopyTails(Protocol):
-    """The writer's view of the copies' logs."""
-
-    async def read(self, asked: Mapping[TopicPartition, ReadEnd], found: TailRead) -> None:
-        """Read the tail of each copy. Everything behind `checked_from` is checked, however much that is; a
-        copy that takes long does not delay the result of others."""
-        ...
-
-    async def foreign_write(
-        self, partition: TopicPartition, foreign_at: int, lost_since: int | None = None, topic_id: str = ""
-    ) -> ForeignWrite:
-        """Analyse a copy from its first foreign offset on, while we have nothing in flight. `lost_since`: the
-        log has lost records since this leader epoch, and the copy ends where that may have begun. Raises
-        KafkaError, with TARGET_RECREATED when the topic has another id than `topic_id`."""
-        ...
-
-
-class KafkaCopyTails:
+class CopyTails:
     """Asks the leaders of the target."""
 
     def __init__(self, session: DataClientPool, *, writer_id: int, timeout_seconds: float) -> None:
@@ -83,6 +66,8 @@ class KafkaCopyTails:
         self._reader = BatchReader(session, read_committed=False)
 
     async def read(self, asked: Mapping[TopicPartition, ReadEnd], found: TailRead) -> None:
+        """Read the tail of each copy. Everything behind `checked_from` is checked, however much that is; a
+        copy that takes long does not delay the result of others."""
         told: set[TopicPartition] = set()
 
         def tell(partition: TopicPartition, tail: Tail | KafkaError) -> None:
@@ -176,6 +161,9 @@ class KafkaCopyTails:
     async def foreign_write(
         self, partition: TopicPartition, foreign_at: int, lost_since: int | None = None, topic_id: str = ""
     ) -> ForeignWrite:
+        """Analyse a copy from its first foreign offset on, while we have nothing in flight. `lost_since`: the
+        log has lost records since this leader epoch, and the copy ends where that may have begun. Raises
+        KafkaError, with TARGET_RECREATED when the topic has another id than `topic_id`."""
         for error in (await self._recreated({partition: topic_id})).values():
             raise error
         tails: dict[TopicPartition, Tail | KafkaError] = {}

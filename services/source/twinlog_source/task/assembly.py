@@ -36,7 +36,7 @@ from twinlog_source.partitions.orders import TaskSetup
 from twinlog_source.partitions.reports import ForeignWrite
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.leader_filler import LeaderFiller
-from twinlog_source.preserved.tails import KafkaCopyTails
+from twinlog_source.preserved.tails import CopyTails
 from twinlog_source.records.changing import Changing, Pipe
 from twinlog_source.records.dead_letters import DeadLetters
 from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier
@@ -295,7 +295,7 @@ def _preserved_copies(
     clock = target_writer.clock
     named = setup.preserved_writer
     assert named is not None
-    tails = KafkaCopyTails(reads, writer_id=named.producer_id, timeout_seconds=TAIL_SECONDS)
+    tails = CopyTails(reads, writer_id=named.producer_id, timeout_seconds=TAIL_SECONDS)
 
     markers = None
     if setup.marker_transactional_id:

@@ -73,7 +73,7 @@ def _filled(leader: Leader, checked_from: int, foreign: int | None) -> tuple[Hol
 
 
 def tail_of(leader: Leader, asked: ReadEnd) -> tuple[int | None, tuple[Hole, ...]]:
-    """The first foreign offset and the filled ranges, as `KafkaCopyTails` finds them."""
+    """The first foreign offset and the filled ranges, as `CopyTails` finds them."""
     checked_from = asked.checked_from
     end, known = len(leader.log), asked.leader_epoch
     if end < checked_from:

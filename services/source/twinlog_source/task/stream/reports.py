@@ -100,17 +100,17 @@ class Reporter:
             if self._told.get(partition) != seen:
                 self._told[partition] = seen
                 report = self._report(copy, problem, waited_seconds)
-                if preserved is not None and is_stored:
-                    report = replace(
-                        report,
-                        skipped=SkippedRange(first=preserved.skip_from, end=preserved.skip_to),
-                        leader_epoch=preserved.leader_epoch,
-                        needs_translation=copy.needs_translation,
-                        preserved_until=preserved.preserved_until,
-                    )
                 if preserved is not None:
                     at_rest = self._is_at_rest(preserved, now)
                     report = replace(report, at_rest=at_rest, is_quiet=preserved.is_quiet)
+                    if is_stored:
+                        report = replace(
+                            report,
+                            skipped=SkippedRange(first=preserved.skip_from, end=preserved.skip_to),
+                            leader_epoch=preserved.leader_epoch,
+                            needs_translation=copy.needs_translation,
+                            preserved_until=preserved.preserved_until,
+                        )
                 if everything:
                     report = replace(report, sync_pace=self.syncs.paced.pace(partition, now))
                 reports.append(report)

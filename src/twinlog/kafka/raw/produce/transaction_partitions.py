@@ -249,15 +249,11 @@ class TransactionPartitions:
         """
         clear: set[TopicPartition] = set()
         unclear: dict[DataConnection, set[TopicPartition]] = {}
-        for partition in partitions:
-            route = self._routes.find(client, partition)
-            if route is None:
-                continue
-            _, connection = route
-            if self._guard.is_clear(partition, connection):
-                clear.add(partition)
-            else:
-                unclear.setdefault(connection, set()).add(partition)
+        for connection, led in self._connections(client, partitions).items():
+            here = {partition for partition in led if self._guard.is_clear(partition, connection)}
+            clear |= here
+            if led - here:
+                unclear[connection] = led - here
         if unclear:
             self._guard.ask(unclear, self._identity.producer_id)
         return clear
