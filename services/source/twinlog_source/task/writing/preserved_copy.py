@@ -92,7 +92,6 @@ class PreservedCopy:
     _epochs: deque[LeaderEpoch] = field(default_factory=deque)
     _chunks: deque[PreparedChunk] = field(default_factory=deque)
     """The acknowledgement of all of a chunk frees its room and reports its fault."""
-    _offered_to: int = 0
     _generation: int = 0
 
     def __post_init__(self) -> None:
@@ -133,7 +132,6 @@ class PreservedCopy:
         self._batches += prepared.batches
         self._epochs += prepared.leader_epochs
         self._chunks.append(chunk)
-        self._offered_to = prepared.next_offset
         self._hold(chunk.held_bytes)
         appends.offer(items_of(prepared, from_offset=appends.wanted), next_offset=prepared.next_offset)
         self.copy.send_to(self.copy.fetched, prepared.leader_epochs)
@@ -233,7 +231,7 @@ class PreservedCopy:
         self._drop_from(appends.wanted)
         self._settle(now)
         position = self.position_of(appends.acknowledged)
-        if position < copy.committed or (not self._is_outstanding and position != copy.committed):
+        if position < copy.committed or copy.sent <= position != copy.committed:
             # Nothing is lost where a proof begins: the copy is read again for the comparison.
             if position < copy.committed and not appends.is_proving:
                 self._note_lost_tail(position)
@@ -255,10 +253,6 @@ class PreservedCopy:
             to_offset=self.copy.committed,
         )
 
-    @property
-    def _is_outstanding(self) -> bool:
-        return self._offered_to > self.appends.acknowledged
-
     def _drop_from(self, offset: int) -> None:
         """What was offered from there on is void."""
         while self._batches and self._batches[-1].first_source_offset >= offset:
@@ -267,7 +261,6 @@ class PreservedCopy:
             self._epochs.pop()
         while self._chunks and self._chunks[-1].prepared.next_offset > offset:
             self._hold(-self._chunks.pop().held_bytes)
-        self._offered_to = min(self._offered_to, offset)
 
     def _settle(self, now: float) -> None:
         """Process acknowledgements: move the position, report the faults behind it."""
@@ -277,8 +270,8 @@ class PreservedCopy:
             self.settle(copy, batch, batch.first_source_offset)
         while self._epochs and self._epochs[0].offset < acknowledged:
             copy.epochs = extended(copy.epochs, (self._epochs.popleft(),))
-        if min(self._offered_to, acknowledged) > copy.committed:
-            copy.commit(min(self._offered_to, acknowledged))
+        if min(copy.sent, acknowledged) > copy.committed:
+            copy.commit(min(copy.sent, acknowledged))
         while self._chunks and self._chunks[0].prepared.next_offset <= acknowledged:
             chunk = self._chunks.popleft()
             self._hold(-chunk.held_bytes)
@@ -294,7 +287,7 @@ class PreservedCopy:
 
     def _note_rest(self) -> None:
         """The partition is at rest only when its copy is: a failure meanwhile is not forgotten."""
-        self.copy.rounds = int(self._is_outstanding or not self.is_idle)
+        self.copy.rounds = int(not self.is_idle)
 
 
 def hole_words(partition: TopicPartition, first: int, end: int) -> str:
