@@ -18,7 +18,7 @@ from twinlog.kafka.raw import (
     RawProducer,
     fence,
 )
-from twinlog.kafka.raw.produce.wire import ProducePart, produce_request
+from twinlog.kafka.raw.produce.wire import SealedBatch, produce_request
 from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
@@ -163,7 +163,7 @@ async def test_a_killed_broker_forgets_all_but_the_last_batch_of_a_producer(
             batch = a_batch(b"%d" % sequence)
             header = sealed_header(batch, Seal(*identity, sequence, True))
             request = produce_request(
-                [ProducePart(partition, header, batch.records)],
+                [SealedBatch(partition=partition, batch=batch, header=header)],
                 transactional_id="forgotten",
                 timeout_ms=20_000,
             )

@@ -19,7 +19,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from twinlog.batches import Codec, NewRecord, OutgoingBatch, TargetTopicLimits, build_batch
-from twinlog.batches.header import HEADER_STRUCT
 from twinlog.batches.outgoing import Seal, sealed_header
 from twinlog.errors import FatalKafkaError, KafkaError, StateError, TransientKafkaError
 from twinlog.kafka.codes import ErrorCode
@@ -34,7 +33,7 @@ from twinlog.kafka.raw import (
 )
 from twinlog.kafka.raw.errors import about, partition_error
 from twinlog.kafka.raw.leaders import leader_of, refresh_metadata
-from twinlog.kafka.raw.produce.wire import ProducePart, produce_request
+from twinlog.kafka.raw.produce.wire import SealedBatch, produce_request
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import FENCED
 from twinlog_source.preserved.fill_limits import (
@@ -283,7 +282,7 @@ class Filler:
                 batch = await self._empty_batch(records)
                 sequence = self._sequences.get(partition, 0)
                 header = sealed_header(batch, Seal(*identity, sequence, True))
-                part = ProducePart(partition, header, batch.records)
+                part = SealedBatch(partition=partition, batch=batch, header=header)
                 give_up_at = self._now() + _LEADER_SECONDS
                 try:
                     while not await self._is_written(part, doing):
@@ -301,7 +300,7 @@ class Filler:
         limit = self._limits.get(partition) or FillLimit(TargetTopicLimits().max_message_bytes)
         return self._most.get(partition, limit.most_records)
 
-    async def _is_written(self, part: ProducePart, doing: str) -> bool:
+    async def _is_written(self, part: SealedBatch, doing: str) -> bool:
         """Return False when the batch may be sent again. Raises KafkaError, and _TooManyRecordsError when the
         leader may accept fewer records."""
         client = await self._session.client(doing)
@@ -322,7 +321,7 @@ class Filler:
             return False
         if answer.error_code == 0:
             return True
-        if answer.error_code in _TOO_LARGE and _record_count(part) > 1:
+        if answer.error_code in _TOO_LARGE and part.batch.record_count > 1:
             raise _TooManyRecordsError
         refusal = partition_error(answer.error_code, part.partition, doing, alias=self._session.alias)
         if answer.error_code in _ABOUT_THE_RECORDS:
@@ -385,10 +384,6 @@ def fill_refused(partition: TopicPartition, refusal: KafkaError, detail: str) ->
         " message.timestamp.before.max.ms",
         reason=PreservedReason.FILL_REFUSED,
     )
-
-
-def _record_count(part: ProducePart) -> int:
-    return int(HEADER_STRUCT.unpack_from(part.header)[-1])
 
 
 def _empty_batch(records: int) -> OutgoingBatch:

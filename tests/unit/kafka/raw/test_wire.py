@@ -8,9 +8,9 @@ from aiokafka.errors import IncompatibleBrokerVersion
 from aiokafka.protocol import fetch as theirs
 from aiokafka.protocol.produce import ProduceRequest, ProduceResponse_v3, ProduceResponse_v8
 
-from twinlog.batches import AbortedTransaction
+from twinlog.batches import AbortedTransaction, NewRecord, build_batch
 from twinlog.kafka.raw.fetch.wire import FetchPart, fetch_request
-from twinlog.kafka.raw.produce.wire import ProducePart, produce_request
+from twinlog.kafka.raw.produce.wire import SealedBatch, produce_request
 from twinlog.model import TopicPartition
 from unit.cases import about
 
@@ -168,9 +168,14 @@ def test_answers_with_tagged_fields_are_read(version: int, names: tuple[bytes, b
     }
 
 
+def _part(partition: TopicPartition, header: bytes, records: bytes) -> SealedBatch:
+    batch = build_batch([NewRecord(None, None, 0)])._replace(records=records)
+    return SealedBatch(partition=partition, batch=batch, header=header)
+
+
 _PRODUCED = [
-    ProducePart(TopicPartition("a", 0), b"head", b"records"),
-    ProducePart(TopicPartition("b", 2), b"h", b"r"),
+    _part(TopicPartition("a", 0), b"head", b"records"),
+    _part(TopicPartition("b", 2), b"h", b"r"),
 ]
 
 
@@ -187,9 +192,9 @@ def test_produce_requests_are_theirs() -> None:
 def test_produce_that_adds_its_partitions_is_version_12() -> None:
     """Bytes after ProduceRequest.json: compact, and tagged fields after every structure."""
     parts = [
-        ProducePart(TopicPartition("a", 0), b"head", b"records"),
-        ProducePart(TopicPartition("b", 2), b"h", b"r" * 200),
-        ProducePart(TopicPartition("a", 258), b"h", b"r"),
+        _part(TopicPartition("a", 0), b"head", b"records"),
+        _part(TopicPartition("b", 2), b"h", b"r" * 200),
+        _part(TopicPartition("a", 258), b"h", b"r"),
     ]
     request = produce_request(parts, transactional_id="id-1", timeout_ms=30_000, adds_partitions=True)
     agreed = request.prepare({0: (3, 13)})

@@ -24,8 +24,8 @@ from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.kafka.raw import DataClientPool, ProducerIdentity, ProducerSettings
 from twinlog.kafka.raw.errors import partition_error
 from twinlog.kafka.raw.produce.answers import told_of
-from twinlog.kafka.raw.produce.dispatcher import Dispatcher, HasRoom, SealedBatch
-from twinlog.kafka.raw.produce.wire import ProduceAnswer
+from twinlog.kafka.raw.produce.dispatcher import Dispatcher, HasRoom
+from twinlog.kafka.raw.produce.wire import ProduceAnswer, SealedBatch
 from twinlog.kafka.raw.settings import TIMER_MARGIN_SECONDS
 from twinlog.model import TopicPartition
 from twinlog_source.preserved.append_log import Phase

@@ -17,29 +17,19 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.errors import KafkaError
 from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, translate
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.kafka.raw.produce.routes import Routes
-from twinlog.kafka.raw.produce.wire import ProduceAnswer, ProducePart, ProduceResponse, produce_request
+from twinlog.kafka.raw.produce.wire import ProduceAnswer, ProduceResponse, SealedBatch, produce_request
 from twinlog.kafka.raw.settings import TIMER_MARGIN_SECONDS, ProducerSettings, Window
 from twinlog.model import TopicPartition
 
 _SLOW_SECONDS = 5.0
 """A request without an answer for this long is slow: a third of the default time-out."""
 _LONG_THROTTLE_SECONDS = 1.0
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class SealedBatch:
-    """A batch as it is sent."""
-
-    partition: TopicPartition
-    batch: OutgoingBatch
-    header: bytes = b""
 
 
 B = TypeVar("B", bound=SealedBatch)
@@ -174,7 +164,7 @@ class Dispatcher(Generic[B]):
     def _post(self, node: int, connection: DataConnection, batches: Sequence[B]) -> None:
         """Write the request at once, so that requests are on the wire in call order."""
         request = produce_request(
-            [ProducePart(each.partition, each.header, each.batch.records) for each in batches],
+            batches,
             transactional_id=self._transactional_id,
             timeout_ms=int(self._settings.request_timeout_seconds * 1000),
             adds_partitions=self._adds_partitions(),

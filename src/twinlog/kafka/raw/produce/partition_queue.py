@@ -18,7 +18,7 @@ from itertools import islice
 
 from twinlog.batches.outgoing import Seal, sealed_header
 from twinlog.errors import KafkaError
-from twinlog.kafka.raw.produce.dispatcher import SealedBatch
+from twinlog.kafka.raw.produce.wire import SealedBatch
 
 _SEQUENCE_MASK = 0x7FFFFFFF
 _NO_SEQUENCE = -1

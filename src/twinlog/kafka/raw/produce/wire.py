@@ -6,8 +6,10 @@ Layout: Kafka's protocol guide. It uses the last version before tagged fields; t
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
+from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.kafka.protocol.encoding import (
     INT32,
     NO_TAGS,
@@ -38,12 +40,13 @@ _INT32_PAIR = struct.Struct(">ii")
 T = TypeVar("T")
 
 
-class ProducePart(NamedTuple):
-    """One batch for one partition: a request may hold one per partition."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class SealedBatch:
+    """One batch for one partition as it is sent: a request may hold one per partition."""
 
     partition: TopicPartition
-    header: bytes
-    records: bytes
+    batch: OutgoingBatch
+    header: bytes = b""
 
 
 class ProduceAnswer(NamedTuple):
@@ -63,7 +66,7 @@ class ProduceResponse(NamedTuple):
 
 
 def produce_request(
-    parts: Sequence[ProducePart],
+    parts: Sequence[SealedBatch],
     *,
     transactional_id: str | None,
     timeout_ms: int,
@@ -95,7 +98,7 @@ def _throttle_of_produce(_frame: Frame, _position: int, response: ProduceRespons
 
 
 def _write_produce(
-    by_topic: Mapping[str, Sequence[ProducePart]], transactional_id: str | None, timeout_ms: int
+    by_topic: Mapping[str, Sequence[SealedBatch]], transactional_id: str | None, timeout_ms: int
 ) -> Pieces:
     pieces: list[bytes | memoryview] = [nullable_string(transactional_id)]
     pieces.append(_ACKS_AND_TIMEOUT.pack(_ALL_IN_SYNC_REPLICAS, timeout_ms))
@@ -103,13 +106,13 @@ def _write_produce(
     for topic, topic_parts in by_topic.items():
         pieces += (string(topic), INT32.pack(len(topic_parts)))
         for part in topic_parts:
-            size = len(part.header) + len(part.records)
-            pieces += (_INT32_PAIR.pack(part.partition.partition, size), part.header, part.records)
+            size = len(part.header) + len(part.batch.records)
+            pieces += (_INT32_PAIR.pack(part.partition.partition, size), part.header, part.batch.records)
     return pieces
 
 
 def _write_flexible_produce(
-    by_topic: Mapping[str, Sequence[ProducePart]], transactional_id: str | None, timeout_ms: int
+    by_topic: Mapping[str, Sequence[SealedBatch]], transactional_id: str | None, timeout_ms: int
 ) -> Pieces:
     pieces: list[bytes | memoryview] = [compact_nullable_string(transactional_id)]
     pieces.append(_ACKS_AND_TIMEOUT.pack(_ALL_IN_SYNC_REPLICAS, timeout_ms))
@@ -117,8 +120,8 @@ def _write_flexible_produce(
     for topic, topic_parts in by_topic.items():
         pieces += (compact_string(topic), compact_length(len(topic_parts)))
         for part in topic_parts:
-            size = compact_length(len(part.header) + len(part.records))
-            pieces += (INT32.pack(part.partition.partition), size, part.header, part.records, NO_TAGS)
+            size = compact_length(len(part.header) + len(part.batch.records))
+            pieces += (INT32.pack(part.partition.partition), size, part.header, part.batch.records, NO_TAGS)
         pieces.append(NO_TAGS)
     pieces.append(NO_TAGS)
     return pieces
