@@ -83,12 +83,15 @@ def words_of_failure(text: str) -> str:
 
     >>> words_of_failure("Stage failed\\norg.x.SparkException: [CAST_INVALID_INPUT] The value 'x' ...")
     "[CAST_INVALID_INPUT] The value 'x' ..."
+    >>> words_of_failure("An error occurred while calling z\\n: org.x.SparkException: ExecutorLostFailure")
+    'org.x.SparkException: ExecutorLostFailure'
     """
     lines = [line.strip() for line in text.splitlines()]
     if _TRACEBACK in text:
         return next((line for line in reversed(lines) if _PYTHON_ERROR.match(line)), _TRACEBACK)
     found = _SPARK_ERROR.search(text)
-    return found[0] if found is not None else next((line for line in lines if line), "Spark gave no reason")
+    told = (words for line in lines for words in _reasons(line))
+    return found[0] if found is not None else next(told, "Spark gave no reason")
 
 
 def _reasons(line: str) -> Iterator[str]:
