@@ -33,6 +33,7 @@ class SimulatedWorkers:
         refusal: Callable[[], TwinlogError | None] = lambda: None,
         cluster: asyncio.Semaphore | None = None,
     ) -> None:
+        self.is_up = True
         self.running: dict[int, Process] = {}
         """By the number of the worker."""
         self.cores = slots if cluster is None else None

@@ -68,6 +68,11 @@ class Workers(Protocol):
         """Start what takes long to start, and return at once. A failure appears again in `run_worker`."""
         ...
 
+    @property
+    def is_up(self) -> bool:
+        """Whether Spark has started, which may take minutes: before that no worker can come."""
+        ...
+
     async def run_worker(self, number: int, token: str) -> None:
         """Return when the worker has ended. Raises TwinlogError when it was lost, or could not run."""
         ...
@@ -94,7 +99,7 @@ class PooledWorker:
     orders: asyncio.Queue[Place | None] | None = None
     """What the worker is told (None: it may go); None while it is not connected."""
     since: float
-    """When it was started, connected, or lost."""
+    """When it was started, connected, or lost, or Spark came up after that."""
     heard_at: float = 0.0
     is_new: bool = True
     """It was never connected."""
@@ -308,6 +313,8 @@ class WorkerPool:
         """Place the slots that wait; return the workers whose jobs have to be started."""
         now = self.clock.monotonic()
         for worker in self._pool.values():
+            if not worker.is_here and not self.workers.is_up:
+                worker.since = now
             if not worker.is_here and not worker.is_new and now >= worker.since + BACK_SECONDS:
                 self._take_places(worker)
         alive = [each for each in self._pool.values() if not each.is_going]

@@ -99,6 +99,10 @@ class SparkRunner:
                 await self._in_thread(lambda: load_workers(context))
 
     @property
+    def is_up(self) -> bool:
+        return self.context is not None
+
+    @property
     def cores(self) -> int | None:
         return local_cores(self.master)
 

@@ -58,6 +58,7 @@ class Cluster:
 
     cores: int | None
     free: int
+    is_up: bool = True
     pool: WorkerPool = field(init=False)
     running: dict[int, "asyncio.Task[None]"] = field(default_factory=dict)
     """The process of each worker that has a core."""
@@ -99,6 +100,8 @@ class Cluster:
     async def run_worker(self, number: int, token: str) -> None:
         if self.failure is not None:
             raise self.failure
+        while not self.is_up:
+            await pause(0.1)
         self.began[number] += 1
         self.queued.append(number)
         try:
@@ -305,6 +308,22 @@ def test_a_worker_that_does_not_come_is_killed_and_another_one_runs_its_task(
         cluster.pool.share(epoch.flow, Need(1))
         group.create_task(cluster.pool.run(epoch), name="run")
         await until(lambda: epoch.are(SlotState.RUNNING), COME_SECONDS + 5)
+        epoch.end("SHUTDOWN")
+
+    lived(scenario, cores=cores, free=2)
+
+
+@pytest.mark.parametrize("cores", [2, None])
+def test_no_worker_is_killed_while_spark_starts(cores: int | None) -> None:
+    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+        cluster.is_up = False
+        epoch = epoch_of("A", 2)
+        cluster.pool.share(epoch.flow, Need(2))
+        group.create_task(cluster.pool.run(epoch), name="run")
+        await pause(3 * COME_SECONDS)
+        cluster.is_up = True
+        await until(lambda: epoch.are(SlotState.RUNNING))
+        assert not cluster.killed
         epoch.end("SHUTDOWN")
 
     lived(scenario, cores=cores, free=2)
