@@ -9,7 +9,7 @@ from twinlog.cli.configsync.explain import (
     offsets_document,
     offsets_words,
     standing_words,
-    trouble_words,
+    trouble_lines,
 )
 
 KEEPS = PartitionStatus(offsets="preserved", offsets_since=3)
@@ -51,11 +51,12 @@ def test_what_is_wrong_with_a_copied_topic_is_said() -> None:
         reason="OPEN_TRANSACTION",
         message="producer id 7 has a transaction open",
     )
-    assert trouble_words(None) == trouble_words([runs]) == ""
-    told = "t-1: RUNNING OPEN_TRANSACTION producer id 7 has a transaction open"
-    assert trouble_words([runs, stuck]) == told
-    name, _, words = told.partition(":")
-    assert trouble_words([stuck] * 5) == f"{name} and 4 more partitions:{words}", "each thing once"
+    assert trouble_lines(None) == trouble_lines([runs]) == []
+    said, remedy = trouble_lines([runs, stuck])
+    assert said == "t-1: RUNNING OPEN_TRANSACTION: producer id 7 has a transaction open"
+    assert remedy.startswith("  do: ")
+    name, _, words = said.partition(":")
+    assert trouble_lines([stuck] * 5) == [f"{name} and 4 more partitions:{words}", remedy], "each thing once"
 
 
 def test_the_state_and_what_is_left_come_first() -> None:

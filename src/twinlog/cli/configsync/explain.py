@@ -91,16 +91,21 @@ async def limits_of(explanations: Sequence[pb2.TopicExplanation], at: Services) 
     ]
 
 
-def trouble_words(partitions: Partitions | None, most: int = 3) -> str:
-    """What the source service says of partitions that are not copied as they should; empty where all are."""
-    said: dict[str, list[str]] = {}
+def trouble_lines(partitions: Partitions | None, most: int = 3) -> list[str]:
+    """What the source service says of partitions that are not copied as they should, and what to do; none
+    where all are."""
+    said: dict[tuple[str, str], list[str]] = {}
     for each in partitions or ():
         if is_troubled(each):
-            words = " ".join(word for word in (state_name(each), each.reason, each.message) if word)
-            said.setdefault(words, []).append(partition_name(each.source))
-    told = [f"{_first_of(names)}: {words}" for words, names in list(said.items())[:most]]
-    more = [f"and {counted(len(said) - most, 'more reason')}"] if len(said) > most else []
-    return "; ".join((*told, *more))
+            about = " ".join(word for word in (state_name(each), each.reason) if word)
+            words = f"{about}: {each.message}" if each.message else about
+            said.setdefault((words, each.reason), []).append(partition_name(each.source))
+    lines: list[str] = []
+    for (words, reason), names in list(said.items())[:most]:
+        lines.append(f"{_first_of(names)}: {words}")
+        if known := known_reasons().get(reason):
+            lines.append(f"  do: {known['remedy']}")
+    return lines + ([f"and {counted(len(said) - most, 'more reason')}"] if len(said) > most else [])
 
 
 def _first_of(names: Sequence[str]) -> str:
@@ -164,7 +169,8 @@ def topic_command(
     """
     named, name = named_of_flow(names, "topic")
     rows = call.ask(lambda at: _explain(at, name, named))
-    call.tell_rows(_EXPLAINED, rows, lines=_how_to_include([row.told for row in rows]))
+    troubles = [line for row in rows for line in trouble_lines(row.copies)]
+    call.tell_rows(_EXPLAINED, rows, lines=[*troubles, *_how_to_include([row.told for row in rows])])
 
 
 def _how_to_include(told: Sequence[pb2.TopicExplanation]) -> list[str]:
@@ -198,12 +204,7 @@ _EXPLAINED: Fields[_Explained] = (
         text=lambda row: "; ".join(each for each in (standing_words(row.copies), *row.limits) if each),
     ),
     Field("", column="offsets", text=lambda row: _offsets(row)),
-    Field(
-        "rule",
-        "told.rule",
-        "because",
-        lambda row: "; ".join(each for each in (row.told.rule, trouble_words(row.copies)) if each),
-    ),
+    Field("rule", "told.rule", "because"),
     Field("source_topic", "told.source_topic"),
     Field("target_topic", "told.target_topic"),
     Field("generation", "told.topic.generation"),
