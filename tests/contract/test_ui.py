@@ -46,7 +46,7 @@ async def test_a_person_sees_flows_and_walks_through_all_views_by_keyboard() -> 
     async with looking(rig) as (tab, url, services):
         await tab.open(url)
         await tab.sees("2 problems", "A → B", "In trouble", "19 RUNNING", "1 FAULTED", "1,234", "0.25 s")
-        await tab.sees("1 partition is FAULTED", "15 source offsets are recorded as lost")
+        await tab.sees("1 partition is FAULTED", "15 source offsets recorded as lost")
         await tab.sees(
             "RECORD_TOO_LARGE in 1 partition", "Offsets of groups", "raise the limit of the target topic"
         )

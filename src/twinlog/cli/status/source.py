@@ -9,7 +9,7 @@ from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.common.call import every
 from twinlog.cli.common.names import flow_name, partition_name, shown_bytes
-from twinlog.cli.common.times import CLOCK
+from twinlog.cli.common.times import CLOCK, counted
 from twinlog.cli.source.client import scope_name, scope_words
 from twinlog.cli.source.partition_rows import left_out_words
 from twinlog.cli.status.rows import (
@@ -185,14 +185,13 @@ def _add_lag(row: FlowRow, flow: source.FlowStatus, now_ms: int) -> None:
 
 def _gaps_in_force(flow: str, gaps: Sequence[source.LedgerGap]) -> InForce:
     """Losses on record: what was copied again since stays in the ledger until somebody acknowledges it."""
-    counted = "1 gap" if len(gaps) == 1 else f"{len(gaps):,} gaps"
     newest = max(gaps, key=lambda gap: gap.found_at.ToMilliseconds())
     offsets = sum(gap.lost_offsets for gap in gaps)
     return InForce(
         kind=GAPS,
         about=flow,
-        message=f"{counted} not acknowledged: {offsets:,} source offsets are recorded as lost;"
-        f" newest: {newest.reason} in {partition_name(newest.partition)}",
+        message=f"{counted(len(gaps), 'gap')} not acknowledged: {counted(offsets, 'source offset')} recorded"
+        f" as lost; newest: {newest.reason} in {partition_name(newest.partition)}",
         since=shown_stamp(newest.found_at),
         command=f"twinlog gaps {shlex.quote(flow)}",
     )

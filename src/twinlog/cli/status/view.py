@@ -219,7 +219,7 @@ def _delay(row: FlowRow) -> str:
         return f"{delay} by log ends"
     if row.path == "ALIVE" or row.heartbeat_age_seconds is None:
         return delay
-    return f"{NOT_KNOWN} ({delay} {_ago(row.heartbeat_age_seconds)})"
+    return f"{NOT_KNOWN} ({delay}, {_ago(row.heartbeat_age_seconds)})"
 
 
 def _producers(row: FlowRow) -> str:
@@ -273,13 +273,13 @@ FLOW: Fields[FlowRow] = (
     Field("", "flow", "FLOW"),
     Field("", column="TOPICS", text=lambda row: _topics(row.topics), spare=3),
     Field("", column="PARTITIONS", text=lambda row: _counts(row.partitions)),
-    Field("", column="RECORDS/S", text=lambda row: _number(row.records_per_second), right=True, spare=1),
+    Field("", column="RECORDS/S", text=lambda row: _number(row.records_per_second), right=True, spare=2),
     Field("", column="MB/S", text=_megabytes, right=True, spare=4),
     Field("", column="LAG", text=_lag, right=True),
     Field("", column="BEHIND", text=_behind, right=True),
     Field("", column="CAUGHT UP", text=_caught_up, right=True, spare=3),
     Field("", column="LAST COPIED", text=lambda row: _ago(row.last_copied_age_seconds), right=True),
-    Field("", column="DELAY", text=_delay, right=True, spare=2),
+    Field("", column="DELAY", text=_delay, right=True, spare=1),
     Field("", column="GROUP OFFSETS", text=_group_offsets, spare=5),
     Field("", column="PROOF", text=_proof, spare=6),
     Field("", column="PRODUCERS", text=_producers, spare=7),

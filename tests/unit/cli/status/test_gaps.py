@@ -16,7 +16,7 @@ def test_a_gap_in_force_is_a_loss_on_record_and_does_not_claim_that_it_is_still_
     gap.partition.topic = "small"
     shown = _gaps_in_force("A->B", [gap])
     assert shown.kind == "GAPS"
-    assert shown.message.startswith("1 gap not acknowledged: 50 source offsets are recorded as lost")
+    assert shown.message.startswith("1 gap not acknowledged: 50 source offsets recorded as lost")
     assert shown.command == "twinlog gaps 'A->B'"
     assert "not on the target" not in shown.message
 
