@@ -146,6 +146,7 @@ async def test_a_record_whose_expression_fails_is_named_with_sparks_words(spark:
         ("value", Expressions(topics=("orders",), columns=(("value", "string(max(offset))"),))),
         ("value", Expressions(topics=("orders",), columns=(("value", "explode(array(value, key))"),))),
         ("timestamp", Expressions(topics=("orders",), columns=(("timestamp", "now()"),))),
+        ("where", Expressions(topics=("orders",), where="timestamp > TIMESTAMP 'now'")),
         ("python", Expressions(topics=("orders",), python="no_such_module:function")),
         ("python", Expressions(topics=("orders",), python=f"{__name__}:without_the_key")),
         ("python", Expressions(topics=("orders",), python=f"{__name__}:with_other_places")),

@@ -9,6 +9,7 @@ records, nor on when and where it is computed: its copy is compared with its sou
 """
 
 import importlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -61,6 +62,9 @@ _DIFFER_BY_TIME_OR_PLACE = frozenset(
     }
 )
 """Spark counts these as deterministic, because they have one value in a job."""
+_ALWAYS_THE_SAME = "a record must become the same whenever it is computed"
+_TIME_OF_PARSING = re.compile(r"(?i)\b(date|timestamp\w*)\s*'\s*(now|today|tomorrow|yesterday)\s*'")
+"""Literals: nothing in a plan tells them from others."""
 
 
 def changed_rows(given: DataFrame, expressions: Expressions, *, strict: bool = False) -> DataFrame:
@@ -185,6 +189,8 @@ def _are_headers(*kinds: DataType) -> bool:
 
 def _checked(rows: DataFrame, key: str, text: str) -> DataFrame:
     """One expression alone, so that an error names its key."""
+    if (found := _TIME_OF_PARSING.search(text)) is not None:
+        raise ConfigError(f"{key}: uses {found[0]}: {_ALWAYS_THE_SAME}")
     try:
         alone = rows.select(f.expr(text).alias("x"))
         _require_pure(alone, key)
@@ -200,7 +206,7 @@ def _require_pure(rows: DataFrame, key: str) -> None:
     varying = sorted({part.nodeName() for part in parts if _differs(part)})
     if varying or not analyzed.deterministic():
         what = f"uses {varying[0]}" if varying else "is not deterministic"
-        raise ConfigError(f"{key}: {what}: a record must become the same whenever it is computed")
+        raise ConfigError(f"{key}: {what}: {_ALWAYS_THE_SAME}")
     for node in _walk(query.executedPlan(), skip="BroadcastExchange"):
         name = node.nodeName()
         if not name.startswith(_NARROW):
