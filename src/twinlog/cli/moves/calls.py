@@ -25,7 +25,15 @@ from twinlog.cli.moves.plan_outcome import (
     plan_facts,
     status_as_json,
 )
-from twinlog.cli.verdict.moving import NO_GO, Check, checks_of, overall, plan_checks, with_plan
+from twinlog.cli.verdict.moving import (
+    NO_GO,
+    Check,
+    checks_of,
+    overall,
+    plan_checks,
+    verdict_words,
+    with_plan,
+)
 
 # `twinlog failover status`: the run in the service, and the recorded move.
 
@@ -85,7 +93,6 @@ def _print_last(name: str, last: pb2.LastMove, *, running: bool, shown: bool) ->
 RUN_TIMEOUT_SECONDS = 24 * 3600.0
 """A run waits for the copy; --wait bounds that."""
 STATUS_SECONDS = 5.0
-_REFUSED = "nothing was changed: the plan says NO-GO; --ignore-status counts only what blocks it itself"
 PLAN_TIMEOUT_SECONDS = 600.0
 """Planning thousands of groups takes long; messages show its progress."""
 
@@ -98,15 +105,13 @@ class MoveCall:
     """failover or failback."""
     flow: types_pb2.Flow
     call: Call
-    ignore_status: bool = False
-    """Only what blocks the plan itself counts."""
 
     @classmethod
-    def of(cls, kind: str, flow: str | None, call: Call, *, ignore_status: bool = False) -> "MoveCall":
+    def of(cls, kind: str, flow: str | None, call: Call) -> "MoveCall":
         """Without a flow it is the only one of the file. Raises ConfigError."""
         if flow is None:
             flow = required_flow(None) if call.config is None else flow_of_file(None, call.configuration)
-        return cls(kind=kind, flow=parse_flow(flow), call=call, ignore_status=ignore_status)
+        return cls(kind=kind, flow=parse_flow(flow), call=call)
 
     def plan(self, options: pb2.MoveOptions) -> None:
         """Show the plan and the verdict. Exits with 1 for NO-GO."""
@@ -128,26 +133,25 @@ class MoveCall:
         names single services asks only those."""
         named = {text.partition("=")[0] for text in self.call.endpoint or ()}
         single = named and self.call.config is None and not named.issuperset(SERVICES)
-        if self.ignore_status or options.accept_loss or single:
+        if options.accept_loss or single:
             return []
         status = await self.call.status(STATUS_SECONDS)
         return checks_of(status, self.kind, flow_name(self.flow), blockers)
 
-    def refuse(self, options: pb2.MoveOptions) -> None:
-        """Show the plan and exit with 1 where the services say NO-GO. What blocks the plan itself, the run
-        refuses."""
-        if overall(self.call.ask(lambda at: self._told(options))) == NO_GO:
-            say(_REFUSED, err=True)
-            self.plan(options)
+    def warn(self, options: pb2.MoveOptions) -> None:
+        """Say what the services have against the move, before it runs without a question. What blocks the
+        plan itself, the checkpoint service refuses."""
+        checks = self.call.ask(lambda at: self._told(options))
+        if overall(checks) == NO_GO:
+            say(f"{verdict_words(checks)}; moved all the same, as --yes says", err=True)
 
     def run(self, options: pb2.MoveOptions, *, yes: bool) -> None:
-        """Ask for confirmation, then run the move, unless the plan says NO-GO. Exits with 1 unless the move
-        is complete.
+        """Ask for confirmation, then run the move. Exits with 1 unless the move is complete.
 
         Raises ConfigError if it has to ask and stdin is no terminal.
         """
         if yes:
-            self.refuse(options)
+            self.warn(options)
         else:
             require_terminal()
             question = self.call.ask(lambda at: self._question(at, options))
@@ -212,14 +216,11 @@ class MoveCall:
         raise AssertionError("PlanMove ends with a plan")
 
     async def _question(self, at: Services, options: pb2.MoveOptions) -> str:
-        """Show the plan, and return the question. Exits with 1 for NO-GO."""
+        """Show the plan, and return the question. Exits with 1 if the move would be refused."""
         plan = await self._planned(at, options)
-        checks = await self._checks(plan, options)
-        refuses = overall(checks) == NO_GO
-        if refuses:
-            say(_REFUSED, err=True)
-        if refuses or not self.call.in_json:
-            print_plan(plan, checks, self.call.output, refuses=refuses)
+        if not self.call.in_json or plan.blockers:
+            checks = await self._checks(plan, options)
+            print_plan(plan, checks, self.call.output, refuses=bool(plan.blockers))
         count = len({entry.group for entry in plan.partitions})
         groups = "1 group" if count == 1 else f"{count} groups"
         fence = f", with a fence on {plan.from_cluster}" if options.fence else ""

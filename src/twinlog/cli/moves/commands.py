@@ -15,7 +15,6 @@ from twinlog.cli.moves.moves import (
     FenceOption,
     GrantWriteOption,
     GroupsOption,
-    IgnoreStatusOption,
     IncludeActiveOption,
     WaitOption,
     YesOption,
@@ -49,11 +48,10 @@ def commands_of(direction: Direction) -> typer.Typer:
         grant_write: GrantWriteOption = False,
         include_active: IncludeActiveOption = False,
         accept_loss: AcceptLossOption = False,
-        ignore_status: IgnoreStatusOption = False,
     ) -> None:
         flags = {"fence": fence, "include_active": include_active, "accept_loss": accept_loss}
         options = options_message(group, 0, **flags, grant_write=grant_write)
-        MoveCall.of(kind, flow, call, ignore_status=ignore_status).plan(options)
+        MoveCall.of(kind, flow, call).plan(options)
 
     @app.command("run", help=direction.run_help)
     @command
@@ -65,14 +63,13 @@ def commands_of(direction: Direction) -> typer.Typer:
         grant_write: GrantWriteOption = False,
         include_active: IncludeActiveOption = False,
         accept_loss: AcceptLossOption = False,
-        ignore_status: IgnoreStatusOption = False,
         wait: WaitOption = 300.0,
         yes: YesOption = False,
         dry_run: DryRunOption = False,
     ) -> None:
         flags = {"fence": fence, "include_active": include_active, "accept_loss": accept_loss}
         options = options_message(group, wait, **flags, grant_write=grant_write)
-        move = MoveCall.of(kind, flow, call, ignore_status=ignore_status)
+        move = MoveCall.of(kind, flow, call)
         if dry_run:
             move.plan(options)
         else:

@@ -6,8 +6,8 @@ _PLAN_HELP = """Show what `failover run` would do now: for every group and parti
 target, and what has not been copied. Changes nothing.
 
 The first and the last line are the verdict, which the live page shows, too: GO; WAIT (it becomes so by \
-itself, or when consumers stop); NO-GO (somebody has to act; `failover run` is refused). With --accept-loss \
-or --ignore-status only what blocks the plan itself counts. Exit code 1 for NO-GO.
+itself, or when consumers stop); NO-GO (somebody has to act). What blocks the plan, `failover run` refuses; \
+of everything else it warns. With --accept-loss only what blocks the plan counts. Exit code 1 for NO-GO.
 """
 
 _RUN_HELP = """Move the groups of a flow from its source to its target: record the ends of the source's \
@@ -15,11 +15,11 @@ logs, wait until all records before them are copied, commit the translated offse
 check them.
 
 Stop the groups' consumers on the source first. The command shows the plan and asks before it changes \
-anything; without a terminal it needs --yes. It changes nothing where the plan says NO-GO. The move runs in \
-the service: Ctrl-C ends the command, not the move. Every step is recorded on the target: start an \
-interrupted run again to continue it. If the source is lost, --accept-loss uses the last checkpoints and \
-says what is missing. --fence denies all writes to the source's topics until `twinlog failback run`; \
---grant-write lets those who may write there write the copies, until then.
+anything; without a terminal it needs --yes. The move runs in the service: Ctrl-C ends the command, not \
+the move. Every step is recorded on the target: start an interrupted run again to continue it. If the \
+source is lost, --accept-loss uses the last checkpoints and says what is missing. --fence denies all writes \
+to the source's topics until `twinlog failback run`; --grant-write lets those who may write there write the \
+copies, until then.
 
 Exit code 0 means that the source may be switched off: every requested group was moved, each \
 of their offsets on a copied topic was translated, and every record that the source held when the final \

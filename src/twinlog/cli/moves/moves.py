@@ -171,13 +171,6 @@ AcceptLossOption = Annotated[
         "Accept records that are not copied, offsets without a translation, or the loss of the cluster.",
     ),
 ]
-IgnoreStatusOption = Annotated[
-    bool,
-    option(
-        "--ignore-status",
-        "Move also where `twinlog status` speaks against it: only what blocks the plan itself counts.",
-    ),
-]
 WaitOption = Annotated[
     float,
     option(

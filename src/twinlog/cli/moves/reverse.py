@@ -29,7 +29,6 @@ from twinlog.cli.moves.moves import (
     AcceptLossOption,
     FenceOption,
     GroupsOption,
-    IgnoreStatusOption,
     IncludeActiveOption,
     WaitOption,
     YesOption,
@@ -360,7 +359,6 @@ def reverse_command(
     fence: FenceOption = False,
     include_active: IncludeActiveOption = False,
     accept_loss: AcceptLossOption = False,
-    ignore_status: IgnoreStatusOption = False,
     wait: WaitOption = 300.0,
     tail: Tail = option("--tail", "What becomes of records that only A has.", Tail.REFUSE),
     execute: bool = flag("--execute", "Do it."),
@@ -417,7 +415,7 @@ def reverse_command(
             await each.run()
 
     moves_groups = call.ask(planned)
-    move = MoveCall(kind="failover", flow=parsed, call=call, ignore_status=ignore_status)
+    move = MoveCall(kind="failover", flow=parsed, call=call)
     if not execute:
         if moves_groups:
             options.fence = False  # The flow back still runs: its rule comes before the fence.
@@ -427,5 +425,5 @@ def reverse_command(
         require_terminal()
         typer.confirm(f"Reverse {flow}?", abort=True, err=True)
     if moves_groups:
-        move.refuse(options)
+        move.warn(options)
     call.ask(reversed_flow)

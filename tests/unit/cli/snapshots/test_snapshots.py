@@ -214,7 +214,6 @@ COMMANDS = (
     ["status"],
     ["status", "--check", "--strict"],
     ["failover", "plan", "A->B", "--group", "billing", "--fence"],
-    ["failover", "run", "A->B", "--yes", "--ignore-status"],
     ["failover", "run", "A->B", "--yes"],
     ["failback", "run", "A->B", "--yes"],
     ["failover", "watch", "A->B"],
