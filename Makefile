@@ -21,7 +21,7 @@ RELEASED_API := proto/released.binpb
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install kerberos demo test unit properties conformance nightly versions simulate chaos chaos-both-ways chaos-models chaos-translation bench lint format proto api-released lock audit sbom digests images wheels release clean
+.PHONY: help install kerberos demo test unit properties conformance nightly versions simulate chaos chaos-both-ways chaos-models chaos-replicas chaos-translation bench lint format proto api-released lock audit sbom digests images wheels release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -79,6 +79,9 @@ chaos: install ## Kill what copies 200 times at random moments under load, and c
 
 chaos-both-ways: install ## Both clusters write to one topic, and everything is killed for ten minutes; ARGS=--help
 	$(BIN)/python tests/chaos/both_ways_chaos.py $(ARGS)
+
+chaos-replicas: install ## Three source services share three flows, and are killed, suspended and cut off; ARGS=--help
+	$(BIN)/python tests/chaos/replicas_chaos.py $(ARGS)
 
 chaos-models: install ## Play a million histories of the models of preserved copies: an hour or two; ARGS=--help
 	$(BIN)/python tests/chaos/model_chaos.py $(ARGS)
