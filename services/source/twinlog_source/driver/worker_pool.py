@@ -203,7 +203,8 @@ class WorkerPool:
             if self._failures > failures and self._failure is not None:
                 raise self._failure
             if self.clock.monotonic() >= began + COME_SECONDS:
-                told = f"no worker of Spark has come for {flow} within {COME_SECONDS:g} s: no core is free"
+                why = "no core is free" if self.workers.is_up else "Spark is still starting"
+                told = f"no worker of Spark has come for {flow} within {COME_SECONDS:g} s: {why}"
                 raise TransientKafkaError(told, reason="EPOCH_NOT_READY")
             await self._next_move()
         give_up_at = self.clock.monotonic() + OTHER_WORKERS_SECONDS

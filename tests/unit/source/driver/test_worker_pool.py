@@ -320,6 +320,9 @@ def test_no_worker_is_killed_while_spark_starts(cores: int | None) -> None:
         epoch = epoch_of("A", 2)
         cluster.pool.share(epoch.flow, Need(2))
         group.create_task(cluster.pool.run(epoch), name="run")
+        if cores is None:
+            with pytest.raises(TransientKafkaError, match="Spark is still starting"):
+                await cluster.pool.claim(epoch.flow, Need(2))
         await pause(3 * COME_SECONDS)
         cluster.is_up = True
         await until(lambda: epoch.are(SlotState.RUNNING))
