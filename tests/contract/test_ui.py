@@ -31,6 +31,11 @@ LINES_ARE_DRAWN = """((lines) => lines.length === 5 && lines.every((line) =>
   line.getContext('2d').getImageData(0, 0, line.width, line.height).data.some((value) => value > 0)))
   ([...document.querySelectorAll('.spark canvas')])"""
 
+CHOSEN_ROW_IS_SAID = """((grid) => grid.getAttribute('role') === 'grid'
+  && document.getElementById(grid.getAttribute('aria-activedescendant'))?.ariaSelected === 'true')
+  (document.activeElement)"""
+"""By a screen reader: the row that the focused grid points to."""
+
 
 @asynccontextmanager
 async def looking(rig: UiRig, *arguments: str) -> AsyncIterator[tuple[Tab, str, Services]]:
@@ -56,6 +61,7 @@ async def test_a_person_sees_flows_and_walks_through_all_views_by_keyboard() -> 
         await tab.sees("topic-00000-0", "20 of 20 partitions", "RECORD_TOO_LARGE")
         await tab.press("j")
         await tab.sees("raise the limit of the target topic", "record at offset 900", "900 of 1,000")
+        await tab.holds(CHOSEN_ROW_IS_SAID)
         await tab.press("t")
         await tab.sees("1 of 20 partitions")
         await tab.press("t")
@@ -230,7 +236,7 @@ async def test_ten_thousand_partitions_and_five_thousand_groups_are_lists_of_wha
         await tab.open(f"{url}#/partitions")
         await tab.sees("10,000 of 10,000 partitions")
         await tab.holds("document.querySelectorAll('.row').length < 100")
-        await tab.run("document.querySelector('.rows').focus()")
+        await tab.run("document.querySelector('.list').focus()")
         await tab.press("End")
         await tab.sees("topic-00999-9")
         await tab.press("/")

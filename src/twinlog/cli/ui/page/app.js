@@ -129,14 +129,14 @@ const Loading = () => html`<div class="cards" aria-busy="true" aria-label="loadi
 function onKey(event, { close, help, only }) {
   const typing = event.target.matches("input");
   if (event.key === "Escape") { if (typing) event.target.blur(); close(); return; }
-  if (typing) { if (event.key === "Enter" || event.key === "ArrowDown") document.querySelector(".rows")?.focus(); return; }
+  if (typing) { if (event.key === "Enter" || event.key === "ArrowDown") document.querySelector(".list")?.focus(); return; }
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (NAMES[event.key - 1]) go(NAMES[event.key - 1]);
   else if (event.key === "/") { event.preventDefault(); document.getElementById("search")?.focus(); }
   else if (event.key === "?") help();
   else if (event.key === "t") only();
-  else if (["j", "k", "ArrowDown", "ArrowUp"].includes(event.key) && !event.target.closest(".rows")) {
-    const rows = document.querySelector(".rows");
+  else if (["j", "k", "ArrowDown", "ArrowUp"].includes(event.key) && !event.target.closest(".list")) {
+    const rows = document.querySelector(".list");
     if (!rows) return;
     rows.focus();
     rows.dispatchEvent(new KeyboardEvent("keydown", { key: event.key, bubbles: false }));

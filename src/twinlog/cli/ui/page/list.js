@@ -26,7 +26,7 @@ export function useRows(all, search, text, initial, ranks = {}) {
   return [rows, sort, (key) => setSort([key, by === key ? -direction : 1])];
 }
 
-export const Filter = ({ search, onSearch, only, onOnly, troubled, shown, all, what }) => html`<div class="filter">
+export const Filter = ({ search, onSearch, only, onOnly, troubled, shown, all, what }) => html`<div class="filter"><h2 class="hidden">${what}</h2>
   <label class="search"><${Icon} name="search"/><input type="search" id="search" placeholder="Filter ( / )" aria-label="filter" value=${search}
     onInput=${(event) => onSearch(event.target.value)}/></label>
   ${onOnly && html`<button type="button" class="toggle" aria-pressed=${only} title="key t" disabled=${!troubled && !only} onClick=${() => onOnly(!only)}>Only trouble (${number(troubled)})</button>`}
@@ -67,10 +67,10 @@ export function List({ name, columns, rows, selected, onSelect, sort, onSort, em
   };
   const first = Math.max(0, Math.floor(view.top / row) - OVERSCAN);
   const last = Math.min(rows.length, Math.ceil((view.top + view.height) / row) + OVERSCAN);
-  return html`<div class=${rows.length * row > view.height + 1 ? "list scrolls" : "list"} role="grid" aria-label=${name} aria-rowcount=${rows.length + 1}>
+  return html`<div class=${rows.length * row > view.height + 1 ? "list scrolls" : "list"} role="grid" aria-label=${name} aria-rowcount=${rows.length + 1}
+    tabindex="0" onKeyDown=${onKeyDown} aria-activedescendant=${index < 0 ? undefined : `${name}-${index}`}>
     <div role="rowgroup"><${Head} name=${name} columns=${columns} sort=${sort} onSort=${onSort}/></div>
-    <div class="rows" role="rowgroup" ref=${box} tabindex="0" aria-label=${name} onKeyDown=${onKeyDown} onScroll=${look}
-      aria-activedescendant=${index < 0 ? undefined : `${name}-${index}`}>
+    <div class="rows" role="rowgroup" ref=${box} tabindex="-1" onScroll=${look} onFocus=${(event) => event.currentTarget.parentNode.focus()}>
       ${rows.length ? "" : html`<div class="nothing">${empty}</div>`}
       <div class="sizer" style=${{ height: `${rows.length * row}px` }}>
         ${rows.slice(first, last).map((each, at) => html`<div key=${each.key} id=${`${name}-${first + at}`} class=${"row " + name} role="row"
