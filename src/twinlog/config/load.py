@@ -103,8 +103,9 @@ def load(
     try:
         content = reader.read_bytes(str(path))
     except OSError as error:
+        missing = {"missing": str(path)} if isinstance(error, FileNotFoundError) else {}
         raise ConfigError(
-            f"{path}: cannot be read: {error.strerror or error}", metadata={"file": str(path)}
+            f"{path}: cannot be read: {error.strerror or error}", metadata={"file": str(path), **missing}
         ) from error
     return _build(
         properties.parse(content, file=str(path)),

@@ -204,7 +204,7 @@ MISSING = "/nowhere/of/them.properties"
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["adopt", MISSING], f"twinlog preflight {MISSING}"),
+        (["adopt", MISSING], f"twinlog init {MISSING}"),
         (["convert", MISSING], "twinlog convert --help"),
         (
             ["mirror-maker", "--consumer.config", MISSING, "--producer.config", MISSING, "--include", "a"],
