@@ -24,8 +24,6 @@ from google.protobuf.duration_pb2 import Duration
 from simulated.clients import Seen
 from simulated.histories import DEFAULT, IDENTITY
 from simulated.world import SERVICES, World, live
-from twinlog.api.common.v1.types_pb2 import Flow
-from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.testing.broker import Loss
 from twinlog.testing.broker.acls import Authorizer
@@ -36,8 +34,6 @@ _SETTLING_SECONDS = 300.0
 _REST_SECONDS = (10.0, 10.0, 30.0)
 """One of them: what is copied twice, or a group that runs ahead, comes soon after, or with a later look."""
 _LOOK_SECONDS = 5.0
-_COPIED_SECONDS = 2.0
-"""In which a record is copied where nothing is amiss."""
 _OF_LOST_TAILS = ("GAPS", "OFFSETS")
 _MOVE_SECONDS = 60.0
 _MOST_REQUESTS_A_SECOND = 100
@@ -82,8 +78,7 @@ class Life:
         self.written = 0
         self.told: list[str] = []
         self.lost: set[Place] = set()
-        """Copies that lost their tail, or were set back: some records may be there twice."""
-        self.is_translated = setting.is_translated
+        """Copies that lost their tail."""
         self.is_moved: bool | None = False
         """Whether the group works on the target; None = a move has not said how it ended."""
         self.has_group = False
@@ -109,8 +104,7 @@ class Life:
             self.outage,
             self.refuse,
         ]
-        steps = [*writing, *failing]
-        steps += [self.lose_tail] * self.has_same_names + [self.set_back] * 2 * self.is_translated
+        steps = [*writing, *failing, *([self.lose_tail] if self.has_same_names else [])]
         for _ in range(_STEPS):
             await self.world.pause(self.random.random() ** 3 * _LONGEST_PAUSE_SECONDS)
             step = self.random.choice(steps)
@@ -304,23 +298,6 @@ class Life:
             target.cluster.lose_tail(
                 target.partition(topic, index), self.random.randint(max(0, end - 3), end)
             )
-
-    async def set_back(self) -> None:
-        """An operator has a partition copied again, as `twinlog positions set` does."""
-        topic, index = self.place()
-        scope = source.Scope(flow=Flow(source="A", target="B"), source_topic=topic, partition=index)
-        earliest = source.PositionTarget(earliest=source.Earliest())
-        asked = source.SetPositionsRequest(scope=scope, target=earliest, by="ann")
-        self.lost.add((topic, index))
-        self.world.on["A"].produce(topic, index, *self.values())
-        await self.world.pause(_COPIED_SECONDS)
-        try:
-            (done,) = (await self.world.order("SetPositions", asked)).changes
-        except grpc.RpcError as error:
-            self.told.append(f"{self.world.now():.3f} set_back failed: {str(error)[:300]}")
-            return
-        told = f"{done.from_offset} -> {done.to_offset} {done.reason}"
-        self.told.append(f"{self.world.now():.3f} set_back {topic}-{index}: {told}")
 
     async def refuse(self) -> None:
         """The target takes no large record for a while; it stands behind others of a new leader epoch."""
