@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,6 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.cli.common.call import Services
-from twinlog.cli.moves.moves import options_message
 from twinlog.cli.moves.reverse import Clusters, Reversal, Tail
 from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.errors import StateError
@@ -40,7 +40,7 @@ async def services(world: World) -> AsyncIterator[Services]:
 class Reversing:
     """Runs the command; `until` names how many steps it tells before it dies."""
 
-    def __init__(self, world: World, *, until: int = 1000, tail: Tail = Tail.REFUSE, **options: bool) -> None:
+    def __init__(self, world: World, *, until: int = 1000, tail: Tail = Tail.REFUSE, **options: Any) -> None:
         self.world, self.until, self.tail, self.options = world, until, tail, options
         self.told: list[tuple[str, str]] = []
 
@@ -65,10 +65,12 @@ class Reversing:
                 )
                 for alias, kafka in self.world.kafka.items()
             ]
+            options = pb2.MoveOptions(by="somebody", **self.options)
+            options.wait.FromMilliseconds(round(wait_seconds * 1000))
             reversal = Reversal(
                 at=at,
                 flow=scope("", begin, end).flow,
-                options=options_message([], wait_seconds, **self.options),
+                options=options,
                 tail=self.tail,
                 clusters=Clusters(source=clusters[begin == "B"], target=clusters[end == "B"]),
                 tell=self.tell,

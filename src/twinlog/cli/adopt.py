@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from twinlog.cli.common.call import Call, printing
-from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.common.fields import Field, Fields, as_json, table
 from twinlog.cli.common.location import FileArgument, load_config
 from twinlog.cli.common.options import option
 from twinlog.cli.common.output import print_rows
@@ -78,19 +78,14 @@ _TOPIC: Fields["Sequence[Continuation]"] = (
     Field("", column="lost", text=lambda found: str(sum(each.lost for each in found)), right=True),
     Field("", column="remark", text=lambda found: _remarks(found)),
 )
-_PARTITION: Fields["Continuation"] = (
-    Field("topic", "partition.topic"),
-    Field("partition", "partition.partition"),
-    Field("target_topic"),
-    Field("begins", "start"),
-    *map(Field, ("position", "lag", "lost", "remark")),
+_PARTITION: Fields["Continuation"] = table(
+    "topic=partition.topic partition=partition.partition target_topic begins=start position lag lost remark",
 )
-_PLACE: Fields["TopicPartition"] = (Field("topic"), Field("partition"))
-_ADOPTION: Fields["Adoption"] = (
+_PLACE: Fields["TopicPartition"] = table("topic partition")
+_ADOPTION: Fields["Adoption"] = table(
     Field("flow", lambda adoption: str(adoption.flow)),
     Field("may_begin", lambda adoption: not adoption.refusals),
-    Field("refusals"),
-    Field("changes"),
+    "refusals changes",
     Field("partitions", lambda adoption: [as_json(_PARTITION, each) for each in adoption.continuations]),
     Field("left_behind", lambda adoption: [as_json(_PLACE, each) for each in adoption.left_behind]),
 )

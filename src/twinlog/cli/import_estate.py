@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from twinlog.cli.common.call import Call, printing
-from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.common.fields import Fields, as_json, table
 from twinlog.cli.common.options import argument, flag, option
 from twinlog.cli.common.private_file import write_private
 from twinlog.errors import ConfigError
@@ -157,7 +157,7 @@ def _as_json(imported: "Imported", to: Path | None) -> dict[str, Any]:
     }
 
 
-_LINE: Fields["Line"] = tuple(map(Field, ("fate", "place", "line", "becomes", "text")))
+_LINE: Fields["Line"] = table("fate place line becomes text")
 _COLOURS = {
     "mapped": typer.colors.GREEN,
     "ignored": typer.colors.BRIGHT_BLACK,

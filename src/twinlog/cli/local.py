@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from twinlog.cli.common.call import Call, printing
-from twinlog.cli.common.fields import Field, Fields
+from twinlog.cli.common.fields import Field, Fields, table
 from twinlog.cli.common.options import argument, flag, option
 from twinlog.cli.common.output import print_rows
 from twinlog.cli.first_file import End, first_file
@@ -35,14 +35,13 @@ app = typer.Typer(
 _DOWN_SECONDS = 60.0
 _STOP_SECONDS = 60.0
 _START_SECONDS = 150.0
-_CLUSTER: Fields[RunningCluster] = (
-    Field("", "name", "cluster"),
-    Field("", "kafka_version", "kafka"),
+_CLUSTER: Fields[RunningCluster] = table(
+    "=name|cluster =kafka_version|kafka",
     Field("", lambda cluster: cluster.bootstrap_servers.replace(",", "\n"), "bootstrap.servers"),
-    Field("", "security_protocol", "security"),
+    "=security_protocol|security",
     Field("", lambda cluster: "\n".join(str(each.pid or "-") for each in cluster.brokers), "pid", right=True),
     Field("", lambda cluster: "\n".join(each.state for each in cluster.brokers), "state"),
-    Field("", "client_file", "client properties"),
+    "=client_file|client_properties",
 )
 
 

@@ -6,18 +6,14 @@ from twinlog.api.common.v1 import owners_service_pb2 as pb2
 from twinlog.api.common.v1.owners_service_pb2_grpc import OwnersServiceStub
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import require_terminal
-from twinlog.cli.common.fields import Field, Fields
+from twinlog.cli.common.fields import Field, Fields, table
 from twinlog.cli.common.names import parse_flow
 from twinlog.cli.common.options import argument, flag, option
 from twinlog.cli.common.pasteable import print_undo, undo_command
 from twinlog.config import Service
 
-OWNER: Fields[pb2.FlowOwner] = (
-    Field("flow", "flow", "flow"),
-    Field("owner", "process?", "owner"),
-    Field("moves_to", "moves_to?", "moves to"),
-    Field("why", "why?", "why"),
-    Field("megabytes_per_second", "megabytes_per_second", "MB/s", right=True),
+OWNER: Fields[pb2.FlowOwner] = table(
+    "flow|flow owner=process?|owner moves_to?|moves_to why?|why megabytes_per_second|MB/s>",
     Field("able", lambda owner: [*owner.able], "can own it", text=lambda owner: str(len(owner.able))),
 )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from twinlog.cli.common.call import Call, printing
-from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.common.fields import Fields, as_json, table
 from twinlog.cli.common.location import FileArgument, load_config
 from twinlog.cli.common.options import flag, option
 from twinlog.cli.common.pasteable import say
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from twinlog.preflight.facts import Facts, Finding, FlowFacts
 
 
-_FINDING: Fields["Finding"] = tuple(map(Field, ("level", "about", "check", "message", "remedy")))
+_FINDING: Fields["Finding"] = table("level about check message remedy")
 _COLOURS = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "error": typer.colors.RED}
 
 

@@ -9,7 +9,7 @@ import typer
 
 from twinlog.cli.common.call import Call, reading_clusters
 from twinlog.cli.common.failures import require_terminal
-from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.common.fields import Field, Fields, as_json, table
 from twinlog.cli.common.names import flow_of
 from twinlog.cli.common.options import argument, flag
 from twinlog.cli.common.output import print_rows
@@ -46,9 +46,8 @@ _COPY: Fields[Any] = (
     ),
     Field("message", lambda each: each[1].message),
 )
-_TOPIC: Fields[Any] = (
-    Field("topic", "topic.topic", "topic"),
-    Field("cluster", "topic.cluster", "cluster"),
+_TOPIC: Fields[Any] = table(
+    "topic=topic.topic|topic cluster=topic.cluster|cluster",
     Field(
         "records",
         lambda each: len(each.records),
@@ -56,7 +55,7 @@ _TOPIC: Fields[Any] = (
         lambda each: "stays as it is" if each.kept else str(len(each.records)),
         right=True,
     ),
-    Field("kept"),
+    "kept",
 )
 _MOST_ROWS = 200
 _FIRST_LINE = b'{"twinlog_state":'

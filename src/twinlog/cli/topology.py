@@ -12,7 +12,7 @@ from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as pb2
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import ANSWERS_IN_JSON
-from twinlog.cli.common.fields import Field, Fields, value_of
+from twinlog.cli.common.fields import Field, Fields, table, value_of
 from twinlog.cli.common.fields import as_json as row_as_json
 from twinlog.cli.common.options import option
 from twinlog.cli.common.output import print_json
@@ -184,10 +184,9 @@ def _link(delay: pb2.FlowDelay) -> Link:
     )
 
 
-_LINK: Fields[Link] = (
+_LINK: Fields[Link] = table(
     Field("flow", lambda link: f"{link.source}->{link.target}"),
-    *map(Field, ("state", "delay_seconds", "age_seconds", "reason", "message", "clock_skew_seconds")),
-    *map(Field, ("partitions", "lag_records")),
+    "state delay_seconds age_seconds reason message clock_skew_seconds partitions lag_records",
 )
 
 

@@ -3,27 +3,21 @@
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.cli.checkpoint.groups_view import GROUP
 from twinlog.cli.common.call import Call, command
-from twinlog.cli.common.fields import Field, Fields, as_json
-from twinlog.cli.common.names import flow_name, parse_flow, partition_name
+from twinlog.cli.common.fields import Field, Fields, as_json, table
+from twinlog.cli.common.names import flow_name, parse_flow
 from twinlog.cli.common.options import argument, named_of_flow
 from twinlog.cli.common.output import print_rows
 
-_FINDING: Fields[pb2.Finding] = (
-    Field("rule", column="rule"),
+_FINDING: Fields[pb2.Finding] = table(
+    "rule|rule",
     Field("passed", column=" ", text=lambda finding: "yes" if finding.passed else "no"),
-    Field("message", column="because"),
+    "message|because",
 )
-_PARTITION: Fields[pb2.GroupPartition] = (
-    Field("", column="partition", text=lambda row: partition_name(row.source)),
-    Field("upstream_offset", column="offset", right=True),
-    Field("downstream_offset", column="on target", right=True),
-    Field("verdict", column="verdict"),
-    Field("message", column="message"),
+_PARTITION: Fields[pb2.GroupPartition] = table(
+    "=source|partition upstream_offset|offset> downstream_offset|on_target> verdict|verdict message|message",
 )
-_GROUP: Fields[pb2.GroupExplanation] = (
-    *(Field(name) for name in ("flow", "group", "translated")),
-    Field("state_on_source", "state_on_source?"),
-    Field("state_on_target", "state_on_target?"),
+_GROUP: Fields[pb2.GroupExplanation] = table(
+    "flow group translated state_on_source? state_on_target?",
     Field("findings", lambda group: [as_json(_FINDING, each) for each in group.findings]),
     Field("partitions", lambda group: [as_json(GROUP, row) for row in group.partitions]),
 )

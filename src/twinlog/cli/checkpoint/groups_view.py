@@ -7,8 +7,8 @@ from typing import Any, Final
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.checkpoint.client import verdict_name
-from twinlog.cli.common.fields import Field, Fields, as_json
-from twinlog.cli.common.names import flow_name, partition_name
+from twinlog.cli.common.fields import Field, Fields, as_json, table
+from twinlog.cli.common.names import flow_name
 from twinlog.kafka.reasons import no_answer
 
 _SAY_ALL = frozenset({"PRESERVED", "EXACT", "UP_TO_DATE"})
@@ -35,51 +35,30 @@ def chosen_rows(
 
 def group_fields(age_ms: Callable[[pb2.GroupPartition], int]) -> Fields[pb2.GroupPartition]:
     """`age_ms`: since the row was found, or found to be the same."""
-    return (
-        Field("flow", column="flow", spare=4),
-        Field("group", column="group"),
-        Field("source_topic", "source.topic"),
+    return table(
+        "flow|flow4 group|group source_topic=source.topic",
         Field("target_topic", lambda row: row.target.topic),
-        Field("partition", "source.partition"),
-        Field("", column="partition", text=lambda row: partition_name(row.source)),
-        Field("upstream_offset", column="offset", right=True, spare=3),
-        Field("source_lag", column="source lag", right=True),
-        Field("downstream_offset", column="on target", right=True, spare=2),
-        Field("target_lag", column="target lag", right=True, spare=1),
-        Field("offset_on_target", column="committed", right=True, spare=6),
-        Field("committed_on_target"),
-        Field("verdict", column="verdict"),
+        "partition=source.partition =source|partition",
+        "upstream_offset|offset>3 source_lag|source_lag> downstream_offset|on_target>2",
+        "target_lag|target_lag>1 offset_on_target|committed>6 committed_on_target verdict|verdict",
         Field("", column="age", text=lambda row: age(age_ms(row)), right=True, spare=5),
         Field(
             "message",
             column="message",
             text=lambda row: "" if verdict_name(row) in _SAY_ALL else row.message,
         ),
-        Field("as_of"),
+        "as_of",
     )
 
 
 GROUP: Final = group_fields(lambda _: 0)
 """For documents."""
-FLOW: Fields[pb2.FlowProgress] = (
-    Field("flow"),
-    Field("ready"),
-    *(
-        Field(name, f"{name}?")
-        for name in (
-            *("obstacle", "obstacle_reason", "offsets_held", "offsets_held_reason"),
-            *("deletions_held", "deletions_held_reason"),
-        )
-    ),
-    *(Field(name) for name in ("confirmed", "groups_listed", "next_listing")),
+FLOW: Fields[pb2.FlowProgress] = table(
+    "flow ready obstacle? obstacle_reason? offsets_held? offsets_held_reason? deletions_held?",
+    "deletions_held_reason? confirmed groups_listed next_listing",
 )
-_UNSUPPORTED: Fields[pb2.UnsupportedGroup] = (Field("flow"), Field("group"), Field("type", "group_type"))
-_CLUSTER: Fields[types_pb2.ClusterStatus] = (
-    Field("cluster", "alias"),
-    Field("reachable"),
-    Field("reason", "reason?"),
-    Field("message", "message?"),
-)
+_UNSUPPORTED: Fields[pb2.UnsupportedGroup] = table("flow group type=group_type")
+_CLUSTER: Fields[types_pb2.ClusterStatus] = table("cluster=alias reachable reason? message?")
 
 
 def confirmed_ms(flows: Iterable[pb2.FlowProgress], flow: types_pb2.Flow) -> int:

@@ -12,7 +12,7 @@ from twinlog.cli.checkpoint.client import only_flow, verdict_name
 from twinlog.cli.checkpoint.offset_files import BadLine, OffsetFile, Place, parse_place, read_places
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, tell
-from twinlog.cli.common.fields import UNKNOWN, Field, Fields
+from twinlog.cli.common.fields import UNKNOWN, Field, Fields, table
 from twinlog.cli.common.names import parse_flow, partition_name
 from twinlog.cli.common.options import argument, flag, flow_and_names, option
 from twinlog.cli.common.output import Output
@@ -21,15 +21,12 @@ from twinlog.errors import ConfigError, NotFoundError
 from twinlog.model import TopicPartition
 
 _BATCH = 5_000
-_TRANSLATION: Fields[pb2.OffsetTranslation] = (
+_TRANSLATION: Fields[pb2.OffsetTranslation] = table(
     Field("topic", lambda row: row.partition.topic),
     Field("partition", lambda row: row.partition.partition),
-    Field("", column="partition", text=lambda row: partition_name(row.partition)),
-    Field("offset", column="offset", right=True),
+    "=partition|partition offset|offset>",
     Field("translated_topic", "translated_partition.topic", "there", lambda row: _there(row)),
-    Field("translated_offset", column="offset", right=True),
-    Field("verdict", column="verdict"),
-    Field("message", column="message"),
+    "translated_offset|offset> verdict|verdict message|message",
 )
 
 

@@ -290,7 +290,12 @@ _FLOW = inspect.Parameter(
 def command(work: Callable[..., None], *, takes: Iterable[str] = _COMMON) -> Callable[..., None]:
     """A function of a Call and of options of its own, as typer takes it: with --config, --endpoint and -o
     behind them, or those that it `takes`. Whose first argument may be a flow, takes that as --flow, too."""
-    own = [*inspect.signature(work, eval_str=True).parameters.values()][1:]
+    own: list[inspect.Parameter] = []
+    makers: dict[str, Callable[..., Any]] = {}
+    for each in [*inspect.signature(work, eval_str=True).parameters.values()][1:]:
+        if inspect.isfunction(each.default):
+            makers[each.name] = each.default
+        own += inspect.signature(each.default).parameters.values() if each.name in makers else [each]
     first = own[0] if own and "[A->B]" in _metavar(own[0]) else None
     parameters = [*own, *(_COMMON[name] for name in takes), *([_FLOW] if first else [])]
 
@@ -299,7 +304,11 @@ def command(work: Callable[..., None], *, takes: Iterable[str] = _COMMON) -> Cal
         flow = given.pop("flow_option", None)
         if first is not None and flow is not None:
             given[first.name] = _with_flow(given[first.name], flow)
-        work(call, **given)
+        made = {
+            name: maker(**{each: given.pop(each) for each in inspect.signature(maker).parameters})
+            for name, maker in makers.items()
+        }
+        work(call, **given, **made)
 
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]

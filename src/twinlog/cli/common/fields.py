@@ -4,6 +4,7 @@ the rows of the live page. A row is a message of a service, or a dataclass. Pure
 A new fact is a field of the message and a line in the table of its kind.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -48,6 +49,28 @@ class Field(Generic[Row]):
 Fields = tuple[Field[Row], ...]
 
 
+_WORD = re.compile(r"(\w*\??)(?:=([\w.]+\??))?(?:\|([^>\d]*)(>?)(\d?))?")
+
+
+def table(*parts: str | Field[Row]) -> Fields[Row]:
+    """The fields of a row: each as a `Field`, or as a word in a text. A word is `name`, or `name=of`, and
+    `|column` behind it, with `_` for a blank, `>` for a number and `spare` as a digit.
+
+    >>> [(each.name, each.of, each.column) for each in table("flow|flow4 to=target.topic|on_target reason?")]
+    [('flow', '', 'flow'), ('to', 'target.topic', 'on target'), ('reason', 'reason?', '')]
+    """
+    found: list[Field[Row]] = []
+    for part in parts:
+        for word in part.split() if isinstance(part, str) else ():
+            name, of, column, number, spare = _WORD.fullmatch(word).groups("")  # type: ignore[union-attr]
+            of = of or (name if name.endswith("?") else "")
+            column = column.replace("_", " ")
+            found.append(Field(name.removesuffix("?"), of, column, right=bool(number), spare=int(spare or 0)))
+        if isinstance(part, Field):
+            found.append(part)
+    return tuple(found)
+
+
 def as_json(fields: Iterable[Field[Row]], row: Row) -> dict[str, Any]:
     """The document of one row."""
     return {each.name: each.value(row) for each in fields if each.name}
@@ -69,8 +92,8 @@ def shown(value: Any) -> str:
 
 def value_of(row: Any, path: str) -> Any:
     """What stands at a path of a row, as JSON has it: enums by their name without the prefix, times as RFC
-    3339, durations in seconds, flows as `A->B`. None for what the row does not have; with a `?` behind the
-    path also for an empty text.
+    3339, durations in seconds, flows as `A->B`, partitions as `orders-0`. None for what the row does not
+    have; with a `?` behind the path also for an empty text.
 
     >>> value_of(types_pb2.ClusterStatus(alias="A"), "reason?")
     """
@@ -118,6 +141,8 @@ def plain(value: Any) -> Any:
             return value.ToTimedelta().total_seconds()
         case types_pb2.Flow():
             return f"{value.source}->{value.target}"
+        case types_pb2.TopicPartition():
+            return f"{value.topic}-{value.partition}"
         case Message():
             return {field.name: plain(each) for field, each in value.ListFields()}
         case Enum():

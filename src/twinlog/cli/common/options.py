@@ -32,6 +32,11 @@ def argument(shown: str | None, text: str, default: Any = ..., **more: Any) -> A
     return typer.Argument(default, metavar=shown, help=text, show_default=bool(default), **more)
 
 
+def together(maker: Callable[..., Any]) -> Any:
+    """What this function makes of options of its own, as the default of one parameter."""
+    return maker
+
+
 # Asks every flow, so that one that cannot answer does not hide the others.
 
 Answer = TypeVar("Answer")

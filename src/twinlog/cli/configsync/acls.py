@@ -9,7 +9,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.cli.common.call import PAGE, Call, Services, command, every
-from twinlog.cli.common.fields import Field, Fields, as_json, value_of
+from twinlog.cli.common.fields import Field, Fields, as_json, table, value_of
 from twinlog.cli.common.names import flow_name
 from twinlog.cli.common.options import FlowFailure, argument, ask_each, failure_as_json, telling_failures
 from twinlog.cli.common.output import print_rows
@@ -130,12 +130,10 @@ def _state(entry: pb2.AclEntry) -> str:
     return str(value_of(entry, "state"))
 
 
-_ACL: Fields[pb2.AclEntry] = (
+_ACL: Fields[pb2.AclEntry] = table(
     Field("", column="state", text=_state),
     Field("source", column="on", text=lambda entry: _text(entry.source) if entry.HasField("source") else ""),
     Field("target", column="on", text=lambda entry: _text(entry.target) if entry.HasField("target") else ""),
     Field("", column="made by", text=_maker),
-    Field("state"),
-    Field("rule", column="rule"),
-    Field("made_by_twinlog"),
+    "state rule|rule made_by_twinlog",
 )

@@ -14,7 +14,7 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.cli.checkpoint.explain_group import group_command
 from twinlog.cli.common.call import Call, Services, command, printing
-from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.common.fields import Field, Fields, as_json, table
 from twinlog.cli.common.names import flow_name, parse_flow, partition_name, shown_bytes
 from twinlog.cli.common.options import argument, named_of_flow
 from twinlog.cli.common.times import counted
@@ -116,10 +116,8 @@ def _first_of(names: Sequence[str]) -> str:
     return names[0] + (f" and {counted(len(names) - 1, 'more partition')}" if len(names) > 1 else "")
 
 
-_COPY: Fields[source_pb.PartitionStatus] = (
-    Field("partition", "source.partition"),
-    *OFFSETS,
-    *(Field(name) for name in ("state", "reason", "message")),
+_COPY: Fields[source_pb.PartitionStatus] = table(
+    "partition=source.partition", *OFFSETS, "state reason message"
 )
 
 
@@ -194,20 +192,16 @@ class _Explained:
     limits: list[str]
 
 
-_EXPLAINED: Fields[_Explained] = (
-    Field("flow", "told.flow", "flow"),
-    Field("cluster", "told.cluster", "on"),
-    Field("verdict", "told.verdict", "verdict"),
+_EXPLAINED: Fields[_Explained] = table(
+    "flow=told.flow|flow cluster=told.cluster|on verdict=told.verdict|verdict",
     Field(
         "",
         column="now",
         text=lambda row: "; ".join(each for each in (standing_words(row.copies), *row.limits) if each),
     ),
     Field("", column="offsets", text=lambda row: _offsets(row)),
-    Field("rule", "told.rule", "because"),
-    Field("source_topic", "told.source_topic"),
-    Field("target_topic", "told.target_topic"),
-    Field("generation", "told.topic.generation"),
+    "rule=told.rule|because",
+    "source_topic=told.source_topic target_topic=told.target_topic generation=told.topic.generation",
     Field("partitions", lambda row: offsets_document(row.copies)),
     Field(
         "expected_offsets",

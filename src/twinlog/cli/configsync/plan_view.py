@@ -5,7 +5,7 @@ from typing import Any, Final
 import typer
 
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
-from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.common.fields import Field, Fields, as_json, table
 from twinlog.cli.common.names import flow_name
 from twinlog.cli.common.pasteable import pasteable, say
 from twinlog.policy.expected_offsets import fill_words
@@ -69,38 +69,30 @@ def print_outcome(outcome: pb2.ApplySyncResponse, *, shown: bool) -> None:
         say("undo: none; the target follows the source and the rules (`twinlog rules`): change them instead")
 
 
-EXPECTED: Fields[pb2.ExpectedOffsets] = (
+EXPECTED: Fields[pb2.ExpectedOffsets] = table(
     Field("kind", lambda offsets: "preserved" if offsets.preserved else "translated"),
-    *(Field(name) for name in ("reason", "message", "filled_offsets", "filled_bytes")),
+    "reason message filled_offsets filled_bytes",
 )
-_ACTION: Fields[pb2.PlannedAction] = (
+_ACTION: Fields[pb2.PlannedAction] = table(
     Field(
         "offsets", lambda action: as_json(EXPECTED, action.offsets) if action.HasField("offsets") else None
     ),
-    *(
-        Field(name)
-        for name in (
-            *("kind", "scope", "source_topic", "target_topic", "name", "entity", "before", "after"),
-            *("configs", "acl", "rule", "drift", "text"),
-        )
-    ),
+    "kind scope source_topic target_topic name entity before after configs acl rule drift text",
 )
 _ALWAYS = frozenset({"before", "after", "rule", "text", "drift"})
-PLAN: Fields[pb2.Plan] = (
-    *(Field(name) for name in ("flow", "plan_id", "scopes", "change_count")),
+PLAN: Fields[pb2.Plan] = table(
+    "flow plan_id scopes change_count",
     Field("actions", lambda plan: [*map(action_as_json, plan.actions)]),
     Field("problems", lambda plan: [as_json(_PROBLEM, each) for each in plan.problems]),
-    Field("rules"),
+    "rules",
 )
-_PROBLEM: Fields[pb2.ScopeStatus] = (Field("scope"), Field("reason"), Field("message"))
+_PROBLEM: Fields[pb2.ScopeStatus] = table("scope reason message")
 OUTCOME: Fields[pb2.ApplySyncResponse] = (
     Field("applied", lambda outcome: [*map(action_as_json, outcome.applied)]),
     Field("refused", lambda outcome: [as_json(_REFUSED, each) for each in outcome.refused]),
 )
-_REFUSED: Fields[pb2.RefusedAction] = (
-    Field("action", lambda refused: action_as_json(refused.action)),
-    Field("reason"),
-    Field("message"),
+_REFUSED: Fields[pb2.RefusedAction] = table(
+    Field("action", lambda refused: action_as_json(refused.action)), "reason message"
 )
 
 

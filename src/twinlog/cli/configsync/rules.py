@@ -10,7 +10,7 @@ import typer
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command
-from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.common.fields import Field, Fields, as_json, table
 from twinlog.cli.common.names import flow_name, parse_flow, who
 from twinlog.cli.common.options import argument, option
 from twinlog.cli.common.output import print_rows
@@ -48,20 +48,13 @@ class _Difference:
     rule: pb2.Rule
 
 
-RULE: Fields[pb2.Rule] = (
-    Field("key", column="key"),
-    Field("value", column="value"),
+RULE: Fields[pb2.Rule] = table(
+    "key|key value|value",
     Field("file", "file_value", "in the file", lambda rule: rule.file_value if rule.changed else ""),
-    Field("changed"),
-    Field("changed_by", "changed_by?"),
-    Field("changed_at"),
-    Field("put_aside"),
+    "changed changed_by? changed_at put_aside",
 )
-_DIFFERENCE: Fields[_Difference] = (
-    Field("flow", column="flow"),
-    Field("key", "rule.key", "key"),
-    Field("file", "rule.file_value", "file"),
-    Field("now", "rule.value", "now"),
+_DIFFERENCE: Fields[_Difference] = table(
+    "flow|flow key=rule.key|key file=rule.file_value|file now=rule.value|now"
 )
 
 

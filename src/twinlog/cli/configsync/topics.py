@@ -2,23 +2,16 @@
 
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command
-from twinlog.cli.common.fields import Field, Fields, value_of
+from twinlog.cli.common.fields import Field, Fields, table, value_of
 from twinlog.cli.common.options import OptionalFlowArgument, flag
 from twinlog.cli.configsync.client import chosen_flows, every_topic
 
-TOPIC: Fields[pb2.ReplicatedTopic] = (
-    Field("flow", column="flow", spare=1),
-    Field("source_topic", column="topic"),
-    Field("target_topic", column="on target"),
+TOPIC: Fields[pb2.ReplicatedTopic] = table(
+    "flow|flow1 source_topic|topic target_topic|on_target",
     Field("partition_count", column="partitions", text=lambda topic: _partitions(topic), right=True),
-    Field("target_partition_count"),
-    Field("state", column="state"),
+    "target_partition_count state|state",
     Field("reason", "reason?", "reason", lambda topic: f"{topic.reason} {topic.message}".strip()),
-    Field("message", "message?"),
-    Field("source_topic_id", "source_topic_id?"),
-    Field("target_topic_id", "target_topic_id?"),
-    Field("generation"),
-    Field("source_cleanup_policy", "source_cleanup_policy?"),
+    "message? source_topic_id? target_topic_id? generation source_cleanup_policy?",
 )
 _READY = "READY"
 _SECONDS = 10.0

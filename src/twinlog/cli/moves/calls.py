@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import typer
 
@@ -97,21 +98,28 @@ PLAN_TIMEOUT_SECONDS = 600.0
 """Planning thousands of groups takes long; messages show its progress."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_Events = (
+    AsyncIterable[pb2.RunFailoverResponse]
+    | AsyncIterable[pb2.RunFailbackResponse]
+    | AsyncIterable[pb2.WatchMoveResponse]
+)
+
+
+@dataclass(frozen=True, kw_only=True)
 class MoveCall:
     """One command about the moves of one flow."""
 
-    kind: str
+    kind: ClassVar[str]
     """failover or failback."""
     flow: types_pb2.Flow
     call: Call
 
     @classmethod
-    def of(cls, kind: str, flow: str | None, call: Call) -> "MoveCall":
+    def of(cls, flow: str | None, call: Call) -> "MoveCall":
         """Without a flow it is the only one of the file. Raises ConfigError."""
         if flow is None:
             flow = required_flow(None) if call.config is None else flow_of_file(None, call.configuration)
-        return cls(kind=kind, flow=parse_flow(flow), call=call)
+        return cls(flow=parse_flow(flow), call=call)
 
     def plan(self, options: pb2.MoveOptions) -> None:
         """Show the plan and the verdict. Exits with 1 for NO-GO."""
@@ -159,26 +167,24 @@ class MoveCall:
                 typer.echo("nothing was changed", err=True)
                 raise typer.Exit(EXIT_FAILED)
 
-        async def run(at: Services) -> None:
-            if self.kind == "failover":
-                there = pb2.RunFailoverRequest(flow=self.flow, options=options)
-                await self._follow(at.checkpoint.RunFailover(there, timeout=RUN_TIMEOUT_SECONDS))
-            else:
-                back = pb2.RunFailbackRequest(flow=self.flow, options=options)
-                await self._follow(at.checkpoint.RunFailback(back, timeout=RUN_TIMEOUT_SECONDS))
+        self.call.ask(lambda at: self._follow(self.events(at, options)))
 
-        self.call.ask(run)
+    def events(self, at: Services, options: pb2.MoveOptions) -> _Events:
+        """Run the move."""
+        raise NotImplementedError
 
-    def attach(self) -> None:
-        """As `run`, for the present or last run."""
+    def watch(self) -> None:
+        """Show the progress of a running move, as `run` does. Ctrl-C ends the command, not the move."""
         request = pb2.WatchMoveRequest(flow=self.flow)
         self.call.ask(lambda at: self._follow(at.checkpoint.WatchMove(request, timeout=RUN_TIMEOUT_SECONDS)))
 
     def status(self) -> None:
+        """Show the failover or failback of a flow that is running or ran last, and its steps."""
         answer = self.call.ask(lambda at: at.checkpoint.GetMove(pb2.GetMoveRequest(flow=self.flow)))
         self.call.tell(status_as_json(answer), lambda: print_status(self.flow, answer))
 
-    def cancel(self) -> None:
+    def stop(self) -> None:
+        """Stop a running move. What it has done stays, also a fence; `run` continues it."""
         request = pb2.CancelMoveRequest(flow=self.flow, by=who())
         run = self.call.ask(lambda at: at.checkpoint.CancelMove(request)).run
         self.call.tell(
@@ -187,7 +193,8 @@ class MoveCall:
             fails=run.reason != "MOVE_CANCELLED",
         )
 
-    def abort(self) -> None:
+    def give_up(self) -> None:
+        """Give up an interrupted or stopped move, and remove its fence. Committed offsets stay."""
         request = pb2.AbortMoveRequest(flow=self.flow, kind=KINDS[self.kind], by=who())
         topics = list(self.call.ask(lambda at: at.checkpoint.AbortMove(request)).unfenced_topics)
         fence = (
@@ -226,12 +233,7 @@ class MoveCall:
         fence = f", with a fence on {plan.from_cluster}" if options.fence else ""
         return f"Move {groups} from {plan.from_cluster} to {plan.to_cluster}{fence}?"
 
-    async def _follow(
-        self,
-        events: AsyncIterable[pb2.RunFailoverResponse]
-        | AsyncIterable[pb2.RunFailbackResponse]
-        | AsyncIterable[pb2.WatchMoveResponse],
-    ) -> None:
+    async def _follow(self, events: _Events) -> None:
         try:
             await print_run(events, self.call.output)
         except (asyncio.CancelledError, BrokenPipeError):

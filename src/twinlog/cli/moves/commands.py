@@ -1,125 +1,63 @@
 """The commands of a move for both directions: `twinlog failover …` and `twinlog failback …`."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
-
 import typer
 
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.cli.common.call import Call, command
-from twinlog.cli.common.options import OnlyFlowArgument
+from twinlog.cli.common.options import OnlyFlowArgument, flag, together
 from twinlog.cli.moves.calls import MoveCall
-from twinlog.cli.moves.moves import (
-    AcceptLossOption,
-    DryRunOption,
-    FenceOption,
-    GrantWriteOption,
-    GroupsOption,
-    IncludeActiveOption,
-    WaitOption,
-    YesOption,
-    options_message,
+from twinlog.cli.moves.moves import WAIT, YesOption, move_options
+
+_GRANT_WRITE = (
+    "--grant-write",
+    "Let those who may write the source's topics write their copies, until the failback.",
 )
+_EARLIER = {"watch": "attach", "stop": "cancel", "give_up": "abort"}
+"""Their names in 0.1.0."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Direction:
-    """One direction, with the help texts of its commands."""
+def commands_of(kind: type[MoveCall]) -> typer.Typer:
+    """plan, run, status, watch, stop, give-up; their help is that of the methods."""
+    app = typer.Typer(no_args_is_help=True, add_completion=False, help=kind.__doc__)
 
-    kind: str
-    """failover or failback."""
-    help: str
-    plan_help: str
-    run_help: str
-
-
-def commands_of(direction: Direction) -> typer.Typer:
-    """plan, run, status, watch, stop, give-up; and their names in 0.1.0."""
-    kind = direction.kind
-    app = typer.Typer(no_args_is_help=True, add_completion=False, help=direction.help)
-
-    @app.command("plan", help=direction.plan_help)
+    @app.command("plan", help=kind.plan.__doc__)
     @command
     def plan_command(
         call: Call,
         flow: OnlyFlowArgument = None,
-        group: GroupsOption = None,
-        fence: FenceOption = False,
-        grant_write: GrantWriteOption = False,
-        include_active: IncludeActiveOption = False,
-        accept_loss: AcceptLossOption = False,
+        options: pb2.MoveOptions = together(move_options),
+        grant_write: bool = flag(*_GRANT_WRITE),
     ) -> None:
-        flags = {"fence": fence, "include_active": include_active, "accept_loss": accept_loss}
-        options = options_message(group, 0, **flags, grant_write=grant_write)
-        MoveCall.of(kind, flow, call).plan(options)
+        options.grant_write = grant_write
+        kind.of(flow, call).plan(options)
 
-    @app.command("run", help=direction.run_help)
+    @app.command("run", help=kind.run.__doc__)
     @command
     def run_command(
         call: Call,
         flow: OnlyFlowArgument = None,
-        group: GroupsOption = None,
-        fence: FenceOption = False,
-        grant_write: GrantWriteOption = False,
-        include_active: IncludeActiveOption = False,
-        accept_loss: AcceptLossOption = False,
-        wait: WaitOption = 300.0,
+        options: pb2.MoveOptions = together(move_options),
+        grant_write: bool = flag(*_GRANT_WRITE),
+        wait: float = WAIT,
         yes: YesOption = False,
-        dry_run: DryRunOption = False,
+        dry_run: bool = flag("--dry-run", "Only show the plan."),
     ) -> None:
-        flags = {"fence": fence, "include_active": include_active, "accept_loss": accept_loss}
-        options = options_message(group, wait, **flags, grant_write=grant_write)
-        move = MoveCall.of(kind, flow, call)
+        options.grant_write = grant_write
+        options.wait.FromMilliseconds(round(wait * 1000))
+        move = kind.of(flow, call)
         if dry_run:
             move.plan(options)
         else:
             move.run(options, yes=yes)
 
-    for name, earlier, act, what in _OF_ONE_MOVE:
-        _add_command(app, kind, name, act, what)
-        if earlier:
-            _add_command(app, kind, earlier, act, what, hidden=True)
+    def add(name: str, act: str, *, hidden: bool = False) -> None:
+        @app.command(name.replace("_", "-"), help=getattr(kind, act).__doc__, hidden=hidden)
+        @command
+        def of_one_move(call: Call, flow: OnlyFlowArgument = None) -> None:
+            getattr(kind.of(flow, call), act)()
+
+    for act in ("status", *_EARLIER):
+        add(act, act)
+        if act in _EARLIER:
+            add(_EARLIER[act], act, hidden=True)
     return app
-
-
-_OF_ONE_MOVE: Final = (
-    (
-        "status",
-        "",
-        MoveCall.status,
-        "Show the failover or failback of a flow that is running or ran last, and its steps.",
-    ),
-    (
-        "watch",
-        "attach",
-        MoveCall.attach,
-        "Show the progress of a running move, as `run` does. Ctrl-C ends the command, not the move.",
-    ),
-    (
-        "stop",
-        "cancel",
-        MoveCall.cancel,
-        "Stop a running move. What it has done stays, also a fence; `run` continues it.",
-    ),
-    (
-        "give-up",
-        "abort",
-        MoveCall.abort,
-        "Give up an interrupted or stopped move, and remove its fence. Committed offsets stay.",
-    ),
-)
-
-
-def _add_command(
-    app: typer.Typer,
-    kind: str,
-    name: str,
-    act: Callable[[MoveCall], None],
-    what: str,
-    *,
-    hidden: bool = False,
-) -> None:
-    @app.command(name, help=what, hidden=hidden)
-    @command
-    def of_one_move(call: Call, flow: OnlyFlowArgument = None) -> None:
-        act(MoveCall.of(kind, flow, call))

@@ -5,13 +5,14 @@ from collections.abc import AsyncIterable, Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with
-from twinlog.cli.common.fields import UNKNOWN, Field, Fields, as_json, value_of
+from twinlog.cli.common.fields import UNKNOWN, Field, Fields, as_json, table, value_of
 from twinlog.cli.common.names import flow_name, partition_name, who
-from twinlog.cli.common.options import option
+from twinlog.cli.common.options import flag, option
 from twinlog.cli.common.output import Output, print_json, print_json_line, print_rows
 from twinlog.cli.common.pasteable import document, print_undo, say, undo_command
 from twinlog.cli.common.times import MOST_SECONDS
@@ -38,10 +39,10 @@ _GROUPS: Fields[_Group] = (
     Field("", column="action", text=lambda row: _counts(map(action, row[1]))),
     Field("", column="verdict", text=lambda row: _counts(value_of(each, "verdict") for each in row[1])),
 )
-_BACKLOG: Fields[pb2.TopicBacklog] = (
-    Field("", column="partition", text=lambda entry: partition_name(entry.partition)),
+_BACKLOG: Fields[pb2.TopicBacklog] = table(
+    "=partition|partition",
     Field("records_not_copied", column="not copied", text=lambda entry: _not_copied(entry), right=True),
-    Field("message", column="message"),
+    "message|message",
 )
 
 
@@ -148,48 +149,36 @@ def _there(entry: pb2.MovePartition) -> str:
     return partition_name(entry.to_partition) if entry.HasField("to_partition") else UNKNOWN
 
 
-GroupsOption = Annotated[
-    list[str] | None, option("--group ID", "Only this group; may be repeated. All when left out.")
-]
-FenceOption = Annotated[
-    bool, option("--fence", "Deny writes to the flow's topics on the cluster that the groups leave, by ACLs.")
-]
-GrantWriteOption = Annotated[
-    bool,
-    option(
-        "--grant-write", "Let those who may write the source's topics write their copies, until the failback."
-    ),
-]
-IncludeActiveOption = Annotated[
-    bool,
-    option("--include-active", "Also move groups that still have members on the cluster that they leave."),
-]
-AcceptLossOption = Annotated[
-    bool,
-    option(
-        "--accept-loss",
-        "Accept records that are not copied, offsets without a translation, or the loss of the cluster.",
-    ),
-]
-WaitOption = Annotated[
-    float,
-    option(
-        "--wait SECONDS",
-        "How long to wait for the copy; 0 = check once, do not wait.",
-        min=0,
-        max=MOST_SECONDS,
-    ),
-]
-YesOption = Annotated[bool, option("--yes -y", "Do not ask. Needed if stdin is not a terminal.")]
-DryRunOption = Annotated[bool, option("--dry-run", "Only show the plan.")]
-
 _NAMES_SHOWN = 10
 
 
-def options_message(groups: list[str] | None, wait_seconds: float, **flags: Any) -> pb2.MoveOptions:
-    options = pb2.MoveOptions(groups=groups or [], by=who(), **flags)
-    options.wait.FromMilliseconds(round(wait_seconds * 1000))
-    return options
+def move_options(
+    group: list[str] | None = option(
+        "--group ID", "Only this group; may be repeated. All when left out.", None
+    ),
+    fence: bool = flag(
+        "--fence", "Deny writes to the flow's topics on the cluster that the groups leave, by ACLs."
+    ),
+    include_active: bool = flag(
+        "--include-active", "Also move groups that still have members on the cluster that they leave."
+    ),
+    accept_loss: bool = flag(
+        "--accept-loss",
+        "Accept records that are not copied, offsets without a translation, or the loss of the cluster.",
+    ),
+) -> pb2.MoveOptions:
+    """The options that all moves have."""
+    what = {"fence": fence, "include_active": include_active, "accept_loss": accept_loss}
+    return pb2.MoveOptions(groups=group or [], by=who(), wait=Duration(), **what)
+
+
+WAIT: Any = option(
+    "--wait SECONDS",
+    *("How long to wait for the copy; 0 = check once, do not wait.", 300.0),
+    min=0,
+    max=MOST_SECONDS,
+)
+YesOption = Annotated[bool, option("--yes -y", "Do not ask. Needed if stdin is not a terminal.")]
 
 
 def print_plan(plan: pb2.MovePlan, checks: Sequence[Check], output: Output, *, refuses: bool) -> None:

@@ -19,22 +19,13 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as rules_pb2
 from twinlog.api.source.v1 import source_service_pb2 as source_pb2
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import require_terminal
-from twinlog.cli.common.location import load_config
 from twinlog.cli.common.names import flow_name, flow_of, parse_flow, partition_name
-from twinlog.cli.common.options import argument, flag, option
+from twinlog.cli.common.options import argument, flag, option, together
 from twinlog.cli.common.output import print_json_line
 from twinlog.cli.common.pasteable import say
-from twinlog.cli.moves.calls import RUN_TIMEOUT_SECONDS, MoveCall
-from twinlog.cli.moves.moves import (
-    AcceptLossOption,
-    FenceOption,
-    GroupsOption,
-    IncludeActiveOption,
-    WaitOption,
-    YesOption,
-    options_message,
-    print_run,
-)
+from twinlog.cli.moves.calls import RUN_TIMEOUT_SECONDS
+from twinlog.cli.moves.failover import Failover
+from twinlog.cli.moves.moves import WAIT, YesOption, move_options, print_run
 from twinlog.cli.source.client import every_partition
 from twinlog.errors import ConfigError, NotFoundError, StateError
 from twinlog.kafka.cluster import open_cluster
@@ -355,11 +346,8 @@ def _shown(content: bytes | None) -> str:
 def reverse_command(
     call: Call,
     flow: str = argument("A->B", "The flow that stops."),
-    group: GroupsOption = None,
-    fence: FenceOption = False,
-    include_active: IncludeActiveOption = False,
-    accept_loss: AcceptLossOption = False,
-    wait: WaitOption = 300.0,
+    options: pb2.MoveOptions = together(move_options),
+    wait: float = WAIT,
     tail: Tail = option("--tail", "What becomes of records that only A has.", Tail.REFUSE),
     execute: bool = flag("--execute", "Do it."),
     yes: YesOption = False,
@@ -375,9 +363,7 @@ def reverse_command(
     (A->B goes on), gap (they stay on A, and `twinlog gaps` lists them), or topic (they are also copied to a
     topic orders.tail-of-A on B).
     """
-    options = options_message(
-        group, wait, fence=fence, include_active=include_active, accept_loss=accept_loss
-    )
+    options.wait.FromMilliseconds(round(wait * 1000))
     parsed = parse_flow(flow)
 
     def tell(step: str, message: str) -> None:
@@ -394,7 +380,7 @@ def reverse_command(
         async with AsyncExitStack() as stack:
             clusters = None
             if call.config is not None:
-                clients = load_config(call.config).flow(flow_of(flow)).clients
+                clients = call.configuration.flow(flow_of(flow)).clients
                 source, target = [
                     await stack.enter_async_context(
                         open_cluster(each.alias, each.properties, timeout_seconds=_CLUSTER_SECONDS)
@@ -415,7 +401,7 @@ def reverse_command(
             await each.run()
 
     moves_groups = call.ask(planned)
-    move = MoveCall(kind="failover", flow=parsed, call=call)
+    move = Failover(flow=parsed, call=call)
     if not execute:
         if moves_groups:
             options.fence = False  # The flow back still runs: its rule comes before the fence.

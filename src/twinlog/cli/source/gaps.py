@@ -10,8 +10,8 @@ import typer
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command, every
-from twinlog.cli.common.fields import Field, Fields, as_json
-from twinlog.cli.common.names import flow_name, parse_flow, partition_name, who
+from twinlog.cli.common.fields import Field, Fields, as_json, table
+from twinlog.cli.common.names import flow_name, parse_flow, who
 from twinlog.cli.common.options import (
     argument,
     flag,
@@ -45,19 +45,11 @@ def offsets(begin: int, end: int) -> str:
     return f"{begin}-{end - 1}" if end > begin + 1 else str(begin)
 
 
-GAP: Fields[pb2.LedgerGap] = (
-    Field("flow", column="flow"),
-    Field("topic", "partition.topic"),
-    Field("partition", "partition.partition"),
-    Field("", column="partition", text=lambda gap: partition_name(gap.partition)),
-    Field("from", "from_offset"),
-    Field("to", "to_offset"),
+GAP: Fields[pb2.LedgerGap] = table(
+    "flow|flow topic=partition.topic partition=partition.partition =partition|partition",
+    "from=from_offset to=to_offset",
     Field("", column="offsets", text=lambda gap: offsets(gap.from_offset, gap.to_offset)),
-    Field("offsets", "lost_offsets", "lost", right=True),
-    Field("reason", column="reason"),
-    Field("found_at", column="found"),
-    Field("acknowledged_by", "acknowledged_by?"),
-    Field("acknowledged_at"),
+    "offsets=lost_offsets|lost> reason|reason found_at|found acknowledged_by? acknowledged_at",
 )
 _WITH_NAMES: Fields[pb2.LedgerGap] = (
     *GAP,
@@ -222,14 +214,10 @@ class _Row:
     copy: pb2.ForeignCopy
 
 
-FOREIGN: Fields[_Row] = (
-    Field("flow", column="flow"),
-    Field("topic", "copy.partition.topic"),
-    Field("partition", "copy.partition.partition"),
-    Field("", column="partition", text=lambda row: partition_name(row.copy.partition)),
+FOREIGN: Fields[_Row] = table(
+    "flow|flow topic=copy.partition.topic partition=copy.partition.partition =copy.partition|partition",
     Field("records", "copy.records", "records", lambda row: f"{row.copy.records:,}", right=True),
-    Field("from_offset", "copy.last.from_offset"),
-    Field("to_offset", "copy.last.to_offset"),
+    "from_offset=copy.last.from_offset to_offset=copy.last.to_offset",
     Field("", column="last in the copy", text=lambda row: _range(row.copy.last)),
     Field(
         "producer_id",
@@ -237,7 +225,7 @@ FOREIGN: Fields[_Row] = (
         "written by",
         lambda row: producer_words(row.copy.last.producer_id),
     ),
-    Field("written_at", "copy.last.written_at", "at"),
+    "written_at=copy.last.written_at|at",
 )
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.cli.common.fields import Field, Fields, as_json, value_of
-from twinlog.cli.common.names import partition_name, shown_bytes
+from twinlog.cli.common.fields import Field, Fields, as_json, table, value_of
+from twinlog.cli.common.names import shown_bytes
 from twinlog.cli.common.times import producer_words
 
 UNKNOWN = "?"
@@ -46,30 +46,19 @@ def first_of_each(
     return shown, {kind: count - _FEW for kind, count in seen.items() if count > _FEW}
 
 
-OFFSETS: Fields[pb2.PartitionStatus] = (
-    Field("offsets", "offsets?"),
-    Field("offsets_reason"),
-    Field("offsets_since"),
-)
+OFFSETS: Fields[pb2.PartitionStatus] = table("offsets? offsets_reason offsets_since")
 """Which offsets the copy has; null while undecided."""
-_PROOF: Fields[pb2.PartitionProof] = tuple(
-    Field(name) for name in ("verdict", "proven_until", "proven_at", "checked_at", "differences", "reason")
-)
-_FOREIGN: Fields[pb2.ForeignWrite] = tuple(
-    Field(name)
-    for name in ("from_offset", "to_offset", "records", "producer_id", "producer_epoch", "written_at")
+_PROOF: Fields[pb2.PartitionProof] = table("verdict proven_until proven_at checked_at differences reason")
+_FOREIGN: Fields[pb2.ForeignWrite] = table(
+    "from_offset to_offset records producer_id producer_epoch written_at"
 )
 
 
 def partition_fields(now_ms: int) -> Fields[pb2.PartitionStatus]:
     """As of this time."""
-    return (
-        Field("flow", column="flow", spare=4),
-        Field("topic", "source.topic"),
-        Field("partition", "source.partition"),
-        Field("", column="partition", text=lambda row: partition_name(row.source)),
-        Field("target_topic"),
-        Field("state", column="state"),
+    return table(
+        "flow|flow4 topic=source.topic partition=source.partition =source|partition",
+        "target_topic state|state",
         Field("position", lambda row: _known(row.position), "position", position_cell, right=True, spare=1),
         Field("source_end_offset", lambda row: _known(row.source_end_offset)),
         Field("lag_records", column="lag", text=lag_cell, right=True),
@@ -104,18 +93,17 @@ def partition_fields(now_ms: int) -> Fields[pb2.PartitionStatus]:
             right=True,
             spare=3,
         ),
-        # As metrics and `twinlog verify` call it.
         Field("lane", _lane, "lane", lambda row: (_lane(row) or "").replace("RAW", "UNOPENED"), spare=6),
         *OFFSETS,
         Field("", column="offsets", text=lambda row: f"{row.offsets} {row.offsets_reason}".strip(), spare=7),
         Field("proof", lambda row: _part(_PROOF, row, "proof"), "proof", proof_words, spare=4),
         Field("", column="delay", text=_delay, right=True, spare=5),
         Field("", column="next try", text=lambda row: _until(row, now_ms), right=True, spare=1),
-        Field("echo_records"),
+        "echo_records",
         Field("left_out_records", lambda row: dict(sorted(row.left_out_records.items()))),
-        Field("foreign_records"),
+        "foreign_records",
         Field("foreign_write", lambda row: _part(_FOREIGN, row, "foreign_write")),
-        Field("slot"),
+        "slot",
         Field(
             "reason",
             column="reason",
@@ -123,7 +111,7 @@ def partition_fields(now_ms: int) -> Fields[pb2.PartitionStatus]:
                 f"{row.reason} {row.message}".strip() or _foreign_words(row) or left_out_words(row)
             ),
         ),
-        *(Field(name) for name in ("message", "retry_at", "stalled_since", "as_of", "source_end_as_of")),
+        "message retry_at stalled_since as_of source_end_as_of",
         Field(
             "replication_latency_ms",
             lambda row: (

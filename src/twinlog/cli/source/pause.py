@@ -6,7 +6,7 @@ import typer
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command
-from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.common.fields import Field, Fields, as_json, table
 from twinlog.cli.common.names import shown_bytes, who
 from twinlog.cli.common.options import (
     OptionalFlowArgument,
@@ -29,12 +29,9 @@ from twinlog.errors import ConfigError
 
 # `twinlog throttle`.
 
-THROTTLE: Fields[pb2.Throttle] = (
+THROTTLE: Fields[pb2.Throttle] = table(
     Field("scope", lambda throttle: scope_name(throttle.scope)),
-    Field("topic", "scope.source_topic?"),
-    Field("bytes_per_second"),
-    Field("by", "by?"),
-    Field("since"),
+    "topic=scope.source_topic? bytes_per_second by? since",
 )
 
 
@@ -112,12 +109,9 @@ def _words(throttle: pb2.Throttle) -> str:
     return f"{scope_name(throttle.scope)} to {shown_bytes(throttle.bytes_per_second)}/s{known}"
 
 
-PAUSE: Fields[pb2.Pause] = (
+PAUSE: Fields[pb2.Pause] = table(
     Field("scope", lambda pause: scope_name(pause.scope)),
-    Field("topic", "scope.source_topic?"),
-    Field("partition", "scope.partition"),
-    Field("by"),
-    Field("since"),
+    "topic=scope.source_topic? partition=scope.partition by since",
 )
 
 

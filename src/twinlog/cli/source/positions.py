@@ -7,8 +7,8 @@ import typer
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.call import Call, command
 from twinlog.cli.common.failures import require_terminal
-from twinlog.cli.common.fields import Field, Fields, as_json
-from twinlog.cli.common.names import partition_name, who
+from twinlog.cli.common.fields import Field, Fields, as_json, table
+from twinlog.cli.common.names import who
 from twinlog.cli.common.options import flag, option
 from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import print_undo, undo_command
@@ -31,10 +31,8 @@ app = typer.Typer(
 
 OFFSETS_END = "from there on, its offsets differ from the source's"
 
-_POSITION: Fields[pb2.PartitionStatus] = (
-    Field("topic", "source.topic"),
-    Field("partition", "source.partition"),
-    Field("", column="partition", text=lambda row: partition_name(row.source)),
+_POSITION: Fields[pb2.PartitionStatus] = table(
+    "topic=source.topic partition=source.partition =source|partition",
     Field(
         "position",
         lambda row: None if row.position < 0 else row.position,
@@ -53,14 +51,9 @@ _POSITION: Fields[pb2.PartitionStatus] = (
     *OFFSETS,
     Field("", column="offsets", text=lambda row: row.offsets),
 )
-_CHANGE: Fields[pb2.PositionChange] = (
-    Field("topic", "partition.topic"),
-    Field("partition", "partition.partition"),
-    Field("", column="partition", text=lambda change: partition_name(change.partition)),
-    Field("from", "from_offset", "from", right=True),
-    Field("to", "to_offset", "to", right=True),
-    Field("repeated_offsets", column="copied again", right=True),
-    Field("skipped_offsets", column="left out", right=True),
+_CHANGE: Fields[pb2.PositionChange] = table(
+    "topic=partition.topic partition=partition.partition =partition|partition",
+    "from=from_offset|from> to=to_offset|to> repeated_offsets|copied_again> skipped_offsets|left_out>",
     Field(
         "reason",
         column="problem",
@@ -68,7 +61,7 @@ _CHANGE: Fields[pb2.PositionChange] = (
             f"{change.reason} {change.message}".strip() or (OFFSETS_END if change.offsets_end else "")
         ),
     ),
-    *(Field(name) for name in ("message", "applied", "offsets_end", "fills_offsets")),
+    "message applied offsets_end fills_offsets",
 )
 
 

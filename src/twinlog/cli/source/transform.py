@@ -4,8 +4,8 @@ import typer
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.call import Call, command
-from twinlog.cli.common.fields import Field, Fields
-from twinlog.cli.common.names import parse_flow, partition_name
+from twinlog.cli.common.fields import Field, Fields, table
+from twinlog.cli.common.names import parse_flow
 from twinlog.cli.common.options import option
 from twinlog.cli.source.client import FlowArgument, PartitionOption
 
@@ -15,11 +15,8 @@ _SECONDS = 300.0
 _MOST_SHOWN = 60
 """Characters of a key, value or header in a table; JSON has all of them."""
 
-TRIED: Fields[pb2.TriedRecord] = (
-    Field("topic", "partition.topic"),
-    Field("partition", "partition.partition"),
-    Field("", column="partition", text=lambda tried: partition_name(tried.partition)),
-    Field("offset", "offset", "offset", right=True),
+TRIED: Fields[pb2.TriedRecord] = table(
+    "topic=partition.topic partition=partition.partition =partition|partition offset|offset>",
     Field("outcome", lambda tried: _outcome(tried), "outcome"),
     Field("before", lambda tried: _content(tried.before), "before", text=lambda tried: _line(tried.before)),
     Field(
@@ -28,7 +25,7 @@ TRIED: Fields[pb2.TriedRecord] = (
         "after",
         text=lambda tried: _line(tried.after) if tried.HasField("after") else tried.error or "not copied",
     ),
-    Field("error", "error?"),
+    "error?",
 )
 
 

@@ -1,6 +1,5 @@
 """What checkpoint adds to `twinlog status`: groups, and fences and interrupted moves."""
 
-import shlex
 from collections.abc import Sequence
 
 import grpc
@@ -8,6 +7,7 @@ import grpc
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1 import types_pb2
+from twinlog.cli.common.times import counted
 from twinlog.cli.status.rows import (
     FENCE,
     HELD,
@@ -18,7 +18,6 @@ from twinlog.cli.status.rows import (
     STANDS_BY,
     STARTING,
     FlowRow,
-    InForce,
     Status,
     asked,
     shown_stamp,
@@ -105,53 +104,33 @@ def add_move(move: checkpoint.FlowMove, row: FlowRow) -> None:
         told = f"fences and interrupted moves are not known: {move.problem}"
         row.add_note("checkpoint", reason="MOVES_UNKNOWN", message=told)
     if move.HasField("last"):
-        row.in_force += left_of_move(row.flow, move.last, running=move.run.running)
+        _hold_move(row, move.last, running=move.run.running)
     source = row.flow.partition("->")[0]
-    row.in_force += [
-        InForce(
-            kind=FENCE,
-            about=row.flow,
-            message=f"{_no_writes(fence.topics, source)}: moves of {', '.join(fence.holders)} hold the fence",
-            command=fence.remedy,
-        )
-        for fence in move.other_fences
-    ]
+    for fence in move.other_fences:
+        told = f"{_no_writes(fence.topics, source)}: moves of {', '.join(fence.holders)} hold the fence"
+        row.hold(FENCE, told, fence.remedy)
 
 
-def left_of_move(flow: str, last: checkpoint.LastMove, *, running: bool) -> list[InForce]:
-    """The lines about a move; none if it is finished, all groups are back, and it has no fences. Pure."""
-    since = shown_stamp(last.started)
-    left: list[InForce] = []
+def _hold_move(row: FlowRow, last: checkpoint.LastMove, *, running: bool) -> None:
+    """The lines about a move; none if it is finished, all groups are back, and it has no fences."""
+    since, source, target = shown_stamp(last.started), *row.flow.split("->")
     if not last.finished:
         done = f"done: {', '.join(last.steps)}" if last.steps else "no step is done"
         told = f"{last.kind} {last.run_id} {'is running' if running else 'was interrupted'} ({done})"
-        command = f"twinlog {last.kind} {'watch' if running else 'run'} {shlex.quote(flow)}"
-        left.append(InForce(kind=MOVE, about=flow, message=told, by=last.by, since=since, command=command))
-    source, target = flow.split("->")
+        command = f"twinlog {last.kind} {'watch' if running else 'run'} {{flow}}"
+        row.hold(MOVE, told, command, by=last.by, since=since)
     moved = last.groups_on_target if last.HasField("groups_on_target") else None
     if last.finished and last.on_target and moved != 0:
         count = "1 group was" if moved == 1 else f"{moved:,} groups were" if moved else "groups may have been"
-        left.append(
-            InForce(
-                kind=MOVED,
-                about=flow,
-                message=f"{count} moved to {target}, and not back",
-                by=last.by,
-                since=shown_stamp(last.ended),
-                command=f"twinlog failover status {shlex.quote(flow)}",
-            )
-        )
+        told = f"{count} moved to {target}, and not back"
+        row.hold(MOVED, told, "twinlog failover status {flow}", by=last.by, since=shown_stamp(last.ended))
     left_alias, entered_alias = (source, target) if last.kind == "failover" else (target, source)
     for cluster, topics in ((left_alias, last.fenced_where_left), (entered_alias, last.fenced_where_entered)):
         if topics:
-            told, command = _no_writes(topics, cluster), f"twinlog failover status {shlex.quote(flow)}"
-            left.append(
-                InForce(kind=FENCE, about=flow, message=told, by=last.by, since=since, command=command)
-            )
-    return left
+            told, command = _no_writes(topics, cluster), "twinlog failover status {flow}"
+            row.hold(FENCE, told, command, by=last.by, since=since)
 
 
 def _no_writes(topics: Sequence[str], cluster: str) -> str:
     named = ", ".join(topics[:NAMED_TOPICS]) + (", …" if len(topics) > NAMED_TOPICS else "")
-    count = "1 topic" if len(topics) == 1 else f"{len(topics):,} topics"
-    return f"nobody may write to {count} on {cluster}: {named}"
+    return f"nobody may write to {counted(len(topics), 'topic')} on {cluster}: {named}"

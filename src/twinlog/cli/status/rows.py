@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -159,9 +159,10 @@ class FlowRow:
             self.notes.append(Note(service=service, reason=reason, message=message))
 
     def hold(self, kind: str, message: str, command: str = "", **more: str | None) -> None:
-        """Add what holds of the whole flow; `{flow}` in the command is the flow."""
+        """Add what holds, `about` the whole flow if it is not given; `{flow}` in the command is the flow."""
         told = command.replace("{flow}", shlex.quote(self.flow))
-        self.in_force.append(InForce(kind=kind, about=self.flow, message=message, command=told, **more))
+        what: dict[str, Any] = {"about": self.flow, **more}
+        self.in_force.append(InForce(kind=kind, message=message, command=told, **what))
 
     def stands_by(self, service: str) -> bool:
         """Another process of this service works at the flow."""

@@ -8,6 +8,7 @@ import grpc
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.common.call import every
+from twinlog.cli.common.fields import Fields, as_json, table
 from twinlog.cli.common.names import flow_name, partition_name, shown_bytes
 from twinlog.cli.common.times import CLOCK, counted
 from twinlog.cli.source.client import scope_name, scope_words
@@ -26,7 +27,6 @@ from twinlog.cli.status.rows import (
     STANDS_BY,
     TRANSFORM,
     FlowRow,
-    InForce,
     Status,
     age_seconds,
     asked,
@@ -44,38 +44,18 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
     now_ms = CLOCK.get().now_ms()
     for flow in await _as_owners_tell(stub, answer.flows, status, timeout_seconds):
         row = status.flow(flow.flow)
-        row.partitions = dict(flow.partitions_by_state)
-        row.records, row.bytes = flow.records, flow.bytes
-        row.records_per_second, row.bytes_per_second = flow.records_per_second, flow.bytes_per_second
-        row.exactly_once = flow.exactly_once
-        _add_lag(row, flow, now_ms)
-        _add_proof(row, flow, now_ms)
+        for name, value in as_json(_COPIED, flow).items():
+            if value is not None or name == "lag_records":
+                setattr(row, name, value)
+        _add_ages(row, flow, now_ms)
+        _add_proof(row, flow)
         _add_ordered(row, flow)
         row.add_note("source", flow.reason, flow.message)
         status.add_clusters("source", flow.clusters)
         if count := flow.partitions_behind_transactions:
             more = f", and {count - 1:,} more partitions" if count > 1 else ""
             row.hold(OPEN_TRANSACTION, f"{flow.open_transaction}{more}", _TROUBLE)
-        row.in_force += [
-            InForce(
-                kind=PAUSE,
-                about=scope_name(each.scope),
-                message="paused",
-                by=each.by,
-                since=shown_stamp(each.since),
-                command=shlex.join(["twinlog", "resume", *scope_words(each.scope)]),
-            )
-            for each in flow.pauses
-        ]
-        row.in_force += [
-            InForce(
-                kind=LIMIT,
-                about=scope_name(each.scope),
-                message=f"limited to {shown_bytes(each.bytes_per_second)}/s",
-                command=_no_limit(each.scope),
-            )
-            for each in flow.throttles
-        ]
+        _hold_orders(row, flow)
     rows = [status.flow(flow.flow) for flow in answer.flows]
     gaps = await asked(
         every(stub.ListGaps, source.ListGapsRequest(), "gaps", timeout=timeout_seconds),
@@ -101,7 +81,7 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
             continue
         by_flow.setdefault(row.flow, []).append(gap)
     for name, found in by_flow.items():
-        status.flows[name].in_force.append(_gaps_in_force(name, found))
+        _hold_gaps(status.flows[name], found)
 
 
 async def _as_owners_tell(
@@ -117,17 +97,37 @@ async def _as_owners_tell(
     return [told.get(flow_name(flow.flow), flow) for flow in flows]
 
 
-def _add_proof(row: FlowRow, flow: source.FlowStatus, now_ms: int) -> None:
-    row.proofs = dict(flow.partitions_by_proof)
-    if flow.HasField("proven_at"):
-        row.proven_at = shown_stamp(flow.proven_at)
-        row.proven_age_seconds = age_seconds(flow.proven_at, now_ms)
-    row.foreign_records = flow.foreign_records
+_COPIED: Fields[source.FlowStatus] = table(
+    "partitions=partitions_by_state proofs=partitions_by_proof records bytes records_per_second",
+    "bytes_per_second exactly_once lag_records last_known_lag_records partitions_of_unknown_lag",
+    "caught_up_in_seconds=caught_up_in source_ends_as_of source_written_at=source_grew_at last_copied_at",
+    "proven_at foreign_records falls_behind_per_second",
+)
+"""What a row has from the service as it is."""
+_AGES = (
+    *(("lag_seconds", "oldest_record_at"), ("source_ends_age_seconds", "source_ends_as_of")),
+    *(("source_written_age_seconds", "source_grew_at"), ("last_copied_age_seconds", "last_copied_at")),
+    *(
+        ("last_copied_record_age_seconds", "last_copied_record_time"),
+        ("proven_age_seconds", "proven_at"),
+    ),
+)
+
+
+def _add_ages(row: FlowRow, flow: source.FlowStatus, now_ms: int) -> None:
+    for name, at in _AGES:
+        if flow.HasField(at):  # type: ignore[arg-type]
+            setattr(row, name, age_seconds(getattr(flow, at), now_ms))
+    if row.lag_seconds is None and row.lag_records == 0:
+        row.lag_seconds = 0.0
+
+
+def _add_proof(row: FlowRow, flow: source.FlowStatus) -> None:
     if different := row.proofs.get("DIFFERENT"):
         told = "1 copy differs" if different == 1 else f"{different:,} copies differ"
         row.hold(DIFFERS, f"{told} from the source", _TROUBLE)
     if flow.foreign_records:
-        count = "1 record" if flow.foreign_records == 1 else f"{flow.foreign_records:,} records"
+        count = counted(flow.foreign_records, "record")
         named = ", ".join(map(partition_name, flow.foreign_partitions))
         told = f"other producers wrote {count} into the copies{f' of {named}' if named else ''}"
         row.hold(FOREIGN, told, "twinlog foreign {flow}")
@@ -138,9 +138,19 @@ def _no_limit(scope: source.Scope) -> str:
     return shlex.join(["twinlog", "throttle", flow, "none", *rest])
 
 
+def _hold_orders(row: FlowRow, flow: source.FlowStatus) -> None:
+    """What somebody ordered while it ran."""
+    for pause in flow.pauses:
+        command = shlex.join(["twinlog", "resume", *scope_words(pause.scope)])
+        since, name = shown_stamp(pause.since), scope_name(pause.scope)
+        row.hold(PAUSE, "paused", command, about=name, by=pause.by, since=since)
+    for limit in flow.throttles:
+        told = f"limited to {shown_bytes(limit.bytes_per_second)}/s"
+        row.hold(LIMIT, told, _no_limit(limit.scope), about=scope_name(limit.scope))
+
+
 def _add_ordered(row: FlowRow, flow: source.FlowStatus) -> None:
     """What the file orders, and what the copies could not keep."""
-    row.falls_behind_per_second = flow.falls_behind_per_second
     if flow.HasField("delay"):
         seconds = flow.delay.ToMilliseconds() / 1000
         told = f"records are copied {seconds:g} s after they were written (twinlog.delay.seconds)"
@@ -160,38 +170,12 @@ def _add_ordered(row: FlowRow, flow: source.FlowStatus) -> None:
         row.hold(OFFSETS, f"{copies} the source's offsets: {', '.join(lost)}", "twinlog partitions {flow}")
 
 
-def _add_lag(row: FlowRow, flow: source.FlowStatus, now_ms: int) -> None:
-    row.lag_records = flow.lag_records if flow.HasField("lag_records") else None
-    row.last_known_lag_records = flow.last_known_lag_records
-    row.partitions_of_unknown_lag = flow.partitions_of_unknown_lag
-    if flow.HasField("source_ends_as_of"):
-        row.source_ends_as_of = shown_stamp(flow.source_ends_as_of)
-        row.source_ends_age_seconds = age_seconds(flow.source_ends_as_of, now_ms)
-    if flow.HasField("oldest_record_at"):
-        row.lag_seconds = age_seconds(flow.oldest_record_at, now_ms)
-    elif row.lag_records == 0:
-        row.lag_seconds = 0.0
-    if flow.HasField("caught_up_in"):
-        row.caught_up_in_seconds = flow.caught_up_in.ToMilliseconds() / 1000
-    if flow.HasField("source_grew_at"):
-        row.source_written_at = shown_stamp(flow.source_grew_at)
-        row.source_written_age_seconds = age_seconds(flow.source_grew_at, now_ms)
-    if flow.HasField("last_copied_at"):
-        row.last_copied_at = shown_stamp(flow.last_copied_at)
-        row.last_copied_age_seconds = age_seconds(flow.last_copied_at, now_ms)
-    if flow.HasField("last_copied_record_time"):
-        row.last_copied_record_age_seconds = age_seconds(flow.last_copied_record_time, now_ms)
-
-
-def _gaps_in_force(flow: str, gaps: Sequence[source.LedgerGap]) -> InForce:
+def _hold_gaps(row: FlowRow, gaps: Sequence[source.LedgerGap]) -> None:
     """Losses on record: what was copied again since stays in the ledger until somebody acknowledges it."""
     newest = max(gaps, key=lambda gap: gap.found_at.ToMilliseconds())
     offsets = sum(gap.lost_offsets for gap in gaps)
-    return InForce(
-        kind=GAPS,
-        about=flow,
-        message=f"{counted(len(gaps), 'gap')} not acknowledged: {counted(offsets, 'source offset')} recorded"
-        f" as lost; newest: {newest.reason} in {partition_name(newest.partition)}",
-        since=shown_stamp(newest.found_at),
-        command=f"twinlog gaps {shlex.quote(flow)}",
+    told = (
+        f"{counted(len(gaps), 'gap')} not acknowledged: {counted(offsets, 'source offset')} recorded as lost;"
+        f" newest: {newest.reason} in {partition_name(newest.partition)}"
     )
+    row.hold(GAPS, told, "twinlog gaps {flow}", since=shown_stamp(newest.found_at))

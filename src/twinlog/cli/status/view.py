@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from twinlog.cli.common.fields import Field, Fields
+from twinlog.cli.common.fields import Field, Fields, table
 from twinlog.cli.common.pasteable import document
 from twinlog.cli.source.partition_rows import shown_catch_up, shown_seconds
 from twinlog.cli.status.rows import ClusterRow, FlowRow, InForce, Owner, ServiceRow, Status
@@ -262,15 +262,13 @@ def _megabytes(row: FlowRow) -> str:
     return UNKNOWN if row.bytes_per_second is None else f"{row.bytes_per_second / 1e6:,.1f}"
 
 
-SERVICE: Fields[ServiceRow] = (
-    Field("", "name", "SERVICE"),
-    Field("", "endpoint", "ENDPOINT"),
-    Field("", "health", "HEALTH"),
+SERVICE: Fields[ServiceRow] = table(
+    "=name|SERVICE =endpoint|ENDPOINT =health|HEALTH",
     Field("", column="READY", text=_ready),
-    Field("", "version?", "VERSION"),
+    "=version?|VERSION",
 )
-FLOW: Fields[FlowRow] = (
-    Field("", "flow", "FLOW"),
+FLOW: Fields[FlowRow] = table(
+    "=flow|FLOW",
     Field("", column="TOPICS", text=lambda row: _topics(row.topics), spare=3),
     Field("", column="PARTITIONS", text=lambda row: _counts(row.partitions)),
     Field("", column="RECORDS/S", text=lambda row: _number(row.records_per_second), right=True, spare=2),
@@ -284,30 +282,17 @@ FLOW: Fields[FlowRow] = (
     Field("", column="PROOF", text=_proof, spare=6),
     Field("", column="PRODUCERS", text=_producers, spare=7),
 )
-OWNER: Fields[Owner] = (
-    Field("", "flow", "FLOW"),
-    Field("", "service", "SERVICE"),
-    Field("", "process?", "OWNER"),
+OWNER: Fields[Owner] = table(
+    "=flow|FLOW =service|SERVICE =process?|OWNER",
     Field(
         "",
         column="WHY",
         text=lambda owner: f"{owner.why}, moves to {owner.moves_to}".removesuffix(", moves to "),
     ),
 )
-CLUSTER: Fields[ClusterRow] = (
-    Field("", "alias", "CLUSTER"),
-    Field("", column="REACHABLE", text=_reachable),
-)
-IN_FORCE: Fields[InForce] = (
-    Field("", "kind", "IN FORCE"),
-    Field("", "about", "ON"),
-    Field("", column="WHAT", text=_in_force),
-)
-ISSUE: Fields[Issue] = (
-    Field("", "about", "ABOUT"),
-    Field("", "reason", "REASON"),
-    Field("", column="MESSAGE", text=_told),
-)
+CLUSTER: Fields[ClusterRow] = table("=alias|CLUSTER", Field("", column="REACHABLE", text=_reachable))
+IN_FORCE: Fields[InForce] = table("=kind|IN_FORCE =about|ON", Field("", column="WHAT", text=_in_force))
+ISSUE: Fields[Issue] = table("=about|ABOUT =reason|REASON", Field("", column="MESSAGE", text=_told))
 
 
 def tables(status: Status, verdict: Verdict) -> list[tuple[Fields[Any], list[Any]]]:

@@ -12,32 +12,27 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.cli.checkpoint.client import verdict_name
-from twinlog.cli.common.fields import Field, Fields, as_json, value_of
+from twinlog.cli.common.fields import Field, Fields, as_json, table, value_of
 from twinlog.cli.common.names import flow_name, partition_name
 from twinlog.cli.source.partition_rows import left_out_words
 from twinlog.cli.status.rows import SERVING, FlowRow, ServiceRow, works_here
 from twinlog.cli.verdict.moving import TRANSLATED
 
-_PARTITION: Fields[source.PartitionStatus] = (
-    Field("flow"),
-    Field("topic", "source.topic"),
-    Field("partition", "source.partition"),
-    Field("state"),
+_PARTITION: Fields[source.PartitionStatus] = table(
+    "flow topic=source.topic partition=source.partition state",
     Field("position", lambda row: None if row.position < 0 else row.position),
     Field("end", lambda row: None if row.source_end_offset < 0 else row.source_end_offset),
-    Field("lag", "lag_records"),
+    "lag=lag_records",
     Field("rate", lambda row: round(row.records_per_second, 1)),
     Field("bytes", lambda row: round(row.bytes_per_second)),
-    Field("reason"),
-    Field("message"),
+    "reason message",
     Field("offsets", lambda row: f"{row.offsets} {row.offsets_reason}".strip()),
     Field(
         "oldest_ms",
         lambda row: row.oldest_record_at.ToMilliseconds() if row.HasField("oldest_record_at") else None,
     ),
     Field("proof", lambda row: row.proof.verdict),
-    Field("heartbeats", "is_heartbeats"),
-    Field("foreign", "foreign_records"),
+    "heartbeats=is_heartbeats foreign=foreign_records",
     Field("left_out", lambda row: left_out_words(row)),
 )
 PARTITION_FIELDS: Final = tuple(each.name for each in _PARTITION)
@@ -123,26 +118,14 @@ def shared_owners(service: ServiceRow, flows: Mapping[str, FlowRow]) -> dict[str
     }
 
 
-_GAP: Fields[source.LedgerGap] = (
-    Field("flow"),
-    Field("topic", "partition.topic"),
-    Field("partition", "partition.partition"),
-    Field("from", "from_offset"),
-    Field("to", "to_offset"),
-    Field("lost", "lost_offsets"),
-    Field("reason"),
-    Field("found", "found_at"),
-    Field("acknowledged_by"),
+_GAP: Fields[source.LedgerGap] = table(
+    "flow topic=partition.topic partition=partition.partition from=from_offset to=to_offset",
+    "lost=lost_offsets reason found=found_at acknowledged_by",
 )
-_UNKNOWN: Fields[source.UnknownLedger] = (Field("flow"), Field("reason"), Field("message"))
-_PATH: Fields[heartbeat.Path] = (
-    Field("observed_on"),
-    Field("topic"),
-    Field("upstream", "upstream_clusters"),
-    Field("last_seen"),
-)
-_STEP: Fields[checkpoint.MoveStep] = tuple(map(Field, ("name", "state", "message", "records_left")))
-_MOVE: Fields[checkpoint.FlowMove] = (
+_UNKNOWN: Fields[source.UnknownLedger] = table("flow reason message")
+_PATH: Fields[heartbeat.Path] = table("observed_on topic upstream=upstream_clusters last_seen")
+_STEP: Fields[checkpoint.MoveStep] = table("name state message records_left")
+_MOVE: Fields[checkpoint.FlowMove] = table(
     Field("running", lambda move: move.run.running),
     Field("steps", lambda move: [as_json(_STEP, step) for step in move.run.steps]),
     Field("failed", lambda move: f"{move.run.message} ({move.run.reason})" if move.run.reason else ""),
@@ -150,7 +133,7 @@ _MOVE: Fields[checkpoint.FlowMove] = (
     Field("finished", lambda move: move.last.finished),
     Field("left_behind", lambda move: [*move.last.left_behind]),
     Field("fenced_topics", lambda move: [*move.last.fenced_topics]),
-    Field("problem"),
+    "problem",
 )
 
 

@@ -4,33 +4,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from twinlog.cli.status.rows import ClusterRow, FlowRow, Note
-from twinlog.cli.verdict.issues import Issue, Level, remedy
+from twinlog.cli.verdict.issues import Issue, Level, bad, remedy
 from twinlog.kafka.ports import Outage
 from twinlog.kafka.reasons import REFUSALS, no_answer
 
 FOLLOWS_FROM_CLUSTER = frozenset(
     {
-        "BACKOFF",
-        "STALLED",
-        "WAITING",
-        "STARTING",
-        "NOT_READY",
-        "NO_TASK",
-        "FETCH_UNANSWERED",
-        "TARGET_SLOW",
-        "GROUPS_NOT_TRANSLATED",
-        "SOURCE_UNREADABLE",
-        "TARGET_UNREADABLE",
-        "MOVES_UNKNOWN",
-        "HEARTBEAT_MISSING",
-        "PATH_UNKNOWN",
-        "LAG_UNKNOWN",
-        "FLOW_NOT_READY",
-        "KAFKA_UNAVAILABLE",
-        "KAFKA_TIMEOUT",
-        "LEADER_UNAVAILABLE",
-        "COORDINATOR_UNAVAILABLE",
-        "PEER_TIMEOUT",
+        *("BACKOFF", "STALLED", "WAITING", "STARTING", "NOT_READY", "NO_TASK", "FETCH_UNANSWERED"),
+        *("TARGET_SLOW", "GROUPS_NOT_TRANSLATED", "SOURCE_UNREADABLE", "TARGET_UNREADABLE"),
+        *("MOVES_UNKNOWN", "HEARTBEAT_MISSING", "PATH_UNKNOWN", "LAG_UNKNOWN", "FLOW_NOT_READY"),
+        *("KAFKA_UNAVAILABLE", "KAFKA_TIMEOUT", "LEADER_UNAVAILABLE", "COORDINATOR_UNAVAILABLE"),
+        *("PEER_TIMEOUT",),
     }
 )
 """What a flow says while one of its clusters is away, because of that."""
@@ -60,17 +44,16 @@ def cluster_issues(
     first = min(row.notes, key=lambda note: note.service)
     swallowed = list(symptoms)
     said = tuple(f"{note.service}: {note.message}" for note in sorted(row.notes, key=lambda n: n.service))
-    found = Issue(
-        level=Level.BAD,
-        about=row.alias,
-        reason=first.reason,
-        message=f"{no_answer(row.alias, first.reason)}: {failure_kind(first.reason, first.message)}"
-        f" ({_who(row, services)}{_since(row)}){_waits(flows)}",
-        command=remedy(first.reason, file=file),
-        flows=tuple(each.flow for each in flows),
-        symptoms=len(row.notes) - 1 + len(swallowed),
-        details=said + tuple(f"{each.about}: {each.reason}: {each.message}" for each in swallowed),
+    told = (
+        f"{no_answer(row.alias, first.reason)}: {failure_kind(first.reason, first.message)}"
+        f" ({_who(row, services)}{_since(row)}){_waits(flows)}"
     )
+    more = {
+        "flows": tuple(each.flow for each in flows),
+        "symptoms": len(row.notes) - 1 + len(swallowed),
+        "details": said + tuple(f"{each.about}: {each.reason}: {each.message}" for each in swallowed),
+    }
+    found = bad(row.alias, first.reason, told, remedy(first.reason, file=file), **more)
     if first.reason in REFUSALS:
         return [found]
     return [replace(found, message=f"{found.message}. Twinlog continues by itself")]
@@ -80,14 +63,9 @@ def _in_part(
     row: ClusterRow, reason: str, notes: Sequence[Note], flows: Sequence[FlowRow], file: str
 ) -> Issue:
     """Some services reach the cluster."""
-    return Issue(
-        level=Level.BAD,
-        about=row.alias,
-        reason=reason,
-        message=f"{', '.join(note.service for note in notes)}: {notes[0].message}",
-        command=remedy(reason, file=file),
-        flows=tuple(each.flow for each in flows),
-    )
+    told = f"{', '.join(note.service for note in notes)}: {notes[0].message}"
+    held = tuple(each.flow for each in flows)
+    return bad(row.alias, reason, told, remedy(reason, file=file), flows=held)
 
 
 def _silent(row: ClusterRow) -> Iterator[Issue]:
@@ -99,13 +77,8 @@ def _silent(row: ClusterRow) -> Iterator[Issue]:
         without_leader=row.partitions_without_leader,
         under_replicated=row.partitions_under_replicated,
     )
-    yield Issue(
-        level=Level.WARN,
-        about=row.alias,
-        reason="BROKER_SILENT",
-        message=outage.told(row.alias) + ("" if by == sorted(row.seen_by) else f" (seen by {', '.join(by)})"),
-        stops=False,
-    )
+    told = outage.told(row.alias) + ("" if by == sorted(row.seen_by) else f" (seen by {', '.join(by)})")
+    yield bad(row.alias, "BROKER_SILENT", told, level=Level.WARN, stops=False)
 
 
 def failure_kind(reason: str, message: str) -> str:

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from twinlog.cli.common.times import counted
 from twinlog.cli.status.rows import (
@@ -18,11 +19,10 @@ from twinlog.cli.status.rows import (
     STARTING,
     WAITING,
     FlowRow,
-    InForce,
     Note,
 )
 from twinlog.cli.verdict.clusters import FOLLOWS_FROM_CLUSTER
-from twinlog.cli.verdict.issues import Issue, Level, remedy, worst
+from twinlog.cli.verdict.issues import Issue, Level, bad, remedy, worst
 
 RUNNING = "RUNNING"
 DISABLED = "HEARTBEATS_DISABLED"
@@ -52,19 +52,10 @@ def flow_issues(row: FlowRow, file: str = "", *, source_answers: bool = True) ->
     issues = _caused(row, [*_of_notes(row, file), *_of_states(row), *_unknown(row, file)])
     issues += _in_force(row)
     if row.falls_behind_per_second:
-        issues.append(
-            Issue(
-                level=Level.WARN,
-                about=row.flow,
-                reason="FALLING_BEHIND",
-                message=f"the lag grows by {row.falls_behind_per_second:,.0f} records each second",
-                command=f"twinlog partitions {shlex.quote(row.flow)}",
-                stops=False,
-            )
-        )
+        told = f"the lag grows by {row.falls_behind_per_second:,.0f} records each second"
+        issues.append(_of(row, Level.WARN, "FALLING_BEHIND", told, "twinlog partitions {flow}", stops=False))
     if row.records is None and source_answers and not any(each.stops for each in issues):
-        told = "no source service has this flow"
-        issues.append(_bad(row, reason="NOT_COPIED", message=told))
+        issues.append(_of(row, Level.BAD, "NOT_COPIED", "no source service has this flow"))
     return issues
 
 
@@ -85,17 +76,10 @@ def _of_notes(row: FlowRow, file: str) -> list[Issue]:
         is_note = reason in _AS_CONFIGURED or (
             row.path == "ALIVE" and all(note.service == "heartbeat" for note in notes)
         )
-        found.append(
-            Issue(
-                level=Level.NOTE if is_note else _level(reason),
-                about=row.flow,
-                reason=reason,
-                message=f"{', '.join(note.service for note in notes)}: {notes[0].message}",
-                command=remedy(reason, flow=row.flow, file=file),
-                stops=not is_note,
-                waits=reason == STARTING and not is_note,
-            )
-        )
+        level, waits = Level.NOTE if is_note else _level(reason), reason == STARTING and not is_note
+        told = f"{', '.join(note.service for note in notes)}: {notes[0].message}"
+        command = remedy(reason, flow=row.flow, file=file)
+        found.append(_of(row, level, reason, told, command, stops=not is_note, waits=waits))
     return found
 
 
@@ -109,13 +93,8 @@ def _of_states(row: FlowRow) -> list[Issue]:
 
 
 def _state(row: FlowRow, state: str, count: int) -> Issue:
-    return Issue(
-        level=_level(state),
-        about=row.flow,
-        reason=state,
-        message=f"{partitions(count)} {'is' if count == 1 else 'are'} {state}",
-        command=f"twinlog partitions {shlex.quote(row.flow)} --trouble",
-    )
+    told = f"{partitions(count)} {'is' if count == 1 else 'are'} {state}"
+    return _of(row, _level(state), state, told, "twinlog partitions {flow} --trouble")
 
 
 def _paused(row: FlowRow, count: int) -> Issue:
@@ -132,17 +111,18 @@ def _unknown(row: FlowRow, file: str) -> list[Issue]:
     if row.path == "UNKNOWN" and not any(note.service == "heartbeat" for note in row.notes):
         told = "the heartbeat service does not know whether heartbeats arrive"
         command = remedy("PATH_UNKNOWN", flow=row.flow, file=file)
-        found.append(_bad(row, reason="PATH_UNKNOWN", message=told, command=command))
+        found.append(_of(row, Level.BAD, "PATH_UNKNOWN", told, command))
     if row.partitions_of_unknown_lag or (row.records is not None and row.lag_records is None):
         count = row.partitions_of_unknown_lag or 0
         told = f"the lag of {partitions(count)} is not known" if count else "its positions are not known"
-        command = f"twinlog partitions {shlex.quote(row.flow)}"
-        found.append(_bad(row, reason="LAG_UNKNOWN", message=told, command=command))
+        found.append(_of(row, Level.BAD, "LAG_UNKNOWN", told, "twinlog partitions {flow}"))
     return found
 
 
-def _bad(row: FlowRow, *, reason: str, message: str, command: str = "") -> Issue:
-    return Issue(level=Level.BAD, about=row.flow, reason=reason, message=message, command=command)
+def _of(row: FlowRow, level: Level, reason: str, told: str, command: str = "", **more: Any) -> Issue:
+    """`{flow}` in the command is the flow."""
+    command = command.replace("{flow}", shlex.quote(row.flow))
+    return bad(more.pop("about", row.flow), reason, told, command, level=level, **more)
 
 
 def _caused(row: FlowRow, issues: Sequence[Issue]) -> list[Issue]:
@@ -180,26 +160,13 @@ def _caused(row: FlowRow, issues: Sequence[Issue]) -> list[Issue]:
 def _in_force(row: FlowRow) -> list[Issue]:
     found = []
     for each in row.in_force:
-        if each.kind == WAITING:
-            found.append(_held(row, each, reason="TOPICS_WAITING", level=Level.WARN, stops=True))
-        elif each.kind != PAUSE:
-            found.append(
-                _held(row, each, reason=each.kind, level=_LEFT.get(each.kind, Level.NOTE), stops=False)
-            )
+        waits, flows = each.kind == WAITING, () if each.about == row.flow else (row.flow,)
+        level = Level.WARN if waits else _LEFT.get(each.kind, Level.NOTE)
+        reason = "TOPICS_WAITING" if waits else each.kind
+        more = {"about": each.about, "stops": waits, "in_force": True, "flows": flows}
+        if each.kind != PAUSE:
+            found.append(_of(row, level, reason, each.message, each.command, **more))
     return found
-
-
-def _held(row: FlowRow, each: InForce, *, reason: str, level: Level, stops: bool) -> Issue:
-    return Issue(
-        level=level,
-        about=each.about,
-        reason=reason,
-        message=each.message,
-        command=each.command,
-        stops=stops,
-        in_force=True,
-        flows=() if each.about == row.flow else (row.flow,),
-    )
 
 
 def _level(reason: str) -> Level:

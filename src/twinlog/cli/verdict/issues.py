@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from twinlog.cli.common.next_command import next_command
 from twinlog.cli.common.times import counted
@@ -75,6 +76,12 @@ class Issue:
 
     def concerns(self, flow: str) -> bool:
         return self.about == flow or flow in self.flows
+
+
+def bad(about: str, reason: str, message: str, command: str = "", **more: Any) -> Issue:
+    """That somebody has to act on, if `more` does not say otherwise."""
+    level: dict[str, Any] = {"level": Level.BAD}
+    return Issue(about=about, reason=reason, message=message, command=command, **{**level, **more})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from twinlog.cli.status.rows import SERVING, ServiceRow, Status, works_here
 from twinlog.cli.verdict.clusters import cluster_issues, is_symptom_of_cluster
 from twinlog.cli.verdict.flows import flow_issues
-from twinlog.cli.verdict.issues import Issue, Level, Verdict, remedy, worst_first
+from twinlog.cli.verdict.issues import Issue, Level, Verdict, bad, remedy, worst_first
 
 EVERYTHING = "twinlog"
 """What an issue is about that concerns all of it."""
@@ -35,9 +35,7 @@ def verdict_of(status: Status) -> Verdict:
         held = [row for name, row in sorted(status.flows.items()) if alias in _ends(name)]
         issues += cluster_issues(cluster, held, swallowed.get(alias, ()), len(status.services), file)
     if not status.flows and not issues:
-        issues.append(
-            Issue(level=Level.BAD, about=EVERYTHING, reason="NO_FLOWS", message="no service has a flow")
-        )
+        issues.append(bad(EVERYTHING, "NO_FLOWS", "no service has a flow"))
     return Verdict(issues=worst_first(issues))
 
 
@@ -74,29 +72,17 @@ def _answers(status: Status, service: str) -> bool:
 
 def _services(status: Status, file: str) -> list[Issue]:
     issues = [_service(row, file) for row in status.services if row.health != SERVING or row.reason]
-    issues += [
-        Issue(
-            level=Level.NOTE,
-            about=row.name,
-            reason="INSECURE",
-            message="the port is open to other machines without TLS or without authentication:"
-            " twinlog.insecure is true",
-            stops=False,
-        )
-        for row in status.services
-        if row.security == "insecure"
-    ]
-    return issues
+    told = (
+        "the port is open to other machines without TLS or without authentication: twinlog.insecure is true"
+    )
+    open_ = [row.name for row in status.services if row.security == "insecure"]
+    return [*issues, *(bad(name, "INSECURE", told, level=Level.NOTE, stops=False) for name in open_)]
 
 
 def _service(row: ServiceRow, file: str) -> Issue:
-    return Issue(
-        level=Level.BAD,
-        about=row.name,
-        reason=row.reason or row.health,
-        message=row.message or f"the service at {row.endpoint} does not serve",
-        command=remedy(row.reason, file=file) if row.health == SERVING else "",
-    )
+    told = row.message or f"the service at {row.endpoint} does not serve"
+    command = remedy(row.reason, file=file) if row.health == SERVING else ""
+    return bad(row.name, row.reason or row.health, told, command)
 
 
 def _no_service(rows: Sequence[ServiceRow], file: str) -> Issue:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from twinlog.cli.common.call import Call, command
-from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.common.fields import Field, Fields, as_json, table
 from twinlog.cli.common.options import flag, option
 from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import pasteable, with_pasteable
@@ -137,19 +137,17 @@ def _read(file: Path) -> dict[str, Any]:
     return told
 
 
-_REMEDY: Fields["Remedy"] = (
-    Field("topic"),
-    Field("partition"),
+_REMEDY: Fields["Remedy"] = table(
+    "topic partition",
     Field("", column="partition", text=lambda remedy: f"{remedy.topic}-{remedy.partition}"),
-    Field("differences", column="records", right=True),
-    Field("action", column="action"),
+    "differences|records> action|action",
     Field(
         "offset",
         column="from",
         text=lambda remedy: "start" if remedy.offset is None else str(remedy.offset),
         right=True,
     ),
-    Field("why"),
+    "why",
     Field("commands", lambda remedy: [pasteable(command) for command in remedy.commands]),
 )
-_OUTCOME: Fields["Repaired"] = tuple(map(Field, ("applied", "reason", "message")))
+_OUTCOME: Fields["Repaired"] = table("applied reason message")

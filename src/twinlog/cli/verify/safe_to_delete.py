@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from twinlog.cli.common.call import Call, reading_clusters
-from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.common.fields import Field, Fields, as_json, table
 from twinlog.cli.common.names import flow_of
 from twinlog.cli.common.options import OptionalFlowArgument, flow_of_file, option
 from twinlog.cli.common.output import print_rows
@@ -84,15 +84,12 @@ def safe_to_delete_command(
     call.tell({**document, "problems": failures}, text, fails=not is_safe)
 
 
-_RANGE: Fields["SafeRange"] = (
-    Field("topic", "source.topic"),
-    Field("partition", "source.partition"),
+_RANGE: Fields["SafeRange"] = table(
+    "topic=source.topic partition=source.partition",
     Field("", "source", "partition", lambda each: str(each.source)),
-    Field("source_begin", "begin", "source begins", right=True),
-    Field("safe_until", "until", "safe before", right=True),
-    Field("asked_until", "end", "requested", right=True),
-    Field("safe", "is_whole"),
+    "source_begin=begin|source_begins> safe_until=until|safe_before> asked_until=end|requested>",
+    "safe=is_whole",
     Field("reason", column="why not more", text=lambda each: f"{each.reason} {each.detail}".strip()),
-    Field("detail"),
+    "detail",
 )
-_PROBLEM: Fields["FlowFailure"] = tuple(map(Field, ("topic", "reason", "detail")))
+_PROBLEM: Fields["FlowFailure"] = table("topic reason detail")

@@ -6,7 +6,8 @@ from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.cli.common.call import Call
 from twinlog.cli.common.output import Output
 from twinlog.cli.source.gaps import _tell
-from twinlog.cli.status.source import _gaps_in_force
+from twinlog.cli.status.rows import FlowRow
+from twinlog.cli.status.source import _hold_gaps
 from twinlog.errors import TwinlogError
 
 
@@ -14,7 +15,9 @@ def test_a_gap_in_force_is_a_loss_on_record_and_does_not_claim_that_it_is_still_
     """The ledger says what happened: a move back may have copied it again since."""
     gap = source.LedgerGap(reason="TARGET_RECREATED", lost_offsets=50)
     gap.partition.topic = "small"
-    shown = _gaps_in_force("A->B", [gap])
+    row = FlowRow(flow="A->B")
+    _hold_gaps(row, [gap])
+    (shown,) = row.in_force
     assert shown.kind == "GAPS"
     assert shown.message.startswith("1 gap not acknowledged: 50 source offsets recorded as lost")
     assert shown.command == "twinlog gaps 'A->B'"

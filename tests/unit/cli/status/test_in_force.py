@@ -13,7 +13,7 @@ FLOW = types_pb2.Flow(source="A", target="B")
 def test_foreign_writes_name_the_copies_and_the_command_that_lists_them() -> None:
     row = FlowRow(flow="A->B")
     named = [types_pb2.TopicPartition(topic="audit", partition=number) for number in (0, 3)]
-    _add_proof(row, source.FlowStatus(flow=FLOW, foreign_records=5, foreign_partitions=named), 0)
+    _add_proof(row, source.FlowStatus(flow=FLOW, foreign_records=5, foreign_partitions=named))
     (told,) = row.in_force
     assert told.message == "other producers wrote 5 records into the copies of audit-0, audit-3"
     assert (told.kind, told.command) == ("FOREIGN", "twinlog foreign 'A->B'")
