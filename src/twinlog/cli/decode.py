@@ -10,11 +10,11 @@ from twinlog.cli.common.failures import tell
 from twinlog.cli.common.options import argument, flag, option
 from twinlog.cli.common.output import print_json_line
 from twinlog.cli.common.private_file import read_file
+from twinlog.cli.decoding import Kind, decode, kind_of
 from twinlog.errors import ConfigError
 from twinlog.printable import printable
 
 if TYPE_CHECKING:
-    from twinlog.cli.decoding import Kind
     from twinlog.config import Configuration
     from twinlog.model import Record, TopicPartition
     from twinlog.policy import ReplicationPolicy
@@ -35,11 +35,7 @@ def decode_command(
         "Client properties for --bootstrap-server: security.protocol, sasl.*, ssl.*",
         None,
     ),
-    kind: str | None = option(
-        "--kind offset-sync|checkpoint|heartbeat|position|json",
-        "What the topic holds, if its name does not show it.",
-        None,
-    ),
+    kind: Kind | None = option("--kind", "What the topic holds, if its name does not show it.", None),
     follow: bool = flag("--follow -f", "Wait for more records, until Ctrl-C."),
     from_beginning: bool = option(
         "--from-beginning/--from-end", "Begin at the first record, or at the end of the log.", True
@@ -59,13 +55,12 @@ def decode_command(
     Example: twinlog decode A.checkpoints.internal --config mm2.properties --cluster B
     """
     from twinlog.cli.checkpoint.topic_reading import read_topic
-    from twinlog.cli.decoding import decode, kind_of
     from twinlog.errors import WireFormatError
     from twinlog.kafka.cluster import open_cluster
 
     configuration = None if call.config is None or bootstrap_server is not None else call.configuration
     alias, properties = _cluster_properties(configuration, cluster, bootstrap_server, command_config)
-    wanted = _parse_kind(kind) if kind is not None else kind_of(topic, _policies(configuration))
+    wanted = kind if kind is not None else kind_of(topic, _policies(configuration))
 
     def print_record(partition: "TopicPartition", record: "Record") -> None:
         place = {name: getattr(record, name) for name in ("offset", "timestamp_ms")}
@@ -126,12 +121,3 @@ def _policies(configuration: "Configuration | None") -> "list[ReplicationPolicy]
 
     configs = [{}] if configuration is None else [*(flow.policy_config for flow in configuration.flows), {}]
     return [policy_from_config(config) for config in configs]
-
-
-def _parse_kind(text: str) -> "Kind":
-    from twinlog.cli.decoding import Kind
-
-    try:
-        return Kind(text)
-    except ValueError:
-        raise ConfigError(f"--kind {text}: expected one of {', '.join(Kind)}") from None

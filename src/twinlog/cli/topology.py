@@ -12,7 +12,7 @@ from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as pb2
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import ANSWERS_IN_JSON
-from twinlog.cli.common.fields import Field, Fields, table, value_of
+from twinlog.cli.common.fields import Field, Fields, table
 from twinlog.cli.common.fields import as_json as row_as_json
 from twinlog.cli.common.options import option
 from twinlog.cli.common.output import print_json
@@ -171,17 +171,13 @@ def _with_copies(link: Link, status: Status) -> Link:
     return link if row is None else replace(link, partitions=row.partitions, lag_records=row.lag_records)
 
 
+_DELAY: Fields[pb2.FlowDelay] = table(
+    "state delay_seconds=last_delay age_seconds=age reason message clock_skew_seconds=clock_skew"
+)
+
+
 def _link(delay: pb2.FlowDelay) -> Link:
-    return Link(
-        source=delay.flow.source,
-        target=delay.flow.target,
-        state=value_of(delay, "state"),
-        delay_seconds=value_of(delay, "last_delay"),
-        age_seconds=value_of(delay, "age"),
-        reason=delay.reason,
-        message=delay.message,
-        clock_skew_seconds=value_of(delay, "clock_skew"),
-    )
+    return Link(source=delay.flow.source, target=delay.flow.target, **row_as_json(_DELAY, delay))
 
 
 _LINK: Fields[Link] = table(

@@ -55,7 +55,7 @@ def test_the_worst_come_first_and_those_alike_in_their_order() -> None:
 
 def test_what_is_not_known_is_a_question_mark_for_people_and_null_for_programs() -> None:
     unknown, old = status("a", lag=None), status("b", lag=7, oldest_ms=NOW_MS - 90_000)
-    assert rows.lag_cell(unknown) == "?"
+    assert rows.LAG.cell(unknown) == "?"
     document = as_json(FIELDS, unknown)
     assert (document["lag_records"], document["lag_seconds"], document["source_end_offset"]) == (None,) * 3
     document = as_json(FIELDS, old)

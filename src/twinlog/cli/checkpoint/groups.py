@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
-from twinlog.cli.checkpoint.client import every_group
+from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.cli.checkpoint.groups_view import (
     FLOW,
     GROUP,
@@ -17,7 +17,8 @@ from twinlog.cli.checkpoint.groups_view import (
     listings,
     notes,
 )
-from twinlog.cli.common.call import Call, Differences, Services, command, looks
+from twinlog.cli.common import call as calls
+from twinlog.cli.common.call import PAGE, Call, Differences, Services, command, looks
 from twinlog.cli.common.fields import as_json
 from twinlog.cli.common.names import flow_name, parse_flow
 from twinlog.cli.common.options import argument, flag, flow_and_names, option
@@ -84,6 +85,14 @@ def groups_command(
             say(f"{group} is not translated: `twinlog explain group {shlex.quote(group)}` says why")
 
     call.tell(answer_as_json(answer), text, fails=is_missing)
+
+
+async def every_group(
+    stub: CheckpointServiceStub, request: pb2.ListGroupsRequest, *, page: int = PAGE
+) -> pb2.ListGroupsResponse:
+    """Return the answer with the rows of all its pages. Raises the service's error."""
+    request.page_size = page
+    return await calls.every(stub.ListGroups, request, "groups")
 
 
 def _named(names: list[str], group: str) -> tuple[str | None, str]:

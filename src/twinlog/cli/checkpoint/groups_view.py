@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.checkpoint.client import verdict_name
-from twinlog.cli.common.fields import Field, Fields, as_json, table
+from twinlog.cli.common.fields import Field, Fields, as_json, table, value_of
 from twinlog.cli.common.names import flow_name
 from twinlog.kafka.reasons import no_answer
 
@@ -45,7 +44,7 @@ def group_fields(age_ms: Callable[[pb2.GroupPartition], int]) -> Fields[pb2.Grou
         Field(
             "message",
             column="message",
-            text=lambda row: "" if verdict_name(row) in _SAY_ALL else row.message,
+            text=lambda row: "" if value_of(row, "verdict") in _SAY_ALL else row.message,
         ),
         "as_of",
     )

@@ -7,13 +7,13 @@ from pathlib import Path
 import typer
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
+from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.checkpoint.client import only_flow, verdict_name
 from twinlog.cli.checkpoint.offset_files import BadLine, OffsetFile, Place, parse_place, read_places
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, tell
-from twinlog.cli.common.fields import UNKNOWN, Field, Fields, table
-from twinlog.cli.common.names import parse_flow, partition_name
+from twinlog.cli.common.fields import UNKNOWN, Field, Fields, table, value_of
+from twinlog.cli.common.names import flow_name, parse_flow, partition_name
 from twinlog.cli.common.options import argument, flag, flow_and_names, option
 from twinlog.cli.common.output import Output
 from twinlog.cli.common.times import CLOCK
@@ -99,6 +99,22 @@ def _asked(
     raise ConfigError(f"--from {source}: {why}", key="--from")
 
 
+async def only_flow(stub: CheckpointServiceStub) -> types_pb2.Flow:
+    """The one flow that the service translates. Raises ConfigError when it is not exactly one."""
+    listed = await stub.ListGroups(pb2.ListGroupsRequest(summary_only=True))
+    flows = [each.flow for each in listed.flows]
+    if len(flows) == 1:
+        return flows[0]
+    if not flows:
+        raise ConfigError(
+            "no flow of the checkpoint service translates groups: see `twinlog status`", key="--flow"
+        )
+    names = ", ".join(flow_name(flow) for flow in flows)
+    raise ConfigError(
+        f"there are several flows, say which, such as {flow_name(flows[0])!r}: {names}", key="--flow"
+    )
+
+
 async def _translate(
     at: Services, places: Sequence[Place], flow: str | None, back: bool
 ) -> list[pb2.OffsetTranslation]:
@@ -134,7 +150,7 @@ def _tell_bad(source: Path | None, line: BadLine) -> None:
 
 
 def _tell_missing(answer: pb2.OffsetTranslation) -> None:
-    partition, verdict = answer.partition, verdict_name(answer)
+    partition, verdict = answer.partition, value_of(answer, "verdict")
     error = NotFoundError(
         f"{partition_name(partition)} has no translation: {verdict} ({answer.message})",
         metadata={"topic": partition.topic, "partition": str(partition.partition), "verdict": verdict},
@@ -169,7 +185,7 @@ def _write(target: Path, file: OffsetFile, answers: Sequence[pb2.OffsetTranslati
         raise ConfigError(f"--to {target}: {error.strerror or error}", key="--to") from None
     if output is Output.JSON:
         return
-    verdicts = Counter(verdict_name(answer) for answer in answers)
+    verdicts = Counter(value_of(answer, "verdict") for answer in answers)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
     typer.echo(f"{target} was written: {counts or 'no offsets'}", err=True)
 

@@ -1,5 +1,5 @@
 """The one table of each kind of row: its fields make the columns of tables, the documents of `-o json` and
-the rows of the live page. A row is a message of a service, or a dataclass. Pure.
+the rows of the live page. A row is a message of a service, a dataclass or a dictionary. Pure.
 
 A new fact is a field of the message and a line in the table of its kind.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Generic, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
@@ -115,7 +115,7 @@ def _steps(path: str) -> tuple[Sequence[str], bool]:
 def _reader(kind: type, name: str) -> Callable[[Any], Any]:
     """How a field is read. Kept, because a live page reads thousands of rows a second."""
     if not issubclass(kind, Message):
-        return attrgetter(name)
+        return itemgetter(name) if issubclass(kind, dict) else attrgetter(name)
     field = kind.DESCRIPTOR.fields_by_name[name]
     if field.enum_type is not None:
         values = field.enum_type.values_by_number

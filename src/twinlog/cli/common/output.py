@@ -49,21 +49,6 @@ def toned(line: str) -> str:
     return _WORD.sub(lambda found: f"{_COLOURS[found.group()]}{found.group()}{_PLAIN}", line)
 
 
-__all__ = [
-    "Column",
-    "Output",
-    "OutputOption",
-    "clear_screen",
-    "filter_output",
-    "in_colour",
-    "print_json",
-    "print_json_line",
-    "print_rows",
-    "print_table",
-    "screen_rows",
-]
-
-
 Row = TypeVar("Row")
 
 

@@ -25,18 +25,8 @@ GIVEN_ENDPOINTS: ContextVar[tuple[str, ...]] = ContextVar("GIVEN_ENDPOINTS", def
 _QUOTED: Final = re.compile(r"`(twinlog [^`]+)`")
 _READ_NO_CONFIG: Final = frozenset(
     {
-        *(
-            "adopt",
-            "completion",
-            "demo",
-            "convert",
-            "explain reason",
-            "import",
-            "init",
-            "local",
-            "mirror-maker",
-        ),
-        *("preflight", "run", "start"),
+        *("adopt", "completion", "convert", "demo", "explain reason", "import", "init", "local"),
+        *("mirror-maker", "preflight", "run", "start"),
     }
 )
 _CALL_NO_SERVICE: Final = frozenset({"copy", "decode", "safe-to-delete", "state", "verify"})

@@ -12,7 +12,7 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.fields import Field, Fields, as_json, table
 from twinlog.cli.common.names import flow_name, parse_flow, who
-from twinlog.cli.common.options import argument, option
+from twinlog.cli.common.options import argument, option, together
 from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import print_undo, say, undo_command
 from twinlog.cli.common.times import MOST_OFFSET
@@ -111,13 +111,16 @@ def diff_command(
     call.tell(documents, text)
 
 
-ValueArgument = Annotated[str, argument("VALUE", "The value, as in the properties file.")]
-NewElementArgument = Annotated[str, argument("ELEMENT", "A name or a regular expression.")]
-ElementArgument = Annotated[str, argument("ELEMENT", "The element, as it is in the list.")]
+def _add_command(
+    name: str, operation: pb2.RuleOperation.ValueType, what: str, shown: str = "", meaning: str = ""
+) -> None:
+    """A command that changes a rule, by a value if that is `shown`."""
 
+    def with_value(value: str = argument(shown, meaning)) -> str:
+        return value
 
-def _add_command(name: str, operation: pb2.RuleOperation.ValueType, value_argument: Any, what: str) -> None:
-    """A command that changes a rule by one value."""
+    def without() -> str:
+        return ""
 
     @app.command(name, help=what)
     @command
@@ -125,46 +128,31 @@ def _add_command(name: str, operation: pb2.RuleOperation.ValueType, value_argume
         call: Call,
         flow: FlowArgument,
         key: KeyArgument,
-        value: value_argument,
+        value: str = together(with_value if shown else without),
         version: VersionOption = None,
         dry_run: DryRunOption = False,
     ) -> None:
         _change(call, flow, pb2.RuleChange(key=key, operation=operation, value=value), version, dry_run)
 
 
-_add_command("set", pb2.RULE_OPERATION_SET, ValueArgument, "Replace the value of a rule.")
 _add_command(
-    "add",
-    pb2.RULE_OPERATION_ADD,
-    NewElementArgument,
-    "Add an element to a list, such as a pattern to topics.",
+    *("set", pb2.RULE_OPERATION_SET, "Replace the value of a rule.", "VALUE"),
+    "The value, as in the properties file.",
 )
-_add_command("remove", pb2.RULE_OPERATION_REMOVE, ElementArgument, "Remove an element from a list.")
-
-
-def _add_plain_command(name: str, operation: pb2.RuleOperation.ValueType, what: str) -> None:
-    """A command that changes a rule without a value."""
-
-    @app.command(name, help=what)
-    @command
-    def change(
-        call: Call,
-        flow: FlowArgument,
-        key: KeyArgument,
-        version: VersionOption = None,
-        dry_run: DryRunOption = False,
-    ) -> None:
-        _change(call, flow, pb2.RuleChange(key=key, operation=operation), version, dry_run)
-
-
-_add_plain_command(
-    "reset",
-    pb2.RULE_OPERATION_RESET,
+_add_command(
+    *("add", pb2.RULE_OPERATION_ADD, "Add an element to a list, such as a pattern to topics.", "ELEMENT"),
+    "A name or a regular expression.",
+)
+_add_command(
+    *("remove", pb2.RULE_OPERATION_REMOVE, "Remove an element from a list.", "ELEMENT"),
+    "The element, as it is in the list.",
+)
+_add_command(
+    *("reset", pb2.RULE_OPERATION_RESET),
     "Restore the value of the properties file. Also drops a rule that was put aside.",
 )
-_add_plain_command(
-    "restore",
-    pb2.RULE_OPERATION_RESTORE,
+_add_command(
+    *("restore", pb2.RULE_OPERATION_RESTORE),
     "Put a rule in effect again that was put aside because the properties file has changed since.",
 )
 

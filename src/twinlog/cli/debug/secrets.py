@@ -34,22 +34,10 @@ _SECRET_FILE = re.compile(
 _SHORTEST_IN_A_FILE = 16
 _SHOWN = frozenset(
     {
-        "bootstrap.servers",
-        "security.protocol",
-        "sasl.mechanism",
-        "client.id",
-        "client.rack",
-        "isolation.level",
-        "auto.offset.reset",
-        "acks",
-        "compression.type",
-        "max.message.bytes",
-        "max.request.size",
-        "ssl.protocol",
-        "ssl.enabled.protocols",
-        "ssl.endpoint.identification.algorithm",
-        "ssl.keystore.type",
-        "ssl.truststore.type",
+        *("bootstrap.servers", "security.protocol", "sasl.mechanism", "client.id", "client.rack", "acks"),
+        *("isolation.level", "auto.offset.reset", "compression.type", "max.message.bytes"),
+        *("max.request.size", "ssl.protocol", "ssl.enabled.protocols", "ssl.keystore.type"),
+        *("ssl.endpoint.identification.algorithm", "ssl.truststore.type"),
     }
 )
 _SHOWN_ENDS = (".ms", ".bytes", ".size", ".records", ".seconds", ".enabled", ".factor", ".retries")

@@ -5,9 +5,9 @@ import typer
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.call import Call, command
 from twinlog.cli.common.failures import require_terminal
-from twinlog.cli.common.fields import Field, Fields, as_json
+from twinlog.cli.common.fields import Field, Fields, as_json, table
 from twinlog.cli.common.names import parse_flow
-from twinlog.cli.common.options import argument, option
+from twinlog.cli.common.options import argument, flag, option
 from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.source.client import parse_bytes
@@ -15,8 +15,8 @@ from twinlog.cli.source.client import parse_bytes
 _LONGER_SECONDS = 60.0
 """Beside the time in which it writes: connections, and a topic that is created and deleted."""
 
-SPEED: Fields[pb2.TargetSpeed] = (
-    Field("slots", "slots", "slots", right=True),
+SPEED: Fields[pb2.TargetSpeed] = table(
+    "slots|slots>",
     Field("bytes_per_second", "bytes_per_second", "MB/s", right=True, text=lambda each: _rate(each)),
 )
 
@@ -27,8 +27,8 @@ def calibrate_command(
     flow: str = argument("A->B", "The flow."),
     seconds: int = option("--seconds N", "How long it writes at most.", 60, min=1, max=300),
     most: str = option("--most BYTES", "How much it writes at most: 200M, 1G.", "1G"),
-    dry_run: bool = option("--dry-run", "Only say what it would do.", False),
-    yes: bool = option("--yes -y", "Do not ask.", False),
+    dry_run: bool = flag("--dry-run", "Only say what it would do."),
+    yes: bool = flag("--yes -y", "Do not ask."),
 ) -> None:
     """Measure the way to both clusters and how fast the target takes records; print the setting to use.
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
@@ -54,14 +55,37 @@ _FOREIGN: Fields[pb2.ForeignWrite] = table(
 )
 
 
+def _known(offset: int) -> int | None:
+    return None if offset < 0 else offset
+
+
+def _or_unknown(value: int | None) -> str:
+    return UNKNOWN if value is None else str(value)
+
+
+POSITION: Field[pb2.PartitionStatus] = Field(
+    *("position", lambda row: _known(row.position), "position"),
+    lambda row: _or_unknown(_known(row.position)),
+    right=True,
+)
+SOURCE_END: Field[pb2.PartitionStatus] = Field(
+    *("source_end_offset", lambda row: _known(row.source_end_offset), "source end"),
+    lambda row: _or_unknown(_known(row.source_end_offset)),
+    right=True,
+)
+LAG: Field[pb2.PartitionStatus] = Field(
+    *("lag_records", "", "lag"), lambda row: _or_unknown(value_of(row, "lag_records")), right=True
+)
+
+
 def partition_fields(now_ms: int) -> Fields[pb2.PartitionStatus]:
     """As of this time."""
     return table(
         "flow|flow4 topic=source.topic partition=source.partition =source|partition",
         "target_topic state|state",
-        Field("position", lambda row: _known(row.position), "position", position_cell, right=True, spare=1),
-        Field("source_end_offset", lambda row: _known(row.source_end_offset)),
-        Field("lag_records", column="lag", text=lag_cell, right=True),
+        replace(POSITION, spare=1),
+        replace(SOURCE_END, column=""),
+        LAG,
         Field(
             "lag_seconds",
             lambda row: _rounded(lag_seconds(row, now_ms=now_ms)),
@@ -121,10 +145,6 @@ def partition_fields(now_ms: int) -> Fields[pb2.PartitionStatus]:
     )
 
 
-def _known(offset: int) -> int | None:
-    return None if offset < 0 else offset
-
-
 def _rounded(number: float | None) -> float | None:
     return None if number is None else round(number, 3)
 
@@ -140,18 +160,6 @@ def _lane(row: pb2.PartitionStatus) -> str | None:
 def _delay(row: pb2.PartitionStatus) -> str:
     known = row.HasField("replication_latency")
     return shown_delay(row.replication_latency.ToMilliseconds()) if known else ""
-
-
-def position_cell(status: pb2.PartitionStatus) -> str:
-    return UNKNOWN if status.position < 0 else str(status.position)
-
-
-def end_cell(status: pb2.PartitionStatus) -> str:
-    return UNKNOWN if status.source_end_offset < 0 else str(status.source_end_offset)
-
-
-def lag_cell(status: pb2.PartitionStatus) -> str:
-    return str(status.lag_records) if status.HasField("lag_records") else UNKNOWN
 
 
 def lag_seconds(status: pb2.PartitionStatus, *, now_ms: int) -> float | None:

@@ -22,7 +22,7 @@ from twinlog.cli.source.client import (
     parse_scope,
     scope_name,
 )
-from twinlog.cli.source.partition_rows import OFFSETS, end_cell, lag_cell, position_cell
+from twinlog.cli.source.partition_rows import LAG, OFFSETS, POSITION, SOURCE_END
 from twinlog.errors import ConfigError, NotFoundError
 
 app = typer.Typer(
@@ -33,21 +33,7 @@ OFFSETS_END = "from there on, its offsets differ from the source's"
 
 _POSITION: Fields[pb2.PartitionStatus] = table(
     "topic=source.topic partition=source.partition =source|partition",
-    Field(
-        "position",
-        lambda row: None if row.position < 0 else row.position,
-        "position",
-        position_cell,
-        right=True,
-    ),
-    Field(
-        "source_end_offset",
-        lambda row: None if row.source_end_offset < 0 else row.source_end_offset,
-        "source end",
-        end_cell,
-        right=True,
-    ),
-    Field("lag_records", column="lag", text=lag_cell, right=True),
+    *(POSITION, SOURCE_END, LAG),
     *OFFSETS,
     Field("", column="offsets", text=lambda row: row.offsets),
 )

@@ -8,20 +8,8 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.common.times import counted
-from twinlog.cli.status.rows import (
-    FENCE,
-    HELD,
-    MOVE,
-    MOVED,
-    NAMED_TOPICS,
-    SHARED_COPY,
-    STANDS_BY,
-    STARTING,
-    FlowRow,
-    Status,
-    asked,
-    shown_stamp,
-)
+from twinlog.cli.status import rows as kinds
+from twinlog.cli.status.rows import FlowRow, Status, asked, shown_stamp
 
 
 async def ask_checkpoint(channel: grpc.aio.Channel, status: Status, timeout_seconds: float) -> None:
@@ -29,7 +17,7 @@ async def ask_checkpoint(channel: grpc.aio.Channel, status: Status, timeout_seco
     answer = await stub.ListGroups(checkpoint.ListGroupsRequest(summary_only=True), timeout=timeout_seconds)
     add_groups(answer, status)
     for progress in answer.flows:
-        if progress.obstacle_reason == STANDS_BY:
+        if progress.obstacle_reason == kinds.STANDS_BY:
             await _ask_owner(stub, progress.flow, status, timeout_seconds)
     rows = [status.flow(progress.flow) for progress in answer.flows]
     moves = await asked(
@@ -70,9 +58,9 @@ def add_groups(answer: checkpoint.ListGroupsResponse, status: Status) -> None:
     for progress in answer.flows:
         row = status.flow(progress.flow)
         if progress.obstacle:
-            if progress.obstacle_reason == STANDS_BY:
+            if progress.obstacle_reason == kinds.STANDS_BY:
                 standby.add(row.flow)
-            is_own = progress.obstacle_reason in (STANDS_BY, STARTING)
+            is_own = progress.obstacle_reason in (kinds.STANDS_BY, kinds.STARTING)
             row.add_note(
                 "checkpoint",
                 reason=progress.obstacle_reason if is_own else "GROUPS_NOT_TRANSLATED",
@@ -80,7 +68,7 @@ def add_groups(answer: checkpoint.ListGroupsResponse, status: Status) -> None:
             )
         if progress.deletions_held:
             told = f"no group is deleted: {progress.deletions_held} ({progress.deletions_held_reason})"
-            row.hold(HELD, told)
+            row.hold(kinds.HELD, told)
     for name in ready - standby:
         status.flows[name].group_count = 0
     for summary in answer.summaries:
@@ -92,9 +80,9 @@ def add_groups(answer: checkpoint.ListGroupsResponse, status: Status) -> None:
 def _add_summary(summary: checkpoint.GroupSummary, row: FlowRow) -> None:
     row.groups = dict(sorted(summary.partitions_by_verdict.items()))
     row.group_count = summary.group_count
-    if count := row.groups.get(SHARED_COPY):
+    if count := row.groups.get(kinds.SHARED_COPY):
         told = f"{count} offsets of groups are on copies that another flow writes, too: none is committed"
-        row.hold(SHARED_COPY, told, "twinlog groups {flow}")
+        row.hold(kinds.SHARED_COPY, told, "twinlog groups {flow}")
 
 
 def add_move(move: checkpoint.FlowMove, row: FlowRow) -> None:
@@ -108,7 +96,7 @@ def add_move(move: checkpoint.FlowMove, row: FlowRow) -> None:
     source = row.flow.partition("->")[0]
     for fence in move.other_fences:
         told = f"{_no_writes(fence.topics, source)}: moves of {', '.join(fence.holders)} hold the fence"
-        row.hold(FENCE, told, fence.remedy)
+        row.hold(kinds.FENCE, told, fence.remedy)
 
 
 def _hold_move(row: FlowRow, last: checkpoint.LastMove, *, running: bool) -> None:
@@ -118,19 +106,21 @@ def _hold_move(row: FlowRow, last: checkpoint.LastMove, *, running: bool) -> Non
         done = f"done: {', '.join(last.steps)}" if last.steps else "no step is done"
         told = f"{last.kind} {last.run_id} {'is running' if running else 'was interrupted'} ({done})"
         command = f"twinlog {last.kind} {'watch' if running else 'run'} {{flow}}"
-        row.hold(MOVE, told, command, by=last.by, since=since)
+        row.hold(kinds.MOVE, told, command, by=last.by, since=since)
     moved = last.groups_on_target if last.HasField("groups_on_target") else None
     if last.finished and last.on_target and moved != 0:
         count = "1 group was" if moved == 1 else f"{moved:,} groups were" if moved else "groups may have been"
         told = f"{count} moved to {target}, and not back"
-        row.hold(MOVED, told, "twinlog failover status {flow}", by=last.by, since=shown_stamp(last.ended))
+        row.hold(
+            kinds.MOVED, told, "twinlog failover status {flow}", by=last.by, since=shown_stamp(last.ended)
+        )
     left_alias, entered_alias = (source, target) if last.kind == "failover" else (target, source)
     for cluster, topics in ((left_alias, last.fenced_where_left), (entered_alias, last.fenced_where_entered)):
         if topics:
             told, command = _no_writes(topics, cluster), "twinlog failover status {flow}"
-            row.hold(FENCE, told, command, by=last.by, since=since)
+            row.hold(kinds.FENCE, told, command, by=last.by, since=since)
 
 
 def _no_writes(topics: Sequence[str], cluster: str) -> str:
-    named = ", ".join(topics[:NAMED_TOPICS]) + (", …" if len(topics) > NAMED_TOPICS else "")
+    named = ", ".join(topics[: kinds.NAMED_TOPICS]) + (", …" if len(topics) > kinds.NAMED_TOPICS else "")
     return f"nobody may write to {counted(len(topics), 'topic')} on {cluster}: {named}"

@@ -21,22 +21,9 @@ from twinlog.cli.common.fields import value_of
 from twinlog.cli.common.names import flow_name
 from twinlog.cli.configsync.client import every_topic
 from twinlog.cli.configsync.rules import is_of_operator
+from twinlog.cli.status import rows as kinds
 from twinlog.cli.status.checkpoint import ask_checkpoint
-from twinlog.cli.status.rows import (
-    HEARTBEAT_MISSING,
-    MANUAL,
-    NAMED_TOPICS,
-    RULE,
-    SERVING,
-    WAITING,
-    FlowRow,
-    Note,
-    Owner,
-    ServiceRow,
-    Status,
-    asked,
-    shown_stamp,
-)
+from twinlog.cli.status.rows import FlowRow, Note, Owner, ServiceRow, Status, asked, shown_stamp
 from twinlog.cli.status.source import ask_source
 from twinlog.service.answering_process import PROCESS_METADATA_KEY, AnsweringProcess
 from twinlog.service.errors_wire import error_from_rpc
@@ -58,7 +45,7 @@ async def ask_configsync(channel: grpc.aio.Channel, status: Status, timeout_seco
     async with asyncio.TaskGroup() as group:
         for flow in answer.flows:
             group.create_task(_rules(stub, flow.flow, status, timeout_seconds), name="rules")
-            if flow.topics_by_state[WAITING]:
+            if flow.topics_by_state[kinds.WAITING]:
                 group.create_task(_waiting(stub, flow.flow, status, timeout_seconds), name="waiting topics")
 
 
@@ -86,10 +73,10 @@ async def _rules(
                     f"{rule.key} = {rule.put_aside} is put aside: the file has changed, and says {file_value}"
                 )
             since = shown_stamp(rule.changed_at) if rule.HasField("changed_at") else updated
-            row.hold(RULE, told, "twinlog rules diff {flow}", by=rule.changed_by or None, since=since)
+            row.hold(kinds.RULE, told, "twinlog rules diff {flow}", by=rule.changed_by or None, since=since)
         if rule.key == SYNC_MODE and rule.value == "manual":
             told = "topics, configs and ACLs change by `twinlog apply` only"
-            row.hold(MANUAL, told, "twinlog plan {flow}")
+            row.hold(kinds.MANUAL, told, "twinlog plan {flow}")
 
 
 async def _waiting(
@@ -111,11 +98,10 @@ async def _waiting(
             by_reason.setdefault(topic.reason, []).append(topic)
     for reason, topics in sorted(by_reason.items()):
         names = [topic.source_topic for topic in topics]
-        more = f" and {len(names) - NAMED_TOPICS} more" if len(names) > NAMED_TOPICS else ""
-        told = (
-            f"selected but not copied: {', '.join(names[:NAMED_TOPICS])}{more}: {reason} {topics[0].message}"
-        )
-        row.hold(WAITING, told.rstrip(), "twinlog topics {flow} --waiting")
+        more = f" and {len(names) - kinds.NAMED_TOPICS} more" if len(names) > kinds.NAMED_TOPICS else ""
+        named = ", ".join(names[: kinds.NAMED_TOPICS])
+        told = f"selected but not copied: {named}{more}: {reason} {topics[0].message}"
+        row.hold(kinds.WAITING, told.rstrip(), "twinlog topics {flow} --waiting")
 
 
 Details = Callable[[grpc.aio.Channel, Status, float], Awaitable[None]]
@@ -153,7 +139,7 @@ def explain_silence(row: FlowRow) -> None:
                 message="heartbeats are not copied while the flow is paused:"
                 f" `twinlog resume {shlex.quote(row.flow)}`",
             )
-            if note.reason == HEARTBEAT_MISSING
+            if note.reason == kinds.HEARTBEAT_MISSING
             else note
             for note in row.notes
         ]
@@ -178,7 +164,7 @@ async def _ask(
             if process := AnsweringProcess.of_metadata(str(metadata.get(PROCESS_METADATA_KEY, ""))):
                 row.host, row.pid, row.config = process.host, process.pid, process.config
             row.health = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
-            if row.health == SERVING:
+            if row.health == kinds.SERVING:
                 row.ready = await _is_ready(channel, timeout_seconds)
                 await _DETAILS[row.name](channel, status, timeout_seconds)
                 owners += await _owners(row.name, channel, timeout_seconds)

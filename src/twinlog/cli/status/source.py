@@ -13,25 +13,8 @@ from twinlog.cli.common.names import flow_name, partition_name, shown_bytes
 from twinlog.cli.common.times import CLOCK, counted
 from twinlog.cli.source.client import scope_name, scope_words
 from twinlog.cli.source.partition_rows import left_out_words
-from twinlog.cli.status.rows import (
-    BOTH_WAYS,
-    DELAY,
-    DIFFERS,
-    FOREIGN,
-    GAPS,
-    LIMIT,
-    OFFSETS,
-    OPEN_TRANSACTION,
-    PAUSE,
-    SPARK_UI,
-    STANDS_BY,
-    TRANSFORM,
-    FlowRow,
-    Status,
-    age_seconds,
-    asked,
-    shown_stamp,
-)
+from twinlog.cli.status import rows as kinds
+from twinlog.cli.status.rows import FlowRow, Status, age_seconds, asked, shown_stamp
 
 _TROUBLE = "twinlog partitions {flow} --trouble"
 NOT_COPIED_HERE = "FLOW_NOT_READY"
@@ -54,7 +37,7 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
         status.add_clusters("source", flow.clusters)
         if count := flow.partitions_behind_transactions:
             more = f", and {count - 1:,} more partitions" if count > 1 else ""
-            row.hold(OPEN_TRANSACTION, f"{flow.open_transaction}{more}", _TROUBLE)
+            row.hold(kinds.OPEN_TRANSACTION, f"{flow.open_transaction}{more}", _TROUBLE)
         _hold_orders(row, flow)
     rows = [status.flow(flow.flow) for flow in answer.flows]
     gaps = await asked(
@@ -90,7 +73,7 @@ async def _as_owners_tell(
     """The flows; those that another process owns as that one tells them, if it answers."""
     told: dict[str, source.FlowStatus] = {}
     for flow in flows:
-        if flow.reason == STANDS_BY and flow_name(flow.flow) not in told:
+        if flow.reason == kinds.STANDS_BY and flow_name(flow.flow) not in told:
             request = source.ListFlowsRequest(from_owner_of=flow.flow)
             owners = await asked(stub.ListFlows(request, timeout=timeout_seconds), [], "source", "")
             told |= {flow_name(each.flow): each for each in (owners.flows if owners is not None else ())}
@@ -125,12 +108,12 @@ def _add_ages(row: FlowRow, flow: source.FlowStatus, now_ms: int) -> None:
 def _add_proof(row: FlowRow, flow: source.FlowStatus) -> None:
     if different := row.proofs.get("DIFFERENT"):
         told = "1 copy differs" if different == 1 else f"{different:,} copies differ"
-        row.hold(DIFFERS, f"{told} from the source", _TROUBLE)
+        row.hold(kinds.DIFFERS, f"{told} from the source", _TROUBLE)
     if flow.foreign_records:
         count = counted(flow.foreign_records, "record")
         named = ", ".join(map(partition_name, flow.foreign_partitions))
         told = f"other producers wrote {count} into the copies{f' of {named}' if named else ''}"
-        row.hold(FOREIGN, told, "twinlog foreign {flow}")
+        row.hold(kinds.FOREIGN, told, "twinlog foreign {flow}")
 
 
 def _no_limit(scope: source.Scope) -> str:
@@ -143,10 +126,10 @@ def _hold_orders(row: FlowRow, flow: source.FlowStatus) -> None:
     for pause in flow.pauses:
         command = shlex.join(["twinlog", "resume", *scope_words(pause.scope)])
         since, name = shown_stamp(pause.since), scope_name(pause.scope)
-        row.hold(PAUSE, "paused", command, about=name, by=pause.by, since=since)
+        row.hold(kinds.PAUSE, "paused", command, about=name, by=pause.by, since=since)
     for limit in flow.throttles:
         told = f"limited to {shown_bytes(limit.bytes_per_second)}/s"
-        row.hold(LIMIT, told, _no_limit(limit.scope), about=scope_name(limit.scope))
+        row.hold(kinds.LIMIT, told, _no_limit(limit.scope), about=scope_name(limit.scope))
 
 
 def _add_ordered(row: FlowRow, flow: source.FlowStatus) -> None:
@@ -154,20 +137,24 @@ def _add_ordered(row: FlowRow, flow: source.FlowStatus) -> None:
     if flow.HasField("delay"):
         seconds = flow.delay.ToMilliseconds() / 1000
         told = f"records are copied {seconds:g} s after they were written (twinlog.delay.seconds)"
-        row.hold(DELAY, told)
+        row.hold(kinds.DELAY, told)
     if flow.partitions_both_ways:
         told = f"{flow.partitions_both_ways:,} partitions are copied both ways under the same name"
         if flow.echo_records:
             told = f"{told}; {flow.echo_records:,} records that came from there were left out"
-        row.hold(BOTH_WAYS, told)
+        row.hold(kinds.BOTH_WAYS, told)
     if words := left_out_words(flow):
-        row.hold(TRANSFORM, f"records that twinlog.transform left out: {words}", "twinlog partitions {flow}")
+        row.hold(
+            kinds.TRANSFORM, f"records that twinlog.transform left out: {words}", "twinlog partitions {flow}"
+        )
     if flow.spark_ui:
-        row.hold(SPARK_UI, f"Spark shows its jobs to anybody at {flow.spark_ui}")
+        row.hold(kinds.SPARK_UI, f"Spark shows its jobs to anybody at {flow.spark_ui}")
     if lost := dict(sorted(flow.offsets_lost_by_reason.items())):
         count = sum(lost.values())
         copies = "1 copy no longer has" if count == 1 else f"{count:,} copies no longer have"
-        row.hold(OFFSETS, f"{copies} the source's offsets: {', '.join(lost)}", "twinlog partitions {flow}")
+        row.hold(
+            kinds.OFFSETS, f"{copies} the source's offsets: {', '.join(lost)}", "twinlog partitions {flow}"
+        )
 
 
 def _hold_gaps(row: FlowRow, gaps: Sequence[source.LedgerGap]) -> None:
@@ -178,4 +165,4 @@ def _hold_gaps(row: FlowRow, gaps: Sequence[source.LedgerGap]) -> None:
         f"{counted(len(gaps), 'gap')} not acknowledged: {counted(offsets, 'source offset')} recorded as lost;"
         f" newest: {newest.reason} in {partition_name(newest.partition)}"
     )
-    row.hold(GAPS, told, "twinlog gaps {flow}", since=shown_stamp(newest.found_at))
+    row.hold(kinds.GAPS, told, "twinlog gaps {flow}", since=shown_stamp(newest.found_at))

@@ -14,21 +14,19 @@ import grpc
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
-from twinlog.cli.common.fields import value_of
+from twinlog.cli.common.call import told_by
+from twinlog.cli.common.fields import Fields, as_json, table, value_of
 from twinlog.cli.common.names import parse_flow
-from twinlog.cli.moves.plan_outcome import plan_facts
+from twinlog.cli.moves.plan_outcome import THERE, plan_facts
 from twinlog.cli.verdict.moving import plan_checks
 from twinlog.clock import Clock
 from twinlog.errors import TransientKafkaError, TwinlogError
-from twinlog.service.errors_wire import error_from_rpc
 
 FRESH_SECONDS = 10.0
 PLAN_SECONDS = 120.0
 """A plan of thousands of groups looks at each of them."""
 AT_ONCE = 2
 MOST_TOPICS = 50
-
-_THERE = frozenset({"WRITE", "ALREADY_THERE", "KEEP_AHEAD"})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +53,7 @@ class Plans:
     async def _ask(self, flow: str) -> dict[str, Any]:
         request = pb2.PlanMoveRequest(flow=parse_flow(flow), kind=pb2.MOVE_KIND_FAILOVER)
         rows = PlanRows()
-        try:
+        with told_by("checkpoint"):
             async with self.open_to("checkpoint", self.endpoint) as channel:
                 async for event in CheckpointServiceStub(channel).PlanMove(request, timeout=PLAN_SECONDS):
                     if event.HasField("part"):
@@ -63,8 +61,6 @@ class Plans:
                     elif event.HasField("plan"):
                         rows.take(event.plan.partitions, event.plan.backlog)
                         return plan_row(event.plan, rows, now_ms=self.clock.now_ms())
-        except grpc.aio.AioRpcError as error:
-            raise error_from_rpc(error, peer="checkpoint") from error
         raise TransientKafkaError("the plan ended early", reason="WATCH_ENDED")
 
 
@@ -107,21 +103,20 @@ def plan_row(plan: pb2.MovePlan, rows: PlanRows, *, now_ms: int) -> dict[str, An
     return {
         "checks": [asdict(check) for check in checks],
         "at_ms": now_ms,
-        "blockers": list(plan.blockers),
-        "warnings": list(plan.warnings),
-        "from": plan.from_cluster,
-        "to": plan.to_cluster,
+        **as_json(_PLAN, plan),
         "groups": len(rows.actions),
-        "ready": sum(bool(actions) and actions <= _THERE for actions in groups),
+        "ready": sum(bool(actions) and actions <= THERE for actions in groups),
         "active_before": sum("SKIP_ACTIVE_BEFORE" in actions for actions in groups),
         "active_there": sum("SKIP_ACTIVE_THERE" in actions for actions in groups),
-        "records": plan.records_not_copied if plan.HasField("records_not_copied") else None,
-        "at_most": plan.at_most_not_copied if plan.HasField("at_most_not_copied") else None,
-        "seconds": plan.estimated.ToTimedelta().total_seconds() if plan.HasField("estimated") else None,
         "topics": topics[:MOST_TOPICS],
         "more_topics": max(0, len(topics) - MOST_TOPICS),
-        "fenced_topics": list(plan.fenced_topics),
     }
+
+
+_PLAN: Fields[pb2.MovePlan] = table(
+    "blockers warnings from=from_cluster to=to_cluster records=records_not_copied at_most=at_most_not_copied",
+    "seconds=estimated fenced_topics",
+)
 
 
 def refusal_row(error: TwinlogError) -> dict[str, Any]:

@@ -6,22 +6,22 @@ Partitions and groups are lists, there are thousands: their fields stand in `PAR
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.source.v1 import source_service_pb2 as source
-from twinlog.cli.checkpoint.client import verdict_name
 from twinlog.cli.common.fields import Field, Fields, as_json, table, value_of
 from twinlog.cli.common.names import flow_name, partition_name
-from twinlog.cli.source.partition_rows import left_out_words
+from twinlog.cli.source.partition_rows import POSITION, SOURCE_END, left_out_words
 from twinlog.cli.status.rows import SERVING, FlowRow, ServiceRow, works_here
 from twinlog.cli.verdict.moving import TRANSLATED
 
 _PARTITION: Fields[source.PartitionStatus] = table(
     "flow topic=source.topic partition=source.partition state",
-    Field("position", lambda row: None if row.position < 0 else row.position),
-    Field("end", lambda row: None if row.source_end_offset < 0 else row.source_end_offset),
+    POSITION,
+    replace(SOURCE_END, name="end"),
     "lag=lag_records",
     Field("rate", lambda row: round(row.records_per_second, 1)),
     Field("bytes", lambda row: round(row.bytes_per_second)),
@@ -39,20 +39,8 @@ PARTITION_FIELDS: Final = tuple(each.name for each in _PARTITION)
 GROUP_FIELDS: Final = ("flow", "group", "verdict", "partitions", "lag", "target_lag", "verdicts", "message")
 
 _WORST_FIRST: Final = (
-    "SOURCE_UNREADABLE",
-    "TARGET_UNREADABLE",
-    "NOT_READY",
-    "SHARED_COPY",
-    "NO_SYNC",
-    "NOT_REPLICATED",
-    "TOO_OLD",
-    "PAST_END",
-    "ACTIVE_ON_TARGET",
-    "BEFORE_START",
-    "FLOOR",
-    "MAPPED",
-    "EXACT",
-    "UP_TO_DATE",
+    *("SOURCE_UNREADABLE", "TARGET_UNREADABLE", "NOT_READY", "SHARED_COPY", "NO_SYNC", "NOT_REPLICATED"),
+    *("TOO_OLD", "PAST_END", "ACTIVE_ON_TARGET", "BEFORE_START", "FLOOR", "MAPPED", "EXACT", "UP_TO_DATE"),
     "PRESERVED",
 )
 
@@ -75,9 +63,9 @@ def group_rows(partitions: Iterable[checkpoint.GroupPartition]) -> dict[str, lis
 
 
 def _group_row(parts: list[checkpoint.GroupPartition]) -> list[Any]:
-    verdicts = Counter(verdict_name(each) for each in parts)
-    worst = min(parts, key=lambda each: _rank(verdict_name(each)))
-    name = verdict_name(worst)
+    verdicts = Counter(value_of(each, "verdict") for each in parts)
+    worst = min(parts, key=lambda each: _rank(value_of(each, "verdict")))
+    name = value_of(worst, "verdict")
     return [
         flow_name(worst.flow),
         worst.group,

@@ -48,7 +48,7 @@ async def serve(
             site = web.SockSite(runner, bound, ssl_context=context, shutdown_timeout=STOP_SECONDS)
             await site.start()
             async with asyncio.TaskGroup() as group:
-                upstream = Upstream(endpoints, open_to, feed, CLOCK.get(), same_services=same_services)
+                upstream = Upstream(endpoints, open_to, feed, CLOCK.get(), same_services)
                 group.create_task(upstream.run(stop), name="upstream")
                 group.create_task(page.turn(), name="turns")
                 if certificate is not None:

@@ -103,7 +103,7 @@ VERIFY_EACH_5_MIN = "twinlog.verify.interval.seconds = 300"
 GOOD, BAD, UNKNOWN, NEUTRAL = "good", "bad", "unknown", "neutral"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Fact:
     question: str
     answer: str
@@ -125,17 +125,15 @@ def _producers(row: FlowRow, source: str) -> Fact:
     found = producers_of(row)
     match found.state:
         case State.WRITE:
-            return Fact(question=question, answer="Yes", detail=f"last record {_ago(found.seconds or 0)}")
+            return Fact(question, "Yes", f"last record {_ago(found.seconds or 0)}")
         case State.SILENT if found.seconds is None:
-            told = "no record since the source service started"
-            return Fact(question=question, answer="No", detail=told)
+            return Fact(question, "No", "no record since the source service started")
         case State.SILENT:
-            return Fact(question=question, answer="No", detail=f"last record {_ago(found.seconds or 0)}")
+            return Fact(question, "No", f"last record {_ago(found.seconds or 0)}")
         case State.UNKNOWN:
-            told = f"{source} was last read {_ago(found.seconds or 0)}"
+            return Fact(question, "Unknown", f"{source} was last read {_ago(found.seconds or 0)}", UNKNOWN)
         case State.UNTOLD:
-            told = "the source service does not say"
-    return Fact(question=question, answer="Unknown", detail=told, tone=UNKNOWN)
+            return Fact(question, "Unknown", "the source service does not say", UNKNOWN)
 
 
 def _both_ends(row: FlowRow) -> Fact:
@@ -144,35 +142,32 @@ def _both_ends(row: FlowRow) -> Fact:
     equal, total = row.proofs.get("EQUAL", 0), sum(row.partitions.values())
     if different := row.proofs.get("DIFFERENT"):
         verb = "differs" if different == 1 else "differ"
-        told = f"{partitions(different)} {verb} from the source"
-        return Fact(question=question, answer="No", detail=told, tone=BAD, command=verify)
+        return Fact(question, "No", f"{partitions(different)} {verb} from the source", BAD, verify)
     if not row.proofs and row.records is None:
-        told = "the source service does not say"
-        return Fact(question=question, answer="Unknown", detail=told, tone=UNKNOWN)
+        return Fact(question, "Unknown", "the source service does not say", UNKNOWN)
     if not row.proofs:
-        return Fact(question=question, answer="Not checked", detail="turn it on:", command=VERIFY_EACH_5_MIN)
+        return Fact(question, "Not checked", "turn it on:", command=VERIFY_EACH_5_MIN)
     if equal < total:
         told = f"{equal:,} of {partitions(total)} compared, all equal" if equal else "being compared"
-        return Fact(question=question, answer="Not all compared", detail=told, tone=UNKNOWN, command=verify)
+        return Fact(question, "Not all compared", told, UNKNOWN, verify)
     age = row.proven_age_seconds
     told = f"{partitions(total)} compared"
     if age is not None:
         told += " just now" if age < _JUST_NOW_SECONDS else f", the oldest {_ago(age)}"
-    return Fact(question=question, answer="Yes", detail=told, tone=GOOD)
+    return Fact(question, "Yes", told, GOOD)
 
 
 def _resumed(row: FlowRow, target: str) -> Fact:
     question = f"Have groups resumed on {target}?"
     if row.group_count is None:
-        told = "the checkpoint service does not say"
-        return Fact(question=question, answer="Unknown", detail=told, tone=UNKNOWN)
+        return Fact(question, "Unknown", "the checkpoint service does not say", UNKNOWN)
     if row.groups.get("TARGET_UNREADABLE", 0):
-        return Fact(question=question, answer="Unknown", detail=f"{target} cannot be read", tone=UNKNOWN)
+        return Fact(question, "Unknown", f"{target} cannot be read", UNKNOWN)
     active, total = row.groups.get("ACTIVE_ON_TARGET", 0), sum(row.groups.values())
     if not active:
-        return Fact(question=question, answer="No", detail=f"no group has members on {target}")
+        return Fact(question, "No", f"no group has members on {target}")
     told = f"groups with members on {target} read {active:,} of {partitions(total)}"
-    return Fact(question=question, answer="Yes" if active == total else "Some", detail=told)
+    return Fact(question, "Yes" if active == total else "Some", told)
 
 
 def _ago(seconds: float) -> str:
@@ -180,16 +175,7 @@ def _ago(seconds: float) -> str:
 
 
 TABLES = (
-    "page",
-    "services",
-    "flows",
-    "clusters",
-    "partitions",
-    "groups",
-    "gaps",
-    "paths",
-    "moves",
-    "feeds",
+    *("page", "services", "flows", "clusters", "partitions", "groups", "gaps", "paths", "moves", "feeds"),
     "history",
 )
 STATUS_SECONDS = 2.0
@@ -236,30 +222,22 @@ class Journal:
         self.changes.append({"at_ms": at_ms, "about": about, "reason": reason, **more})
 
 
+@dataclass(slots=True)
 class Upstream:
     """Fills a feed until `stop`."""
 
-    def __init__(
-        self,
-        endpoints: Mapping[str, str],
-        open_to: Callable[[str, str], grpc.aio.Channel],
-        feed: Feed,
-        clock: Clock,
-        *,
-        same_services: str = "",
-    ) -> None:
-        """`open_to` opens a channel to a service by its name and endpoint, and may raise ConfigError.
-        `same_services`: the options with which a command asks the same services."""
-        self._endpoints = endpoints
-        self._open_to = open_to
-        self._feed = feed
-        self._clock = clock
-        self._same_services = same_services
-        self._lags: dict[str, LagHistory] = {}
-        self._history: dict[str, deque[list[float | int | None]]] = {}
-        self._told_ms = 0
-        """When a service answered last."""
-        self._journal = Journal()
+    _endpoints: Mapping[str, str]
+    _open_to: Callable[[str, str], grpc.aio.Channel]
+    """Opens a channel to a service by its name and endpoint, and may raise ConfigError."""
+    _feed: Feed
+    _clock: Clock
+    _same_services: str = ""
+    """The options with which a command asks the same services."""
+    _lags: dict[str, LagHistory] = field(default_factory=dict)
+    _history: dict[str, deque[list[float | int | None]]] = field(default_factory=dict)
+    _told_ms: int = 0
+    """When a service answered last."""
+    _journal: Journal = field(default_factory=Journal)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Ends with `stop`. Raises ConfigError for certificates and tokens that are not usable."""
@@ -284,38 +262,19 @@ class Upstream:
         if answered:
             self._told_ms = now_ms
         self._journal.note(status, verdict, now_ms, answered=answered)
-        drains = {name: self._drain(row) for name, row in status.flows.items()}
-        healths = {name: flow_health(row, verdict) for name, row in status.flows.items()}
-        feed["page"].put(
-            "page",
-            {
-                "as_of_ms": now_ms,
-                "told_ms": self._told_ms,
-                "changes": list(self._journal.changes),
-                "every_seconds": STATUS_SECONDS,
-                "same_services": self._same_services,
-                **head(verdict, len(status.flows)),
-            },
-        )
-        feed["services"].replace(
-            {
-                row.name: {
-                    **asdict(row),
-                    "roles": rows.roles(row, status.flows),
-                    "owners": rows.shared_owners(row, status.flows),
-                }
-                for row in status.services
-            }
-        )
+        flows = {name: self._flow(flow, verdict) for name, flow in status.flows.items()}
+        page = {"as_of_ms": now_ms, "told_ms": self._told_ms, "changes": list(self._journal.changes)}
+        page |= {"every_seconds": STATUS_SECONDS, "same_services": self._same_services}
+        feed["page"].put("page", page | head(verdict, len(status.flows)))
+        services = {}
+        for row in status.services:
+            owners = rows.shared_owners(row, status.flows)
+            services[row.name] = {**asdict(row), "roles": rows.roles(row, status.flows), "owners": owners}
+        feed["services"].replace(services)
         if not answered:
             return  # What was known of clusters and flows stays.
         feed["clusters"].replace({alias: asdict(row) for alias, row in status.clusters.items()})
-        feed["flows"].replace(
-            {
-                name: {**self._flow(row, verdict, drains[name]), "health": asdict(healths[name])}
-                for name, row in status.flows.items()
-            }
-        )
+        feed["flows"].replace(flows)
         feed["history"].replace({name: [*self._history[name]] for name in status.flows})
 
     def _drain(self, row: FlowRow) -> Drain:
@@ -323,18 +282,12 @@ class Upstream:
         drain = lags.add(Sample(self._clock.monotonic(), row.lag_records))
         return until_the_slowest(drain, row.caught_up_in_seconds)
 
-    def _flow(self, row: FlowRow, verdict: Verdict, drain: Drain) -> dict[str, Any]:
+    def _flow(self, row: FlowRow, verdict: Verdict) -> dict[str, Any]:
+        drain = self._drain(row)
         samples = self._history.setdefault(row.flow, deque(maxlen=KEPT_SAMPLES))
-        seconds = round(self._clock.now_ms() / 1000)
         delay = row.delay_seconds if row.path == "ALIVE" else None
-        sample = [
-            seconds,
-            row.records_per_second,
-            row.lag_records,
-            delay,
-            row.bytes_per_second,
-            row.lag_seconds,
-        ]
+        sample = [round(self._clock.now_ms() / 1000), row.records_per_second, row.lag_records, delay]
+        sample += [row.bytes_per_second, row.lag_seconds]
         samples.append(sample)
         checks = readiness(row, verdict, drain)
         return {
@@ -345,6 +298,7 @@ class Upstream:
             "checks": [asdict(check) for check in checks],
             "fences": fences(row),
             "facts": [asdict(fact) for fact in facts(row)],
+            "health": asdict(flow_health(row, verdict)),
         }
 
     async def _follow(self, followed: "_Followed", stop: asyncio.Event) -> None:
@@ -365,70 +319,53 @@ class Upstream:
         self._feed["feeds"].put(followed.feed or followed.table, told)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+Ask = Callable[[grpc.aio.Channel], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class _Followed:
     """A table of the page that one method of a service fills."""
 
     table: str
     service: str
-    ask: Callable[[grpc.aio.Channel], Awaitable[Any]]
+    ask: Ask
     as_rows: Callable[[Any], Mapping[str, Row]]
     seconds: float = DETAILS_SECONDS
     feed: str = ""
     """How the page calls it; "" = as the table."""
 
 
+def _paged(stub: Callable[[grpc.aio.Channel], Any], method: str, request: Any, told: str) -> Ask:
+    return lambda channel: every(getattr(stub(channel), method), request, told, timeout=CALL_SECONDS)
+
+
+def _whole(stub: Callable[[grpc.aio.Channel], Any], method: str, request: Any) -> Ask:
+    return lambda channel: getattr(stub(channel), method)(request, timeout=CALL_SECONDS)
+
+
+_PARTITIONS = source.ListPartitionsRequest(page_size=PAGE)
+_GROUPS = checkpoint.ListGroupsRequest(page_size=PAGE)
 _FOLLOWED: Final = (
     _Followed(
-        table="partitions",
-        service="source",
-        ask=lambda channel: every(
-            SourceServiceStub(channel).ListPartitions,
-            source.ListPartitionsRequest(page_size=PAGE),
-            "partitions",
-            timeout=CALL_SECONDS,
-        ),
-        as_rows=lambda answer: {
-            rows.partition_key(each): rows.partition_row(each) for each in answer.partitions
-        },
-        seconds=LISTS_SECONDS,
-        feed="source",
+        *("partitions", "source", _paged(SourceServiceStub, "ListPartitions", _PARTITIONS, "partitions")),
+        lambda told: {rows.partition_key(each): rows.partition_row(each) for each in told.partitions},
+        *(LISTS_SECONDS, "source"),
     ),
     _Followed(
-        table="groups",
-        service="checkpoint",
-        ask=lambda channel: every(
-            CheckpointServiceStub(channel).ListGroups,
-            checkpoint.ListGroupsRequest(page_size=PAGE),
-            "groups",
-            timeout=CALL_SECONDS,
-        ),
-        as_rows=lambda answer: rows.group_rows(answer.groups),
-        seconds=LISTS_SECONDS,
-        feed="checkpoint",
+        *("groups", "checkpoint", _paged(CheckpointServiceStub, "ListGroups", _GROUPS, "groups")),
+        lambda told: rows.group_rows(told.groups),
+        *(LISTS_SECONDS, "checkpoint"),
     ),
     _Followed(
-        table="gaps",
-        service="source",
-        ask=lambda channel: every(
-            SourceServiceStub(channel).ListGaps, source.ListGapsRequest(), "gaps", timeout=CALL_SECONDS
-        ),
-        as_rows=rows.gap_rows,
+        *("gaps", "source", _paged(SourceServiceStub, "ListGaps", source.ListGapsRequest(), "gaps")),
+        rows.gap_rows,
     ),
     _Followed(
-        table="moves",
-        service="checkpoint",
-        ask=lambda channel: CheckpointServiceStub(channel).ListMoves(
-            checkpoint.ListMovesRequest(), timeout=CALL_SECONDS
-        ),
-        as_rows=rows.move_rows,
+        *("moves", "checkpoint", _whole(CheckpointServiceStub, "ListMoves", checkpoint.ListMovesRequest())),
+        rows.move_rows,
     ),
     _Followed(
-        table="paths",
-        service="heartbeat",
-        ask=lambda channel: HeartbeatServiceStub(channel).GetTopology(
-            heartbeat.GetTopologyRequest(), timeout=CALL_SECONDS
-        ),
-        as_rows=rows.path_rows,
+        *("paths", "heartbeat", _whole(HeartbeatServiceStub, "GetTopology", heartbeat.GetTopologyRequest())),
+        rows.path_rows,
     ),
 )

@@ -6,44 +6,33 @@ from dataclasses import replace
 from typing import Any
 
 from twinlog.cli.common.times import counted
-from twinlog.cli.status.rows import (
-    DIFFERS,
-    FOREIGN,
-    GAPS,
-    HEARTBEAT_MISSING,
-    MOVE,
-    OPEN_TRANSACTION,
-    PAUSE,
-    SHARED_COPY,
-    STANDS_BY,
-    STARTING,
-    WAITING,
-    FlowRow,
-    Note,
-)
+from twinlog.cli.status import rows as kinds
+from twinlog.cli.status.rows import FlowRow, Note
 from twinlog.cli.verdict.clusters import FOLLOWS_FROM_CLUSTER
 from twinlog.cli.verdict.issues import Issue, Level, bad, remedy, worst
 
 RUNNING = "RUNNING"
 DISABLED = "HEARTBEATS_DISABLED"
 _PAUSED, _WAITS = "PAUSED", "WAITING"
-_AS_CONFIGURED = frozenset({"NO_TOPICS", "NO_TOPICS_SELECTED", DISABLED, "NOT_REPLICATED", STANDS_BY})
+_AS_CONFIGURED = frozenset({"NO_TOPICS", "NO_TOPICS_SELECTED", DISABLED, "NOT_REPLICATED", kinds.STANDS_BY})
 """Reasons that say that there is nothing to move, nothing to prove it by, or another process
 that does it."""
 _MAY_END = frozenset(
-    {_PAUSED, _WAITS, STARTING, "BACKOFF", "TOPICS_WAITING", "NOT_READY", "THROTTLED", "QUOTA"}
+    {_PAUSED, _WAITS, kinds.STARTING, "BACKOFF", "TOPICS_WAITING", "NOT_READY", "THROTTLED", "QUOTA"}
 )
 """Reasons that are warnings; all others are problems."""
 _LEFT = {
-    GAPS: Level.BAD,
-    DIFFERS: Level.BAD,
-    FOREIGN: Level.BAD,
-    MOVE: Level.WARN,
-    OPEN_TRANSACTION: Level.WARN,
-    SHARED_COPY: Level.WARN,
+    kinds.GAPS: Level.BAD,
+    kinds.DIFFERS: Level.BAD,
+    kinds.FOREIGN: Level.BAD,
+    kinds.MOVE: Level.WARN,
+    kinds.OPEN_TRANSACTION: Level.WARN,
+    kinds.SHARED_COPY: Level.WARN,
 }
 """What is in force and no order of somebody's."""
-_OF_NO_COPY = frozenset({"GROUPS_NOT_TRANSLATED", HEARTBEAT_MISSING, "PATH_UNKNOWN", "LAG_UNKNOWN", STARTING})
+_OF_NO_COPY = frozenset(
+    {"GROUPS_NOT_TRANSLATED", kinds.HEARTBEAT_MISSING, "PATH_UNKNOWN", "LAG_UNKNOWN", kinds.STARTING}
+)
 """What other services say of a flow that copies nothing."""
 
 
@@ -67,7 +56,7 @@ def _of_notes(row: FlowRow, file: str) -> list[Issue]:
     """One issue for each reason, whichever services say it."""
     by_reason: dict[str, list[Note]] = {}
     for note in row.notes:
-        if note.reason == HEARTBEAT_MISSING and row.is_paused:
+        if note.reason == kinds.HEARTBEAT_MISSING and row.is_paused:
             continue
         by_reason.setdefault(note.reason, []).append(note)
     found = []
@@ -76,7 +65,7 @@ def _of_notes(row: FlowRow, file: str) -> list[Issue]:
         is_note = reason in _AS_CONFIGURED or (
             row.path == "ALIVE" and all(note.service == "heartbeat" for note in notes)
         )
-        level, waits = Level.NOTE if is_note else _level(reason), reason == STARTING and not is_note
+        level, waits = Level.NOTE if is_note else _level(reason), reason == kinds.STARTING and not is_note
         told = f"{', '.join(note.service for note in notes)}: {notes[0].message}"
         command = remedy(reason, flow=row.flow, file=file)
         found.append(_of(row, level, reason, told, command, stops=not is_note, waits=waits))
@@ -99,7 +88,7 @@ def _state(row: FlowRow, state: str, count: int) -> Issue:
 
 def _paused(row: FlowRow, count: int) -> Issue:
     """With the command that ends it, if it is one pause."""
-    found, pauses = _state(row, _PAUSED, count), [each for each in row.in_force if each.kind == PAUSE]
+    found, pauses = _state(row, _PAUSED, count), [each for each in row.in_force if each.kind == kinds.PAUSE]
     command = pauses[0].command if len(pauses) == 1 else found.command
     scopes = ", ".join(each.about.removeprefix(f"{row.flow} ") for each in pauses if each.about != row.flow)
     message = f"{found.message}: {scopes}" if scopes else found.message
@@ -132,8 +121,10 @@ def _caused(row: FlowRow, issues: Sequence[Issue]) -> list[Issue]:
     cause = next((each for each in issues if each.reason in reasons), None)
     nothing = not row.partitions.get(RUNNING) and not row.stands_by("source")
     states = cause is not None
-    if cause is None and any(each.reason == STARTING and each.service != "heartbeat" for each in row.notes):
-        cause = next(each for each in issues if each.reason == STARTING)
+    if cause is None and any(
+        each.reason == kinds.STARTING and each.service != "heartbeat" for each in row.notes
+    ):
+        cause = next(each for each in issues if each.reason == kinds.STARTING)
     if cause is None:
         return list(issues)
     apart = {_PAUSED, "FAULTED"} if cause.reason in FOLLOWS_FROM_CLUSTER else {_PAUSED}
@@ -143,7 +134,7 @@ def _caused(row: FlowRow, issues: Sequence[Issue]) -> list[Issue]:
             return False
         if each.reason in row.partitions:
             return states
-        return each.reason in _OF_NO_COPY and (nothing or cause.reason == STARTING)
+        return each.reason in _OF_NO_COPY and (nothing or cause.reason == kinds.STARTING)
 
     swallowed = [each for each in issues if follows(each)]
     whole = replace(
@@ -152,7 +143,7 @@ def _caused(row: FlowRow, issues: Sequence[Issue]) -> list[Issue]:
         symptoms=len(swallowed),
         details=tuple(f"{each.reason}: {each.message}" for each in swallowed),
     )
-    if cause.reason == STARTING:
+    if cause.reason == kinds.STARTING:
         whole = replace(whole, level=Level.WARN)
     return [whole if each is cause else each for each in issues if each not in swallowed]
 
@@ -160,11 +151,11 @@ def _caused(row: FlowRow, issues: Sequence[Issue]) -> list[Issue]:
 def _in_force(row: FlowRow) -> list[Issue]:
     found = []
     for each in row.in_force:
-        waits, flows = each.kind == WAITING, () if each.about == row.flow else (row.flow,)
+        waits, flows = each.kind == kinds.WAITING, () if each.about == row.flow else (row.flow,)
         level = Level.WARN if waits else _LEFT.get(each.kind, Level.NOTE)
         reason = "TOPICS_WAITING" if waits else each.kind
         more = {"about": each.about, "stops": waits, "in_force": True, "flows": flows}
-        if each.kind != PAUSE:
+        if each.kind != kinds.PAUSE:
             found.append(_of(row, level, reason, each.message, each.command, **more))
     return found
 

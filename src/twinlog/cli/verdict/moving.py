@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from twinlog.cli.common.location import SERVICES
 from twinlog.cli.common.times import counted
 from twinlog.cli.source.partition_rows import shown_seconds
-from twinlog.cli.status.rows import DIFFERS, FENCE, FOREIGN, GAPS, MOVE, OPEN_TRANSACTION, FlowRow, Status
+from twinlog.cli.status import rows as kinds
+from twinlog.cli.status.rows import FlowRow, Status
 from twinlog.cli.verdict.clusters import FOLLOWS_FROM_CLUSTER
 from twinlog.cli.verdict.flows import DISABLED, partitions
 from twinlog.cli.verdict.issues import Issue, Verdict
@@ -102,6 +103,9 @@ _AS_THEY_ARE = frozenset({"ACTIVE_ON_TARGET", "NOT_REPLICATED"})
 """Verdicts on offsets that a move leaves as they are, and that nobody has to mend."""
 _PROBLEMS_NAMED = 3
 ANSWER = "Services and clusters answer"
+_NO_DIFFERENCE = "No difference of a copy is known"
+_BEHIND = "Nothing waits behind a transaction of the source"
+_UNFINISHED = "No earlier move is unfinished"
 BACKLOG, GROUPS = "The backlog is copied", "Groups have offsets on"
 
 
@@ -137,49 +141,22 @@ def readiness(row: FlowRow, verdict: Verdict, drain: Drain, blockers: Collection
         # While a flow starts, nobody has to act on what is not known yet.
         return WAIT if starts or service in away or away.difference(SERVICES) else NO_GO
 
-    told_by_source = row.records is not None
-    moves_known = row.group_count is not None and row.moves_known
-    running = partitions(sum(row.partitions.values()))
+    source = None if row.records is not None else unknown("source")
+    losses = source if row.gaps_known else unknown("source")
+    moves = None if row.group_count is not None and row.moves_known else unknown("checkpoint")
+    running, differing = partitions(sum(row.partitions.values())), (kinds.DIFFERS, kinds.FOREIGN)
     return [
         _problems(ANSWER, services, good="all of them"),
         _problems("Everything moves", own, good=f"{running} without a problem"),
         _lag(row, drain, unknown("source")),
         _groups(row, unknown("checkpoint")),
+        _in_force(row, "Losses are dealt with", (kinds.GAPS,), _lost(row), "losses", losses),
+        _in_force(row, _NO_DIFFERENCE, differing, _compared(row), "differences of copies", source),
         _in_force(
-            row,
-            "Losses are dealt with",
-            GAPS,
-            good=_lost(row),
-            unknown="" if told_by_source and row.gaps_known else "losses are not known",
-            when_unknown=unknown("source"),
+            row, _BEHIND, (kinds.OPEN_TRANSACTION,), "none stays open", "open transactions", source, WAIT
         ),
-        _in_force(
-            row,
-            "No difference of a copy is known",
-            DIFFERS,
-            FOREIGN,
-            good=_compared(row),
-            unknown="" if told_by_source else "differences of copies are not known",
-            when_unknown=unknown("source"),
-        ),
-        _in_force(
-            row,
-            "Nothing waits behind a transaction of the source",
-            OPEN_TRANSACTION,
-            good="none stays open",
-            unknown="" if told_by_source else "open transactions are not known",
-            when_unknown=unknown("source"),
-            otherwise=WAIT,
-        ),
-        _in_force(
-            row,
-            "No earlier move is unfinished",
-            MOVE,
-            good="none",
-            unknown="" if moves_known else "unfinished moves are not known",
-            when_unknown=unknown("checkpoint"),
-            otherwise=WAIT,  # `run` continues it, or takes its place; while it runs, the plan is blocked.
-        ),
+        # `run` continues it, or takes its place; while it runs, the plan is blocked.
+        _in_force(row, _UNFINISHED, (kinds.MOVE,), "none", "unfinished moves", moves, WAIT),
         _heartbeats(row, unknown("heartbeat")),
     ]
 
@@ -194,13 +171,10 @@ def checks_of(status: Status, kind: str, flow: str, blockers: Collection[str] = 
     if row is None:
         return [answer]
     if kind == "failback":
-        unknown = "" if row.records is not None else "writes of other producers into copies are not known"
+        unknown = None if row.records is not None else WAIT if services else NO_GO
+        what, good = "writes of other producers into copies", "no other write is known"
         title = "Only Twinlog wrote into the copies"
-        when_unknown = WAIT if services else NO_GO
-        told = _in_force(
-            row, title, FOREIGN, good="no other write is known", unknown=unknown, when_unknown=when_unknown
-        )
-        return [answer, told]
+        return [answer, _in_force(row, title, (kinds.FOREIGN,), good, what, unknown)]
     checks = readiness(row, verdict, drain_told(row), blockers)
     return [check for check in checks if not check.title.startswith(GROUPS)]
 
@@ -264,7 +238,7 @@ def overall(checks: Sequence[Check]) -> str:
 
 def fences(row: FlowRow) -> list[str]:
     """What keeps writers out, in words."""
-    return [each.message for each in row.in_force if each.kind == FENCE]
+    return [each.message for each in row.in_force if each.kind == kinds.FENCE]
 
 
 def _once(issue: Issue, blockers: Collection[str]) -> Issue:
@@ -296,7 +270,7 @@ def _lag(row: FlowRow, drain: Drain, unknown: str) -> Check:
         return Check(title=title, verdict=unknown, message="the lag is not known", command=command)
     if row.lag_records == 0:
         return Check(title=title, verdict=GO, message="the lag is 0")
-    told = "1 record" if row.lag_records == 1 else f"{row.lag_records:,} records"
+    told = counted(row.lag_records, "record")
     if drain.state == LOSING and drain.records_per_second is not None:
         told = f"{told} left, and {-drain.records_per_second:,.0f} more each second"
         return Check(title=title, verdict=unknown, message=told, command=command)
@@ -325,15 +299,17 @@ def _groups(row: FlowRow, unknown: str) -> Check:
 def _in_force(
     row: FlowRow,
     title: str,
-    *kinds: str,
+    of: Sequence[str],
     good: str,
-    unknown: str,
-    when_unknown: str = NO_GO,
+    what: str,
+    unknown: str | None,
     otherwise: str = NO_GO,
 ) -> Check:
-    if unknown:
-        return Check(title=title, verdict=when_unknown, message=unknown, command="twinlog status")
-    found = [each for each in row.in_force if each.kind in kinds]
+    """`unknown`: the verdict where nobody tells `what`; None: it is told."""
+    if unknown is not None:
+        told = f"{what} are not known"
+        return Check(title=title, verdict=unknown, message=told, command="twinlog status")
+    found = [each for each in row.in_force if each.kind in of]
     if not found:
         return Check(title=title, verdict=GO, message=good)
     told = "; ".join(each.message for each in found)

@@ -1,6 +1,7 @@
 """Parses and checks the options of verifying commands."""
 
 import re
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,11 +10,16 @@ from twinlog.cli.common.times import CLOCK, offset_of, parse_time, shortened, wh
 from twinlog.cli.verify.engine import engine
 from twinlog.errors import ConfigError
 
-_ISOLATIONS = {"read_committed": True, "read_uncommitted": False}
+
+class Isolation(StrEnum):
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
 IsolationOption = Annotated[
-    str | None,
+    Isolation | None,
     option(
-        "--isolation read_committed|read_uncommitted",
+        "--isolation",
         "The isolation level with which the replicator read the source, if the file does not say it.",
     ),
 ]
@@ -37,16 +43,9 @@ def instant_of(option: str, text: str | None) -> Any:
     return instant(timestamp_ms=parse_time(text, now_ms=CLOCK.get().now_ms(), option=option))
 
 
-def reads_committed(text: str | None) -> bool | None:
-    """The value of `--isolation`; None = as configured. Raises ConfigError."""
-    if text is None:
-        return None
-    try:
-        return _ISOLATIONS[text]
-    except KeyError:
-        raise ConfigError(
-            f"--isolation {text}: expected {' or '.join(_ISOLATIONS)}", key="--isolation"
-        ) from None
+def reads_committed(asked: Isolation | None) -> bool | None:
+    """None = as configured."""
+    return None if asked is None else asked is Isolation.READ_COMMITTED
 
 
 def bytes_of(text: str) -> int:

@@ -8,7 +8,8 @@ from typing import Any
 
 import typer
 
-from twinlog.cli.common.output import Column, print_table
+from twinlog.cli.common.fields import Field, Fields, table
+from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.times import producer_words
 from twinlog.printable import printable
@@ -25,52 +26,15 @@ def print_report(told: dict[str, Any]) -> None:
     rows = [_partition_row(told, each) for each in told["partitions"]]
     if len({row.topic for row in rows}) > 1:
         rows = sorted(_by_topic(rows), key=lambda row: (_WORST_FIRST.index(row.verdict), row.topic))
-    print_table(
-        "",
-        [
-            Column(title="topic"),
-            Column(title="partitions", right=True),
-            Column(title="verdict"),
-            Column(title="source offsets", spare=2),
-            Column(title="records", right=True),
-            Column(title="unopened", right=True, spare=3),
-            Column(title="differences", right=True),
-        ],
-        [row.cells() for row in rows],
-        empty="no partition was compared",
-    )
+    print_rows(_ROW, rows, empty="no partition was compared")
     if told["differences"]:
         shown = told["differences"][:_MOST_ROWS]
-        print_table(
-            "differences",
-            [
-                Column(title="topic"),
-                Column(title="partition", right=True),
-                Column(title="kind"),
-                Column(title="source offset", right=True),
-                Column(title="target offset", right=True),
-                Column(title="records", right=True),
-                Column(title="what"),
-            ],
-            [_difference_row(each) for each in shown],
-        )
+        print_rows(_DIFFERENCE, shown, title="differences")
         if len(shown) < len(told["differences"]):
             typer.echo(f"… and {len(told['differences']) - len(shown)} more: -o json has them all")
         _print_records(shown)
     if told["not_compared"]:
-        print_table(
-            "not compared",
-            [
-                Column(title="topic"),
-                Column(title="partition", right=True),
-                Column(title="cluster"),
-                Column(title="from", right=True),
-                Column(title="to", right=True),
-                Column(title="reason"),
-                Column(title="detail", spare=1),
-            ],
-            [_not_compared_row(each) for each in told["not_compared"][:_MOST_ROWS]],
-        )
+        print_rows(_NOT_COMPARED, told["not_compared"][:_MOST_ROWS], title="not compared")
     print_rules(told["rules"])
     say(_summary(told), fg=_COLOURS[told["verdict"]], bold=True)
 
@@ -95,10 +59,37 @@ class _Row:
     unopened: int
     differences: int
 
-    def cells(self) -> list[str]:
-        share = self.unopened / self.records if self.records else 0.0
-        counts = (f"{self.records:,}", f"{share:.0%}", f"{self.differences:,}")
-        return [self.topic, self.partitions, self.verdict, self.offsets, *counts]
+
+_ROW: Fields[_Row] = table(
+    "=topic|topic =partitions|partitions> =verdict|verdict =offsets|source_offsets2",
+    Field("", column="records", text=lambda row: f"{row.records:,}", right=True),
+    Field(
+        *("", "", "unopened"),
+        lambda row: f"{row.unopened / row.records if row.records else 0:.0%}",
+        right=True,
+        spare=3,
+    ),
+    Field("", column="differences", text=lambda row: f"{row.differences:,}", right=True),
+)
+_DIFFERENCE: Fields[dict[str, Any]] = table(
+    "=topic|topic =partition|partition> =kind|kind",
+    Field("", column="source offset", text=lambda each: _offset(each["source_offset"]), right=True),
+    Field("", column="target offset", text=lambda each: _offset(each["target_offset"]), right=True),
+    "=count|records>",
+    Field("", column="what", text=lambda each: _what(each)),
+)
+_NOT_COMPARED: Fields[dict[str, Any]] = table(
+    "=topic|topic",
+    Field("", column="partition", text=lambda each: _or_empty(each["partition"]), right=True),
+    "=side|cluster",
+    Field("", column="from", text=lambda each: _or_empty(each["from_offset"]), right=True),
+    Field("", column="to", text=lambda each: _or_empty(each["to_offset"]), right=True),
+    "=reason|reason =detail|detail1",
+)
+
+
+def _or_empty(number: int | None) -> str:
+    return "" if number is None else str(number)
 
 
 def _by_topic(rows: Sequence[_Row]) -> Iterator[_Row]:
@@ -136,28 +127,12 @@ def _offset(offset: int | None) -> str:
     return "end" if offset is None else str(offset)
 
 
-def _difference_row(each: dict[str, Any]) -> list[str]:
-    what = ", ".join(each.get("changed", ()))
+def _what(each: dict[str, Any]) -> str:
     if "found_in" in each:
-        what = f"it is in {each['found_in']}"
-    elif each["kind"] == "FOREIGN" and "written_by" in each:
-        what = f"written by {producer_words(each['written_by']['producer_id'])}"
-    return [
-        each["topic"],
-        str(each["partition"]),
-        each["kind"],
-        _offset(each["source_offset"]),
-        _offset(each["target_offset"]),
-        str(each["count"]),
-        what,
-    ]
-
-
-def _not_compared_row(each: dict[str, Any]) -> list[str]:
-    return ["" if each[name] is None else str(each[name]) for name in _NOT_COMPARED_FIELDS]
-
-
-_NOT_COMPARED_FIELDS = ("topic", "partition", "side", "from_offset", "to_offset", "reason", "detail")
+        return f"it is in {each['found_in']}"
+    if each["kind"] == "FOREIGN" and "written_by" in each:
+        return f"written by {producer_words(each['written_by']['producer_id'])}"
+    return ", ".join(each.get("changed", ()))
 
 
 def _print_records(differences: list[dict[str, Any]]) -> None:
