@@ -1,5 +1,7 @@
 """`twinlog decode`: the content of an internal topic in the output format of MM2's formatters."""
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +13,17 @@ from twinlog.cli.common.options import argument, flag, option
 from twinlog.cli.common.output import print_json_line
 from twinlog.cli.common.private_file import read_file
 from twinlog.cli.decoding import Kind, decode, kind_of
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, NotFoundError, TwinlogError, WireFormatError
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import KafkaCluster, ManagedReader, OffsetSpec
+from twinlog.kafka.reasons import KafkaReason
+from twinlog.kafka.whole_logs import records_to
+from twinlog.model import Record, TopicPartition
 from twinlog.printable import printable
+from twinlog.service.waiting import wait_or_stop
 
 if TYPE_CHECKING:
     from twinlog.config import Configuration
-    from twinlog.model import Record, TopicPartition
     from twinlog.policy import ReplicationPolicy
 
 _TIMEOUT_SECONDS = 10.0
@@ -54,15 +61,11 @@ def decode_command(
 
     Example: twinlog decode A.checkpoints.internal --config mm2.properties --cluster B
     """
-    from twinlog.cli.checkpoint.topic_reading import read_topic
-    from twinlog.errors import WireFormatError
-    from twinlog.kafka.cluster import open_cluster
-
     configuration = None if call.config is None or bootstrap_server is not None else call.configuration
     alias, properties = _cluster_properties(configuration, cluster, bootstrap_server, command_config)
     wanted = kind if kind is not None else kind_of(topic, _policies(configuration))
 
-    def print_record(partition: "TopicPartition", record: "Record") -> None:
+    def print_record(partition: TopicPartition, record: Record) -> None:
         place = {name: getattr(record, name) for name in ("offset", "timestamp_ms")}
         document = {"record": {"partition": partition.partition, **place}, "kind": str(wanted)}
         try:
@@ -121,3 +124,67 @@ def _policies(configuration: "Configuration | None") -> "list[ReplicationPolicy]
 
     configs = [{}] if configuration is None else [*(flow.policy_config for flow in configuration.flows), {}]
     return [policy_from_config(config) for config in configs]
+
+
+# Reads a whole topic: every partition from its first record to its end, or without end.
+
+_MAX_WAIT_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
+
+OnRecord = Callable[[TopicPartition, Record], None]
+
+
+async def read_topic(
+    cluster: KafkaCluster, topic: str, on_record: OnRecord, *, from_beginning: bool, follow: bool
+) -> None:
+    """Call `on_record` with each committed record, partition by partition; then, with `follow`, as they
+    arrive.
+
+    Raises NotFoundError when the topic does not exist, KafkaError when the cluster does not answer.
+    """
+    description = (await cluster.describe_topics([topic]))[topic]
+    if isinstance(description, TwinlogError):
+        if description.reason == KafkaReason.TOPIC_UNKNOWN:
+            raise NotFoundError(f"there is no topic {topic} on this cluster", metadata={"topic": topic})
+        raise description
+    partitions = [TopicPartition(topic, number) for number in range(description.partition_count)]
+    ends = await _offsets(cluster, OffsetSpec.LAST_STABLE, partitions)
+    positions = await _offsets(cluster, OffsetSpec.EARLIEST, partitions) if from_beginning else ends
+    async with cluster.reader(read_committed=True) as reader:
+        for partition in partitions:
+            async for record in records_to(reader, partition, positions[partition], ends[partition]):
+                on_record(partition, record)
+        if follow:
+            async with asyncio.TaskGroup() as group:
+                for partition in partitions:
+                    group.create_task(
+                        _follow(reader, partition, ends[partition], on_record),
+                        name=f"follow {partition}",
+                    )
+
+
+async def _offsets(
+    cluster: KafkaCluster, spec: OffsetSpec, partitions: list[TopicPartition]
+) -> dict[TopicPartition, int]:
+    offsets: dict[TopicPartition, int] = {}
+    for partition, offset in (await cluster.list_offsets(spec, partitions)).items():
+        if isinstance(offset, TwinlogError):
+            raise offset
+        offsets[partition] = offset
+    return offsets
+
+
+async def _follow(reader: ManagedReader, partition: TopicPartition, offset: int, on_record: OnRecord) -> None:
+    never = asyncio.Event()
+    while True:
+        try:
+            fetched = await reader.fetch(partition, offset, max_wait_seconds=_MAX_WAIT_SECONDS)
+        except TwinlogError as error:
+            if not error.retriable:
+                raise
+            tell(error, f"{partition}: {error}; trying again")
+            await wait_or_stop(never, _RETRY_SECONDS)
+            continue
+        for record in fetched.records:
+            on_record(partition, record)
+        offset = fetched.next_offset

@@ -1,6 +1,6 @@
 """The topic of a copy that is made again is paused from the deletion on until it is copied from the start."""
 
-from twinlog.cli.new_copy import Pause, Repaired, make_again
+from twinlog.cli.verify.repairing import Pause, Repaired, make_again
 from twinlog.errors import FatalKafkaError, KafkaError, StateError, TransientKafkaError
 from twinlog.kafka.ports import NewTopic, TopicDescription
 from twinlog.testing.fakes.cluster import FakeCluster

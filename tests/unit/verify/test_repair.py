@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from twinlog.cli import app
-from twinlog.cli.new_copy import Repaired
 from twinlog.cli.verify.repair import next_steps
+from twinlog.cli.verify.repairing import Repaired
 from twinlog.errors import ConfigError
 from twinlog.verify.repair import Action, remedies, what_was_not_seen
 

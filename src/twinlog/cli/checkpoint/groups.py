@@ -17,8 +17,7 @@ from twinlog.cli.checkpoint.groups_view import (
     listings,
     notes,
 )
-from twinlog.cli.common import call as calls
-from twinlog.cli.common.call import PAGE, Call, Differences, Services, command, looks
+from twinlog.cli.common.call import PAGE, Call, Differences, Services, command, every, looks
 from twinlog.cli.common.fields import as_json
 from twinlog.cli.common.names import flow_name, parse_flow
 from twinlog.cli.common.options import argument, flag, flow_and_names, option
@@ -92,7 +91,7 @@ async def every_group(
 ) -> pb2.ListGroupsResponse:
     """Return the answer with the rows of all its pages. Raises the service's error."""
     request.page_size = page
-    return await calls.every(stub.ListGroups, request, "groups")
+    return await every(stub.ListGroups, request, "groups")
 
 
 def _named(names: list[str], group: str) -> tuple[str | None, str]:

@@ -3,6 +3,7 @@
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.fields import Field, Fields, table, value_of
+from twinlog.cli.common.names import flow_name
 from twinlog.cli.common.options import OptionalFlowArgument, flag
 from twinlog.cli.configsync.client import chosen_flows, every_topic
 
@@ -27,15 +28,14 @@ def topics_command(
 
     Topics that no rule selects are not listed: `twinlog explain topic NAME` says which rule leaves one out.
     """
-    named = flow
 
     async def topics(at: Services) -> tuple[list[pb2.ReplicatedTopic], list[str]]:
-        flows = await chosen_flows(at.configsync, named)
+        flows = await chosen_flows(at.configsync, flow)
         told = [await every_topic(at.configsync, each, timeout_seconds=_SECONDS) for each in flows]
         unknown = [
-            f"{flow.source}->{flow.target}"
-            for flow, known in zip(flows, told, strict=True)
-            if flow not in known.settled_flows
+            flow_name(each)
+            for each, known in zip(flows, told, strict=True)
+            if each not in known.settled_flows
         ]
         return [topic for known in told for topic in known.topics], unknown
 

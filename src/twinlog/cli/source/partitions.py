@@ -43,8 +43,7 @@ def partitions_command(
 
     `?` means not known. A narrow terminal shows fewer columns.
     """
-    named = flow
-    wanted = None if named is None else parse_flow(named)
+    wanted = None if flow is None else parse_flow(flow)
     if follow:
         call.ask(lambda at: _follow(call, at, wanted, topic, every, trouble=trouble))
         return

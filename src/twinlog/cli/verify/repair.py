@@ -19,7 +19,7 @@ from twinlog.errors import ConfigError
 from twinlog.printable import printable
 
 if TYPE_CHECKING:
-    from twinlog.cli.new_copy import Repaired
+    from twinlog.cli.verify.repairing import Repaired
     from twinlog.verify.repair import Remedy
 
 
