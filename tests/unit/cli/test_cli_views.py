@@ -201,7 +201,7 @@ def test_producers_write_are_silent_or_it_is_not_known(
 
 def test_a_delay_of_long_ago_is_not_shown_as_the_delay_of_now() -> None:
     row = FlowRow(flow="A->B", path="UNKNOWN", delay_seconds=0.01, heartbeat_age_seconds=179.0)
-    assert line_of(FLOW, row)[9] == "? (0.01 s 3 min ago)"
+    assert line_of(FLOW, row)[9] == "? (0.01 s, 3 min ago)"
 
 
 def test_a_cut_path_shows_how_long_it_is_silent() -> None:
