@@ -279,6 +279,9 @@ class ConnectorImport:
         heartbeat = chosen.get(ConnectorKind.HEARTBEAT)
         if heartbeat is not None and not self.draft.flow_has(flow, "emit.heartbeats.enabled"):
             self.draft.decide_flow(flow, "emit.heartbeats.enabled", "true")
+        if heartbeat is None and source is not None:
+            why = "there is no heartbeat connector: `true` writes heartbeats, which measure the delay"
+            report.mapped(source.setting, "emit.heartbeats.enabled", why)
         if flow in self._refused:
             self.draft.decide_flow(flow, "enabled", "false")
 

@@ -234,4 +234,4 @@ def _changes(facts: AdoptionFacts) -> Iterator[str]:
     if facts.positions.by_connector:
         yield f"MirrorMaker 2 can continue whenever Twinlog is stopped: it reads {facts.positions.topic}"
     else:
-        yield "nothing of MirrorMaker 2 was found, so there is nothing to take over"
+        yield "every position is Twinlog's own: nothing of MirrorMaker 2 was found to take over"

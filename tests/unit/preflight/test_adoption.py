@@ -99,7 +99,7 @@ def test_copies_without_positions_are_not_copied_again() -> None:
     assert not [
         each for each in judge_adoption(fresh).changes if "Connect group" in each or "continue" in each
     ]
-    assert "nothing to take over" in judge_adoption(fresh).changes[-1]
+    assert "was found to take over" in judge_adoption(fresh).changes[-1]
 
 
 def test_what_the_source_has_lost_meanwhile_is_told() -> None:
