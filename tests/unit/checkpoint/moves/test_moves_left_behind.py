@@ -156,6 +156,19 @@ async def test_an_offset_whose_records_are_still_to_be_copied_is_waited_for() ->
         assert (plan.blockers, plan.records_not_copied) == ([], 1)
 
 
+async def test_a_plan_names_groups_that_were_started_too_early_where_they_move_to() -> None:
+    """At the end of the copy, say: nobody moves them back, and nobody has read what lies before."""
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        end = rig.logs.visible_target()[-1].offset
+        rig.logs.target.set_group("g", {COPY: end})
+        told = [each for each in (await rig.served.failover.plan(NO_WAIT)).warnings if "ahead of A" in each]
+        assert [each.partition(":")[0] for each in told] == ["group g"]
+        await run(rig.served.failover)
+        rig.logs.target.set_group("g", {COPY: end + 1})
+        assert not [each for each in (await rig.served.failover.plan(NO_WAIT)).warnings if "ahead" in each]
+
+
 async def test_a_plan_says_that_a_move_is_running() -> None:
     async with move_rig() as rig:
         rig.logs.source.set_group("g", {ORIGIN: 100})

@@ -12,7 +12,7 @@ from twinlog_checkpoint.moves.topic_backlog import (
     most_missing,
     total_backlog,
 )
-from twinlog_checkpoint.translation.translation import Verdict
+from twinlog_checkpoint.translation.translation import COMPARED, Verdict
 
 
 def plan_warnings(
@@ -98,6 +98,22 @@ def plan_warnings(
             " (--accept-loss)"
         )
     return warnings
+
+
+def ahead_told(
+    partitions: Iterable[MovePartition], *, from_alias: ClusterAlias, to_alias: ClusterAlias
+) -> list[str]:
+    """Name the groups that have committed further where they move to, and not by a move: perhaps their
+    consumers were started there too early, at the end."""
+    ahead = [
+        entry
+        for entry in partitions
+        if entry.action is MoveAction.KEEP_AHEAD and entry.translation.verdict in COMPARED
+    ]
+    groups = sorted({entry.group for entry in ahead})
+    told = f"{_offsets(len(ahead))} on {to_alias} {'is' if len(ahead) == 1 else 'are'} ahead of {from_alias}"
+    left = "never moved back by a move: records between may stay unread"
+    return [f"{named(groups)}: {told}, and {left}"] if ahead else []
 
 
 _TOPICS_NAMED = 5

@@ -21,7 +21,7 @@ from twinlog_checkpoint.moves.planning.group_places import GroupPlaces
 from twinlog_checkpoint.moves.planning.last_move import shown_move
 from twinlog_checkpoint.moves.planning.outcome import place_blockers
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition, MovePlan
-from twinlog_checkpoint.moves.planning.plan_warnings import foreign_told, named, plan_warnings
+from twinlog_checkpoint.moves.planning.plan_warnings import ahead_told, foreign_told, named, plan_warnings
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.moves.topic_backlog import (
     TopicBacklog,
@@ -108,6 +108,7 @@ class MovePlanner:
         backlog: Sequence[TopicBacklog] = []
         seconds: float | None = None
         only_here: Sequence[str] = ()
+        ahead: Sequence[str] = ()
         foreign: Sequence[str] = ()
         granting = options.grant_write and self.route.kind is MoveKind.FAILOVER
         grants = WriteGrants()
@@ -128,6 +129,11 @@ class MovePlanner:
                 if entry.group not in unchanged
                 or entry.action in (MoveAction.ALREADY_THERE, MoveAction.KEEP_AHEAD)
             ]
+            ahead = ahead_told(
+                (entry for entry in partitions if entry.group not in unchanged),
+                from_alias=self.route.from_alias,
+                to_alias=self.route.to_alias,
+            )
             only_here = sorted(await self.places.only_here(options, moves)) if from_reachable else ()
             yield f"offsets translated: {len(partitions)}; measuring what is not copied yet"
             backlog, seconds = await self._backlog_and_rate(from_reachable)
@@ -155,7 +161,7 @@ class MovePlanner:
                 foreign=foreign,
                 last=shown_move(moves),
             ),
-            due.notes,
+            [*ahead, *due.notes],
         )
 
     async def done(self, plan: MovePlan, partitions: Sequence[MovePartition]) -> MovePlan:
