@@ -303,7 +303,8 @@ def command(work: Callable[..., None], *, takes: Iterable[str] = _COMMON) -> Cal
         call = Call(**{name: given.pop(name) for name in takes})
         flow = given.pop("flow_option", None)
         if first is not None and flow is not None:
-            given[first.name] = _with_flow(given[first.name], flow)
+            is_list = "list" in str(first.annotation)
+            given[first.name] = _with_flow((given[first.name] or []) if is_list else given[first.name], flow)
         made = {
             name: maker(**{each: given.pop(each) for each in inspect.signature(maker).parameters})
             for name, maker in makers.items()
