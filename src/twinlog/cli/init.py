@@ -7,7 +7,8 @@ import typer
 from twinlog.cli.common.failures import RUN
 from twinlog.cli.common.options import argument
 from twinlog.cli.common.private_file import write_private
-from twinlog.cli.start import NoAnswerError, Wanted, errors_in, found_out, is_there, wanted_from
+from twinlog.cli.start import NoAnswerError, Wanted, errors_in, found_out, wanted_from
+from twinlog.errors import ConfigError
 from twinlog.printable import printable
 
 
@@ -18,11 +19,16 @@ def init_command(
 
     It asks for both clusters, their names, the topics and the names of the copies; Enter takes the answer in
     brackets. If both clusters answer, the file has as many replicas as their brokers allow; if one does not,
-    the file is written all the same, with three. A file with other content is never replaced, and nothing is
-    written for two addresses of one cluster.
+    the file is written all the same, with three. A file that exists is never replaced, and nothing is written
+    for two addresses of one cluster.
 
     Example: twinlog init mm2.properties
     """
+    if file.exists():
+        told = (
+            f"{file} exists and is not replaced: `twinlog run {file}` runs it as it is; or name another file"
+        )
+        raise ConfigError(told, key="FILE")
     wanted = _asked(file)
     try:
         text, facts = RUN.get()(found_out(wanted))
@@ -32,10 +38,8 @@ def init_command(
     else:
         for line in errors_in(facts):
             typer.echo(f"before the first run: {line}", err=True)
-    existed = is_there(file, text)
-    if not existed:
-        write_private(file, text.encode("ascii"), replace=False)
-    typer.echo(f"{file} {'is there' if existed else 'is written'}")
+    write_private(file, text.encode("ascii"), replace=False)
+    typer.echo(f"{file} is written")
     typer.echo(f"next: twinlog preflight {file}, then twinlog run {file}")
 
 

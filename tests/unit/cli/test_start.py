@@ -130,6 +130,9 @@ def test_five_answers_write_a_file_although_no_cluster_answers(tmp_path: Path) -
     assert f"next: twinlog preflight {file}" in told.stdout
     configured = read(file.read_text(), FILE).enabled_flows[0]
     assert str(configured.flow) == "east->west"
+    again = CliRunner().invoke(app, ["init", str(file)])
+    assert again.exit_code == 2, "it asks nothing"
+    assert f"`twinlog run {file}` runs it" in again.stderr
 
 
 def test_an_address_that_is_none_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
