@@ -241,6 +241,8 @@ class Chaos:
             services = [await stack.enter_async_context(self.rig.running(configsync, **epochs))]
             await quiet(6 + self.dice.random() * 2)
             while not self._is_over:
+                if self.is_changed:
+                    await self._copies_again(services[0])
                 kind = self.dice.choice(self.kinds)
                 if kind == "rival":
                     services.append(await stack.enter_async_context(self.rig.running(configsync, **epochs)))
@@ -255,6 +257,16 @@ class Chaos:
                         await self._end(each)
                     return
                 await quiet(self.dice.random() * self.longest_pause_seconds)
+
+    async def _copies_again(self, service: ServiceProcess) -> None:
+        """Spark needs longer for its SQL than a kill leaves it: none would hit records on their way."""
+        before = (await self.rig.flow_status(service)).records
+
+        async def more() -> bool:
+            self._must_run(service)
+            return (await self.rig.flow_status(service)).records > before
+
+        await eventually(more, DRAIN_SECONDS)
 
     async def _end(self, service: ServiceProcess) -> None:
         self._must_run(service)
