@@ -51,7 +51,10 @@ async def replay(
         for number, (batch, partition) in enumerate(zip(cycle(pool.batches), partitions, strict=False)):
             if sent >= record_count or time.perf_counter() - began > most_seconds:
                 break
-            under_way.append((producer.send(partition, batch), batch.size_bytes))
+            # Times go on: the same records again and again would look like records that go round.
+            times = (batch.base_timestamp_ms + number, batch.max_timestamp_ms + number)
+            sent_now = batch._replace(base_timestamp_ms=times[0], max_timestamp_ms=times[1])
+            under_way.append((producer.send(partition, sent_now), batch.size_bytes))
             under_way_bytes += batch.size_bytes
             records[partition.partition] += batch.record_count
             sent += batch.record_count
