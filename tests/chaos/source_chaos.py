@@ -90,6 +90,7 @@ CHANGES = {
     "twinlog.transform.where": "NOT endswith(CAST(value AS string), '7')",
     "twinlog.transform.value": "upper(CAST(value AS string))",
 }
+CHANGED_EPOCH_SECONDS = "60"
 EPOCH_SECONDS = ("1", "5")
 """Each life of the service has one of these: in short epochs many kills hit a hand-over from one to the
 next."""
@@ -236,7 +237,11 @@ class Chaos:
 
     async def _one_life(self, configsync: ServiceProcess) -> None:
         """Run the service and its rivals, kill parts of them until it is they themselves."""
-        epochs = {"twinlog.epoch.seconds": self.dice.choice(EPOCH_SECONDS), "twinlog.epoch.max.seconds": "0"}
+        seconds = self.dice.choice(EPOCH_SECONDS)
+        if self.is_changed:
+            # A task has a Spark job of its own, which takes longer to start than these epochs last.
+            seconds = CHANGED_EPOCH_SECONDS
+        epochs = {"twinlog.epoch.seconds": seconds, "twinlog.epoch.max.seconds": "0"}
         async with AsyncExitStack() as stack:
             services = [await stack.enter_async_context(self.rig.running(configsync, **epochs))]
             await quiet(6 + self.dice.random() * 2)
