@@ -254,8 +254,9 @@ class PreservedCopy:
         )
 
     def _drop_from(self, offset: int) -> None:
-        """What was offered from there on is void."""
-        while self._batches and self._batches[-1].first_source_offset >= offset:
+        """What was offered from there on is void, and what goes beyond: an owner before may have packed the
+        records into other batches, and written only the first of them."""
+        while self._batches and _end_of(self._batches[-1]) > offset:
             self._batches.pop()
         while self._epochs and self._epochs[-1].offset >= offset:
             self._epochs.pop()
@@ -265,7 +266,7 @@ class PreservedCopy:
     def _settle(self, now: float) -> None:
         """Process acknowledgements: move the position, report the faults behind it."""
         copy, acknowledged = self.copy, self.appends.acknowledged
-        while self._batches and self._batches[0].first_source_offset < acknowledged:
+        while self._batches and _end_of(self._batches[0]) <= acknowledged:
             batch = self._batches.popleft()
             self.settle(copy, batch, batch.first_source_offset)
         while self._epochs and self._epochs[0].offset < acknowledged:
@@ -288,6 +289,10 @@ class PreservedCopy:
     def _note_rest(self) -> None:
         """The partition is at rest only when its copy is: a failure meanwhile is not forgotten."""
         self.copy.rounds = int(not self.is_idle)
+
+
+def _end_of(batch: OutgoingBatch) -> int:
+    return batch.first_source_offset + batch.record_count
 
 
 def hole_words(partition: TopicPartition, first: int, end: int) -> str:

@@ -197,6 +197,22 @@ def test_a_batch_whose_answer_was_lost_and_that_is_on_the_log_counts_once() -> N
     assert (rig.copy.committed, rig.copy.held_bytes) == (4, 0)
 
 
+def test_a_batch_of_which_another_owner_wrote_only_the_beginning_counts_once_and_where_it_is() -> None:
+    """The owner before packed the same records into other batches."""
+    rig = Rig()
+    rig.end_is(0)
+    rig.fetch([(0, 10), (10, 2)], 12)
+    rig.log.refused(rig.send())
+    rig.preserved.changed(0.0)
+    rig.end_is(5)
+    assert (rig.copy.committed, rig.copy.fetched, rig.copy.held_bytes) == (5, 5, 0)
+    assert rig.settled == [], "whoever counted it would also tell where consumers go on in records to come"
+    rig.fetch([(5, 5), (10, 2)], 12)
+    rig.answer(rig.send())
+    rig.answer(rig.send())
+    assert rig.settled == [(5, 5), (10, 10)]
+
+
 def test_room_is_free_when_the_whole_chunk_is_acknowledged() -> None:
     rig = Rig()
     rig.end_is(0)
