@@ -48,6 +48,7 @@ def test_a_flow_is_an_argument_or_an_option_and_never_two() -> None:
         assert invoke(_naming, *words).stdout == "('A->B', ['billing'])\n"
     assert invoke(_naming, "--flow", "A->B").stdout == "('A->B', [])\n"
     assert "several flows" in str(invoke(_naming, "B->A", "--flow", "A->B").exception)
+    assert isinstance(invoke(_naming, "--flow", "billing").exception, ConfigError), "that is no flow"
     with pytest.raises(ConfigError, match="name the flow"):
         required_flow(None)
 

@@ -30,6 +30,7 @@ from twinlog.cli.common.location import (
     service_channel,
     service_endpoints,
 )
+from twinlog.cli.common.names import flow_of
 from twinlog.cli.common.options import option
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
 from twinlog.cli.common.pasteable import print_undo, say
@@ -325,9 +326,9 @@ def _metavar(parameter: inspect.Parameter) -> str:
 
 
 def _with_flow(argument: Any, flow: str) -> Any:
-    """What the first argument is with --flow. Raises ConfigError for two flows."""
+    """What the first argument is with --flow. Raises ConfigError for two flows, and for what is none."""
     if isinstance(argument, list):
-        return [*argument, flow]
+        return [*argument, str(flow_of(flow))]  # Or its name would be one of a group.
     if argument not in (None, flow):
         raise ConfigError(f"two flows are named: {argument} and --flow {flow}: name one", key="--flow")
     return flow
