@@ -46,25 +46,21 @@ def copied_back(flows: Sequence[FlowFacts]) -> Collection[tuple[Flow, str]]:
 
 
 def _old_formats(facts: Facts) -> Iterator[Finding]:
-    """Topics that are copied back from copies whose batches have no producer ids, so that nothing tells the
-    copies from other records."""
-    back = copied_back(facts.flows)
+    """Topics whose brokers would store batches without producer ids: they refuse those with ids, as all
+    copies are."""
     for flow in facts.flows:
         there = facts.clusters[flow.flow.target]
         of_brokers = there.broker_configs.get("log.message.format.version", "")
+        written = there.broker_configs.get("inter.broker.protocol.version") or there.release
         for topic in flow.topics:
-            if (flow.flow, topic.name) not in back:
-                continue
             entries = () if isinstance(topic.target_configs, KafkaError) else topic.target_configs
             own = {entry.name: entry.value for entry in entries}.get("message.format.version")
             stored = own or of_brokers
-            ignored = _release(there.broker_configs.get("inter.broker.protocol.version") or there.release)
-            if stored and _release(stored) < _FIRST_WITH_IDS and ignored < _FORMATS_IGNORED:
+            if stored and _release(stored) < _FIRST_WITH_IDS and _release(written) < _FORMATS_IGNORED:
                 yield error(
                     f"{flow.flow.target} {topic.target_name}",
                     "message format",
-                    f"it is copied both ways, and its format {stored} has no producer ids: copies would be"
-                    " copied round",
+                    f"its format {stored} has no producer ids: brokers refuse all copies",
                     "set message.format.version to 0.11 or newer",
                 )
 

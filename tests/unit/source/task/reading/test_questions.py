@@ -16,7 +16,7 @@ from twinlog.kafka.deadline import pause
 from twinlog.kafka.raw import RawFetcher
 from twinlog.model import TopicPartition
 from twinlog.testing.simulated_source import SimulatedBrokers, requests_for
-from twinlog.testing.source_batches import source_batch
+from twinlog.testing.source_batches import old_message, source_batch
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.records.changing import Changed
@@ -200,6 +200,26 @@ def test_writers_that_are_not_known_hold_up_no_other_partition() -> None:
         assert copies[ONE].fetched == 0
         is_known = True
         await until(lambda: copies[ONE].fetched == 1)
+
+    reading(brokers, copies, story, who_wrote=who_wrote)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("echoes", [0, 2])
+def test_old_messages_are_copies_only_where_those_of_no_known_producer_are(magic: int, echoes: int) -> None:
+    """Brokers refuse batches with producer ids where they would store an older format: no flow that names its
+    producers has written these."""
+    brokers, copies = SimulatedBrokers({ONE: 1}), copies_of((ONE,))
+    copies[ONE].origins = {}
+
+    async def who_wrote(asked: Mapping[TopicPartition, Collection[int]]) -> Echoes:
+        assert asked == {ONE: {-1}}
+        return {ONE: {-1: (0, echoes)}}
+
+    async def story(_: SourceReader) -> None:
+        await brokers.append(ONE, [old_message(0, b"k", b"v", magic=magic)] * 3)
+        await until(lambda: copies[ONE].fetched == 3)
+        assert copies[ONE].counters.echoes == echoes
 
     reading(brokers, copies, story, who_wrote=who_wrote)
 
