@@ -118,6 +118,25 @@ def test_an_application_that_writes_the_same_records_again_and_again_goes_on(sec
     assert log.sent == log.end
 
 
+@pytest.mark.parametrize(("seconds", "is_noticed"), [(0.01, False), (5.0, True)])
+def test_a_record_is_given_up_where_much_would_be_opened_for_it_at_once(
+    seconds: float, is_noticed: bool
+) -> None:
+    """A topic whose timestamps are days catches up; or as much arrives little by little."""
+    log = Log()
+    going_round = [[(day, b"%d" % number) for day in range(len(PERIODS_SECONDS))] for number in range(10)]
+    for records in going_round:
+        log.arrives(*records)
+        log.copy()
+    for number in range(40):
+        log.arrives((0, bytes([number]) * (1 << 20)), (2, b"other %d" % number))
+        log.copy(seconds=seconds)
+    for records in going_round * RETURNS:
+        log.arrives(*records)
+        log.copy()
+    assert bool(log.held_until) is is_noticed
+
+
 def test_what_is_fetched_again_has_not_come_back() -> None:
     log = Log()
     for number in range(10):

@@ -43,7 +43,9 @@ PERIODS_SECONDS: Final = (20.0, 300.0, 3600.0)
 SOON_SECONDS: Final = 2.0
 TOGETHER_SECONDS: Final = 3600.0
 BYTES_PER_SECOND: Final = 256 * 1024
-"""Opened for a record. Where more may have it, nearly all timestamps are alike, and another one is taken."""
+BURST_BYTES: Final = 8 * 1024 * 1024
+"""Opened for a record at most. Where more may have it, nearly all timestamps are alike, and another one is
+taken."""
 LARGEST_BYTES: Final = 256 * 1024
 """Of a batch that is opened to take a record from it."""
 MOST_BATCHES: Final = 8
@@ -56,7 +58,9 @@ class _Watched:
     record: OpenRecord
     last_offset: int
     """Where it was seen last."""
-    bytes_left: float
+    at: float
+    bytes_left: float = BURST_BYTES
+    """That may be opened for it, as of `at`."""
     returns: int = 0
 
 
@@ -155,7 +159,8 @@ class Returns:
             may_have_it = header.base_timestamp_ms <= timestamp_ms <= header.max_timestamp_ms
             if not may_have_it or header.last_offset <= each.last_offset:
                 continue
-            each.bytes_left -= header.size_bytes
+            allowed_bytes = min(BURST_BYTES, each.bytes_left + (now - each.at) * BYTES_PER_SECOND)
+            each.at, each.bytes_left = now, allowed_bytes - header.size_bytes
             if each.bytes_left < 0:
                 del self._watched[index]
                 continue
@@ -169,7 +174,7 @@ class Returns:
                 self._taken_at[index] += SOON_SECONDS - PERIODS_SECONDS[index]
                 continue
             before, each.last_offset, each.returns = each.last_offset, back[-1], each.returns + 1
-            each.bytes_left = PERIODS_SECONDS[index] * BYTES_PER_SECOND
+            each.bytes_left = BURST_BYTES
             if each.returns >= RETURNS:
                 del self._watched[index]
                 self._came_back(each, (now - self._taken_at.pop(index)) / RETURNS, now)
@@ -203,8 +208,7 @@ class Returns:
         record = next((each for each in records if each[1] not in known), None)
         if record is not None:
             self._taken_at[index] = now
-            bytes_left = PERIODS_SECONDS[index] * BYTES_PER_SECOND
-            self._watched[index] = _Watched(record, record[0], bytes_left)
+            self._watched[index] = _Watched(record, record[0], now)
 
 
 def _positions(view: memoryview, timestamps_ms: Sequence[int]) -> Iterator[int]:
