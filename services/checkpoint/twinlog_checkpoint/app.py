@@ -43,13 +43,15 @@ from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flow, checkpoin
 from twinlog_checkpoint.flow.live_rules import RulesFollower
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.instruments import observe_flows
-from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState, ForeignStretch
+from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState, ForeignStretch, LostRange
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.log_sides import BatchLog
 
 # Asks the source service for the state of each partition's copy.
 
 _PAGE = 5000
+_LOST = ("TARGET_TRUNCATED", "TARGET_RECREATED")
+"""Reasons of gaps whose records the copy had."""
 _CALL_SECONDS = 10.0
 """For one page, which the source service answers from memory."""
 
@@ -65,12 +67,33 @@ class SourceCopyStates:
         self._stub = SourceServiceStub(channel)
         self._endpoint = endpoint
 
-    async def of(self, flow: Flow) -> CopyReport:
+    async def of(self, flow: Flow, *, with_losses: bool = False) -> CopyReport:
         """Return what the flow's owner reports. If the owner cannot be reached, ask a process on standby."""
         try:
-            return await self._told(flow, from_owner=True)
+            report = await self._told(flow, from_owner=True)
         except _OnlyStandby:
-            return await self._told(flow, from_owner=False)
+            report = await self._told(flow, from_owner=False)
+        return await self._with_losses(flow, report) if with_losses and not report.away else report
+
+    async def _with_losses(self, flow: Flow, report: CopyReport) -> CopyReport:
+        request = pb2.ListGapsRequest(flow=types_pb2.Flow(source=flow.source, target=flow.target))
+        lost: dict[TopicPartition, list[LostRange]] = {}
+        try:
+            while True:
+                answer = await self._stub.ListGaps(request, timeout=_CALL_SECONDS)
+                for unknown in answer.unknown:
+                    return CopyReport(away=f"the gaps of {flow} cannot be read: {unknown.message}")
+                for gap in answer.gaps:
+                    if gap.reason in _LOST and not gap.acknowledged_by:
+                        partition = TopicPartition(gap.partition.topic, gap.partition.partition)
+                        found = LostRange(gap.from_offset, gap.to_offset, gap.reason)
+                        lost.setdefault(partition, []).append(found)
+                if not answer.next_page_token:
+                    return replace(report, lost=lost)
+                request.page_token = answer.next_page_token
+        except grpc.aio.AioRpcError as error:
+            why = error_from_rpc(error, peer="source")
+            return CopyReport(away=f"the source service at {self._endpoint} does not tell its gaps: {why}")
 
     async def _told(self, flow: Flow, *, from_owner: bool) -> CopyReport:
         """Raises _OnlyStandby if the owner has to answer and cannot be reached."""

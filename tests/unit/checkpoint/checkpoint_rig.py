@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from opentelemetry.metrics import NoOpMeter
 
@@ -84,9 +84,9 @@ class ToldCopyStates:
     report: CopyReport = field(default_factory=lambda: CopyReport(away="the source service does not answer"))
     asked: int = 0
 
-    async def of(self, flow: Flow) -> CopyReport:
+    async def of(self, flow: Flow, *, with_losses: bool = False) -> CopyReport:
         self.asked += 1
-        return self.report
+        return self.report if with_losses else replace(self.report, lost={})
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,11 +1,13 @@
 """What a move waits for: offsets decide where they can, what blocks is named with its cause."""
 
+from dataclasses import replace
+
 import pytest
 
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog.testing.fakes.cluster import Call
-from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState
+from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState, LostRange
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from unit.checkpoint.checkpoint_rig import CheckpointFlowRig
@@ -89,8 +91,44 @@ async def test_what_leaves_the_rules_while_a_move_waits_for_it_is_not_taken_for_
     assert "no flow copies it any more" in left.message
 
 
-async def test_a_copy_that_was_made_again_does_not_block() -> None:
-    """What it lost is in the ledger of gaps; the source service continues behind it, and says where."""
+@pytest.mark.parametrize("reason", ["TARGET_TRUNCATED", "TARGET_RECREATED"])
+async def test_what_a_copy_has_lost_blocks_a_move_while_the_source_service_continues_behind_it(
+    reason: str,
+) -> None:
+    """Neither its position nor an offset sync before the loss shows that records are not there."""
+    async with move_rig() as rig:
+        known(rig, ORIGIN.topic)
+        told(rig, position=rig.source_end)
+        states, begin = rig.fakes.copy_states, rig.source_end - 9
+        states.report = replace(states.report, lost={ORIGIN: [LostRange(begin, rig.source_end, reason)]})
+        left = (await backlog(rig))[ORIGIN]
+        assert (left.records_not_copied, left.at_most) == (None, 9)
+        assert f"positions set 'A->B' --topic {ORIGIN.topic} --partition 0 --to {begin}`" in left.message
+        refused = await refused_for_the_backlog(rig, MoveOptions(wait_seconds=5))
+        assert reason in str(refused)
+        _, accepted = await run(rig.served.failover, replace(NO_WAIT, accept_loss=True))
+        assert accepted.left_behind == []
+        _, report = await run(rig.served.failover)
+        assert reason in report.left_behind[0]
+        states.report = replace(states.report, lost={})
+        _, report = await run(rig.served.failover)
+    assert report.left_behind == []
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0, 20), (900_000, 900_001)])
+async def test_a_loss_outside_what_the_source_still_holds_does_not_block(begin: int, end: int) -> None:
+    async with move_rig() as rig:
+        known(rig, ORIGIN.topic)
+        told(rig, position=rig.source_end)
+        rig.logs.source.log(ORIGIN, "expire").delete_before(20)
+        states = rig.fakes.copy_states
+        states.report = replace(states.report, lost={ORIGIN: [LostRange(begin, end, "TARGET_RECREATED")]})
+        found = await backlog(rig)
+    assert found[ORIGIN].records_not_copied == 0
+
+
+async def test_a_copy_that_was_made_again_does_not_block_once_its_loss_is_acknowledged() -> None:
+    """The source service continues behind it, and says where."""
     async with move_rig() as rig:
         rig.logs.target.add_topic(COPY.topic)
         known(rig, ORIGIN.topic)

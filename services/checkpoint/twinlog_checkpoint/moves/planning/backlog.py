@@ -5,6 +5,7 @@ offset sync. Only if they do not decide are logs read, several at a time and wit
 the budget does not reach are counted by the next call.
 """
 
+import shlex
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -84,7 +85,7 @@ class BacklogMeter:
         """Return the partitions whose logs can be looked up; the reason for the others goes into `found`."""
         # Read the source's progress before the ends of the logs, so that it cannot be ahead of them.
         away = self.route.away
-        report = CopyReport() if away is None else await self.copy_states.of(away.flow)
+        report = CopyReport() if away is None else await self.copy_states.of(away.flow, with_losses=True)
         written = await self.route.written()
         written = [entry for entry in written if until is None or entry.here in until]
         sources = {entry.here for entry in written}
@@ -101,6 +102,8 @@ class BacklogMeter:
                 found[partition] = TopicBacklog(
                     partition=partition, end_offset=None, records_not_copied=None, message=str(bounds)
                 )
+        found |= _known_losses(written, here, stops, report, "" if away is None else str(away.flow))
+        written = [entry for entry in written if entry.here not in found]
         lost = await self._lost_tails(written, there)
         places = list(self._placed(written, here, there, stops, report, lost))
         held = {place.entry.here for place in places if place.stop > place.here.end}
@@ -228,6 +231,37 @@ class BacklogMeter:
         # The copy lost the records to compare with. The records from the source service's position on are
         # missing.
         return None if place.entry.identity is CopyIdentity.UNKNOWN else place.position
+
+
+def _known_losses(
+    written: Iterable[CopiedPartition],
+    here: Mapping[TopicPartition, LogBounds | KafkaError],
+    stops: Mapping[TopicPartition, int | KafkaError],
+    report: CopyReport,
+    flow: str,
+) -> dict[TopicPartition, TopicBacklog]:
+    """The copies that lost records which this cluster still holds, as the ledger of gaps says: the source
+    service continues behind them, so no position tells."""
+    found: dict[TopicPartition, TopicBacklog] = {}
+    for entry in written:
+        bounds, stop = here.get(entry.here), stops.get(entry.here)
+        if not isinstance(bounds, LogBounds):
+            continue
+        stop = stop if isinstance(stop, int) else bounds.end
+        for lost in report.lost.get(entry.here, ()):
+            begin = max(lost.begin, bounds.start)
+            if entry.here not in found and begin < min(lost.end, stop):
+                scope = f"{shlex.quote(flow)} --topic {entry.here.topic} --partition {entry.here.partition}"
+                found[entry.here] = TopicBacklog(
+                    partition=entry.here,
+                    end_offset=bounds.end,
+                    records_not_copied=None,
+                    message=f"{lost.reason}: {entry.there} lost copied records. `twinlog positions set"
+                    f" {scope} --to {begin}` copies them again; then, or to do without them,"
+                    f" `twinlog gaps ack {scope}`",
+                    at_most=stop - begin,
+                )
+    return found
 
 
 def _copied_to(

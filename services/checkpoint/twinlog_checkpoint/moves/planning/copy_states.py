@@ -7,6 +7,14 @@ from typing import NamedTuple, Protocol
 from twinlog.model import Flow, TopicPartition
 
 
+class LostRange(NamedTuple):
+    """Source offsets whose records the copy had and lost, as the ledger of gaps says."""
+
+    begin: int
+    end: int
+    reason: str
+
+
 class ForeignStretch(NamedTuple):
     """Offsets of a copy between which other producers wrote records."""
 
@@ -45,6 +53,8 @@ class CopyReport:
 
     partitions: Mapping[TopicPartition, CopyState] = field(default_factory=dict)
     """By source partition."""
+    lost: Mapping[TopicPartition, Sequence[LostRange]] = field(default_factory=dict)
+    """By source partition, in order: what nobody acknowledged. Only if it was asked for."""
     away: str = ""
     """Why the source service did not answer; empty when it did."""
 
@@ -59,4 +69,4 @@ class CopyReport:
 class CopyStates(Protocol):
     """Reads copy states within a bounded time. A failure is part of the report, never an error."""
 
-    async def of(self, flow: Flow) -> CopyReport: ...
+    async def of(self, flow: Flow, *, with_losses: bool = False) -> CopyReport: ...
