@@ -413,6 +413,8 @@ class WorkerPool:
                 losses = losses + 1 if self.clock.monotonic() < began + IDLE_SECONDS else 0
                 log.info("worker_lost", worker=worker.number, losses=losses, error=str(failure))
                 await pause(min(SHORTEST_PAUSE_SECONDS * 2.0 ** min(losses, 10), LONGEST_PAUSE_SECONDS))
+                if worker.is_going:
+                    break
         finally:
             del self._pool[worker.number]
         if failure is not None and not worker.is_going:

@@ -382,9 +382,15 @@ def test_a_worker_that_crashes_again_and_again_is_run_again_ever_later() -> None
         cluster.crashes = True
         cluster.pool.share(Flow("A", "Z"), Need(1))
         await pause(20 * LONGEST_PAUSE_SECONDS)
-        assert 20 < cluster.began.total() < 30
+        began = cluster.began.total()
+        assert 20 < began < 30
+        await until(lambda: cluster.began.total() > began)
+        await pause(LONGEST_PAUSE_SECONDS - 1)
+        crashed.append((cluster, began + 1))
 
+    crashed: list[tuple[Cluster, int]] = []
     lived(scenario, free=1)
+    assert all(cluster.began.total() == began for cluster, began in crashed), "none begins while all go"
 
 
 def test_no_more_workers_are_wanted_than_a_process_has_threads() -> None:
