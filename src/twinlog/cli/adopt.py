@@ -31,14 +31,14 @@ def adopt_command(
         "",
     ),
     look: float = option(
-        "--look",
-        "Seconds for which to watch whether MirrorMaker 2 still writes.",
+        "--look SECONDS",
+        "How long to watch whether MirrorMaker 2 still writes.",
         5.0,
         min=0.0,
         max=MOST_SECONDS,
     ),
     timeout: float = option(
-        "--timeout", "Seconds that a cluster may take to answer.", 10.0, min=1.0, max=MOST_SECONDS
+        "--timeout SECONDS", "How long a cluster may take to answer.", 10.0, min=1.0, max=MOST_SECONDS
     ),
 ) -> None:
     """Show where Twinlog would continue what MirrorMaker 2 copied, and whether it may start.

@@ -39,8 +39,8 @@ def copy_command(
     until: str = option("--until now|TIME|OFFSETS", f"A time ({EXPECTED}), or TOPIC:PARTITION=OFFSET,…"),
     topic: list[str] | None = option("--topic TOPIC", "Only this source topic. May be repeated.", None),
     timeout: float = option(
-        "--timeout",
-        "Seconds after which the command ends in any case; 0 = no limit.",
+        "--timeout SECONDS",
+        "After how long the command ends in any case; 0 = no limit.",
         0.0,
         min=0.0,
         max=MOST_SECONDS,

@@ -64,10 +64,10 @@ Names = Annotated[list[str] | None, argument("NAME", "")]
 def up(
     call: Call,
     names: Names = None,
-    brokers: int = option("--brokers", "Brokers in each cluster: 1 or 3.", 1, min=1, max=3),
+    brokers: int = option("--brokers N", "Brokers in each cluster: 1 or 3.", 1, min=1, max=3),
     kafka: Kafka = option("--kafka", "Kafka's version.", Kafka.V4_3),
     port: int | None = option(
-        "--port",
+        "--port PORT",
         "Client port of the first broker; the others take the next ports. Default: free ports.",
         None,
         min=1,
@@ -77,7 +77,7 @@ def up(
         "--property KEY=VALUE", "A broker property; may be repeated.", None
     ),
     sasl: list[SaslMechanism] | None = option(
-        "--sasl", "A SASL mechanism that clients must use; may be repeated.", None
+        "--sasl MECHANISM", "A SASL mechanism that clients must use; may be repeated.", None
     ),
     users: list[str] | None = option(
         "--user NAME:PASSWORD", "A user besides the super user; may be repeated.", None

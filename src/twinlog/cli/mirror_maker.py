@@ -29,14 +29,14 @@ def mirror_maker_command(
     producer_config: Path = option("--producer.config FILE", "The producer's properties: the target."),
     include: str = option("--include --whitelist REGEX", "The topics; a comma separates alternatives."),
     num_streams: int = option(
-        "--num.streams",
+        "--num.streams N",
         "The largest number of tasks that copy at the same time.",
         1,
         min=1,
         max=MOST_PARTITION,
     ),
     offset_commit_interval_ms: int | None = option(
-        "--offset.commit.interval.ms",
+        "--offset.commit.interval.ms MS",
         "No effect: positions are committed with the records.",
         None,
         min=1,
@@ -52,9 +52,9 @@ def mirror_maker_command(
         "--message.handler CLASS", "com.opencore.RenameTopicHandler, which renames topics; no other.", ""
     ),
     message_handler_args: str = option("--message.handler.args SOURCE,TARGET;…", "Its new names.", ""),
-    rebalance_listener: str = option("--consumer.rebalance.listener", "Refused.", ""),
-    rebalance_listener_args: str = option("--rebalance.listener.args", "Refused.", ""),
-    blacklist: str = option("--blacklist", "Refused.", ""),
+    rebalance_listener: str = option("--consumer.rebalance.listener CLASS", "Refused.", ""),
+    rebalance_listener_args: str = option("--rebalance.listener.args ARGS", "Refused.", ""),
+    blacklist: str = option("--blacklist REGEX", "Refused.", ""),
     source_alias: str = option(
         "--source.alias ALIAS",
         "The alias of the source in positions and status. Default: the consumer group.",

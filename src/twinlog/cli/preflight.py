@@ -34,7 +34,7 @@ def preflight_command(
     quiet: bool = flag("--quiet -q", "Show problems only."),
     acls: bool = flag("--acls", "Only print the commands that grant all rights the flows need."),
     timeout: float = option(
-        "--timeout", "Seconds that a cluster may take to answer.", 10.0, min=1.0, max=MOST_SECONDS
+        "--timeout SECONDS", "How long a cluster may take to answer.", 10.0, min=1.0, max=MOST_SECONDS
     ),
 ) -> None:
     """Check a properties file against its clusters before anything is started; nothing is changed.

@@ -1,10 +1,12 @@
 """What `--help` of each command shows is what its author wrote."""
 
 import json
+import re
 import shlex
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from rich.text import Text
 from typer.testing import CliRunner
 
@@ -30,6 +32,33 @@ def test_lines_of_a_paragraph_flow_together() -> None:
         with about(path):
             paragraphs = (command.help or "").split("\n\n")
             assert [each for each in paragraphs if "\n" in each and not each.startswith(PREFORMATTED)] == []
+
+
+def test_a_value_is_called_what_it_is_and_not_by_its_type() -> None:
+    for path, _ in EVERY:
+        with about(path):
+            text = CliRunner().invoke(app, [*path.split(), "--help"], env={"COLUMNS": "80"}).output
+            assert "--help" in text
+            assert re.findall(r"<(?:bool|str|int|float|path|list)\b.*|<=x<=\d{6,}", text) == []
+    assert "<bool>" not in CliRunner().invoke(app, ["--help"]).output
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (
+            ["decode", "orders", "--kind", "no"],
+            ("offset-sync", "checkpoint", "heartbeat", "position", "json"),
+        ),
+        (["verify", "A->B", "--isolation", "no"], ("read_committed", "read_uncommitted")),
+        (["safe-to-delete", "A->B", "--isolation", "no"], ("read_committed", "read_uncommitted")),
+        (["preflight", "mm2.properties", "--timeout", "1e9"], ("--timeout", "31622400")),
+    ],
+)
+def test_a_value_that_is_refused_names_those_that_are_not(words: list[str], named: tuple[str, ...]) -> None:
+    told = CliRunner().invoke(app, words)
+    assert told.exit_code == 2
+    assert [each for each in named if each not in told.output] == []
 
 
 def test_nothing_in_brackets_is_taken_for_markup() -> None:

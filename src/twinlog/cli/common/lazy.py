@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from twinlog.cli.common.failures import ANSWERS_IN_JSON, COMMAND, FAILED, answers_in_json, told_failures
 from twinlog.cli.common.options import argument
+from twinlog.cli.common.times import MOST_OFFSET, MOST_PARTITION, MOST_SECONDS
 
 COMPLETE_VARIABLE = "_TWINLOG_COMPLETE"
 """Set by the shell while it completes."""
@@ -86,6 +87,12 @@ class LazyGroup(TyperGroup):
         with told_failures():
             return super().invoke(ctx)
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        found = super().get_params(ctx)
+        for param in found:
+            _name_value(param)
+        return found
+
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.lazy_commands)
 
@@ -143,13 +150,23 @@ def _write_plainly(command: Any) -> None:
     """Make help appear as it is written: paragraphs as wide as the terminal, brackets unchanged."""
     if command.help:
         command.help = "\n\n".join(map(_plain, command.help.split("\n\n")))
-    for param in command.params:
+    for param in filter(None, (*command.params, command.get_help_option(typer.Context(command)))):
         if getattr(param, "help", None):
             param.help = _plain(param.help)
-        if getattr(param, "is_flag", False):
-            param.metavar = ""
+        _name_value(param)
     for each in getattr(command, "commands", {}).values():
         _write_plainly(each)
+
+
+def _name_value(param: Any) -> None:
+    """Show what its author calls the value of an option or argument, and only bounds that somebody may meet.
+    The command goes on to check all of them."""
+    if getattr(param, "is_flag", False):
+        param.metavar = ""
+    if param.param_type_name == "argument" and param.metavar is not None:
+        param.display_type_rich = lambda ctx: None  # Behind its name it would repeat Python's type.
+    if getattr(param, "max", None) in (MOST_PARTITION, MOST_OFFSET, MOST_SECONDS):
+        param.min, param.max = param.min or None, None
 
 
 def _plain(paragraph: str) -> str:

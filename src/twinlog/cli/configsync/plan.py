@@ -36,7 +36,7 @@ from twinlog.errors import ConfigError
 
 FlowArgument = Annotated[str | None, argument("[A->B]", "A flow such as `A->B`; all flows when left out.")]
 ScopeOption = Annotated[
-    list[str] | None, option("--scope", "Only topics, configs, acls or quotas. May be repeated.")
+    list[str] | None, option("--scope SCOPE", "Only topics, configs, acls or quotas. May be repeated.")
 ]
 SkipsOption = Annotated[bool, option("--skips", "Also show what is left out, and by which rule.")]
 

@@ -36,7 +36,7 @@ KeyArgument = Annotated[str, argument("KEY", "A key of the properties file, such
 VersionOption = Annotated[
     int | None,
     option(
-        "--version", "Change nothing if the rules have another version meanwhile.", min=0, max=MOST_OFFSET
+        "--version N", "Change nothing if the rules have another version meanwhile.", min=0, max=MOST_OFFSET
     ),
 ]
 DryRunOption = Annotated[bool, option("--dry-run", "Only check; change nothing.")]

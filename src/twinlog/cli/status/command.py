@@ -28,7 +28,7 @@ def status_command(
     verbose: bool = flag("--verbose -v", "Also what the services said themselves."),
     watch: bool = flag("--watch", "On the whole screen, again every two seconds, until Ctrl-C."),
     timeout: float = option(
-        "--timeout", "Seconds that each service may take to answer.", 5.0, min=0.1, max=MOST_SECONDS
+        "--timeout SECONDS", "How long each service may take to answer.", 5.0, min=0.1, max=MOST_SECONDS
     ),
 ) -> None:
     """Show every service, flow and cluster as they are now.

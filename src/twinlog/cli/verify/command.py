@@ -31,7 +31,7 @@ def verify_command(
         "--topic --topics TOPIC", "Only this source topic. May be repeated.", None
     ),
     partition: list[int] | None = option(
-        "--partition --partitions", "Only this partition. May be repeated.", None, min=0, max=MOST_PARTITION
+        "--partition --partitions N", "Only this partition. May be repeated.", None, min=0, max=MOST_PARTITION
     ),
     begin: str | None = option(
         "--from TIME|OFFSET", f"Begin at this time ({EXPECTED}) or offset of the source.", None
@@ -39,7 +39,11 @@ def verify_command(
     end: str | None = option("--to TIME|OFFSET", "End before this time or source offset.", None),
     isolation: IsolationOption = None,
     wait: float = option(
-        "--wait", "Seconds to wait for the copy to reach the source's ends.", 30.0, min=0.0, max=MOST_SECONDS
+        "--wait SECONDS",
+        "How long to wait for the copy to reach the source's ends.",
+        30.0,
+        min=0.0,
+        max=MOST_SECONDS,
     ),
     complete: bool = flag(
         "--complete",
@@ -50,7 +54,9 @@ def verify_command(
         "The limit for reading from each cluster, such as 50M; 0 = no limit.",
         "0",
     ),
-    parallel: int = option("--parallel", "Partitions that are compared at the same time.", 8, min=1, max=256),
+    parallel: int = option(
+        "--parallel N", "Partitions that are compared at the same time.", 8, min=1, max=256
+    ),
     state: Path | None = option(
         "--state DIR", "Save the progress there; the next run continues from it.", None
     ),

@@ -31,7 +31,11 @@ def safe_to_delete_command(
         None,
     ),
     wait: float = option(
-        "--wait", "Seconds to wait for the copy to reach that offset.", 30.0, min=0.0, max=MOST_SECONDS
+        "--wait SECONDS",
+        "How long to wait for the copy to reach that offset.",
+        30.0,
+        min=0.0,
+        max=MOST_SECONDS,
     ),
     isolation: IsolationOption = None,
 ) -> None:

@@ -1,5 +1,6 @@
 """What `twinlog groups`, `failover` and `failback` print, from values."""
 
+import contextvars
 import json
 from collections.abc import AsyncIterator, Callable
 
@@ -8,6 +9,8 @@ import typer
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
+from twinlog.api.configsync.v1 import configsync_service_pb2 as rules_pb2
+from twinlog.api.source.v1 import source_service_pb2 as source_pb2
 from twinlog.cli.checkpoint.groups_view import age, group_fields, listings, notes
 from twinlog.cli.common.fields import as_json, cells_of
 from twinlog.cli.common.output import Output
@@ -16,6 +19,9 @@ from twinlog.cli.moves.moves import print_plan, print_run
 from twinlog.cli.moves.plan_outcome import PLAN, actions_by_group, plan_facts, status_as_json, summary
 from twinlog.cli.status.rows import FlowRow, InForce, ServiceRow, Status
 from twinlog.cli.verdict.moving import Check, checks_of, overall, plan_checks, verdict_words, with_plan
+from twinlog.errors import StateError
+from unit.cli.snapshots.recorded import Recorded
+from unit.cli.snapshots.recorded import run as cli_run
 
 FLOW = types_pb2.Flow(source="A", target="B")
 
@@ -349,6 +355,26 @@ async def test_the_parts_of_a_large_report_are_one_document(capsys: pytest.Captu
     document = json.loads(line)
     assert [entry["group"] for entry in document["plan"]["partitions"]] == ["g0", "g1", "g2"]
     assert document["complete"] is True
+
+
+def test_a_reversal_goes_on_in_spite_of_a_no_go_and_ends_where_the_plan_is_blocked() -> None:
+    rules = rules_pb2.Rules(rules=[rules_pb2.Rule(key="enabled", value="true")])
+    recorded = Recorded(
+        answers={
+            "GetRules": [rules_pb2.GetRulesResponse(rules=rules)],
+            "GetMove": [pb2.GetMoveResponse()],
+            "ListPartitions": [source_pb2.ListPartitionsResponse()],
+            "RunFailover": StateError("B is away", reason="MOVE_BLOCKED"),
+        }
+    )
+    words = ["reverse", "A->B", "--execute", "--yes"]
+    told = contextvars.copy_context().run(cli_run, words, recorded)
+    assert told.startswith("exit 1\n")
+    assert "moved all the same, as --yes says" in told
+    assert "B is away (MOVE_BLOCKED)" in told
+    changed = [each for each in recorded.asked if each.startswith(("UpdateRules", "Pause", "RunFailover"))]
+    assert [each.partition(" ")[0] for each in changed] == ["UpdateRules", "RunFailover"]
+    assert 'source: "B"' in changed[0]
 
 
 def test_what_is_still_being_counted_is_not_unknown(capsys: pytest.CaptureFixture[str]) -> None:
