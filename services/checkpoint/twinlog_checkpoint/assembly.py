@@ -243,7 +243,7 @@ def _away(flow: Flow, around: SharedDependencies) -> TwinlogError | None:
 
 def assemble_group_syncer(parts: FlowParts, around: SharedDependencies) -> GroupSyncer:
     checkpointer = parts.checkpointer
-    return GroupSyncer(
+    syncer = GroupSyncer(
         flow=parts.flow,
         interval_seconds=parts.entry.settings.sync_group_offsets_interval_seconds,
         enabled=parts.entry.settings.sync_group_offsets_enabled,
@@ -283,6 +283,9 @@ def assemble_group_syncer(parts: FlowParts, around: SharedDependencies) -> Group
             on_held=checkpointer.table.on_deletions_held,
         ),
     )
+    # What the move has put in force, or ended, is told at once.
+    parts.moving.on_end = syncer.look_again
+    return syncer
 
 
 def assemble_flow_elsewhere(

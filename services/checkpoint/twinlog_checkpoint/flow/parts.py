@@ -97,13 +97,20 @@ class FileRules:
 class MoveLock(asyncio.Lock):
     """Held while a move of the flow runs in this process."""
 
-    begun: int = 0
-    """The number of moves that have begun, also those that have ended."""
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = 0
+        """The number of moves that have begun, also those that have ended."""
+        self.on_end: Callable[[], None] = lambda: None
 
     async def acquire(self) -> Literal[True]:
         taken = await super().acquire()
         self.begun += 1
         return taken
+
+    def release(self) -> None:
+        super().release()
+        self.on_end()
 
 
 @dataclass(slots=True, kw_only=True)

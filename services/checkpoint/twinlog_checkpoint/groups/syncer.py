@@ -101,6 +101,10 @@ class GroupSyncer:
         """Apply changed rules at once."""
         self.enabled = enabled
         self.interval_seconds = interval_seconds
+        self.look_again()
+
+    def look_again(self) -> None:
+        """At once, not when the interval is over."""
         self._next_at = 0.0
         self._woken.set()
 
@@ -109,6 +113,8 @@ class GroupSyncer:
         if now < self._next_at or self.passes() == 0:
             return
         await self.sync()
+        if self._woken.is_set():
+            return  # It has seen rules or a move as they were.
         ended = self.clock.monotonic()
         self._next_at = ended + wait_seconds(
             self.interval_seconds, close=self.close(), took_seconds=ended - now

@@ -3,7 +3,6 @@ error.
 """
 
 import asyncio
-import shlex
 from collections.abc import Awaitable, Callable, Mapping
 
 import grpc
@@ -130,14 +129,13 @@ async def query_status(endpoints: Mapping[str, str], open_to: Open, *, timeout_s
 
 
 def explain_silence(row: FlowRow) -> None:
-    """Heartbeats of a flow that is paused rest with it: nothing else is wrong."""
-    if row.is_paused:
+    """Heartbeats that are paused, alone or with their flow, do not arrive: nothing else is wrong."""
+    if (pause := row.pause_of_heartbeats) is not None:
         row.notes = [
             Note(
                 service=note.service,
                 reason=note.reason,
-                message="heartbeats are not copied while the flow is paused:"
-                f" `twinlog resume {shlex.quote(row.flow)}`",
+                message=f"heartbeats are not copied while {pause.about} is paused: `{pause.command}`",
             )
             if note.reason == kinds.HEARTBEAT_MISSING
             else note

@@ -9,6 +9,7 @@ import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from twinlog.api.common.v1 import types_pb2
+from twinlog.policy.replication import HEARTBEATS_TOPIC
 from twinlog.service.errors_wire import error_from_rpc
 
 Answer = TypeVar("Answer")
@@ -172,6 +173,13 @@ class FlowRow:
     def is_paused(self) -> bool:
         """The whole flow, heartbeats with it."""
         return any(each.kind == PAUSE and each.about == self.flow for each in self.in_force)
+
+    @property
+    def pause_of_heartbeats(self) -> "InForce | None":
+        """What holds heartbeats: a pause of the whole flow, or of their topic."""
+        scopes = (self.flow, *(f"{self.flow} {HEARTBEATS_TOPIC}{each}" for each in ("", "-0")))
+        pauses = (each for each in self.in_force if each.kind == PAUSE and each.about in scopes)
+        return next(pauses, None)
 
 
 def works_here(service: ServiceRow, row: FlowRow) -> bool:

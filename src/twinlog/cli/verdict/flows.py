@@ -56,7 +56,7 @@ def _of_notes(row: FlowRow, file: str) -> list[Issue]:
     """One issue for each reason, whichever services say it."""
     by_reason: dict[str, list[Note]] = {}
     for note in row.notes:
-        if note.reason == kinds.HEARTBEAT_MISSING and row.is_paused:
+        if note.reason == kinds.HEARTBEAT_MISSING and row.pause_of_heartbeats:
             continue
         by_reason.setdefault(note.reason, []).append(note)
     found = []

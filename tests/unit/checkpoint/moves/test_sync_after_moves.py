@@ -180,6 +180,20 @@ async def test_a_group_that_a_later_failback_has_moved_is_synced_again(groups: t
         rig.logs.check(250, await synced(rig, "other") or 0)
 
 
+async def test_a_move_that_ends_is_told_before_the_next_interval() -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=100)
+        syncer, stop = assemble_group_syncer(rig.parts, rig.fakes.around()), asyncio.Event()
+        syncer.interval_seconds = 600
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(syncer.run(stop), name="group offsets")
+            await run(rig.served.failover)
+            await turns(lambda: "failback run" in flow_progress(rig.parts).offsets_held[1])
+            await run(rig.served.failback)
+            await turns(lambda: flow_progress(rig.parts).offsets_held == ("", ""))
+            stop.set()
+
+
 async def test_nothing_is_synced_while_a_move_runs() -> None:
     async with move_rig() as rig:
         await translated(rig, g=250)

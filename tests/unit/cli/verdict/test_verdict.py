@@ -1,6 +1,7 @@
 """One verdict: every issue once, at its cause, with its level and a remedy that can be pasted."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -441,14 +442,22 @@ def test_a_standby_sees_that_nothing_moves_at_the_other_process(harm: str, reaso
     assert [each.reason for each in verdict_of(status).failing] == [reason]
 
 
-def test_heartbeats_of_a_paused_flow_are_no_trouble_of_their_own() -> None:
+@pytest.mark.parametrize(
+    ("scope", "paused"),
+    [("A->B", True), ("A->B heartbeats", True), ("A->B heartbeats-0", True), ("A->B orders", False)],
+)
+def test_heartbeats_that_are_paused_are_no_trouble_of_their_own(scope: str, paused: bool) -> None:
     status = healthy()
     pause(status)
+    flow(status).in_force[0] = replace(flow(status).in_force[0], about=scope)
     silent(status)
     explain_silence(flow(status))
     (note,) = flow(status).notes
-    assert "paused" in note.message
-    assert [each.reason for each in verdict_of(status).issues] == ["PAUSED"]
+    assert ("is paused: `twinlog resume 'A->B'`" in note.message) is paused
+    found = [each.reason for each in verdict_of(status).issues]
+    assert found == (["PAUSED"] if paused else ["HEARTBEAT_MISSING", "PAUSED"])
+    heartbeats = checks_of(status, "failover", "A->B")[-1]
+    assert heartbeats.verdict == (WAIT if paused else NO_GO)
 
 
 @pytest.mark.parametrize("services", [SERVICES, ("source", "heartbeat")])
