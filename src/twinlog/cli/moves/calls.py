@@ -151,7 +151,7 @@ class MoveCall:
         plan itself, the checkpoint service refuses."""
         checks = self.call.ask(lambda at: self._told(options))
         if overall(checks) == NO_GO:
-            say(f"{verdict_words(checks)}; moved all the same, as --yes says", err=True)
+            say(f"{verdict_words(checks)}; it goes on, as --yes says", err=True)
 
     def run(self, options: pb2.MoveOptions, *, yes: bool) -> None:
         """Ask for confirmation, then run the move. Exits with 1 unless the move is complete.

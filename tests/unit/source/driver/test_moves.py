@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,11 +49,12 @@ class Task:
 async def moves_of(rig: FlowRig, *more: str) -> tuple[PositionMoves, Task]:
     """The moves of a flow that has one epoch with one task."""
     nothing: Any = None
+    jobs: Any = SimpleNamespace(runner=SimpleNamespace(spark_ui=""))
     await rig.write(rig.source, "t", 9)
     state = await rig.owner(*more)
     driver = FlowDriver(
         state=state,
-        jobs=nothing,
+        jobs=jobs,
         host=nothing,
         is_elected=nothing,
         standing=nothing,
