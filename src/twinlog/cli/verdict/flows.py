@@ -14,9 +14,11 @@ from twinlog.cli.verdict.issues import Issue, Level, bad, remedy, worst
 RUNNING = "RUNNING"
 DISABLED = "HEARTBEATS_DISABLED"
 _PAUSED, _WAITS = "PAUSED", "WAITING"
-_AS_CONFIGURED = frozenset({"NO_TOPICS", "NO_TOPICS_SELECTED", DISABLED, "NOT_REPLICATED", kinds.STANDS_BY})
-"""Reasons that say that there is nothing to move, nothing to prove it by, or another process
-that does it."""
+_AS_CONFIGURED = frozenset(
+    {"NO_TOPICS", "NO_TOPICS_SELECTED", DISABLED, "NOT_REPLICATED", "FAILED_OVER", kinds.STANDS_BY}
+)
+"""Reasons that say that there is nothing to move, nothing to prove it by, another process that does it, or
+groups that were moved, so that nothing is deleted."""
 _MAY_END = frozenset(
     {_PAUSED, _WAITS, kinds.STARTING, "BACKOFF", "TOPICS_WAITING", "NOT_READY", "THROTTLED", "QUOTA"}
 )

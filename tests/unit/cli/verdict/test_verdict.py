@@ -460,6 +460,13 @@ def test_heartbeats_that_are_paused_are_no_trouble_of_their_own(scope: str, paus
     assert heartbeats.verdict == (WAIT if paused else NO_GO)
 
 
+def test_groups_that_were_moved_are_no_trouble() -> None:
+    status = healthy()
+    flow(status).add_note("configsync", "FAILED_OVER", "groups were moved to B and not back")
+    (issue,) = verdict_of(status).issues
+    assert (issue.level, issue.stops) == (Level.NOTE, False)
+
+
 @pytest.mark.parametrize("services", [SERVICES, ("source", "heartbeat")])
 def test_a_broker_that_does_not_answer_while_others_do_is_a_warning(
     services: Sequence[str],
