@@ -184,8 +184,8 @@ def test_every_number_of_a_command_line_has_its_bounds() -> None:
             for command, found in every_command(name, load(name, COMMANDS[name])):
                 for param in found.params:
                     if re.search(r"\b(int|float)\b", str(param.type_descriptor.annotation)):
-                        bounds = param.min, param.max
-                        assert None not in bounds, f"{command} {param.opts}"
+                        kept = param.type_descriptor.parameter_info
+                        assert None not in (kept.min, kept.max), f"{command} {param.opts}"
 
 
 @pytest.mark.parametrize(("command", "failed"), [("verify", 3), ("pause", 1)])
