@@ -10,6 +10,7 @@ read meanwhile. This module never resets a position: an offset that the source d
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -85,7 +86,7 @@ Change = Callable[[TopicPartition, Sequence[OpenRecord]], Awaitable[Changed]]
 
 
 @dataclass(slots=True, kw_only=True)
-class AnswerTaker:
+class AnswerTaker(ABC):
     """Whoever reads has a buffer and a loop, and is told by `queued` and `wake`."""
 
     copies: Mapping[TopicPartition, PartitionCopy]
@@ -108,22 +109,22 @@ class AnswerTaker:
     neither fetched nor taken meanwhile."""
     ask: Ask = lambda _question, _name: None
 
+    @abstractmethod
     def room_bytes(self, copy: PartitionCopy) -> int:
         """How much may be made of an answer, if that is more than was fetched."""
-        raise NotImplementedError
 
+    @abstractmethod
     def leaves_out(self, copy: PartitionCopy, answer: FetchedPartition) -> bool:
         """Whether the partition has to be fetched again: what was made of earlier answers of the same poll is
         so much more than was fetched."""
-        raise NotImplementedError
 
+    @abstractmethod
     def queued(self, chunk: PreparedChunk, size_bytes: int) -> None:
         """So much was fetched for it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def wake(self) -> None:
         """The set of readable partitions has changed."""
-        raise NotImplementedError
 
     def take(self, answers: Iterable[FetchedPartition | FetchFailure]) -> None:
         """Take what one poll brought, or ask about it before."""
