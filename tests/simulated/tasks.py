@@ -86,8 +86,9 @@ class SimulatedWorkers:
     async def _ends(self, spec: WorkerSpec) -> bool:
         """Run it; whether it was needed no longer, rather than lost."""
         process = self.running[spec.number] = self._new_process(f"worker {spec.number}")
-        connect = partial(connection, rpc=process.rpc, clock=self._clock, make_pipe=self._make_pipe)
-        running = process.start(Worker(spec=spec, connect=connect, rpc=process.rpc).run())
+        connect = partial(connection, rpc=process.rpc, clock=self._clock)
+        worker = Worker(spec=spec, connect=connect, rpc=process.rpc, make_pipe=self._make_pipe)
+        running = process.start(worker.run())
         try:
             await asyncio.wait([running])
         finally:

@@ -16,6 +16,7 @@ from twinlog.comparison.model import Kind
 from twinlog.config import load
 from twinlog.errors import StateError, TransientKafkaError
 from twinlog.model import Flow, TopicPartition
+from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.rpc import MemoryRpc
 from twinlog.testing.virtual_time import LoopClock
 from twinlog.transforms.expressions import Expressions
@@ -36,6 +37,9 @@ A->B.twinlog.transform.value = in the pipe below
 replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy
 """
 )
+
+
+SHORT_EPOCHS = "twinlog.epoch.seconds = 1\ntwinlog.epoch.max.seconds = 1\n"
 
 
 def change(value: bytes) -> bytes | None:
@@ -82,6 +86,24 @@ class Steady(Pipe):
     lost = 0.0
 
 
+class Slow(Steady):
+    """Opens for much longer than an epoch lasts."""
+
+    seconds = 15.0
+
+    def __init__(self, run_job: RunJob, expressions: Expressions, strict: bool) -> None:
+        super().__init__(run_job, expressions, strict)
+        self.is_open = asyncio.Event()
+
+    async def run(self) -> None:
+        await wait_or_stop(asyncio.Event(), self.seconds)
+        self.is_open.set()
+
+    async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Sequence[Row]:
+        await self.is_open.wait()
+        return await super().change(partition, records)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_records_arrive_changed_and_once_whatever_is_killed(tmp_path: Path, seed: int) -> None:
     async def life() -> None:
@@ -110,6 +132,21 @@ def test_records_arrive_changed_and_once_whatever_is_killed(tmp_path: Path, seed
             (flow,) = (await asked(world, "ListFlows", source_api.ListFlowsRequest())).flows
             assert flow.lag_records == 0
             assert flow.left_out_records["FILTERED"] >= 5
+            for service in ("source", "configsync"):
+                await world.stop(service)
+
+    live(life())
+
+
+def test_a_pipe_that_opens_for_longer_than_an_epoch_serves_the_next_one(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, f"{FILE}{SHORT_EPOCHS}", make_pipe=Slow) as world:
+            source = world.on["A"]
+            source.cluster.create_topic("orders")
+            world.start("configsync", "source")
+            for patience_seconds in (60, Slow.seconds / 2):
+                source.produce("orders", 0, b"a", b"drop", b"b")
+                await world.until(lambda: values(world, "B") == wanted(world), patience_seconds)
             for service in ("source", "configsync"):
                 await world.stop(service)
 

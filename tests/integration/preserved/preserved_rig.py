@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +26,14 @@ from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
 from twinlog.testing.raw_copying import QUICK, open_session
+from twinlog.transforms.expressions import Expressions
 from twinlog_source.config import source_flows
 from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.log.facts import WriterFact
 from twinlog_source.partitions.orders import PreservedTerms, PriorFailure, Start, TaskAssignment, TaskSetup
 from twinlog_source.partitions.reports import PartitionReport
 from twinlog_source.preserved.filler import Filler
-from twinlog_source.records.pipe import PipeJob, record_pipe
+from twinlog_source.records.changing import Changing
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
 
@@ -177,7 +177,7 @@ class PreservedRig:
             ask_driver=go_on,
             admit=admit_all,
             may_write=lambda: self.has_lease,
-            make_pipe=partial(record_pipe, _no_job),
+            changing=_no_records,
         ) as copier:
             copier.assign(self.start())
             running = Running(copier=copier, stop=asyncio.Event())
@@ -387,5 +387,5 @@ async def write_plain(
         await producer.flush()
 
 
-async def _no_job(job: PipeJob) -> None:
-    raise AssertionError(f"no flow of these tests changes records: {job.port}")
+def _no_records(expressions: Expressions) -> Changing:
+    raise AssertionError(f"no flow of these tests changes records: {expressions}")

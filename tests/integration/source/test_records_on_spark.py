@@ -4,10 +4,9 @@ import asyncio
 import random
 import re
 import threading
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -16,13 +15,15 @@ import pytest_asyncio
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from integration.source.source_rig import open_rig
 from twinlog.batches.bodies import OpenRecord, decode_record, encode_body
 from twinlog.clock import SystemClock
 from twinlog.errors import StateError, TwinlogError
 from twinlog.model import Flow, TopicPartition
+from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.transforms.expressions import TOPICS, Expressions, OnError, expressions_of
 from twinlog_source.pipeline.runner import SparkRunner, own_spark
-from twinlog_source.records.changing import Changed, Changing, changing_with
+from twinlog_source.records.changing import Changed, Changing, kept_pipes
 
 pytestmark = [pytest.mark.java, pytest.mark.asyncio(loop_scope="module")]
 
@@ -42,8 +43,10 @@ async def spark() -> AsyncIterator[SparkRunner]:
         yield runner
 
 
-def _changing(spark: SparkRunner, expressions: Expressions) -> AbstractAsyncContextManager[Changing]:
-    return changing_with(partial(spark.run_pipe, FLOW, expressions), expressions)
+@asynccontextmanager
+async def _changing(spark: SparkRunner, expressions: Expressions) -> AsyncIterator[Changing]:
+    async with kept_pipes(spark.run_pipe) as changing:
+        yield changing(FLOW, expressions)
 
 
 def _records(*bodies: bytes, first: int = 10) -> list[OpenRecord]:
@@ -370,3 +373,27 @@ async def test_bytes_that_are_no_text_and_large_ones_are_records_like_others(spa
     async with _changing(spark, MASKED) as changing:
         changed = await changing.change(ORDERS, _records(*bodies))
     assert [*_values(changed).values()] == [None, b"\xef\xbf\xbd" * 2, b"{", large + b'"card":"x"']
+
+
+async def test_epochs_that_are_shorter_than_spark_takes_to_begin_copy_all_the_same(
+    kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig:
+        rig.extra |= {
+            "topics": "short-epochs",
+            "twinlog.epoch.seconds": "1",
+            "twinlog.transform.topics": "short-epochs",
+            "twinlog.transform.where": "offset % 2 = 0",
+            "twinlog.transform.value": "upper(string(value))",
+        }
+        await rig.create("short-epochs")
+        async with rig.configsync() as configsync, rig.running(configsync):
+            for wanted in ([b"ONE"], [b"ONE", b"THREE"]):
+                await rig.produce("short-epochs", [b"one", b"two"] if len(wanted) == 1 else [b"three"])
+
+                async def is_copied(wanted: Sequence[bytes] = wanted) -> bool:
+                    copied = await rig.target_content("short-epochs")
+                    assert [value for _, _, value, _ in copied] == wanted
+                    return True
+
+                await eventually(is_copied)

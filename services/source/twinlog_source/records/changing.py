@@ -7,7 +7,7 @@ its own, down to the record.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -92,7 +92,7 @@ class Changed:
 
 @dataclass(slots=True, kw_only=True)
 class Changing:
-    """Of one task."""
+    """Of one flow."""
 
     expressions: Expressions
     pipe: Pipe
@@ -212,29 +212,36 @@ class Changing:
             rows[records[row.place][0]] = row
 
 
+ChangingOf = Callable[[Flow, Expressions], Changing]
+
+
 @asynccontextmanager
-async def changing_with(
-    run_pipe: Callable[[PipeJob], Awaitable[None]],
-    expressions: Expressions,
-    make_pipe: MakePipe = record_pipe,
-) -> AsyncIterator[Changing]:
-    """For whoever is no task. `run_pipe` raises TwinlogError when its job failed."""
-
-    async def run_job(job: PipeJob) -> TwinlogError | None:
-        try:
-            await run_pipe(job)
-        except TwinlogError as error:
-            return error
-        return None
-
-    changing = Changing(
-        expressions=expressions,
-        pipe=make_pipe(run_job, expressions, False),
-        alone=make_pipe(run_job, expressions, False),
-        strict=make_pipe(run_job, expressions, True),
-    )
+async def kept_pipes(run_pipe: RunPipe, make_pipe: MakePipe = record_pipe) -> AsyncIterator[ChangingOf]:
+    """What changes the records of each flow that asks for it. Its pipes stay open while the context lasts:
+    Spark may need longer for a plan than whoever asked has time."""
+    kept: dict[tuple[Flow, Expressions], Changing] = {}
+    running: list[asyncio.Task[None]] = []
     async with asyncio.TaskGroup() as group:
-        running = [group.create_task(pipe.run(), name="pipe") for pipe in changing.pipes]
+
+        def changing(flow: Flow, expressions: Expressions) -> Changing:
+            async def run_job(job: PipeJob) -> TwinlogError | None:
+                try:
+                    await run_pipe(flow, expressions, job)
+                except TwinlogError as error:
+                    return error
+                return None
+
+            found = kept.get((flow, expressions))
+            if found is None:
+                found = kept[flow, expressions] = Changing(
+                    expressions=expressions,
+                    pipe=make_pipe(run_job, expressions, False),
+                    alone=make_pipe(run_job, expressions, False),
+                    strict=make_pipe(run_job, expressions, True),
+                )
+                running.extend(group.create_task(pipe.run(), name=f"pipe of {flow}") for pipe in found.pipes)
+            return found
+
         try:
             yield changing
         finally:

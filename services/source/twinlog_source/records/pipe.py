@@ -1,8 +1,8 @@
-"""A task's end of its pipe through Spark: sends chunks of records, and gets back what became of them.
+"""The task's end of a pipe through Spark: sends chunks of records, and gets back what became of them.
 
-The pipe is a Spark job that the driver runs for the task; its two workers connect to the task. It is opened
-when there is something to send, and again after it broke. Then nothing of it counts: whoever sent a chunk is
-told that it was lost, and why.
+The pipe is a Spark job that the driver runs; its two workers connect to this process. It is opened when there
+is something to send, stays for the tasks that come later, and is opened again after it broke. Then nothing of
+it counts: whoever sent a chunk is told that it was lost, and why.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from twinlog.batches.bodies import OpenRecord
 from twinlog.errors import TransientKafkaError, TwinlogError, WireFormatError
 from twinlog.kafka.deadline import pause
 from twinlog.model import TopicPartition
+from twinlog.service.waiting import wait_or_stop
 from twinlog.transforms.expressions import Expressions
 from twinlog_source.records.frames import (
     CHUNK_NUMBERS,
@@ -43,6 +44,8 @@ LAST_WORDS_SECONDS = 60.0
 """How long after a broken connection the failure of the job is waited for: only with it the record is looked
 for."""
 REOPEN_SECONDS = 1.0
+IDLE_SECONDS = 600.0
+"""A job through which nothing has gone for so long is ended: it keeps a thread and processes of Spark."""
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +65,7 @@ class PipeJob:
     strict: bool
     """An expression that fails ends the job, and its error says why."""
     pipe: int = 0
-    """Which of the task's pipes this is: a pipe has one job at a time."""
+    """Which of the worker's pipes this is: a pipe has one job at a time."""
 
 
 class _End(NamedTuple):
@@ -92,8 +95,9 @@ class RecordPipe:
     timeout_seconds: float
     """How long Spark may take for a chunk; then the job is ended."""
     strict: bool = False
+    idle_seconds: float = IDLE_SECONDS
     number: int = field(default_factory=itertools.count().__next__)
-    """Tells the pipes of a task apart."""
+    """Tells the pipes of a process apart."""
     _asked: dict[int, _Asked] = field(default_factory=dict)
     _number: int = 0
     _sent: int = 0
@@ -121,6 +125,8 @@ class RecordPipe:
             await self._wanted.wait()
             before = self._sent
             failure = await self._one_job()
+            if failure is None:
+                continue
             if isinstance(failure, TransformFailedError) and self._sent == before:
                 # It had no records, so none of them is the reason.
                 failure = TransientKafkaError(str(failure), reason="SPARK_UNAVAILABLE")
@@ -137,10 +143,10 @@ class RecordPipe:
                 # What could not be started is not started again at once.
                 await pause(REOPEN_SECONDS)
 
-    async def _one_job(self) -> TwinlogError:
-        """Run a job until it ends or breaks, and return why."""
+    async def _one_job(self) -> TwinlogError | None:
+        """Run a job until it ends or breaks, and return why; None if it was idle."""
         token = secrets.token_bytes(TOKEN_BYTES)
-        failures: list[TwinlogError] = []
+        failures: list[TwinlogError | None] = []
         with socket.create_server((LOOPBACK, 0)) as listener:
             listener.setblocking(False)
             job = PipeJob(port=listener.getsockname()[1], token=token, strict=self.strict, pipe=self.number)
@@ -187,13 +193,13 @@ class RecordPipe:
                 writer.close()
         return ends
 
-    async def _move(self, ends: Mapping[bytes, _End], failures: list[TwinlogError]) -> None:
+    async def _move(self, ends: Mapping[bytes, _End], failures: list[TwinlogError | None]) -> None:
         """Return when the pipe is broken or too slow."""
         self._inside.clear()
         try:
             async with asyncio.TaskGroup() as group:
                 parts = [
-                    group.create_task(self._send(ends[FEED]), name="feed"),
+                    group.create_task(self._send(ends[FEED], failures), name="feed"),
                     group.create_task(self._receive(ends[DRAIN], failures), name="drain"),
                     group.create_task(self._watch(failures), name="time-out of the pipe"),
                 ]
@@ -204,7 +210,7 @@ class RecordPipe:
             for end in ends.values():
                 end.writer.close()
 
-    async def _send(self, feed: _End) -> None:
+    async def _send(self, feed: _End, failures: list[TwinlogError | None]) -> None:
         with suppress(OSError):
             while True:
                 self._wanted.clear()
@@ -220,9 +226,11 @@ class RecordPipe:
                         self._inside.append(asked)
                         feed.writer.write(written)
                         await feed.writer.drain()
-                await self._wanted.wait()
+                if not (await wait_or_stop(self._wanted, self.idle_seconds) or self._asked):
+                    failures.append(None)
+                    return
 
-    async def _receive(self, drain: _End, failures: list[TwinlogError]) -> None:
+    async def _receive(self, drain: _End, failures: list[TwinlogError | None]) -> None:
         returned = Returned(changed=drain.columns)
         with suppress(OSError, asyncio.IncompleteReadError):
             while True:
@@ -238,7 +246,7 @@ class RecordPipe:
                     if not asked.answer.done():
                         asked.answer.set_result(rows)
 
-    async def _watch(self, failures: list[TwinlogError]) -> None:
+    async def _watch(self, failures: list[TwinlogError | None]) -> None:
         """Return when Spark has taken too long for a chunk."""
         while not failures:
             await pause(min(1.0, self.timeout_seconds / 4))

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from functools import partial
 
 from twinlog.batches.bodies import OpenRecord, encode_body
 from twinlog.errors import ConfigError, KafkaError, NotFoundError
@@ -13,7 +12,7 @@ from twinlog.model import TopicPartition
 from twinlog.policy.transformed import TopicTransforms
 from twinlog.transforms.expressions import OnError
 from twinlog_source.config import SourceFlow
-from twinlog_source.records.changing import Changed, RunPipe, changing_with
+from twinlog_source.records.changing import Changed, RunPipe, kept_pipes
 
 OFFSETS_PER_RECORD = 10
 """So many offsets are looked at for a record: logs have holes."""
@@ -54,9 +53,8 @@ class TransformTrial:
             raise NotFoundError(f"{topic} has {found.partition_count} partitions", reason="PARTITION_UNKNOWN")
         tried = []
         expressions = replace(expressions, on_error=OnError.SKIP)
-        async with changing_with(
-            partial(self.run_pipe, self.flow.flow, expressions), expressions
-        ) as changing:
+        async with kept_pipes(self.run_pipe) as changing_of:
+            changing = changing_of(self.flow.flow, expressions)
             for at in (TopicPartition(topic, number) for number in numbers):
                 records = await self._last(at, last)
                 opened = records if before is None else before(records)

@@ -37,7 +37,7 @@ from twinlog_source.partitions.reports import ForeignWrite
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.leader_filler import LeaderFiller
 from twinlog_source.preserved.tails import CopyTails
-from twinlog_source.records.changing import Changing, Pipe
+from twinlog_source.records.changing import Changing
 from twinlog_source.records.dead_letters import DeadLetters
 from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier
 from twinlog_source.task.foreign_writes import ForeignWrites
@@ -95,12 +95,12 @@ async def open_copier(
     ask_driver: Callable[[], Awaitable[Mapping[TopicPartition, int]]],
     admit: Admit,
     may_write: Callable[[], bool],
-    make_pipe: Callable[[Expressions, bool], Pipe],
+    changing: Callable[[Expressions], Changing],
     who_wrote: WhoWrote = nobody_knows,
 ) -> AsyncIterator[Copier]:
     """Open a task's clients; its transactional ids are initialised (and so fenced) before this yields. Each
-    producer id with which the task writes is admitted before. `make_pipe`: for a flow whose records Spark
-    changes, strict or not.
+    producer id with which the task writes is admitted before. `changing`: for a flow whose records Spark
+    changes.
 
     Raises KafkaError when the target cannot be reached or refuses. Everything is closed on exit.
     """
@@ -173,8 +173,9 @@ async def open_copier(
             max_buffered_bytes=MAX_BUFFERED_BYTES,
             horizon=horizon_of(setup.settings),
         )
-        records = _changing(setup, make_pipe)
-        if records is not None:
+        expressions = expressions_of(setup.settings)
+        if expressions is not None:
+            records = changing(expressions)
             transforms = dials.transforms
             assert transforms is not None
             source_reader.change = records.change
@@ -261,22 +262,8 @@ async def open_copier(
             by_target=by_target,
             throttle=throttle,
             preserved=preserved,
-            changing=records,
         )
         yield copier
-
-
-def _changing(setup: TaskSetup, make_pipe: Callable[[Expressions, bool], Pipe]) -> Changing | None:
-    """None if the flow has nothing for Spark to do."""
-    expressions = expressions_of(setup.settings)
-    if expressions is None:
-        return None
-    return Changing(
-        expressions=expressions,
-        pipe=make_pipe(expressions, False),
-        alone=make_pipe(expressions, False),
-        strict=make_pipe(expressions, True),
-    )
 
 
 def _preserved_copies(

@@ -13,7 +13,6 @@ from twinlog.model import Flow, TopicPartition
 from twinlog_source.partitions.orders import PriorFailure, SetPaused, Start
 from twinlog_source.partitions.reports import PartitionState
 from twinlog_source.partitions.shares import SlotLimits
-from twinlog_source.records.changing import Changing
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.loss_judge import LossJudge
 from twinlog_source.task.partition import LONGEST_RETRY_SECONDS, PartitionCopy, State
@@ -52,7 +51,6 @@ class Copier:
     resting: RestingCopies
     preserved: PreservedCopies | None = None
     """None if the flow has no preserved copies."""
-    changing: Changing | None = None
     """None if Spark changes no records of the flow."""
     losses: LossJudge = field(init=False)
 
@@ -133,10 +131,6 @@ class Copier:
             group.create_task(self.syncs.run(copied), name="offset syncs")
             looking = group.create_task(self.foreign_writes.run(copied), name="foreign writes")
             resting = group.create_task(self.resting.run(stop), name="copies at rest")
-            changing = [
-                group.create_task(pipe.run(), name="records through Spark")
-                for pipe in (() if self.changing is None else self.changing.pipes)
-            ]
             if self.preserved is not None:
                 group.create_task(write_preserved(self.preserved), name="preserved copies")
             try:
@@ -154,7 +148,7 @@ class Copier:
                 copied.set()
                 # Cancel all of them: a fenced task ends without `stop`, and the driver waits for its last
                 # message.
-                for part in (reading, waking, looking, resting, *changing):
+                for part in (reading, waking, looking, resting):
                     part.cancel()
         await self.syncs.close()
         if failures:

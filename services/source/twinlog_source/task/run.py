@@ -10,8 +10,7 @@ from twinlog.model import Flow
 from twinlog.service.rpc import GRPC, Rpc
 from twinlog.telemetry.logging import configure_logging
 from twinlog_source.reasons import EndReason
-from twinlog_source.records.changing import MakePipe
-from twinlog_source.records.pipe import record_pipe
+from twinlog_source.records.changing import ChangingOf
 from twinlog_source.task.stream.session import TaskConnection
 
 
@@ -58,7 +57,7 @@ def configure_task_logging(spec: WorkerSpec) -> None:
 
 
 def connection(
-    spec: TaskSpec, *, rpc: Rpc = GRPC, clock: Clock | None = None, make_pipe: MakePipe = record_pipe
+    spec: TaskSpec, changing: ChangingOf, *, rpc: Rpc = GRPC, clock: Clock | None = None
 ) -> TaskConnection:
     return TaskConnection(
         flow=Flow.parse(spec.flow_name),
@@ -69,6 +68,6 @@ def connection(
         token=spec.token,
         connect_timeout_seconds=spec.connect_timeout_seconds,
         rpc=rpc,
-        make_pipe=make_pipe,
+        changing=changing,
         clock=clock or SystemClock(),
     )

@@ -23,7 +23,7 @@ from twinlog.kafka.raw import BatchReader
 from twinlog.model import TopicPartition
 from twinlog.transforms.expressions import OnError, expressions_of
 from twinlog.verify.report import FlowFailure, FlowReport, Writer, name_moved_records, shown_record
-from twinlog_source.records.changing import Changing, MakePipe, RunPipe, changing_with
+from twinlog_source.records.changing import Changing, MakePipe, RunPipe, kept_pipes
 from twinlog_source.records.pipe import record_pipe
 from twinlog_source.verify.gathering.flow import GatheredFlow, OpenClient, open_gathering
 from twinlog_source.verify.proving.prover import Prover
@@ -186,8 +186,8 @@ class Verification:
 
             spark = await stack.enter_async_context(own_spark(self.configuration.spark.conf, self.clock))
             run_pipe = spark.run_pipe
-        run = functools.partial(run_pipe, gathered.flow.flow, expressions)
-        return await stack.enter_async_context(changing_with(run, expressions, self.make_pipe))
+        changing = await stack.enter_async_context(kept_pipes(run_pipe, self.make_pipe))
+        return changing(gathered.flow.flow, expressions)
 
     def _report(
         self,

@@ -147,3 +147,28 @@ async def test_a_record_that_cannot_be_read_breaks_no_job() -> None:
         with pytest.raises(TransformFailedError, match="past its end"):
             await pipe.change(P, [(0, 0, b"\x40v")])
         assert len(await pipe.change(P, [RECORD])) == 1
+
+
+async def test_a_job_through_which_nothing_goes_ends_and_the_next_record_has_another_one() -> None:
+    jobs, ended = 0, asyncio.Event()
+
+    async def run_job(job: PipeJob) -> TwinlogError | None:
+        nonlocal jobs
+        jobs += 1
+
+        async def give_back(feed: asyncio.StreamReader, drain: asyncio.StreamWriter) -> None:
+            with suppress(asyncio.IncompleteReadError):
+                while True:
+                    drain.write(batch(await next_rows(feed), b"changed"))
+            ended.set()
+
+        await in_job(job, give_back)
+        return None
+
+    pipe = RecordPipe(run_job=run_job, timeout_seconds=10, idle_seconds=0.01)
+    async with running(pipe):
+        for number in (1, 2):
+            assert len(await pipe.change(P, [RECORD])) == 1
+            await ended.wait()
+            ended.clear()
+            assert jobs == number

@@ -1,7 +1,7 @@
 """WorkerService: the driver's end of every task's control stream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
 from itertools import starmap
 from typing import Protocol, TypeVar
@@ -20,7 +20,7 @@ from twinlog.service.health_calls import FirstMessages
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.driver.epoch import Epoch, LastWords, Slot, SlotState, rejoin_wait
 from twinlog_source.driver.stream.stream_pace import LONGEST_ALIVE_SECONDS, alive_seconds
-from twinlog_source.driver.worker_pool import WorkerPool
+from twinlog_source.driver.worker_pool import Place, WorkerPool
 from twinlog_source.partitions.orders import (
     Answer,
     Echo,
@@ -117,28 +117,8 @@ class WorkerServicer(pb_grpc.WorkerServiceServicer):
             raise
         orders = pool.joined(worker)
         log.debug("worker_joined", number=worker.number, worker=first.worker)
-
-        async def listen() -> None:
-            async for _ in signs:
-                pool.heard(worker)
-
-        async def tell() -> None:
-            await context.write(pb.TaskOrder())
-            while (place := await orders.get()) is not None:
-                epoch, slot = place
-                flow = types_pb2.Flow(source=epoch.flow.source, target=epoch.flow.target)
-                order = pb.TaskOrder(flow=flow, epoch=epoch.number, slot=slot, token=epoch.token)
-                await context.write(order)
-
         try:
-            async with asyncio.TaskGroup() as group:
-                both = [
-                    group.create_task(listen(), name="signs of a worker"),
-                    group.create_task(tell(), name="orders for a worker"),
-                ]
-                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-                for each in both:
-                    each.cancel()
+            await _Orders(self._hosts, context).run(orders, signs, lambda: pool.heard(worker))
         finally:
             log.debug("worker_left", number=worker.number, worker=first.worker)
             pool.left(worker, orders)
@@ -179,6 +159,65 @@ def _require_release(worker: str, version: str) -> None:
     )
 
 
+class _Orders:
+    """The stream of one worker: what it is told, and the jobs of its pipes, which end with it."""
+
+    def __init__(self, hosts: Mapping[Flow, WorkerHost], context: Context) -> None:
+        self._hosts = hosts
+        self._context = context
+        self._writing = asyncio.Lock()
+        """gRPC takes one message at a time."""
+        self._pipes: dict[int, asyncio.Task[None]] = {}
+        """The last job of each pipe."""
+
+    async def run(
+        self,
+        orders: asyncio.Queue[Place | None],
+        signs: AsyncIterator[pb.WorkerSign],
+        heard: Callable[[], None],
+    ) -> None:
+        async with asyncio.TaskGroup() as group:
+            both = [
+                group.create_task(self._listen(signs, heard, group), name="signs of a worker"),
+                group.create_task(self._tell(orders), name="orders for a worker"),
+            ]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            for each in (*both, *self._pipes.values()):
+                each.cancel()
+
+    async def _listen(
+        self, signs: AsyncIterator[pb.WorkerSign], heard: Callable[[], None], group: asyncio.TaskGroup
+    ) -> None:
+        async for sign in signs:
+            heard()
+            if sign.HasField("run_pipe"):
+                asked = sign.run_pipe
+                if asked.pipe in self._pipes:
+                    # The worker has given it up; it may hang in a function.
+                    self._pipes[asked.pipe].cancel()
+                self._pipes[asked.pipe] = group.create_task(self._run_pipe(asked), name="job of a pipe")
+
+    async def _tell(self, orders: asyncio.Queue[Place | None]) -> None:
+        await self._write(pb.TaskOrder())
+        while (place := await orders.get()) is not None:
+            epoch, slot = place
+            flow = types_pb2.Flow(source=epoch.flow.source, target=epoch.flow.target)
+            await self._write(pb.TaskOrder(flow=flow, epoch=epoch.number, slot=slot, token=epoch.token))
+
+    async def _run_pipe(self, asked: pb.PipeJob) -> None:
+        ended = pb.PipeEnded(port=asked.port)
+        host = self._hosts[Flow(asked.flow.source, asked.flow.target)]
+        try:
+            await host.run_pipe(value_of(PipeJob, asked))
+        except TwinlogError as error:
+            ended.reason, ended.message = error.reason, str(error)
+        await self._write(pb.TaskOrder(pipe_ended=ended))
+
+    async def _write(self, order: pb.TaskOrder) -> None:
+        async with self._writing:
+            await self._context.write(order)
+
+
 class _Conversation:
     """The stream of one task, from hello to its last message or its loss."""
 
@@ -187,8 +226,6 @@ class _Conversation:
         self._epoch = epoch
         self._slot = slot
         self._context = context
-        self._pipes: dict[int, asyncio.Task[None]] = {}
-        """The last job of each pipe of the task; they end with it."""
         slot.joined += 1
         slot.waits_for_driver = False
         self._serial = slot.joined
@@ -215,7 +252,7 @@ class _Conversation:
                 commanding = group.create_task(self._command(), name="task commands")
                 self._questions = group
                 await asyncio.wait([reading, commanding], return_when=asyncio.FIRST_COMPLETED)
-                for each in (reading, commanding, *self._asked, *self._pipes.values()):
+                for each in (reading, commanding, *self._asked):
                     each.cancel()
         finally:
             self._left()
@@ -290,11 +327,6 @@ class _Conversation:
                 asked = self._questions.create_task(answering, name="who wrote")
                 self._asked.add(asked)
                 asked.add_done_callback(self._asked.discard)
-            case PipeJob(pipe=pipe):
-                if pipe in self._pipes:
-                    # The task has given it up; it may hang in a function.
-                    self._pipes[pipe].cancel()
-                self._pipes[pipe] = self._questions.create_task(answering, name="job of a pipe")
             case _:
                 await self._before_reports(answering)
 
@@ -327,8 +359,6 @@ class _Conversation:
             case WhoWrote():
                 echoes = await host.who_wrote(self._slot, dict(question.writers))
                 return Answer(echoes=tuple(Echo(*pair, *where) for pair, where in echoes.items()))
-            case PipeJob():
-                await host.run_pipe(question)
         return Answer()
 
     async def _prepared(self) -> None:

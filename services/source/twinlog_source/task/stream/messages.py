@@ -26,10 +26,9 @@ from twinlog_source.partitions.orders import (
     WhoWrote,
 )
 from twinlog_source.partitions.shares import SlotLimits
-from twinlog_source.records.pipe import PipeJob
 
 T = TypeVar("T")
-Question = Reopened | NewProducer | WhoWrote | PipeJob
+Question = Reopened | NewProducer | WhoWrote
 
 _COMMANDS: dict[str, type] = {
     "prepare": TaskSetup,
@@ -43,7 +42,6 @@ _QUESTIONS: dict[str, type] = {
     "reopened": Reopened,
     "new_producer": NewProducer,
     "who_wrote": WhoWrote,
-    "run_pipe": PipeJob,
 }
 _FIELD_OF = {kind: name for name, kind in (_COMMANDS | _QUESTIONS).items()}
 _PLAIN = (str, int, float, bytes)

@@ -45,8 +45,7 @@ from twinlog_source.partitions.orders import (
 from twinlog_source.partitions.reports import TaskReport
 from twinlog_source.partitions.shares import SlotLimits
 from twinlog_source.reasons import EndReason
-from twinlog_source.records.changing import MakePipe
-from twinlog_source.records.pipe import PipeJob, TransformFailedError, record_pipe
+from twinlog_source.records.changing import ChangingOf
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
 from twinlog_source.task.reading.answers import Echoes
@@ -92,7 +91,7 @@ class TaskConnection:
     connect_timeout_seconds: float
     clock: Clock = field(default_factory=SystemClock)
     rpc: Rpc = GRPC
-    make_pipe: MakePipe = record_pipe
+    changing: ChangingOf
     _lease_seconds: float = 0.0
     _lease: DriverLease | None = None
     """None before the driver has sent its length."""
@@ -221,7 +220,7 @@ class TaskConnection:
                 admit=lambda producer_id, name: self._admit(stream, producer_id, name),
                 who_wrote=lambda writers: self._who_wrote(stream, writers),
                 may_write=self._may_write,
-                make_pipe=partial(self.make_pipe, lambda job: self._run_pipe(stream, job)),
+                changing=partial(self.changing, self.flow),
             ) as copier:
                 self._copier = copier
                 await self._write(stream, pb.WorkerReport(prepared=pb.Prepared()))
@@ -261,14 +260,6 @@ class TaskConnection:
             echoes.setdefault(each.partition, {})[each.producer_id] = each.from_offset, each.to_offset
         return echoes
 
-    async def _run_pipe(self, stream: Any, job: PipeJob) -> TwinlogError | None:
-        """Have the driver run a job; return when it has ended, with the reason if it failed."""
-        try:
-            await self._ask(stream, job)
-        except TwinlogError as error:
-            return error
-        return None
-
     async def _ask(self, stream: Any, question: Question) -> Answer:
         """Raises TwinlogError when the driver refuses, or the stream breaks."""
         self._questions += 1
@@ -283,8 +274,6 @@ class TaskConnection:
             self._asked.pop(number, None)
         if answer.reason == FENCED:
             raise FatalKafkaError(answer.message, reason=FENCED)
-        if answer.reason == TransformFailedError.default_reason:
-            raise TransformFailedError(answer.message)
         if answer.reason:
             raise TransientKafkaError(answer.message, reason=answer.reason)
         return answer

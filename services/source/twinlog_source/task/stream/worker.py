@@ -5,6 +5,9 @@ them.
 
 Invariant A: a task that is lost or crashes is run again here, and the others continue.
 
+The pipes through which records are changed are the worker's: one that takes longer to open than an epoch
+lasts serves the next one.
+
 Invariant B: the worker ends when its driver no longer needs it. When it has lost its driver, its tasks end by
 themselves (their leases are over), and a driver that lives runs the worker again.
 """
@@ -13,7 +16,8 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import grpc
@@ -23,11 +27,14 @@ import uvloop
 from twinlog import __version__
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.api.source.v1 import worker_service_pb2_grpc as pb_grpc
-from twinlog.kafka.deadline import pause
+from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.model import Flow
 from twinlog.service.rpc import GRPC, Rpc
 from twinlog.service.waiting import wait_or_stop
+from twinlog.transforms.expressions import Expressions
 from twinlog_source.reasons import EndReason
+from twinlog_source.records.changing import ChangingOf, MakePipe, kept_pipes
+from twinlog_source.records.pipe import PipeJob, TransformFailedError, record_pipe
 from twinlog_source.task.run import (
     TaskLostError,
     TaskSpec,
@@ -36,6 +43,7 @@ from twinlog_source.task.run import (
     connection,
 )
 from twinlog_source.task.settings import give_back_memory
+from twinlog_source.task.stream.messages import fill
 from twinlog_source.task.stream.session import CHANNEL_OPTIONS
 from twinlog_source.task.writing.spans import export_spans
 
@@ -62,7 +70,7 @@ class Connection(Protocol):
         ...
 
 
-Connect = Callable[[TaskSpec], Connection]
+Connect = Callable[[TaskSpec, ChangingOf], Connection]
 
 
 def run_worker(spec: WorkerSpec) -> None:
@@ -81,9 +89,14 @@ class Worker:
     spec: WorkerSpec
     connect: Connect
     rpc: Rpc = GRPC
+    make_pipe: MakePipe = record_pipe
     again_seconds: float = AGAIN_SECONDS
     _lost: str = ""
     """Why the worker has no driver any more."""
+    _signs: asyncio.Queue[pb.WorkerSign] = field(default_factory=asyncio.Queue)
+    """What the driver is told next."""
+    _jobs: dict[int, "asyncio.Future[TwinlogError | None]"] = field(default_factory=dict)
+    """The jobs of pipes, by port: why each has ended."""
 
     async def run(self) -> None:
         """Return when the driver needs the worker no longer, or does not know it. Raises TaskLostError."""
@@ -91,12 +104,14 @@ class Worker:
         async with self.rpc.secure_channel(self.spec.driver_endpoint, trusted, CHANNEL_OPTIONS) as channel:
             stream: Any = pb_grpc.WorkerServiceStub(channel).Work(wait_for_ready=True)
             over = asyncio.Event()
-            async with asyncio.TaskGroup() as group:
+            async with kept_pipes(self._run_pipe, self.make_pipe) as changing, asyncio.TaskGroup() as group:
                 signs = group.create_task(self._give_signs(stream), name="signs of life")
                 tasks: set[asyncio.Task[None]] = set()
 
                 def begin(spec: TaskSpec) -> None:
-                    task = group.create_task(self._stay(spec, over), name=f"task of {spec.flow_name}")
+                    task = group.create_task(
+                        self._stay(spec, changing, over), name=f"task of {spec.flow_name}"
+                    )
                     tasks.add(task)
                     task.add_done_callback(tasks.discard)
 
@@ -125,6 +140,8 @@ class Worker:
                     return
                 if order.epoch:
                     begin(self._task_of(order))
+                elif order.HasField("pipe_ended"):
+                    self._ended(order.pipe_ended)
         except TimeoutError:
             self._lost = f"the driver was silent for {self.spec.connect_timeout_seconds:g} s"
         except grpc.aio.AioRpcError as error:
@@ -155,16 +172,43 @@ class Worker:
             while True:
                 await stream.write(sign)
                 sign = pb.WorkerSign()
-                await pause(SIGN_SECONDS)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(SIGN_SECONDS):
+                        sign = await self._signs.get()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return  # `_follow` knows why.
 
-    async def _stay(self, spec: TaskSpec, over: asyncio.Event) -> None:
+    async def _run_pipe(self, flow: Flow, _: Expressions, job: PipeJob) -> None:
+        """Have the driver run the job. Raises TwinlogError: why it has ended."""
+        ended = self._jobs[job.port] = asyncio.get_running_loop().create_future()
+        sign = pb.WorkerSign()
+        fill(sign.run_pipe, job)
+        fill(sign.run_pipe.flow, flow)
+        self._signs.put_nowait(sign)
+        try:
+            failure = await ended
+        finally:
+            del self._jobs[job.port]
+        if failure is not None:
+            raise failure
+
+    def _ended(self, told: pb.PipeEnded) -> None:
+        ended = self._jobs.get(told.port)
+        if ended is None or ended.done():
+            return
+        if told.reason == TransformFailedError.default_reason:
+            ended.set_result(TransformFailedError(told.message))
+        elif told.reason:
+            ended.set_result(TransientKafkaError(told.message, reason=told.reason))
+        else:
+            ended.set_result(None)
+
+    async def _stay(self, spec: TaskSpec, changing: ChangingOf, over: asyncio.Event) -> None:
         """Serve one slot until its driver ends it, or the worker's driver is lost."""
         unserved = 0
         """The number of connections in a row that ended before the driver had sent orders."""
         while True:
-            reason, message, was_served = await self._once(spec)
+            reason, message, was_served = await self._once(spec, changing)
             give_back_memory()
             if reason != EndReason.LEASE_LOST or over.is_set():
                 return
@@ -174,10 +218,10 @@ class Worker:
             if await wait_or_stop(over, seconds):
                 return
 
-    async def _once(self, spec: TaskSpec) -> tuple[str, str, bool]:
+    async def _once(self, spec: TaskSpec, changing: ChangingOf) -> tuple[str, str, bool]:
         """Why its next connection ended, and whether the driver served it."""
         try:
-            connected = self.connect(spec)
+            connected = self.connect(spec, changing)
             return *await connected.run(), connected.was_served
         except Exception as error:
             # The boundary of one flow. Its driver counts the task as lost, and makes the next one wait.

@@ -29,6 +29,7 @@ class WorkerSign(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     WORKER_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    RUN_PIPE_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """Number of its job."""
     token: _builtins.str
@@ -37,6 +38,10 @@ class WorkerSign(_message.Message):
     """Process id and host, for logs."""
     version: _builtins.str
     """Release that it runs: a worker of another one than its driver's is refused (WORKER_VERSION)."""
+    @_builtins.property
+    def run_pipe(self) -> Global___PipeJob:
+        """Records have to be changed: run a Spark job whose workers connect to this one. Answered when it has ended."""
+
     def __init__(
         self,
         *,
@@ -44,14 +49,55 @@ class WorkerSign(_message.Message):
         token: _builtins.str = ...,
         worker: _builtins.str = ...,
         version: _builtins.str = ...,
+        run_pipe: Global___PipeJob | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["run_pipe", b"run_pipe"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "token", b"token", "version", b"version", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "run_pipe", b"run_pipe", "token", b"token", "version", b"version", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WorkerSign: _TypeAlias = WorkerSign  # noqa: Y015
+
+@_typing.final
+class PipeJob(_message.Message):
+    """PipeJob asks for the Spark job through which records flow that are changed on the way."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PORT_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    STRICT_FIELD_NUMBER: _builtins.int
+    PIPE_FIELD_NUMBER: _builtins.int
+    FLOW_FIELD_NUMBER: _builtins.int
+    port: _builtins.int
+    """Port of the worker on loopback: names the job, too."""
+    token: _builtins.bytes
+    """Secret with which the job's workers show that they are its own."""
+    strict: _builtins.bool
+    """A record whose expression fails ends the job, which says why."""
+    pipe: _builtins.int
+    """Which of the worker's pipes this is: its job before ends."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow whose records they are."""
+
+    def __init__(
+        self,
+        *,
+        port: _builtins.int = ...,
+        token: _builtins.bytes = ...,
+        strict: _builtins.bool = ...,
+        pipe: _builtins.int = ...,
+        flow: _types_pb2.Flow | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "pipe", b"pipe", "port", b"port", "strict", b"strict", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PipeJob: _TypeAlias = PipeJob  # noqa: Y015
 
 @_typing.final
 class TaskOrder(_message.Message):
@@ -63,6 +109,7 @@ class TaskOrder(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     SLOT_FIELD_NUMBER: _builtins.int
     TOKEN_FIELD_NUMBER: _builtins.int
+    PIPE_ENDED_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """Its epoch; 0 = there is nothing to run yet."""
     slot: _builtins.int
@@ -73,6 +120,10 @@ class TaskOrder(_message.Message):
     def flow(self) -> _types_pb2.Flow:
         """The flow it serves."""
 
+    @_builtins.property
+    def pipe_ended(self) -> Global___PipeEnded:
+        """Instead: a job has ended that the worker has asked for."""
+
     def __init__(
         self,
         *,
@@ -80,14 +131,45 @@ class TaskOrder(_message.Message):
         epoch: _builtins.int = ...,
         slot: _builtins.int = ...,
         token: _builtins.str = ...,
+        pipe_ended: Global___PipeEnded | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "pipe_ended", b"pipe_ended"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "flow", b"flow", "slot", b"slot", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "flow", b"flow", "pipe_ended", b"pipe_ended", "slot", b"slot", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TaskOrder: _TypeAlias = TaskOrder  # noqa: Y015
+
+@_typing.final
+class PipeEnded(_message.Message):
+    """PipeEnded says why a pipe's job has ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PORT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    port: _builtins.int
+    """Names the job."""
+    reason: _builtins.str
+    """Empty = it ended well."""
+    message: _builtins.str
+    """In words."""
+    def __init__(
+        self,
+        *,
+        port: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "port", b"port", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PipeEnded: _TypeAlias = PipeEnded  # noqa: Y015
 
 @_typing.final
 class WorkerReport(_message.Message):
@@ -210,7 +292,6 @@ class Question(_message.Message):
     REOPENED_FIELD_NUMBER: _builtins.int
     NEW_PRODUCER_FIELD_NUMBER: _builtins.int
     WHO_WROTE_FIELD_NUMBER: _builtins.int
-    RUN_PIPE_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """Given back in the answer."""
     @_builtins.property
@@ -225,10 +306,6 @@ class Question(_message.Message):
     def who_wrote(self) -> Global___WhoWrote:
         """Whose are these batches of the source? The partitions wait."""
 
-    @_builtins.property
-    def run_pipe(self) -> Global___PipeJob:
-        """Records have to be changed: run a Spark job whose workers connect to the task. Answered when it has ended."""
-
     def __init__(
         self,
         *,
@@ -236,13 +313,12 @@ class Question(_message.Message):
         reopened: Global___Reopened | None = ...,
         new_producer: Global___NewProducer | None = ...,
         who_wrote: Global___WhoWrote | None = ...,
-        run_pipe: Global___PipeJob | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "new_producer", b"new_producer", "reopened", b"reopened", "run_pipe", b"run_pipe", "who_wrote", b"who_wrote"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "new_producer", b"new_producer", "reopened", b"reopened", "who_wrote", b"who_wrote"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "new_producer", b"new_producer", "number", b"number", "reopened", b"reopened", "run_pipe", b"run_pipe", "who_wrote", b"who_wrote"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "new_producer", b"new_producer", "number", b"number", "reopened", b"reopened", "who_wrote", b"who_wrote"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_about: _TypeAlias = _typing.Literal["reopened", "new_producer", "who_wrote", "run_pipe"]  # noqa: Y015
+    _WhichOneofReturnType_about: _TypeAlias = _typing.Literal["reopened", "new_producer", "who_wrote"]  # noqa: Y015
     _WhichOneofArgType_about: _TypeAlias = _typing.Literal["about", b"about"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_about) -> _WhichOneofReturnType_about | None: ...
 
@@ -344,40 +420,6 @@ class Writers(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Writers: _TypeAlias = Writers  # noqa: Y015
-
-@_typing.final
-class PipeJob(_message.Message):
-    """PipeJob asks for the Spark job through which records flow that are changed on the way."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PORT_FIELD_NUMBER: _builtins.int
-    TOKEN_FIELD_NUMBER: _builtins.int
-    STRICT_FIELD_NUMBER: _builtins.int
-    PIPE_FIELD_NUMBER: _builtins.int
-    port: _builtins.int
-    """Port of the task on loopback: names the job, too."""
-    token: _builtins.bytes
-    """Secret with which the job's workers show the task that they are its own."""
-    strict: _builtins.bool
-    """A record whose expression fails ends the job, which says why."""
-    pipe: _builtins.int
-    """Which of the task's pipes this is: its job before ends."""
-    def __init__(
-        self,
-        *,
-        port: _builtins.int = ...,
-        token: _builtins.bytes = ...,
-        strict: _builtins.bool = ...,
-        pipe: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["pipe", b"pipe", "port", b"port", "strict", b"strict", "token", b"token"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___PipeJob: _TypeAlias = PipeJob  # noqa: Y015
 
 @_typing.final
 class TaskReport(_message.Message):

@@ -21,6 +21,7 @@ from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog_source.driver.epoch import Epoch, Slot, SlotState
 from twinlog_source.driver.stream.stream_pace import LONGEST_REPORT_SECONDS
 from twinlog_source.driver.stream.worker_servicer import MOST_SILENT_STREAMS, WorkerServicer
+from twinlog_source.driver.worker_pool import Place, PooledWorker, WorkerPool
 from twinlog_source.partitions.orders import Echoes, NewProducer, Start, TaskSetup
 from twinlog_source.partitions.reports import TaskReport
 from twinlog_source.partitions.standing import SILENT_SECONDS
@@ -144,8 +145,8 @@ class Heard:
     at: list[float] = field(default_factory=list)
     answers: list[pb.Answer] = field(default_factory=list)
 
-    async def write(self, command: pb.WorkerCommand) -> None:
-        if command.HasField("answer"):
+    async def write(self, command: pb.WorkerCommand | pb.TaskOrder) -> None:
+        if isinstance(command, pb.WorkerCommand) and command.HasField("answer"):
             self.answers.append(command.answer)
         self.at.append(asyncio.get_running_loop().time())
 
@@ -249,22 +250,36 @@ def test_a_task_hears_whether_its_producer_id_is_stored(away: KafkaError | None)
     run_in_virtual_time(scenario())
 
 
-def test_the_job_of_a_pipe_ends_with_the_next_one_and_with_its_task() -> None:
-    epoch = Epoch(flow=FLOW, number=1, plan=((TopicPartition("t", 0),),))
-    host = Host(10, epoch)
+class Pool:
+    """Of one worker."""
+
+    def admit(self, _number: int, _token: str) -> PooledWorker:
+        return PooledWorker(number=1, since=0.0)
+
+    def joined(self, _worker: PooledWorker) -> asyncio.Queue[Place | None]:
+        return asyncio.Queue()
+
+    def heard(self, worker: PooledWorker) -> None: ...
+
+    def left(self, worker: PooledWorker, orders: asyncio.Queue[Place | None]) -> None: ...
+
+
+def test_the_job_of_a_pipe_ends_with_the_next_one_and_with_its_worker() -> None:
+    host = Host(10)
     seen: list[list[int]] = []
 
-    async def task_with_pipes() -> AsyncIterator[pb.WorkerReport]:
+    async def worker_with_pipes() -> AsyncIterator[pb.WorkerSign]:
+        yield pb.WorkerSign(version=__version__)
         flow = types_pb2.Flow(source=FLOW.source, target=FLOW.target)
-        hello = pb.Hello(flow=flow, epoch=1, slot=0, token=epoch.token, version=__version__)
-        yield pb.WorkerReport(hello=hello)
         for port, pipe in ((1, 7), (2, 8), (3, 7)):
-            yield question_message(port, PipeJob(port=port, token=b"t", strict=False, pipe=pipe))
+            yield pb.WorkerSign(run_pipe=pb.PipeJob(port=port, token=b"t", pipe=pipe, flow=flow))
             await wait_or_stop(asyncio.Event(), 0.1)
             seen.append(sorted(host.jobs))
 
     async def scenario() -> None:
-        await WorkerServicer({FLOW: host}).Run(task_with_pipes(), cast("Context", Heard()))
+        servicer = WorkerServicer({FLOW: host})
+        servicer.workers = cast("WorkerPool", Pool())
+        await servicer.Work(worker_with_pipes(), cast("Context", Heard()))
         assert (seen, host.jobs) == ([[1], [1, 2], [2, 3]], [])
 
     run_in_virtual_time(scenario())

@@ -41,7 +41,6 @@ from twinlog_source.partitions.reports import (
     TaskReport,
 )
 from twinlog_source.partitions.shares import LimitDebt, SlotLimits
-from twinlog_source.records.pipe import PipeJob
 from twinlog_source.task.stream.messages import (
     Question,
     command_message,
@@ -143,7 +142,6 @@ def test_a_sign_of_life_is_no_command() -> None:
         Reopened(),
         NewProducer(7, "id"),
         WhoWrote((Writers(P, (-1, 7)),)),
-        PipeJob(port=1, token=b"\0t", strict=True),
     ],
 )
 def test_a_question_arrives_with_its_number(question: Question) -> None:

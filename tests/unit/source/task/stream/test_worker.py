@@ -11,9 +11,14 @@ import pytest
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.api.source.v1 import worker_service_pb2_grpc as pb_grpc
+from twinlog.errors import TransientKafkaError, TwinlogError
+from twinlog.model import Flow, TopicPartition
 from twinlog.testing.rpc import MemoryRpc, RpcNetwork
 from twinlog.testing.virtual_time import run_in_virtual_time
+from twinlog.transforms.expressions import Expressions
 from twinlog_source.reasons import EndReason
+from twinlog_source.records.changing import Changing, ChangingOf
+from twinlog_source.records.pipe import PipeJob, RecordPipe, RunJob, TransformFailedError
 from twinlog_source.task.run import TaskLostError, TaskSpec, WorkerSpec
 from twinlog_source.task.stream.worker import Worker
 
@@ -29,6 +34,7 @@ class Connection:
 
     spec: TaskSpec
     serve: Callable[["Connection"], Awaitable[Ended]]
+    changing: ChangingOf
     was_served: bool = False
 
     async def run(self) -> Ended:
@@ -44,6 +50,8 @@ class Driver(pb_grpc.WorkerServiceServicer):
     def __init__(self) -> None:
         self.may_go = asyncio.Event()
         self.refusal: grpc.StatusCode | None = None
+        self.failures: dict[bool, TwinlogError | None] = {}
+        """Why the jobs of pipes have ended, by whether they are strict."""
 
     async def Work(  # type: ignore[override]  # noqa: N802
         self,
@@ -58,7 +66,29 @@ class Driver(pb_grpc.WorkerServiceServicer):
             source, target = each.split("->")
             flow = types_pb2.Flow(source=source, target=target)
             await context.write(pb.TaskOrder(flow=flow, epoch=3, slot=1, token="t"))
-        await self.may_go.wait()
+        async with asyncio.TaskGroup() as group:
+            answering = group.create_task(self._answer(request_iterator, context), name="answers")
+            await self.may_go.wait()
+            answering.cancel()
+
+    async def _answer(
+        self,
+        signs: AsyncIterator[pb.WorkerSign],
+        context: grpc.aio.ServicerContext[object, object],
+    ) -> None:
+        async for sign in signs:
+            if sign.HasField("run_pipe"):
+                assert str(Flow(sign.run_pipe.flow.source, sign.run_pipe.flow.target)) == FLOWS[0]
+                reason = "TRANSFORM_FAILED" if sign.run_pipe.strict else "SPARK_UNAVAILABLE"
+                ended = pb.PipeEnded(port=sign.run_pipe.port, reason=reason, message="words")
+                await context.write(pb.TaskOrder(pipe_ended=ended))
+
+    def pipe(self, run_job: RunJob, _expressions: Expressions, strict: bool) -> RecordPipe:
+        async def run_and_note(job: PipeJob) -> TwinlogError | None:
+            self.failures[strict] = await run_job(job)
+            return self.failures[strict]
+
+        return RecordPipe(run_job=run_and_note, timeout_seconds=5, strict=strict)
 
 
 async def worked(driver: Driver, serve: Callable[[Connection], Awaitable[Ended]]) -> None:
@@ -74,7 +104,13 @@ async def worked(driver: Driver, serve: Callable[[Connection], Awaitable[Ended]]
         token="",
         connect_timeout_seconds=5.0,
     )
-    await Worker(spec=spec, connect=lambda task: Connection(task, serve), rpc=rpc).run()
+    worker = Worker(
+        spec=spec,
+        connect=lambda task, changing: Connection(task, serve, changing),
+        rpc=rpc,
+        make_pipe=driver.pipe,
+    )
+    await worker.run()
 
 
 def test_a_task_that_is_lost_or_crashes_is_run_again_while_the_others_continue() -> None:
@@ -140,3 +176,31 @@ def test_a_worker_that_is_let_go_leaves_no_task_behind() -> None:
         assert not running.total()
 
     run_in_virtual_time(scenario())
+
+
+def test_a_pipe_hears_why_its_job_has_ended_and_stays_when_the_task_goes_that_wanted_it() -> None:
+    async def scenario() -> None:
+        driver = Driver()
+        seen: list[Changing] = []
+
+        async def serve(connection: Connection) -> Ended:
+            if connection.spec.flow_name != FLOWS[0]:
+                return ENDED
+            changing = connection.changing(Flow.parse(FLOWS[0]), Expressions(topics=("t",), where="true"))
+            seen.append(changing)
+            if len(seen) == 1:
+                return LOST
+            for pipe in (changing.pipe, changing.strict):
+                with pytest.raises(TransientKafkaError, match="words"):
+                    await pipe.change(TopicPartition("t", 0), [])
+            driver.may_go.set()
+            return ENDED
+
+        await worked(driver, serve)
+        assert seen[0] is seen[1]
+        assert [type(driver.failures[strict]) for strict in (False, True)] == [
+            TransientKafkaError,
+            TransformFailedError,
+        ]
+
+    asyncio.run(scenario())
