@@ -3,9 +3,10 @@ of them is cut off from one cluster. At the end every copy is identical; all the
 
     python tests/chaos/replicas_chaos.py --seed 7 --minutes 8
 
-The process that is cut off does not end a connection: nothing comes through. Exit code 0 only if nothing is
-missing or repeated, no flow had two owners, and none was without one for longer than an owner's time-out and
-five seconds.
+The process that is cut off does not end a connection: nothing comes through. The clock of one process
+and its tasks is 15 minutes ahead, that of the next as much behind. Exit code 0 only if nothing is missing or
+repeated, no flow had two owners, and none was without one for longer than an owner's time-out and five
+seconds.
 """
 
 import argparse
@@ -14,9 +15,10 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from pathlib import Path
 
 import grpc
@@ -39,6 +41,14 @@ REPLICAS, FLOWS = 3, 3
 RECORDS_PER_SECOND = 400
 KINDS = ("replica", "replica", "pause", "pause", "pause", "cut", "cut", "task", "jvm")
 CUT_SECONDS = (2.0, 8.0, 20.0)
+CLOCKS_AHEAD_SECONDS = (900, -900, 0)
+SHIFTED_CLOCK = """
+import os, time
+now_ns, ahead = time.time_ns, int(os.environ["CLOCK_AHEAD_SECONDS"])
+time.time_ns = lambda: now_ns() + ahead * 10**9
+time.time = lambda: time.time_ns() / 1e9
+"""
+"""Python imports it at the start of every process."""
 LOOK_SECONDS = 0.5
 ANSWER_SECONDS = 1.0
 LONGEST_SECONDS = OWNER_TIMEOUT_SECONDS + 5.0 + LOOK_SECONDS + ANSWER_SECONDS
@@ -104,6 +114,8 @@ class ReplicasChaos(Chaos):
     links: dict[str, CutLink]
     """The ways of one process, by cluster."""
     far_servers: dict[str, str]
+    clocks: Iterator[Mapping[str, str]]
+    """What shifts the clock of each process that starts."""
     more: list[Rig] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
@@ -129,7 +141,8 @@ class ReplicasChaos(Chaos):
                 """One at a time goes the ways that can be cut."""
                 is_far = not any(each in services for each in far)
                 more = {f"{alias}.bootstrap.servers": at for alias, at in self.far_servers.items() if is_far}
-                service = await stack.enter_async_context(self.rig.running(configsync, **more))
+                rig = replace(self.rig, environment=next(self.clocks))
+                service = await stack.enter_async_context(rig.running(configsync, **more))
                 far.extend([service] if is_far else [])
                 return service
 
@@ -165,6 +178,7 @@ async def run_chaos(
 ) -> Outcome:
     """Clusters with far listeners."""
     async with open_rig(source, target, directory) as rig, AsyncExitStack() as stack:
+        (directory / "sitecustomize.py").write_text(SHIFTED_CLOCK)
         links, servers = {}, {}
         for alias, cluster in ((rig.a, source), (rig.b, target)):
             far = cluster.spec.far
@@ -184,6 +198,10 @@ async def run_chaos(
             records_per_second=RECORDS_PER_SECOND,
             links=links,
             far_servers=servers,
+            clocks=cycle(
+                {"PYTHONPATH": str(directory), "CLOCK_AHEAD_SECONDS": str(seconds)}
+                for seconds in CLOCKS_AHEAD_SECONDS
+            ),
         )
         chaos.spread()
         outcome = await chaos.run()

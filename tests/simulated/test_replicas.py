@@ -19,6 +19,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.common.v1.owners_service_pb2_grpc import OwnersServiceStub
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import Pulse
+from twinlog.testing.broker.acls import Acl, Authorizer, Operation, Pattern, Permission, Resource
 from twinlog.testing.rpc import MemoryRpc
 from twinlog.testing.virtual_time import LoopClock
 
@@ -306,6 +307,49 @@ def test_records_of_flows_that_move_are_copied_once_and_in_order(tmp_path: Path)
             await write(30)
             await world.until(copied)
             assert len(owned(world, "source 2")) == 3
+
+    live(life(), machines_differ=True)
+
+
+def test_of_two_that_may_neither_join_nor_see_who_has_joined_one_copies(tmp_path: Path) -> None:
+    """Each works as if alone, and what they write to the target tells them apart."""
+
+    async def life() -> None:
+        async with replicated(tmp_path, "A") as (world, replicas):
+            all_rights = [
+                Acl(each, "*", Pattern.LITERAL, "User:*", "*", Operation.ALL, Permission.ALLOW)
+                for each in Resource
+            ]
+            barred = Acl(
+                *(Resource.GROUP, "twinlog-", Pattern.PREFIXED, "User:*", "*"),
+                *(Operation.ALL, Permission.DENY),
+            )
+            authorizer = world.on["M"].cluster.authorizer = Authorizer()
+            authorizer.add([*all_rights, barred])
+            world.on["A"].cluster.create_topic("orders")
+            written: list[bytes] = []
+
+            async def write(seconds: int) -> None:
+                for _ in range(seconds):
+                    written.append(b"%d" % len(written))
+                    world.on["A"].produce("orders", 0, written[-1])
+                    await world.pause(1)
+
+            def takes_over() -> list[float]:
+                return [each["at"] for each in world.logged if each["event"] == "flow_taken_over"]
+
+            replicas.start(1)
+            world.start("source 1")
+            await write(10)
+            world.start("source 2", arguments=OTHERS)
+            await write(30)
+            assert len(takes_over()) == 2, "the one that came last copies, and stays"
+            assert "OWNED_ELSEWHERE" in [e["reason"] for e in world.logged if e["event"] == "flow_waits"]
+            await world.kill("source 2")
+            await write(80)
+            assert len(takes_over()) == 3
+            await world.pause(10)
+            assert [each.value for each in world.on["M"].read("A.orders")] == written
 
     live(life(), machines_differ=True)
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,9 +41,15 @@ class ServiceProcess:
 
 @asynccontextmanager
 async def run_service(
-    name: str, directory: Path, properties: str, *, arguments: Sequence[str] = ()
+    name: str,
+    directory: Path,
+    properties: str,
+    *,
+    arguments: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[ServiceProcess]:
-    """Run `twinlog-<name>` with this properties file, with gRPC on a free port and the log in `directory`.
+    """Run `twinlog-<name>` with this properties file, with gRPC on a free port and the log in `directory`;
+    `environment` comes on top of the test's own.
 
     Ends it with SIGTERM; it must exit with 0 within a minute, unless the test killed it. Otherwise raises
     AssertionError with the log.
@@ -57,7 +63,7 @@ async def run_service(
             stdin=asyncio.subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
         )
 
     def bound_port() -> str:

@@ -2,7 +2,7 @@
 comparison."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +41,8 @@ class Rig:
     target_servers: str
     directory: Path
     extra: dict[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Of source services, on top of the test's own."""
 
     @property
     def flow(self) -> types_pb2.Flow:
@@ -85,7 +87,8 @@ class Rig:
         """The source service as a process of its own."""
         endpoint = "127.0.0.1:1" if configsync is None else configsync.endpoint
         properties = self.properties(**{"twinlog.configsync.endpoint": endpoint, **more})
-        async with run_service("source", self.directory / unique_name("source"), properties) as service:
+        directory = self.directory / unique_name("source")
+        async with run_service("source", directory, properties, environment=self.environment) as service:
             yield service
 
     async def create(self, topic: str, partitions: int = 1, **configs: str) -> None:
