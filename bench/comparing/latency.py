@@ -76,7 +76,7 @@ async def run_latency(
         way = stage.way_to_target(load.round_trip_ms, lost_every_seconds=load.lost_every_seconds)
         async with way as far:
             properties = copier_properties(
-                copier, flow, source.client_properties(), far, topics=", ".join(topics)
+                copier, flow, source.client_properties(), far, topics=", ".join(topics), more=load.settings
             )
             async with copier_in(directory, copier, properties) as running, starting(running):
                 for each, partition_count in topics.items():

@@ -48,6 +48,13 @@ class Load:
 
 
 _SAME_NAMES = (("replication.policy.class", "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"),)
+_EXPRESSION = (
+    ("twinlog.transform.topics", "(load|latency)-.*"),
+    (
+        "twinlog.transform.value",
+        """regexp_replace(CAST(value AS string), '"amount": [0-9.]+', '"amount": 0')""",
+    ),
+)
 _FILTER = (
     ("transforms", "local"),
     ("transforms.local.type", "org.apache.kafka.connect.transforms.Filter"),
@@ -125,13 +132,7 @@ LOADS = (
         codec=Codec.NONE,
         value_bytes=1000,
         record_count=1_000_000,
-        settings=(
-            ("twinlog.transform.topics", "load-.*"),
-            (
-                "twinlog.transform.value",
-                """regexp_replace(CAST(value AS string), '"amount": [0-9.]+', '"amount": 0')""",
-            ),
-        ),
+        settings=_EXPRESSION,
     ),
 )
 
@@ -161,6 +162,8 @@ class LatencyLoad:
     """Between the copier and the target."""
     lost_every_seconds: float = 0.0
     """One of the copier's connections to the target is lost so often; 0 = none."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """As those of `Load`."""
 
 
 LATENCY_LOADS = (
@@ -197,6 +200,18 @@ LATENCY_LOADS = (
         value_bytes=200,
         round_trip_ms=60,
         lost_every_seconds=5.0,
+    ),
+    *(
+        LatencyLoad(
+            name=f"expression-{records_per_second}" + ("-far-60" if round_trip_ms else ""),
+            title=f"{records_per_second} records/s over 8 partitions, a regular expression on each value"
+            " (MM2: only copied)" + (", 60 ms apart" if round_trip_ms else ""),
+            records_per_second=records_per_second,
+            partitions=8,
+            round_trip_ms=round_trip_ms,
+            settings=_EXPRESSION,
+        )
+        for records_per_second, round_trip_ms in ((50, 0), (200, 0), (500, 0), (200, 60))
     ),
 )
 
