@@ -40,6 +40,7 @@ _FLOW = {
     "twinlog.transform.on.error": "dead-letter",
     "twinlog.transform.timeout.seconds": "30",
     "twinlog.transform.python": "changed_records_rules:with_origin",
+    "twinlog.provenance.headers": "true",
 }
 """The recipes in one flow."""
 _RULES = """
@@ -61,13 +62,18 @@ def _record(number: int) -> NewRecord:
     return NewRecord(b"%d" % number, value.encode(), _FIRST_MS + number, headers)
 
 
-def _wanted(numbers: int, topic: str) -> list[tuple[Any, ...]]:
+def _wanted(numbers: int, source: str, partition: TopicPartition) -> list[tuple[Any, ...]]:
     wanted: list[tuple[Any, ...]] = []
     for number in range(numbers):
         if number % 3 and number % 10 != 7:
             key = hashlib.sha256(b"%d" % number).hexdigest().encode()
             value = f'{{"n":"{number}","country":"CH","card":"xxxx"}}'.encode()
-            headers = (("keep", b"\x00\xff"), ("origin", topic.encode()))
+            origin = f"{source}/{partition.topic}/{partition.partition}/{number}/{_FIRST_MS + number}"
+            headers = (
+                ("keep", b"\x00\xff"),
+                ("origin", partition.topic.encode()),
+                ("twinlog.origin", origin.encode()),
+            )
             wanted.append((key, value, _FIRST_MS + 1001 * number, headers))
     return wanted
 
@@ -92,8 +98,9 @@ class ChangedFlow:
         await write_batches(self.pair.a, self.plain, [(0, Codec.ZSTD, records)])
 
     async def have_arrived(self) -> bool | None:
-        wanted = _wanted(self.written, self.orders)
         for number in range(2):
+            partition = TopicPartition(self.orders, number)
+            wanted = _wanted(self.written, self.flow.source, partition)
             found = await _content(self.target, TopicPartition(f"{self.flow.source}.{self.orders}", number))
             assert found == wanted
         assert sorted(await self._dead()) == [
@@ -133,7 +140,9 @@ async def changed(
         flow.target: kafka_pair.b.client_properties(),
     }
     keys = {**_FLOW, "twinlog.transform.topics": orders, "twinlog.dead.letter.topic": dead}
-    more = {"topics": f"{orders}, {plain}", **{f"{flow}.{key}": value for key, value in keys.items()}}
+    # An epoch is over before Spark has loaded its SQL.
+    more = {"twinlog.epoch.seconds": "2", "twinlog.epoch.max.seconds": "2"}
+    more |= {"topics": f"{orders}, {plain}", **{f"{flow}.{key}": value for key, value in keys.items()}}
     async with (
         open_cluster(flow.source, clients[flow.source]) as source,
         open_cluster(flow.target, clients[flow.target]) as target,
@@ -182,7 +191,7 @@ async def test_what_becomes_of_records_is_shown_and_verified(changed: ChangedFlo
     verify = "verify", flow, "--topic", orders
     verified = await changed.command(*verify)
     assert verified.returncode == 0, verified.stdout + verified.stderr
-    key, value, timestamp_ms, headers = _wanted(2, orders)[0]
+    key, value, timestamp_ms, headers = _wanted(2, changed.flow.source, TopicPartition(orders, 0))[0]
     again = NewRecord(key, value, timestamp_ms, tuple((name.encode(), text) for name, text in headers))
     wrong = again._replace(value=_record(1).value)
     copy = f"{changed.flow.source}.{orders}"

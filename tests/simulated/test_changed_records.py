@@ -34,6 +34,7 @@ A->B.topics = orders, plain
 A->B.twinlog.transform.topics = orders
 A->B.twinlog.transform.where = in the pipe below
 A->B.twinlog.transform.value = in the pipe below
+A->B.twinlog.provenance.headers = true
 replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy
 """
 )
@@ -129,6 +130,13 @@ def test_records_arrive_changed_and_once_whatever_is_killed(tmp_path: Path, seed
             await world.until(lambda: world.on["B"].read("plain") == source.read("plain"))
             await world.pause(60)
             assert values(world, "B") == wanted(world)
+            origins = {(each.partition, each.offset): each for each in source.read("orders")}
+            for copied in world.on["B"].read("orders"):
+                told = dict(copied.headers)[b"twinlog.origin"] or b""
+                *named, at, ms = told.split(b"/")
+                origin = origins[copied.partition, int(at)]
+                assert named == [b"A", b"orders", b"%d" % copied.partition]
+                assert (copied.value, int(ms)) == (change(origin.value or b""), origin.timestamp_ms)
             (flow,) = (await asked(world, "ListFlows", source_api.ListFlowsRequest())).flows
             assert flow.lag_records == 0
             assert flow.left_out_records["FILTERED"] >= 5

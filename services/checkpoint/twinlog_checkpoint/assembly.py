@@ -403,6 +403,7 @@ def _forward(
         pairs=lambda partition: tail.history.of(partition),
         floor=floor,
         is_comparable=lambda partition: entry.transforms.expressions(partition.topic) is None,
+        origin=entry.transforms.origin,
         max_bytes=entry.settings.translation_max_bytes,
         on_read_bytes=instruments.on_read_bytes,
     )
@@ -422,6 +423,8 @@ def _back(
         is_comparable=lambda partition: (
             entry.transforms.expressions(original_of(entry.policy, partition).topic) is None
         ),
+        origin=lambda partition: entry.transforms.origin(original_of(entry.policy, partition)),
+        copy_is_here=True,
         max_bytes=max(entry.settings.translation_max_bytes, 1),
         on_read_bytes=instruments.on_read_bytes,
     )

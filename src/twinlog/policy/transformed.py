@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from twinlog.batches.transformed import ChangeRecords
-from twinlog.model import ClusterAlias
+from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.policy.configured import policy_from_config
 from twinlog.policy.rename import RenamingPolicy
 from twinlog.transforms import BoundChain, chain_from_config
-from twinlog.transforms.expressions import TOPICS, Expressions, expressions_of
+from twinlog.transforms.expressions import TOPICS, Expressions, expressions_of, origin_prefix
 
 
 def changes_records(config: Mapping[str, str]) -> bool:
@@ -59,6 +59,12 @@ class TopicTransforms:
         if found is None or self._is_own(topic) or not found.matches(topic):
             return None
         return found
+
+    def origin(self, partition: TopicPartition) -> bytes | None:
+        """With which the origins of the copies of a partition's records begin; None = they do not name
+        them."""
+        found = self.expressions(partition.topic)
+        return origin_prefix(self._source, partition) if found is not None and found.names_origins else None
 
     def _is_own(self, topic: str) -> bool:
         return self._policy.is_heartbeats_topic(topic) or self._policy.is_internal_topic(topic)

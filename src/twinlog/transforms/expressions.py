@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from twinlog.batches.bodies import OpenRecord, encode_field, headers_of
 from twinlog.errors import ConfigError
 from twinlog.filters import PatternList
+from twinlog.model import ClusterAlias, TopicPartition
 
 PREFIX = "twinlog.transform."
 TOPICS = f"{PREFIX}topics"
@@ -16,6 +18,9 @@ PYTHON = f"{PREFIX}python"
 ON_ERROR = f"{PREFIX}on.error"
 TIMEOUT = f"{PREFIX}timeout.seconds"
 DEAD_LETTERS = "twinlog.dead.letter.topic"
+PROVENANCE = "twinlog.provenance.headers"
+ORIGIN_HEADER = b"twinlog.origin"
+"""Of a copy that says where it comes from: `<cluster>/<topic>/<partition>/<offset>/<timestamp in ms>`."""
 COLUMNS = ("key", "value", "headers", "timestamp")
 """What an expression may change, in this order."""
 ONE_COPY = (
@@ -55,6 +60,8 @@ class Expressions:
     """The topic of the target for `OnError.DEAD_LETTER`."""
     timeout_seconds: float = 60.0
     """How long Spark may take for the records of one fetch."""
+    names_origins: bool = False
+    """Each record gets the header `ORIGIN_HEADER`."""
 
     @property
     def written(self) -> Mapping[str, str]:
@@ -64,6 +71,27 @@ class Expressions:
 
     def matches(self, topic: str) -> bool:
         return PatternList(TOPICS, self.topics).matches(topic)
+
+
+def origin_prefix(source: ClusterAlias, partition: TopicPartition) -> bytes:
+    """With which the origins of all records of a partition begin."""
+    return f"{source}/{partition.topic}/{partition.partition}/".encode()
+
+
+def origin_header(prefix: bytes, offset: int, timestamp_ms: int) -> bytes:
+    """The header of a record, as a body has it."""
+    return encode_field(ORIGIN_HEADER) + encode_field(b"%b%d/%d" % (prefix, offset, timestamp_ms))
+
+
+def origin_offset(record: OpenRecord, prefix: bytes) -> int | None:
+    """The offset from which a record was copied; None if it was not copied from there, or does not say so.
+    Raises WireFormatError."""
+    # The last header counts: a copy of a copy names both.
+    told = next((value for key, value in reversed(headers_of(record[2])) if key == ORIGIN_HEADER), None)
+    if told is None or not told.startswith(prefix):
+        return None
+    offset = told[len(prefix) :].partition(b"/")[0]
+    return int(offset) if offset.isdigit() else None
 
 
 def expressions_of(values: Mapping[str, str]) -> Expressions | None:
@@ -84,6 +112,7 @@ def _read(values: Mapping[str, str]) -> tuple[Expressions | None, list[str]]:
     given = {key: text for key, value in values.items() if key.startswith(PREFIX) and (text := value.strip())}
     columns = tuple((name, given[PREFIX + name]) for name in COLUMNS if PREFIX + name in given)
     changing = [key for key in given if key in (WHERE, PYTHON) or key.removeprefix(PREFIX) in COLUMNS]
+    names_origins = values.get(PROVENANCE) == "true"
     unknown = given.keys() - {*changing, TOPICS, ON_ERROR, TIMEOUT}
     told = {f"{PREFIX}topic": ONE_COPY}
     problems = [f"{key}: {told.get(key, 'there is no such key')}" for key in sorted(unknown)]
@@ -91,7 +120,7 @@ def _read(values: Mapping[str, str]) -> tuple[Expressions | None, list[str]]:
         return None, problems
     if TOPICS not in given:
         problems.append(f"{changing[0]}: needs {TOPICS}, the topics whose records it is for")
-    if not changing and not unknown:
+    if not (changing or unknown or names_origins):
         problems.append(f"{TOPICS}: nothing is done to their records; set {WHERE}, {PREFIX}value or {PYTHON}")
     if given.get(ON_ERROR) == OnError.DEAD_LETTER and not values.get(DEAD_LETTERS):
         problems.append(f"{ON_ERROR}: {OnError.DEAD_LETTER} needs {DEAD_LETTERS}, a topic of the target")
@@ -113,4 +142,5 @@ def _read(values: Mapping[str, str]) -> tuple[Expressions | None, list[str]]:
         on_error=OnError(given.get(ON_ERROR, OnError.STOP)),
         dead_letters=values.get(DEAD_LETTERS, ""),
         timeout_seconds=float(given.get(TIMEOUT, 60.0)),
+        names_origins=names_origins,
     ), []

@@ -4,7 +4,7 @@ import asyncio
 import random
 import re
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from hashlib import sha256
@@ -15,12 +15,10 @@ import pytest_asyncio
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from integration.source.source_rig import open_rig
 from twinlog.batches.bodies import OpenRecord, decode_record, encode_body
 from twinlog.clock import SystemClock
 from twinlog.errors import StateError, TwinlogError
 from twinlog.model import Flow, TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.transforms.expressions import TOPICS, Expressions, OnError, expressions_of
 from twinlog_source.pipeline.runner import SparkRunner, own_spark
 from twinlog_source.records.changing import Changed, Changing, kept_pipes
@@ -243,7 +241,11 @@ _BOTH = ((b"trace", b"1"), (b"internal", b"1"))
             [(b"1", _CH, ())],
         ),
         ("Without one header", [(b"1", None, _BOTH)], [(b"1", None, _BOTH[1:])]),
-        ("comes from", [(b"1", b"", _BOTH)], [(b"1", b"", (*_BOTH, (b"origin", b"A:orders:3:10")))]),
+        (
+            "comes from",
+            [(b"1", b"", _BOTH)],
+            [(b"1", b"", (*_BOTH, (b"twinlog.origin", b"A/orders/3/10/1700000000123")))],
+        ),
         (
             "pseudonym",
             [(b"1", None, ()), (None, b"", ())],
@@ -373,27 +375,3 @@ async def test_bytes_that_are_no_text_and_large_ones_are_records_like_others(spa
     async with _changing(spark, MASKED) as changing:
         changed = await changing.change(ORDERS, _records(*bodies))
     assert [*_values(changed).values()] == [None, b"\xef\xbf\xbd" * 2, b"{", large + b'"card":"x"']
-
-
-async def test_epochs_that_are_shorter_than_spark_takes_to_begin_copy_all_the_same(
-    kafka_pair: KafkaPair, tmp_path: Path
-) -> None:
-    async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig:
-        rig.extra |= {
-            "topics": "short-epochs",
-            "twinlog.epoch.seconds": "1",
-            "twinlog.transform.topics": "short-epochs",
-            "twinlog.transform.where": "offset % 2 = 0",
-            "twinlog.transform.value": "upper(string(value))",
-        }
-        await rig.create("short-epochs")
-        async with rig.configsync() as configsync, rig.running(configsync):
-            for wanted in ([b"ONE"], [b"ONE", b"THREE"]):
-                await rig.produce("short-epochs", [b"one", b"two"] if len(wanted) == 1 else [b"three"])
-
-                async def is_copied(wanted: Sequence[bytes] = wanted) -> bool:
-                    copied = await rig.target_content("short-epochs")
-                    assert [value for _, _, value, _ in copied] == wanted
-                    return True
-
-                await eventually(is_copied)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 
 from twinlog.model import TopicPartition
+from twinlog.transforms.expressions import origin_prefix
 from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.translation.history import ReversedPairs
 from twinlog_checkpoint.translation.translation import (
@@ -34,6 +35,8 @@ def translator(
         counterpart=lambda partition: COPY,
         pairs=logs.history.of,
         floor=floor_translator(logs),
+        is_comparable=lambda partition: not logs.is_changed,
+        origin=lambda partition: origin_prefix("A", ORIGIN),
         max_bytes=max_bytes,
         on_read_bytes=on_read_bytes,
     )
@@ -50,6 +53,9 @@ def translator_back(logs: MirroredLogs) -> ExactTranslator:
         counterpart=lambda partition: ORIGIN,
         pairs=pairs,
         floor=ReverseFloor(lambda: True, pairs),
+        is_comparable=lambda partition: not logs.is_changed,
+        origin=lambda partition: origin_prefix("A", ORIGIN),
+        copy_is_here=True,
         max_bytes=1 << 30,
         on_read_bytes=lambda size: None,
     )

@@ -1,7 +1,7 @@
 """A source log, a mirror of it with everything that mirrors do to logs, and what is true of both."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from twinlog.model import Record, TopicPartition
 from twinlog.offsets import OffsetSyncStore
@@ -30,6 +30,8 @@ class MirroredLogs:
     """At least: names are padded."""
     lost_syncs: float = 0.0
     """Share of offset syncs that never arrive."""
+    is_changed: bool = False
+    """Every third record is dropped; the others name their origin on the target."""
     rng: random.Random = field(init=False)
     next_name: int = 0
     copied_to: int = 0
@@ -67,6 +69,8 @@ class MirroredLogs:
         """Mirror what is visible and not copied yet, in batches, with MM2's offset syncs."""
         pending = [record for record in self.visible_source() if record.offset >= self.copied_to]
         pending = pending[:most] if most is not None else pending
+        if self.is_changed:
+            pending = [_named(record) for record in pending if int(record.value or b"") % 3]
         while pending:
             size = self.rng.randint(1, 15)
             batch, pending = pending[:size], pending[size:]
@@ -206,6 +210,11 @@ class MirroredLogs:
         elif self.exactly_once:
             known = {int(record.value or b"") for record in once}
             assert not known & set(following), f"{upstream} -> {downstream} reads what was read"
+
+
+def _named(record: Record) -> Record:
+    origin = f"A/{ORIGIN.topic}/{ORIGIN.partition}/{record.offset}/{record.timestamp_ms}".encode()
+    return replace(record, headers=(("twinlog.origin", b"B/other/0/7/0"), ("twinlog.origin", origin)))
 
 
 def visible(cluster: FakeCluster, partition: TopicPartition) -> list[Record]:

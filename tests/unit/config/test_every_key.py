@@ -66,6 +66,7 @@ OF_FLOWS = {
             twinlog.transform.topics twinlog.transform.where twinlog.transform.key twinlog.transform.value
             twinlog.transform.headers twinlog.transform.timestamp twinlog.transform.python
             twinlog.transform.on.error twinlog.transform.timeout.seconds twinlog.dead.letter.topic
+            twinlog.provenance.headers
         """,
     },
     "integration/cli/test_rename.py": {

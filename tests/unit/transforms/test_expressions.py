@@ -26,6 +26,7 @@ def test_all_keys_are_read() -> None:
             "twinlog.transform.python": "a.b:c",
             "twinlog.transform.on.error": "skip",
             "twinlog.transform.timeout.seconds": "5",
+            "twinlog.provenance.headers": "true",
         }
     )
     assert found == Expressions(
@@ -35,7 +36,10 @@ def test_all_keys_are_read() -> None:
         python="a.b:c",
         on_error=OnError.SKIP,
         timeout_seconds=5,
+        names_origins=True,
     )
+    alone = expressions_of({"twinlog.transform.topics": "a", "twinlog.provenance.headers": "true"})
+    assert alone == Expressions(topics=("a",), names_origins=True)
     assert tuple(found.written) == (
         "twinlog.transform.where",
         "twinlog.transform.value",

@@ -12,6 +12,7 @@ from twinlog.kafka.raw.producer_states import OpenTransaction
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.side_by_side import each_at_once
 from twinlog_checkpoint.translation.aligner import Aligner
+from twinlog_checkpoint.translation.by_origin import copied_place, original_place
 from twinlog_checkpoint.translation.history import Pairs
 from twinlog_checkpoint.translation.log_sides import (
     BudgetSpent,
@@ -138,6 +139,11 @@ class ExactTranslator:
     floor: FloorRule
     is_comparable: Callable[[TopicPartition], bool] = lambda _partition: True
     """False for a partition here whose records are others in its counterpart."""
+    origin: Callable[[TopicPartition], bytes | None] = lambda _partition: None
+    """With which the origins of the copy's records begin, for a partition here whose records are not
+    comparable; None = they do not name them."""
+    copy_is_here: bool = False
+    """The other direction."""
     max_bytes: int
     """Read at most for one call of `translate`, both sides together."""
     on_read_bytes: Callable[[int], None]
@@ -209,8 +215,7 @@ class ExactTranslator:
             return told
         if not self.is_comparable(partition):
             left = {position: floor for position, floor in floors.items() if position not in told}
-            found_floors = await self._floors(partition, left, bounds[1], _OTHER_RECORDS)
-            return told | {position: _mapped(floor) for position, floor in found_floors.items()}
+            return told | await self._changed(partition, left, pairs, bounds, budget)
         generation = pairs.generation
         wanted = [position.next_offset for position in floors if position not in told]
         found = await self._align(partition, wanted, pairs, bounds, budget)
@@ -230,6 +235,52 @@ class ExactTranslator:
                 left[position] = found.raised(position, floor, bounds[1])
         told.update(await self._floors(partition, left, bounds[1], found.reason))
         return told
+
+    async def _changed(
+        self,
+        partition: TopicPartition,
+        floors: Mapping[SourcePosition, Translation],
+        pairs: Pairs,
+        bounds: Bounds,
+        budget: ByteBudget,
+    ) -> dict[SourcePosition, Translation]:
+        """The answers where the copy has other records. Raises KafkaError."""
+        found = await self._by_origin(partition, floors, pairs, bounds, budget)
+        for position, answer in found.items():
+            self._remember(position, _Known(pairs.generation, bounds, answer))
+        left = {position: floor for position, floor in floors.items() if position not in found}
+        found_floors = await self._floors(partition, left, bounds[1], _OTHER_RECORDS)
+        return found | {position: _mapped(floor) for position, floor in found_floors.items()}
+
+    async def _by_origin(
+        self,
+        partition: TopicPartition,
+        positions: Collection[SourcePosition],
+        pairs: Pairs,
+        bounds: Bounds,
+        budget: ByteBudget,
+    ) -> dict[SourcePosition, Translation]:
+        """What the copy's records say of where they come from; positions of which they say nothing are left
+        out."""
+        answers: dict[SourcePosition, Translation] = {}
+        prefix, generation = self.origin(partition), pairs.generation
+        if prefix is None:
+            return answers
+        if self.copy_is_here:
+            copy = ComparedPartition(log=self.here.log, partition=partition, bounds=bounds[0], budget=budget)
+        else:
+            at_target = self.counterpart(partition)
+            copy = ComparedPartition(log=self.there.log, partition=at_target, bounds=bounds[1], budget=budget)
+        look = original_place if self.copy_is_here else copied_place
+        try:
+            for position in positions:
+                pair = pairs.at_or_below(position.next_offset)
+                answer = await look(copy, prefix, position.next_offset, pair, bounds[1])
+                if answer is not None:
+                    answers[position] = answer
+        except (BudgetSpent, KafkaError, WireFormatError):
+            pass  # The rest by the syncs.
+        return answers if pairs.generation == generation else {}
 
     async def _past_end(
         self, partition: TopicPartition, positions: Collection[SourcePosition], here: LogBounds

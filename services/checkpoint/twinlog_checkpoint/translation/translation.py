@@ -145,8 +145,7 @@ class FloorTranslator:
         sync = answer.sync
         if verdict is Verdict.FLOOR and sync is not None:
             message = f"by the offset sync {sync.upstream_offset} -> {sync.downstream_offset}"
-            if (again := position.next_offset - sync.upstream_offset - 1) > 0:
-                message += f": at most {again} records are read again"
+            message += _read_again(position.next_offset - sync.upstream_offset - 1)
         elif verdict is Verdict.TOO_OLD and sync is not None:
             message = f"older than the earliest usable offset sync, which is of offset {sync.upstream_offset}"
         else:
@@ -183,5 +182,10 @@ class ReverseFloor:
         return Translation(
             verdict=Verdict.FLOOR,
             downstream_offset=pair.downstream if at_pair else pair.downstream + 1,
-            message=f"by the offset sync {pair.downstream} -> {pair.upstream}",
+            message=f"by the offset sync {pair.downstream} -> {pair.upstream}"
+            + _read_again(position.next_offset - pair.upstream - 1),
         )
+
+
+def _read_again(records: int) -> str:
+    return f": at most {records} records are read again" if records > 0 else ""

@@ -15,10 +15,17 @@ from typing import Any, Protocol
 import structlog
 
 from twinlog.batches import LaneReason
-from twinlog.batches.bodies import OpenRecord
+from twinlog.batches.bodies import OpenRecord, with_header
 from twinlog.errors import StateError, TwinlogError, WireFormatError
-from twinlog.model import Flow, TopicPartition
-from twinlog.transforms.expressions import PYTHON, WHERE, Expressions, OnError
+from twinlog.model import ClusterAlias, Flow, TopicPartition
+from twinlog.transforms.expressions import (
+    PYTHON,
+    WHERE,
+    Expressions,
+    OnError,
+    origin_header,
+    origin_prefix,
+)
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.records.frames import PASSED, Row
 from twinlog_source.records.pipe import PipeJob, RunJob, TransformFailedError, record_pipe
@@ -95,6 +102,7 @@ class Changing:
     """Of one flow."""
 
     expressions: Expressions
+    source: ClusterAlias
     pipe: Pipe
     alone: Pipe
     """For what broke it: everything else goes on meanwhile."""
@@ -124,9 +132,14 @@ class Changing:
         await self._through(partition, records, rows, failed)
         passed: dict[int, OpenRecord] = {}
         steps = tuple(self.expressions.written)
+        times = {offset: ms for offset, ms, _ in records} if self.expressions.names_origins else {}
+        prefix = origin_prefix(self.source, partition)
         for offset, row in rows.items():
             if row.failed == PASSED:
-                passed[offset] = (offset, row.timestamp_ms, row.body)
+                body = row.body
+                if times:
+                    body = with_header(body, origin_header(prefix, offset, times[offset]))
+                passed[offset] = (offset, row.timestamp_ms, body)
             else:
                 failed[offset] = f"{steps[row.failed]} fails for it"
         on_error = self.expressions.on_error
@@ -235,6 +248,7 @@ async def kept_pipes(run_pipe: RunPipe, make_pipe: MakePipe = record_pipe) -> As
             if found is None:
                 found = kept[flow, expressions] = Changing(
                     expressions=expressions,
+                    source=flow.source,
                     pipe=make_pipe(run_job, expressions, False),
                     alone=make_pipe(run_job, expressions, False),
                     strict=make_pipe(run_job, expressions, True),

@@ -21,7 +21,13 @@ from twinlog.config.values.reader import SettingsReader
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from twinlog.transforms import problems_of_config
-from twinlog.transforms.expressions import DEAD_LETTERS, ON_ERROR, TIMEOUT, problems_of_expressions
+from twinlog.transforms.expressions import (
+    DEAD_LETTERS,
+    ON_ERROR,
+    PROVENANCE,
+    TIMEOUT,
+    problems_of_expressions,
+)
 from twinlog.transforms.expressions import PREFIX as EXPRESSIONS_PREFIX
 
 SHORTEST_INTERVAL_SECONDS = 0.1
@@ -135,6 +141,8 @@ def _expressions(sources: FlowSources) -> dict[str, str]:
     dead_letters = sources.read.text(DEAD_LETTERS)
     if config and dead_letters:
         config[DEAD_LETTERS] = dead_letters
+    if config and sources.read.boolean(PROVENANCE):
+        config[PROVENANCE] = "true"
     for problem in problems_of_expressions(config):
         key, _, text = problem.partition(": ")
         prop = found[key]

@@ -196,6 +196,10 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
          "The topic of the target that gets records which cannot be changed, as the source has them, with"
          " Kafka Connect's headers `__connect.errors.*`. It is created with one partition.",
          scope=Scope.FLOW),
+    _key("twinlog.provenance.headers", ValueType.BOOLEAN, "false", ALL_SERVICES,
+         "Whether copies of the records of `twinlog.transform.topics` get the header `twinlog.origin`, with"
+         " cluster, topic, partition, offset and timestamp of the record; groups then continue exactly"
+         " (docs/transforms.md).", scope=Scope.FLOW),
     _key("twinlog.transform.timeout.seconds", ValueType.NUMBER, "60", ALL_SERVICES,
          "How long Spark may take for the records of one fetch; after that they count as not changeable.",
          scope=Scope.FLOW, unit="s", minimum=1),

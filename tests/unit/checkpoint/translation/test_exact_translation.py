@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -429,7 +430,7 @@ async def test_a_changed_copy_is_mapped_and_no_more_records_are_read_again_than_
     logs.copy()
     offsets = range(0, logs.source.log(ORIGIN, "end").end, 37)
     exact = translator(logs)
-    exact.is_comparable = lambda partition: False
+    exact.is_comparable, exact.origin = lambda partition: False, lambda partition: None
     found = await translate(exact, offsets)
     check_never_ahead(logs, found)
     true = await translate(translator(logs), offsets)
@@ -443,3 +444,60 @@ async def test_a_changed_copy_is_mapped_and_no_more_records_are_read_again_than_
             for record in logs.visible_target()
         )
         assert again <= (int(bound[1]) if bound else 0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_changed_copy_whose_records_name_their_origins_is_exact_whatever_happens_to_it(
+    seed: int,
+) -> None:
+    logs = MirroredLogs(seed=seed, offset_lag_max=100, is_changed=True, exactly_once=seed % 2 == 0)
+    logs.produce(600)
+    logs.copy()
+    known = deepcopy(logs.history)
+    match seed:
+        case 1:
+            logs.crash(back=150)
+        case 2:
+            logs.lose_tail(0.3)
+        case 3:
+            logs.compact(logs.target, 0.8)
+        case 4:
+            logs.create_again(from_start=False)
+        case 5:
+            logs.retain(100)
+    logs.produce(300)
+    logs.copy(None if seed else 100)
+    logs.rest()
+    if seed == 4:
+        logs.history = known  # The syncs of the new copy have not come yet.
+    end = logs.source.log(ORIGIN, "end").end
+    found = await translate(translator(logs), range(0, end + 1, 7))
+    for offset, translation in found.items():
+        assert translation.verdict in GOOD, (offset, translation)
+        logs.check(offset, translation.downstream_offset or 0, exact=seed != 1)
+    for record in (*logs.visible_target(), None):
+        at = logs.target.log(COPY, "end").end if record is None else record.offset
+        back = (await translate(translator_back(logs), [at], COPY))[at]
+        assert back.verdict in GOOD, (at, back)
+        left = [each for each in logs.visible_target() if each.offset >= at]
+        origins = [int((each.headers[-1][1] or b"").split(b"/")[3]) for each in left]
+        if origins:
+            assert back.downstream_offset == max(origins[0], logs.source.log(ORIGIN, "start").start)
+        else:
+            assert (back.downstream_offset or 0) == logs.copied_to
+
+
+async def test_records_without_an_origin_leave_a_changed_copy_to_the_syncs() -> None:
+    logs = MirroredLogs(seed=7, offset_lag_max=1, is_changed=True)
+    logs.produce(100)
+    logs.copy()
+    logs.target.log(COPY, "foreign").append(Record(offset=-1, timestamp_ms=0, key=None, value=b"0"))
+    logs.produce(10)
+    logs.copy()
+    end = logs.source.log(ORIGIN, "end").end
+    found = await translate(translator(logs), range(end))
+    check_never_ahead(logs, found)
+    assert Verdict.EXACT in {each.verdict for each in found.values()}
+    at = logs.target.log(COPY, "end").end
+    back = (await translate(translator_back(logs), [at], COPY))[at]
+    assert back.verdict in (Verdict.MAPPED, Verdict.UP_TO_DATE)

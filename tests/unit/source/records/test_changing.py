@@ -85,6 +85,7 @@ def test_others_go_on_while_a_record_that_takes_too_long_is_looked_for() -> None
     async def run() -> None:
         changing = Changing(
             expressions=Expressions(topics=("t",), python="a:b"),
+            source="A",
             pipe=FakePipe(),
             alone=FakePipe(break_seconds=60),
             strict=FakePipe(),
@@ -118,7 +119,7 @@ def test_no_record_is_left_out_where_the_function_fails_without_one(on_error: On
     async def run() -> None:
         pipe = FakePipe(breaks_always=True)
         expressions = Expressions(topics=("t",), python="a:b", on_error=on_error)
-        changing = Changing(expressions=expressions, pipe=pipe, alone=pipe, strict=pipe)
+        changing = Changing(expressions=expressions, source="A", pipe=pipe, alone=pipe, strict=pipe)
         for _ in range(2):
             with pytest.raises(StateError, match="python: fails without a record") as refused:
                 await changing.change(TopicPartition("t", 0), [(0, 0, b"a"), (1, 0, b"b")])
@@ -137,6 +138,7 @@ def test_each_record_becomes_what_it_becomes_alone(chunks: list[list[bytes]], on
         pipe = FakePipe()
         changing = Changing(
             expressions=Expressions(topics=("t",), columns=(("value", "…"),), on_error=on_error),
+            source="A",
             pipe=pipe,
             alone=FakePipe(),
             strict=pipe,
