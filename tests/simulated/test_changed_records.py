@@ -21,7 +21,7 @@ from twinlog.testing.rpc import MemoryRpc
 from twinlog.testing.virtual_time import LoopClock
 from twinlog.transforms.expressions import Expressions
 from twinlog.verify.report import FlowReport
-from twinlog_source.records.frames import Row
+from twinlog_source.records.frames import Back
 from twinlog_source.records.pipe import PipeJob, RunJob, TransformFailedError
 from twinlog_source.verify.engine import Verification
 from twinlog_source.verify.request import VerifyRequest
@@ -58,29 +58,29 @@ class Pipe:
 
     async def run(self) -> None: ...
 
-    async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Sequence[Row]:
+    async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Back:
         assert partition.topic == "orders"
         await asyncio.wait(
             [asyncio.get_running_loop().create_future()], timeout=random.choice((0.01, 0.2, 2))
         )
         if random.random() < self.lost:
             raise TransientKafkaError("the JVM was killed", reason="SPARK_UNAVAILABLE")
-        rows = []
-        for place, record in enumerate(records):
-            _, timestamp_ms, key, value, headers = decode_record(record)
+        back = Back([], {})
+        for record in records:
+            offset, timestamp_ms, key, value, headers = decode_record(record)
             assert value is not None
             if value == b"too large":
-                rows.append(Row(place, timestamp_ms, encode_body(key, bytes(2 << 20), headers)))
+                back.passed.append((offset, timestamp_ms, encode_body(key, bytes(2 << 20), headers)))
                 continue
             if value == b"breaks":
                 raise TransformFailedError("the function raised")
             if value == b"fails":
                 if self.strict:
                     raise TransformFailedError("a bad cast")
-                rows.append(Row(place, 0, b"", 1))
+                back.failed[offset] = 1
             elif (changed := change(value)) is not None:
-                rows.append(Row(place, timestamp_ms, encode_body(key, changed, headers)))
-        return rows
+                back.passed.append((offset, timestamp_ms, encode_body(key, changed, headers)))
+        return back
 
 
 class Steady(Pipe):
@@ -100,7 +100,7 @@ class Slow(Steady):
         await wait_or_stop(asyncio.Event(), self.seconds)
         self.is_open.set()
 
-    async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Sequence[Row]:
+    async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Back:
         await self.is_open.wait()
         return await super().change(partition, records)
 

@@ -55,6 +55,13 @@ def encode_field(field: bytes | None) -> bytes:
     return _nullable(field)
 
 
+def field_content(field: bytes) -> bytes | None:
+    """What `encode_field` was given."""
+    if field[0] < _ONE_BYTE:
+        return None if field == _NULL else field[1:]
+    return field[2:] if field[1] < _ONE_BYTE else field[decode_varint(field, 0)[1] :]
+
+
 def is_tombstone(body: bytes) -> bool:
     """Whether the value is null. Raises WireFormatError (CORRUPT_BATCH) for a key that reaches past the
     end."""
@@ -72,12 +79,6 @@ def field_ends(body: bytes) -> tuple[int, int]:
     """Where the key ends, and where the value does. Raises as `headers_at`."""
     key_end = _after_field(body, 0)
     return key_end, _after_field(body, key_end)
-
-
-def key_and_value(body: bytes) -> tuple[bytes | None, bytes | None]:
-    """Raises as `headers_at`."""
-    key, position = _take_nullable(body, 0)
-    return key, _take_nullable(body, position)[0]
 
 
 def headers_of(body: bytes) -> RawHeaders:

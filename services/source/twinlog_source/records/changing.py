@@ -27,7 +27,7 @@ from twinlog.transforms.expressions import (
     origin_prefix,
 )
 from twinlog_source.reasons import PartitionReason
-from twinlog_source.records.frames import PASSED, Row
+from twinlog_source.records.frames import Back
 from twinlog_source.records.pipe import PipeJob, RunJob, TransformFailedError, record_pipe
 
 _LEFT_OUT = {OnError.SKIP: LaneReason.SKIPPED, OnError.DEAD_LETTER: LaneReason.DEAD_LETTERED}
@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 class Pipe(Protocol):
     """As `RecordPipe`."""
 
-    async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Sequence[Row]: ...
+    async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Back: ...
 
     async def run(self) -> None: ...
 
@@ -128,20 +128,13 @@ class Changing:
         if not records:
             return Changed(passed={})
         failed: dict[int, str] = {}
-        rows: dict[int, Row] = {}
-        await self._through(partition, records, rows, failed)
-        passed: dict[int, OpenRecord] = {}
+        back = Back([], {})
+        await self._through(partition, records, back, failed)
+        passed = {record[0]: record for record in back.passed}
+        if self.expressions.names_origins:
+            self._name_origins(partition, records, passed)
         steps = tuple(self.expressions.written)
-        times = {offset: ms for offset, ms, _ in records} if self.expressions.names_origins else {}
-        prefix = origin_prefix(self.source, partition)
-        for offset, row in rows.items():
-            if row.failed == PASSED:
-                body = row.body
-                if times:
-                    body = with_header(body, origin_header(prefix, offset, times[offset]))
-                passed[offset] = (offset, row.timestamp_ms, body)
-            else:
-                failed[offset] = f"{steps[row.failed]} fails for it"
+        failed |= {offset: f"{steps[step]} fails for it" for offset, step in back.failed.items()}
         on_error = self.expressions.on_error
         if failed and on_error is OnError.STOP:
             record = next(each for each in records if each[0] in failed)
@@ -155,16 +148,16 @@ class Changing:
         self,
         partition: TopicPartition,
         records: Sequence[OpenRecord],
-        rows: dict[int, Row],
+        back: Back,
         failed: dict[int, str],
     ) -> None:
-        """Fill `rows` by source offset; `failed` gets the records that break the pipe."""
+        """Fill `back`; `failed` gets the records that break the pipe."""
         suspects = [records]
         broke_at = self._broke_at.get(partition)
         known = next((place for place, record in enumerate(records) if record[0] == broke_at), None)
         if known is None:
             try:
-                self._note(await self.pipe.change(partition, records), records, rows)
+                _add(back, await self.pipe.change(partition, records))
                 return
             except TransformFailedError as error:
                 log.info("pipe_broke", partition=str(partition), records=len(records), error=str(error))
@@ -177,7 +170,7 @@ class Changing:
                 continue
             try:
                 async with self._turn:
-                    self._note(await self.alone.change(partition, some), some, rows)
+                    _add(back, await self.alone.change(partition, some))
             except TransformFailedError as error:
                 if len(some) > 1:
                     middle = len(some) // 2
@@ -219,10 +212,19 @@ class Changing:
             self._explained = partition, record[0], why
         return self._explained[2]
 
-    @staticmethod
-    def _note(back: Sequence[Row], records: Sequence[OpenRecord], rows: dict[int, Row]) -> None:
-        for row in back:
-            rows[records[row.place][0]] = row
+    def _name_origins(
+        self, partition: TopicPartition, records: Sequence[OpenRecord], passed: dict[int, OpenRecord]
+    ) -> None:
+        prefix = origin_prefix(self.source, partition)
+        for offset, ms, _ in records:
+            if offset in passed:
+                _, timestamp_ms, body = passed[offset]
+                passed[offset] = offset, timestamp_ms, with_header(body, origin_header(prefix, offset, ms))
+
+
+def _add(back: Back, more: Back) -> None:
+    back.passed.extend(more.passed)
+    back.failed.update(more.failed)
 
 
 ChangingOf = Callable[[Flow, Expressions], Changing]

@@ -18,8 +18,8 @@ from twinlog.batches.bodies import (
     decode_record,
     encode_field,
     encode_headers,
+    field_content,
     field_ends,
-    key_and_value,
 )
 from twinlog.errors import WireFormatError
 from twinlog.model import TopicPartition
@@ -46,17 +46,17 @@ class ChunkOut(NamedTuple):
     number: int
     partition: TopicPartition
     records: Sequence[OpenRecord]
+    ends: list[tuple[int, int]]
+    """As `field_ends` of each record; empty before Spark gets some of them."""
 
 
-class Row(NamedTuple):
-    """What came out for one record. A record without a row was dropped."""
+class Back(NamedTuple):
+    """What came out of the pipe. A record that is in neither was dropped."""
 
-    place: int
-    """Of the record in its chunk."""
-    timestamp_ms: int
-    body: bytes
-    failed: int = PASSED
-    """What could not be computed of it, as an index into the steps of the plan; PASSED = all could."""
+    passed: list[OpenRecord]
+    """As they are copied, in order."""
+    failed: dict[int, int]
+    """What could not be computed, as an index into the steps of the plan, by source offset."""
 
 
 def end_of(number: int) -> int:
@@ -105,15 +105,16 @@ def encode_chunk(chunk: ChunkOut, wanted: Collection[str]) -> bytes:
         array("q", [*(record[0] for record in records), 0]).tobytes(),
         array("q", [*(record[1] for record in records), 0]).tobytes(),
     ]
-    if "headers" in wanted:
-        decoded = [decode_record(record) for record in records]
-        fields: Sequence[tuple[bytes | None, bytes | None]] = [(each.key, each.value) for each in decoded]
-        headers = [each.headers for each in decoded]
-    else:
-        fields, headers = [key_and_value(record[2]) for record in records if wanted], []
-    for place, name in enumerate(("key", "value")):
-        if name in wanted:
-            buffers += _column([*(each[place] for each in fields), None])
+    if wanted:
+        chunk.ends[:] = [field_ends(record[2]) for record in records]
+    bodies = [record[2] for record in records]
+    if "key" in wanted:
+        keys = [body[:end] for body, (end, _) in zip(bodies, chunk.ends, strict=True)]
+        buffers += _column([*map(field_content, keys), None])
+    if "value" in wanted:
+        values = [body[begin:end] for body, (begin, end) in zip(bodies, chunk.ends, strict=True)]
+        buffers += _column([*map(field_content, values), None])
+    headers = [decode_record(record).headers for record in records] if "headers" in wanted else []
     if "headers" in wanted:
         flat = [header for each in headers for header in each]
         buffers += [
@@ -149,11 +150,11 @@ class Returned:
 
     changed: frozenset[str]
     """Of `COLUMNS`."""
-    _rows: list[Row] = field(default_factory=list)
+    _back: Back = field(default_factory=lambda: Back([], {}))
     _last: int = -1
 
-    def take(self, content: Buffer, chunks: Sequence[ChunkOut]) -> list[Sequence[Row]]:
-        """The rows of those of `chunks` that end with this batch. Raises WireFormatError for rows that are
+    def take(self, content: Buffer, chunks: Sequence[ChunkOut]) -> list[Back]:
+        """What became of those of `chunks` that end with this batch. Raises WireFormatError for rows that are
         not those of the chunks, in their order."""
         rows, outcomes, *columns = decode_buffers(content)
         parts = iter(columns)
@@ -166,9 +167,9 @@ class Returned:
         headers = _headers(*(next(parts) for _ in range(5))) if "headers" in self.changed else None
         timestamps = next(parts).cast("q") if "timestamp" in self.changed else None
         has_new_body = bool(keys or values or headers)
-        ended: list[Sequence[Row]] = []
+        ended: list[Back] = []
         coming = iter(chunks)
-        chunk, last, passed = next(coming, None), self._last, self._rows
+        chunk, last, back = next(coming, None), self._last, self._back
         for at, (row, outcome) in enumerate(zip(rows.cast("i").tolist(), outcomes.cast("b"), strict=True)):
             if row == FILLER:
                 continue
@@ -177,21 +178,21 @@ class Returned:
             ):
                 raise WireFormatError("a record came back twice, or out of order")
             if row < 0:
-                ended.append(passed)
-                chunk, last, passed = next(coming, None), -1, []
+                ended.append(back)
+                chunk, last, back = next(coming, None), -1, Back([], {})
                 continue
             last = row
             if outcome == PASSED:
-                _, timestamp_ms, body = chunk.records[row]
+                offset, timestamp_ms, body = chunk.records[row]
                 if has_new_body:
-                    key_end, value_end = field_ends(body)
+                    key_end, value_end = chunk.ends[row] if chunk.ends else field_ends(body)
                     key = keys[at] if keys else body[:key_end]
                     value = values[at] if values else body[key_end:value_end]
                     body = key + value + (headers[at] if headers else body[value_end:])
-                passed.append(Row(row, timestamps[at] if timestamps else timestamp_ms, body))
+                back.passed.append((offset, timestamps[at] if timestamps else timestamp_ms, body))
             elif outcome != DROPPED:
-                passed.append(Row(row, chunk.records[row][1], b"", outcome))
-        self._last, self._rows = last, passed
+                back.failed[chunk.records[row][0]] = outcome
+        self._last, self._back = last, back
         return ended
 
 

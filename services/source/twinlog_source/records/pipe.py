@@ -30,9 +30,9 @@ from twinlog_source.records.frames import (
     LENGTH,
     LOOPBACK,
     TOKEN_BYTES,
+    Back,
     ChunkOut,
     Returned,
-    Row,
     decode_columns,
     encode_chunk,
 )
@@ -84,7 +84,7 @@ RunJob = Callable[[PipeJob], Awaitable[TwinlogError | None]]
 @dataclass(slots=True)
 class _Asked:
     chunk: ChunkOut
-    answer: "asyncio.Future[Sequence[Row]]"
+    answer: "asyncio.Future[Back]"
     sent_at: float | None = None
     """On the loop's clock; None = it was not sent yet."""
 
@@ -106,12 +106,12 @@ class RecordPipe:
     _inside: deque[_Asked] = field(default_factory=deque)
     """What the job has not given back yet, in order."""
 
-    async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Sequence[Row]:
-        """The rows that came out, in order. Needs `run`. Raises TransformFailedError when Spark failed while
+    async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Back:
+        """What came out. Needs `run`. Raises TransformFailedError when Spark failed while
         it had these records, ConfigError for expressions that it refuses, and KafkaError when it is away."""
         self._number = (self._number + 1) % CHUNK_NUMBERS
         number = self._number
-        asked = _Asked(ChunkOut(number, partition, records), asyncio.get_running_loop().create_future())
+        asked = _Asked(ChunkOut(number, partition, records, []), asyncio.get_running_loop().create_future())
         self._asked[number] = asked
         self._wanted.set()
         try:
@@ -241,10 +241,10 @@ class RecordPipe:
                 except WireFormatError as error:
                     failures.append(TransformFailedError(str(error)))
                     return
-                for rows in ended:
+                for back in ended:
                     asked = self._inside.popleft()
                     if not asked.answer.done():
-                        asked.answer.set_result(rows)
+                        asked.answer.set_result(back)
 
     async def _watch(self, failures: list[TwinlogError | None]) -> None:
         """Return when Spark has taken too long for a chunk."""

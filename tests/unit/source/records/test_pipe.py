@@ -110,7 +110,7 @@ async def test_records_that_a_failed_job_never_had_go_to_the_next_one() -> None:
         asked_more.set()
         with pytest.raises(TransformFailedError):
             await first
-        assert [row.body for row in await second] == [encode_body(b"k", b"changed")]
+        assert [body for _, _, body in (await second).passed] == [encode_body(b"k", b"changed")]
         assert jobs == 2
 
 
@@ -146,7 +146,7 @@ async def test_a_record_that_cannot_be_read_breaks_no_job() -> None:
     async with running(pipe):
         with pytest.raises(TransformFailedError, match="past its end"):
             await pipe.change(P, [(0, 0, b"\x40v")])
-        assert len(await pipe.change(P, [RECORD])) == 1
+        assert len((await pipe.change(P, [RECORD])).passed) == 1
 
 
 async def test_a_job_through_which_nothing_goes_ends_and_the_next_record_has_another_one() -> None:
@@ -168,7 +168,7 @@ async def test_a_job_through_which_nothing_goes_ends_and_the_next_record_has_ano
     pipe = RecordPipe(run_job=run_job, timeout_seconds=10, idle_seconds=0.01)
     async with running(pipe):
         for number in (1, 2):
-            assert len(await pipe.change(P, [RECORD])) == 1
+            assert len((await pipe.change(P, [RECORD])).passed) == 1
             await ended.wait()
             ended.clear()
             assert jobs == number
