@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import pytest
 
@@ -141,10 +142,11 @@ async def test_log_append_time_keeps_the_source_brokers_timestamps(kafka_pair: K
     await assert_same(kafka_pair, topic, copy)
 
 
-async def test_a_topic_that_was_created_again_is_not_read_in_place_of_the_one_that_was_asked_for(
+async def test_a_topic_that_was_created_again_is_neither_read_nor_written_in_place_of_the_earlier_one(
     kafka_pair: KafkaPair,
 ) -> None:
-    """Its log has records at the position already when it is asked for."""
+    """Its log has records at the position already when it is asked for. Transactions find it in their
+    middle."""
     cluster, topic = kafka_pair.a, unique_name("created-again")
     partition = TopicPartition(topic, 0)
     await create(cluster, topic)
@@ -185,11 +187,26 @@ async def test_a_topic_that_was_created_again_is_not_read_in_place_of_the_one_th
             return isinstance(found, FetchFailure) and found.error.reason == "TOPIC_CHANGED"
 
         await eventually(refused)
+        settings = replace(QUICK, topic_ids=ids)
+        record = build_batch([NewRecord(None, b"5", 0)])
+        for transactional_id in (None, unique_name("writer")):
+            async with RawProducer(session, settings, transactional_id=transactional_id) as producer:
+                if transactional_id is not None:
+                    producer.begin()
+                with pytest.raises(KafkaError) as changed:
+                    await producer.send(partition, record)
+                assert (changed.value.reason, {*producer.partition_failures}) == (
+                    "TOPIC_CHANGED",
+                    {partition},
+                )
         ids[topic] = await topic_id()
+        async with RawProducer(session, settings, transactional_id=unique_name("writer")) as producer:
+            producer.begin()
+            assert await producer.send(partition, record) == 5
 
         async def is_read() -> bool:
             found = await answer(2)
-            return isinstance(found, FetchedPartition) and found.last_stable_offset == 5
+            return isinstance(found, FetchedPartition) and found.last_stable_offset == 5  # Nobody commits.
 
         await eventually(is_read)
 

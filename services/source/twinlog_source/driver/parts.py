@@ -15,7 +15,7 @@ from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.source_ends import SourceLogs
 from twinlog_source.topics.start_positions import PositionFinder
 from twinlog_source.topics.target_logs import TargetLogs
-from twinlog_source.topics.wanted import TargetLimits, WantedTopics
+from twinlog_source.topics.wanted import TargetTopics, WantedTopics
 
 if TYPE_CHECKING:
     from twinlog_source.driver.state import FlowState
@@ -49,7 +49,7 @@ def assemble_parts(state: "FlowState") -> FlowParts:
         source=source,
         positions=positions,
         table=table,
-        limits=TargetLimits(target=target, table=table),
+        target_topics=TargetTopics(target=target, table=table),
         clock=clock,
         flows=state.flows,
     )

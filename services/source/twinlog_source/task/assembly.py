@@ -27,6 +27,7 @@ from twinlog.kafka.raw import (
     prepare_to_fetch,
     prepare_to_produce,
 )
+from twinlog.kafka.raw.leaders import leader_topic_ids
 from twinlog.kafka.raw.offset_lookup import delete_records
 from twinlog.kafka.raw.settings import Admit
 from twinlog.model import Flow, TopicPartition
@@ -116,6 +117,7 @@ async def open_copier(
         source = session("source_consumer", flow.source)
         target = session("data_producer", flow.target)
         settings = replace(producer_settings(properties["data_producer"], alias=flow.target), admit=admit)
+        target_topic_ids: dict[str, str] = {}
         on_source = setup.offset_syncs_on_source
         syncs_role = "source_producer" if on_source else "target_producer"
         syncs_host = flow.source if on_source else flow.target
@@ -157,6 +159,12 @@ async def open_copier(
         async def take_over_ids(committed: Collection[TopicPartition]) -> None:
             written = {at_target: copy.partition for at_target, copy in by_target.items()}
             await take_over.take(setup.transactional_ids, written, committed=committed)
+            # Of what else is written with the copies: brokers take ids of topics only for a whole request.
+            dead_letters = target_writer.sending.dead_letters
+            own = [TopicPartition(setup.positions_topic, 0), *([dead_letters] if dead_letters else [])]
+            found = await leader_topic_ids(target, own, timeout_seconds=CALL_TIMEOUT_SECONDS)
+            for partition, topic_id in found.items():
+                target_topic_ids[partition.topic] = "" if isinstance(topic_id, KafkaError) else topic_id
 
         def unexplained(copy: PartitionCopy, begin: int, end: int) -> None:
             if not copy.shared:
@@ -183,7 +191,12 @@ async def open_copier(
                 topic=records.expressions.dead_letters, connector_name=setup.connector_name
             )
             source_reader.changed_topics = lambda topic: transforms.expressions(topic) is not None
-        rounds = Rounds(target, setup.transactional_ids, settings, on_failure=source_reader.arrived.set)
+        rounds = Rounds(
+            target,
+            setup.transactional_ids,
+            replace(settings, topic_ids=target_topic_ids),
+            on_failure=source_reader.arrived.set,
+        )
         spans = TaskSpans.of(flow, slot, traceparent=setup.traceparent, clock=clock)
         target_writer = TargetWriter(
             positions_topic=positions_topic,
@@ -259,6 +272,7 @@ async def open_copier(
             copies=copies,
             policies=policies,
             source_topic_ids=source_topic_ids,
+            target_topic_ids=target_topic_ids,
             by_target=by_target,
             throttle=throttle,
             preserved=preserved,

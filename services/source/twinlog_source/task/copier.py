@@ -45,6 +45,8 @@ class Copier:
     policies: dict[TopicPartition, CopyPolicy]
     source_topic_ids: dict[str, str]
     """By topic; "" = unknown. Only these topics are fetched."""
+    target_topic_ids: dict[str, str]
+    """By topic; "" = unknown. Only these topics are written."""
     by_target: dict[TopicPartition, PartitionCopy]
     throttle: Throttle
     foreign_writes: ForeignWrites
@@ -90,6 +92,7 @@ class Copier:
             copy.pause(paused=assignment.paused)
             self.copies[partition] = copy
             self.source_topic_ids[partition.topic] = assignment.source_topic_id
+            self.target_topic_ids[assignment.target_topic] = assignment.target_topic_id
             self.by_target[TopicPartition(assignment.target_topic, partition.partition)] = copy
             self.policies[partition] = self.dials.policy(assignment)
             if assignment.preserved is not None:

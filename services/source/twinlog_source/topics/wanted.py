@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from twinlog.batches import largest_batch_bytes
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog.kafka.ports import KafkaCluster
+from twinlog.kafka.ports import KafkaCluster, TopicDescription
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow
 from twinlog.service.feeds.registry import Decisions
@@ -15,11 +15,12 @@ from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.reasons import PartitionReason
 
-# The largest batch that the target accepts, read by the source service itself while a topic's batches are
-# refused.
+# The largest batch that the target accepts, and which topic has the copy's name, read by the source service
+# itself while a topic's batches are refused.
 #
-# configsync reads the limit when it creates or changes a topic. If somebody lowers or raises it later, it
-# is seen here: batches are split, or a record that was too large is copied, without a command.
+# configsync reads them when it looks at topics, and the limit when it creates or changes one. If somebody
+# lowers or raises it later, or creates the topic again, it is seen here: batches are split, a record that was
+# too large is copied, or the new topic gets everything, without a command.
 
 LOOK_SECONDS = 2.0
 
@@ -33,41 +34,58 @@ class _Seen:
 
 
 @dataclass(slots=True, kw_only=True)
-class TargetLimits:
+class TargetTopics:
     target: KafkaCluster
     table: PartitionTable
     _seen: dict[str, _Seen] = field(default_factory=dict)
     """By source topic; a later value of configsync takes precedence."""
+    _created_again: dict[str, tuple[str, TopicDescription]] = field(default_factory=dict)
+    """By source topic: the id that configsync told, as long as it does, and the present topic."""
     _due_at: float = 0.0
 
     async def corrected(
         self, topics: Mapping[str, ReplicatedTopic], now: float
     ) -> dict[str, ReplicatedTopic]:
-        """The topics with their present limits. Raises KafkaError."""
+        """The topics with their present limits and copies. Raises KafkaError."""
         if now >= self._due_at:
             self._due_at = now + LOOK_SECONDS
             await self._look(topics)
         return {name: self._correct(topic) for name, topic in topics.items()}
 
     async def _look(self, topics: Mapping[str, ReplicatedTopic]) -> None:
-        refused = {
-            row.partition.topic: row.target_topic
-            for row in self.table.rows.values()
-            if row.task_reason == KafkaReason.RECORD_TOO_LARGE and row.partition.topic in topics
-        }
-        if not refused:
-            return
-        configs = await self.target.describe_topic_configs(sorted(refused.values()))
+        changed = self._refused(KafkaReason.TOPIC_CHANGED, topics)
+        described = await self.target.describe_topics(sorted(changed.values())) if changed else {}
+        for name, target_topic in changed.items():
+            found, said_id = described[target_topic], topics[name].target_topic_id
+            if not isinstance(found, KafkaError) and found.topic_id != said_id:
+                self._created_again[name] = said_id, found
+        refused = self._refused(KafkaReason.RECORD_TOO_LARGE, topics)
+        configs = await self.target.describe_topic_configs(sorted(refused.values())) if refused else {}
         for name, target_topic in refused.items():
             entries = configs[target_topic]
             if isinstance(entries, KafkaError):
                 continue
-            found = largest_batch_bytes({entry.name: entry.value for entry in entries})
-            if found is not None:
+            largest = largest_batch_bytes({entry.name: entry.value for entry in entries})
+            if largest is not None:
                 said = topics[name].limits.max_message_bytes
-                self._seen[name] = _Seen(said=said, found=found)
+                self._seen[name] = _Seen(said=said, found=largest)
+
+    def _refused(self, reason: KafkaReason, topics: Mapping[str, ReplicatedTopic]) -> dict[str, str]:
+        """The target topics whose batches are refused for this reason, by source topic."""
+        return {
+            row.partition.topic: row.target_topic
+            for row in self.table.rows.values()
+            if row.task_reason == reason and row.partition.topic in topics
+        }
 
     def _correct(self, topic: ReplicatedTopic) -> ReplicatedTopic:
+        if topic.source_topic in self._created_again:
+            said_id, found = self._created_again[topic.source_topic]
+            if topic.target_topic_id == said_id:
+                counted = found.partition_count
+                topic = replace(topic, target_topic_id=found.topic_id, target_partition_count=counted)
+            else:
+                del self._created_again[topic.source_topic]
         seen = self._seen.get(topic.source_topic)
         if seen is None or seen.said != topic.limits.max_message_bytes:
             return topic
@@ -90,7 +108,7 @@ class WantedTopics:
     source: KafkaCluster
     positions: PositionsLog
     table: PartitionTable
-    limits: TargetLimits
+    target_topics: TargetTopics
     clock: Clock
     flows: int = 1
     """The number of flows in the process."""
@@ -105,7 +123,7 @@ class WantedTopics:
     async def now(self) -> dict[str, ReplicatedTopic]:
         """The topics that may be copied, by source topic. Raises KafkaError."""
         now = self.clock.monotonic()
-        topics = await self.limits.corrected(dict(self.decisions.topics(self.flow)), now)
+        topics = await self.target_topics.corrected(dict(self.decisions.topics(self.flow)), now)
         await self._look_at_ids(topics, now)
         return {
             # What the source reports is newer than what configsync has seen.

@@ -3,12 +3,14 @@
 Layouts: "Protocol Primitive Types" of Kafka's protocol guide.
 """
 
+import base64
 import struct
 
 Frame = bytes | bytearray
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
+TOPIC_ID_BYTES = 16
 _LAST_SHIFT = 28
 NO_TAGS = b"\0"
 """The end of a structure of a flexible version (KIP-482)."""
@@ -56,6 +58,14 @@ def compact_string(text: str) -> bytes:
 
 def compact_nullable_string(text: str | None) -> bytes:
     return b"\0" if text is None else compact_string(text)
+
+
+def raw_topic_id(topic_id: str) -> bytes:
+    """From unpadded base64 as brokers print it; empty if it is not valid."""
+    try:
+        return base64.urlsafe_b64decode(topic_id + "==")
+    except ValueError:
+        return b""
 
 
 def take_varint(data: Frame, position: int) -> tuple[int, int]:

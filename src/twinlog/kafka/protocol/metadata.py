@@ -14,6 +14,7 @@ from twinlog.kafka.protocol.encoding import (
     INT16,
     INT32,
     NO_TAGS,
+    TOPIC_ID_BYTES,
     Frame,
     compact_length,
     compact_string,
@@ -39,8 +40,7 @@ _FLEXIBLE = 9
 _WITH_TOPIC_ID = 10
 _WITHOUT_CLUSTER_RIGHTS = 11
 _ALL_TOPICS: Final = -1
-_NO_ID = bytes(16)
-_ID_BYTES = 16
+_NO_ID = bytes(TOPIC_ID_BYTES)
 _RIGHTS_BYTES = 4
 
 
@@ -163,8 +163,8 @@ def read_metadata(data: Frame, position: int, version: int) -> Metadata:
         name, position = take_text(data, position + INT16.size)
         topic_id = ""
         if version >= _WITH_TOPIC_ID:
-            raw_id = data[position : position + _ID_BYTES]
-            position += _ID_BYTES
+            raw_id = data[position : position + TOPIC_ID_BYTES]
+            position += TOPIC_ID_BYTES
             if raw_id != _NO_ID:
                 topic_id = base64.urlsafe_b64encode(raw_id).decode().rstrip("=")
         is_internal = bool(data[position])

@@ -1,6 +1,6 @@
 """The settings of a producer."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 # How many bytes may be in flight to or from one peer: as many as pass within a moment. Pure.
@@ -81,6 +81,8 @@ class ProducerSettings:
     """The intended size of a request; a larger batch is still sent, alone."""
     admit: Admit = admit_all
     """Who has to know the producer's id before it is used."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Belongs to the caller and is looked up for each request: as in `produce_request`."""
     max_in_flight: int = 5
     """Requests per broker and, in transactions, batches per partition; with more than 5 a broker could not
     keep the order. Without transactions a partition's batches are sent one by one."""

@@ -1,10 +1,13 @@
 """What is told of a batch that a broker has refused."""
 
+import asyncio
+
 import pytest
 
 from twinlog.batches import NewRecord, OffsetRun, build_batch
 from twinlog.batches.lanes import Lane, LaneReason
-from twinlog.kafka.raw.produce.answers import refusal_of
+from twinlog.kafka.raw.produce.answers import may_retry, refusal_of
+from twinlog.kafka.raw.produce.partition_queue import PartitionQueue, PendingBatch
 from twinlog.kafka.raw.produce.wire import ProduceAnswer
 from twinlog.model import TopicPartition
 
@@ -37,3 +40,12 @@ def test_twinlogs_own_records_have_no_offset_on_the_source() -> None:
     error = refusal_of(ProduceAnswer(P, 87, -1, "no key", 0), OWN, alias="B")
     assert error is not None
     assert "offset" not in str(error)
+
+
+async def test_another_topic_of_the_name_is_soon_given_up() -> None:
+    """A leader that learns of a new topic a moment later is asked again; nothing else waits for it."""
+    acknowledged: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    pending = PendingBatch(partition=P, batch=OWN, deadline=0.0, acknowledged=acknowledged)
+    for pending.attempts in range(1, 10):
+        assert may_retry(pending, PartitionQueue(), code=3)
+        assert may_retry(pending, PartitionQueue(), code=100) == (pending.attempts < 5)

@@ -1,6 +1,7 @@
 """The hand-written requests and responses, against aiokafka's own classes."""
 
 import base64
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -243,6 +244,38 @@ def test_answers_to_version_12_are_read() -> None:
     assert throttle_ms == agreed.throttle_ms == 250
     assert one == (TopicPartition("a", 0), 0, 1234, "", None)
     assert other == (TopicPartition("b", 2), 87, -1, "no key", 0)
+
+
+def test_topics_are_named_by_their_ids_where_all_ids_are_known() -> None:
+    one, other = bytes(range(16)), bytes(range(16, 32))
+    ids = {"a": "AAECAwQFBgcICQoLDA0ODw", "b": "EBESExQVFhcYGRobHB0eHw"}
+
+    def version(
+        known: Mapping[str, str], transactional_id: str | None, *, adds_partitions: bool, newest: int = 13
+    ) -> int:
+        agreed = produce_request(
+            _PRODUCED,
+            transactional_id=transactional_id,
+            timeout_ms=1,
+            adds_partitions=adds_partitions,
+            topic_ids=known,
+        ).prepare({0: (3, newest)})
+        pieces, chosen = b"".join(agreed.pieces), int.from_bytes(agreed.header(1, b"c")[2:4])
+        assert (one in pieces and other in pieces) == (chosen == 13)
+        return chosen
+
+    assert version(ids, "id", adds_partitions=True) == 13
+    assert version(ids, None, adds_partitions=False) == 13
+    assert version(ids, "id", adds_partitions=True, newest=12) == 12
+    assert version(ids, None, adds_partitions=False, newest=8) == 8
+    assert version(ids, "id", adds_partitions=False) == 8, "brokers would add the partitions"
+    assert version({"a": ids["a"], "b": ""}, "id", adds_partitions=True) == 12
+    agreed = produce_request(_PRODUCED, transactional_id=None, timeout_ms=1, topic_ids=ids).prepare(
+        {0: (3, 13)}
+    )
+    refused = b"\x02" + other + b"\x02" + b"\x00\x00\x00\x02\x00\x64" + b"\xff" * 24 + b"\x01\x00\x00\x00"
+    (answer,) = agreed.read(b"\x00" * 5 + refused + b"\x00" * 6, 4).answers
+    assert answer == (TopicPartition("b", 2), 100, -1, "", None)
 
 
 def test_produce_responses_are_read() -> None:

@@ -119,7 +119,7 @@ async def test_many_flows_of_a_process_compare_topic_ids_less_often_each(
         source=cluster,
         positions=word,
         table=PartitionTable(),
-        limits=word,
+        target_topics=word,
         clock=clock,
         flows=flows,
     )

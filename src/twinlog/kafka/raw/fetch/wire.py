@@ -5,7 +5,6 @@ Layouts: Kafka's protocol guide. Versions 4 (Kafka 0.11) to 11 (2.3), and with t
 name is never read.
 """
 
-import base64
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -16,9 +15,11 @@ from twinlog.kafka.protocol.encoding import (
     INT16,
     INT32,
     NO_TAGS,
+    TOPIC_ID_BYTES,
     Frame,
     compact_length,
     compact_string,
+    raw_topic_id,
     skip_tags,
     string,
     take_compact_length,
@@ -39,7 +40,6 @@ _UNKNOWN_OFFSET = -1
 _NO_SESSION = 0
 _FINAL_SESSION_EPOCH = -1
 _NO_REPLICA = -1
-_ID_BYTES = 16
 
 LARGEST_BATCH_BYTES = 256 << 20
 """A broker sends the first batch of an answer complete, however little was requested. Topics with a larger
@@ -99,8 +99,8 @@ def fetch_request(
     by_topic: dict[str, list[FetchPart]] = {}
     for part in parts:
         by_topic.setdefault(part.partition.topic, []).append(part)
-    ids = {topic: _raw_id(topic_ids.get(topic, "")) for topic in by_topic}
-    has_ids = all(len(raw_id) == _ID_BYTES for raw_id in ids.values())
+    ids = {topic: raw_topic_id(topic_ids.get(topic, "")) for topic in by_topic}
+    has_ids = all(len(raw_id) == TOPIC_ID_BYTES for raw_id in ids.values())
     limits = _Limits(max_wait_ms, min_bytes, max_bytes, max_partition_bytes, read_committed, rack)
 
     def encode(version: int) -> Pieces:
@@ -123,14 +123,6 @@ def fetch_request(
         flexible_from=_FLEXIBLE,
         largest_answer_bytes=max_bytes + LARGEST_BATCH_BYTES,
     )
-
-
-def _raw_id(topic_id: str) -> bytes:
-    """From unpadded base64 as brokers print it; empty if it is not valid."""
-    try:
-        return base64.urlsafe_b64decode(topic_id + "==")
-    except ValueError:
-        return b""
 
 
 class _Limits(NamedTuple):
@@ -275,7 +267,7 @@ def read_flexible_fetch_response(
         if topics is None:
             topic, position = take_compact_string(data, position)
         else:
-            after = position + _ID_BYTES
+            after = position + TOPIC_ID_BYTES
             topic, position = topics.get(bytes(view[position:after]), ""), after
         partition_count, position = take_compact_length(data, position)
         for _ in range(partition_count):

@@ -58,6 +58,10 @@ _ABOUT_THE_RECORDS = frozenset(
 _CORRUPT_ATTEMPTS = 3
 """Damage in transit is healed by sending again; damage of the batch itself is not."""
 
+_UNKNOWN_ID_ATTEMPTS = 5
+"""Within a second: a leader may learn of a new topic later than of its leadership. Another topic of the name
+stays another one."""
+
 
 def refusal_of(answer: ProduceAnswer, batch: OutgoingBatch, *, alias: str) -> KafkaError | None:
     """Why the broker did not accept the batch; None when it did."""
@@ -87,6 +91,8 @@ def may_retry(pending: PendingBatch, queue: PartitionQueue, code: int) -> bool:
     """Whether a batch that was refused with this code has to be sent again."""
     if code == ErrorCode.CORRUPT_MESSAGE:
         return pending.attempts < _CORRUPT_ATTEMPTS
+    if code == ErrorCode.UNKNOWN_TOPIC_ID:
+        return pending.attempts < _UNKNOWN_ID_ATTEMPTS
     if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
         return queue.has_earlier(pending)
     return code in _TRY_AGAIN

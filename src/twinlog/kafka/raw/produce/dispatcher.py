@@ -168,6 +168,7 @@ class Dispatcher(Generic[B]):
             transactional_id=self._transactional_id,
             timeout_ms=int(self._settings.request_timeout_seconds * 1000),
             adds_partitions=self._adds_partitions(),
+            topic_ids=self._settings.topic_ids,
         )
         try:
             answered = connection.post(request)

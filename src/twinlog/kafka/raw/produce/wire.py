@@ -1,23 +1,26 @@
 """Produce, built and read without copies.
 
 Layout: Kafka's protocol guide. It uses the last version before tagged fields; transactions of version 2
-(KIP-890) need a flexible version.
+(KIP-890) and ids of topics (KIP-516) need a flexible version.
 """
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.kafka.protocol.encoding import (
     INT32,
     NO_TAGS,
+    TOPIC_ID_BYTES,
     Frame,
     compact_length,
     compact_nullable_string,
     compact_string,
     nullable_string,
+    raw_topic_id,
     skip_tags,
     string,
     take_compact_length,
@@ -31,6 +34,9 @@ from twinlog.model import TopicPartition
 PRODUCE = 0
 """API key."""
 _FLEXIBLE_PRODUCE = 9
+_ADDS_PARTITIONS = 12
+_WITH_TOPIC_IDS = 13
+_NO_TOPIC_IDS: Mapping[str, str] = MappingProxyType({})
 _ALL_IN_SYNC_REPLICAS = -1
 
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
@@ -71,23 +77,39 @@ def produce_request(
     transactional_id: str | None,
     timeout_ms: int,
     adds_partitions: bool = False,
+    topic_ids: Mapping[str, str] = _NO_TOPIC_IDS,
 ) -> HandWrittenRequest[ProduceResponse]:
     """Produce with acks=all. Versions 3 (Kafka 0.11) to 8 have the same layout; zstd needs 7 (Kafka 2.1).
 
     With `adds_partitions` version 12 (Kafka 4.0): the brokers add the partitions to the transaction.
+    `topic_ids`: by topic, as brokers print them. If it has the id of each topic, a broker of Kafka 4.1 or
+    newer gets these ids, and answers UNKNOWN_TOPIC_ID for a topic that was deleted and created again. Not in
+    a transaction whose partitions the brokers do not add: they would.
     """
+    by_topic = _by_topic((part.partition.topic, part) for part in parts)
+    ids = {topic: raw_topic_id(topic_ids.get(topic, "")) for topic in by_topic}
+    has_ids = all(len(raw_id) == TOPIC_ID_BYTES for raw_id in ids.values())
 
     def encode(version: int) -> Pieces:
-        by_topic = _by_topic((part.partition.topic, part) for part in parts)
-        write = _write_flexible_produce if version >= _FLEXIBLE_PRODUCE else _write_produce
-        return write(by_topic, transactional_id, timeout_ms)
+        if version < _FLEXIBLE_PRODUCE:
+            return _write_produce(by_topic, transactional_id, timeout_ms)
+        names = ids if version >= _WITH_TOPIC_IDS else {topic: compact_string(topic) for topic in by_topic}
+        return _write_flexible_produce(by_topic, names, transactional_id, timeout_ms)
 
-    versions = range(12, 13) if adds_partitions else range(3, 9)
+    def decode(data: Frame, position: int, version: int) -> ProduceResponse:
+        if version < _WITH_TOPIC_IDS:
+            return read_produce_response(data, position, version)
+        return read_flexible_produce_response(data, position, {raw_id: name for name, raw_id in ids.items()})
+
+    oldest = _ADDS_PARTITIONS if adds_partitions else 3
+    newest = _ADDS_PARTITIONS if adds_partitions else _FLEXIBLE_PRODUCE - 1
+    if has_ids and (adds_partitions or transactional_id is None):
+        newest = _WITH_TOPIC_IDS
     return HandWrittenRequest(
         PRODUCE,
-        versions,
+        range(oldest, newest + 1),
         encode,
-        read_produce_response,
+        decode,
         flexible_from=_FLEXIBLE_PRODUCE,
         throttle_of=_throttle_of_produce,
     )
@@ -112,13 +134,17 @@ def _write_produce(
 
 
 def _write_flexible_produce(
-    by_topic: Mapping[str, Sequence[SealedBatch]], transactional_id: str | None, timeout_ms: int
+    by_topic: Mapping[str, Sequence[SealedBatch]],
+    names: Mapping[str, bytes],
+    transactional_id: str | None,
+    timeout_ms: int,
 ) -> Pieces:
+    """`names`: of the topics as they are written, or their ids."""
     pieces: list[bytes | memoryview] = [compact_nullable_string(transactional_id)]
     pieces.append(_ACKS_AND_TIMEOUT.pack(_ALL_IN_SYNC_REPLICAS, timeout_ms))
     pieces.append(compact_length(len(by_topic)))
     for topic, topic_parts in by_topic.items():
-        pieces += (compact_string(topic), compact_length(len(topic_parts)))
+        pieces += (names[topic], compact_length(len(topic_parts)))
         for part in topic_parts:
             size = compact_length(len(part.header) + len(part.batch.records))
             pieces += (INT32.pack(part.partition.partition), size, part.header, part.batch.records, NO_TAGS)
@@ -176,11 +202,18 @@ def _why(errors: Sequence[_Why], message: str) -> _Why:
     return first._replace(message=first.message or message)
 
 
-def read_flexible_produce_response(data: Frame, position: int) -> ProduceResponse:
+def read_flexible_produce_response(
+    data: Frame, position: int, topics: Mapping[bytes, str] | None = None
+) -> ProduceResponse:
+    """`topics`: by id, for an answer that names topics by their ids."""
     answers = []
     topic_count, position = take_compact_length(data, position)
     for _ in range(topic_count):
-        topic, position = take_compact_string(data, position)
+        if topics is None:
+            topic, position = take_compact_string(data, position)
+        else:
+            after = position + TOPIC_ID_BYTES
+            topic, position = topics.get(bytes(data[position:after]), ""), after
         partition_count, position = take_compact_length(data, position)
         for _ in range(partition_count):
             number, error_code, base_offset, _ = _PRODUCED.unpack_from(data, position)

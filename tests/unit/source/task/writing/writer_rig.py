@@ -203,6 +203,7 @@ class WriterRig:
             copies=self.copies,
             policies={},
             source_topic_ids={},
+            target_topic_ids={},
             by_target={},
             throttle=Throttle(),
             foreign_writes=looked,
