@@ -570,7 +570,7 @@ def test_a_loop_over_another_replicator_is_noticed_and_stopped(tmp_path: Path) -
                 copied = len(there)
                 await world.pause(1)
             most = Counter(values(world, "B")).most_common(1)[0][1]
-            assert 4 < most < 12, "it went round, and was stopped"
+            assert 6 < most < 15, "it went round, and was stopped"
             await stands_still(world)
             assert len(values(world, "B", "orders.quiet")) == 10
             asked = source.ListPartitionsRequest(flow=scope("orders").flow, source_topic="orders")

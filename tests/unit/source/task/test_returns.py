@@ -10,7 +10,7 @@ import pytest
 from twinlog.batches import Codec, NewRecord, Seal, build_batch, sealed
 from twinlog_source.task.reading.returns import PERIODS_SECONDS, RETURNS, Returns
 
-Record = tuple[int, bytes]
+Record = tuple[int, bytes | None]
 ECHOING = 7
 
 
@@ -104,6 +104,18 @@ def test_what_is_no_loop_is_left_alone() -> None:
         assert log.sent == log.end
 
 
+@pytest.mark.parametrize("times", [4, 5, 6, 7, 8, 9, 20])
+def test_heartbeats_and_tombstones_with_coarse_timestamps_go_on(times: int) -> None:
+    """The same record often within one second, each copied before the next one comes."""
+    log = Log()
+    for number in range(3000):
+        log.arrives((number // times * 1000, b"alive"), (number // times * 1000, None))
+        log.copy(seconds=1 / times)
+        assert not log.is_endless
+    log.copy(seconds=60)
+    assert log.sent == log.end
+
+
 @pytest.mark.parametrize("seconds", [3.0, 90.0, 500.0])
 def test_an_application_that_writes_the_same_records_again_and_again_goes_on(seconds: float) -> None:
     """Reference data, each time with the timestamp of its last change."""
@@ -118,23 +130,22 @@ def test_an_application_that_writes_the_same_records_again_and_again_goes_on(sec
     assert log.sent == log.end
 
 
-@pytest.mark.parametrize(("seconds", "is_noticed"), [(0.01, False), (5.0, True)])
-def test_a_record_is_given_up_where_much_would_be_opened_for_it_at_once(
-    seconds: float, is_noticed: bool
-) -> None:
-    """A topic whose timestamps are days catches up; or as much arrives little by little."""
-    log = Log()
-    going_round = [[(day, b"%d" % number) for day in range(len(PERIODS_SECONDS))] for number in range(10)]
-    for records in going_round:
-        log.arrives(*records)
-        log.copy()
+@pytest.mark.parametrize("coarse_ms", [1000, 86_400_000])
+def test_a_loop_is_noticed_where_more_has_a_timestamp_than_is_opened(coarse_ms: int) -> None:
+    """24 MiB come at once, and go round in other batches, each time with 24 MiB more every minute."""
+    log, back = Log(), list[Record]()
     for number in range(40):
-        log.arrives((0, bytes([number]) * (1 << 20)), (2, b"other %d" % number))
-        log.copy(seconds=seconds)
-    for records in going_round * RETURNS:
-        log.arrives(*records)
-        log.copy()
-    assert bool(log.held_until) is is_noticed
+        new = [
+            (int(log.now * 1000) // coarse_ms * coarse_ms, bytes((number, index)) * (64 << 10))
+            for index in range(0 if number % 20 else 192)
+        ]
+        around = [*back, *new]
+        for first in range(0, len(around), 4 + number % 3):
+            log.arrives(*around[first : first + 4 + number % 3])
+        back = log.copy(seconds=3)
+        if log.is_endless:
+            break
+    assert 2 * RETURNS < number < 35
 
 
 def test_what_is_fetched_again_has_not_come_back() -> None:

@@ -5,6 +5,13 @@ What Twinlog copies back it knows by its producer ids (docs/adr/0017). Others le
 few records are watched: the same record, with its timestamp, key, value and headers, is back again and again,
 each time after it was copied. A few batches are opened for that. An application may also write it again and
 again: then it comes also while nothing is copied for some of its rounds.
+
+Watched is a timestamp, and of the records with it those with the least hashes: of the same records the same
+ones, in whatever batches they come. Where timestamps are coarse, more have it than may be opened. What is
+opened for one is bounded: `BURST_BYTES` at once, again where a round begins, `BURSTS` times in all, and
+`BYTES_PER_SECOND`. A loop that keeps the order is noticed within `RETURNS` + 1 rounds of two timestamps, the
+pause between them, the hold and `AGAIN` rounds; where nothing shows where a round begins, or the order
+changes, it takes as many times longer as less of a round is opened.
 """
 
 import math
@@ -12,13 +19,13 @@ import struct
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Final
 
 from twinlog.batches.bodies import OpenRecord
 from twinlog.batches.header import (
     CURRENT_MAGIC,
     HEADER_BYTES,
-    HIGHEST_OFFSET,
     LOG_OVERHEAD_BYTES,
     Batch,
     BatchHeader,
@@ -34,45 +41,118 @@ RETURNS: Final = 4
 RECORDS: Final = 2
 """So many different records have to come back: others that are written again and again are alike."""
 HOLD_ROUNDS: Final = 5
-"""For so many of the record's rounds nothing is copied. Of a loop it is there once then."""
+"""For so many of the record's rounds nothing is copied. Of a loop it is there once then, and comes again when
+copies go on; it does not if an application wrote the same record often within a coarse timestamp."""
+AGAIN: Final = 2
+"""So often it has to come within as many rounds then."""
 HOLD_SECONDS: Final = (5.0, 1800.0)
-QUIET_SECONDS: Final = 86_400.0
-"""How long nothing is looked for after an application had written the records."""
+QUIET_SECONDS: Final = (3600.0, 86_400.0)
+"""How long nothing is looked for after nothing came again, and after an application went on to write."""
 PERIODS_SECONDS: Final = (20.0, 300.0, 3600.0)
-"""How long a record is waited for until another one is taken. A round over a slow copier takes long."""
+"""How long a timestamp is watched until another one is taken. A round over a slow copier takes long."""
 SOON_SECONDS: Final = 2.0
 TOGETHER_SECONDS: Final = 3600.0
-BYTES_PER_SECOND: Final = 256 * 1024
-BURST_BYTES: Final = 8 * 1024 * 1024
-"""Opened for a record at most. Where more may have it, nearly all timestamps are alike, and another one is
-taken."""
-LARGEST_BYTES: Final = 256 * 1024
-"""Of a batch that is opened to take a record from it."""
-MOST_BATCHES: Final = 8
+BYTES_PER_SECOND: Final = 64 * 1024
+BURST_BYTES: Final = 2 * 1024 * 1024
+BURSTS: Final = 2 * RETURNS
+ROUND_SECONDS: Final = 0.5
+"""A round begins when nothing has had the timestamp for so long."""
+REMEMBERED: Final = 16
+"""Of the records with a timestamp."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A record that was copied, or will be."""
+
+    offset: int
+    """Where it was first."""
+    at: float
+    returns: int = 0
+    is_alike: bool = False
+    """It came again before it can have been copied: others are like it, or what was sent is not noted yet."""
 
 
 @dataclass(slots=True)
 class _Watched:
-    """A record that was copied, or will be."""
-
-    record: OpenRecord
-    last_offset: int
-    """Where it was seen last."""
+    timestamp_ms: int
     at: float
     bytes_left: float = BURST_BYTES
     """That may be opened for it, as of `at`."""
+    bursts: int = BURSTS
+    looked_to: int = -1
+    """The offset of the newest record that was opened for it."""
     returns: int = 0
+    """The most of its records."""
+    records: dict[int, _Seen] = field(default_factory=dict)
+    """By their hashes."""
+
+    def may_open(self, now: float) -> bool:
+        seconds, self.at = now - self.at, now
+        self.bytes_left = min(BURST_BYTES, self.bytes_left + seconds * BYTES_PER_SECOND)
+        if seconds >= ROUND_SECONDS:
+            self._burst()
+        return self.bytes_left > 0
+
+    def _burst(self) -> None:
+        if self.bursts:
+            self.bursts, self.bytes_left = self.bursts - 1, BURST_BYTES
+
+    def open(self, batch: Batch) -> Iterator[OpenRecord]:
+        """Its records that have the timestamp."""
+        opened = open_records(batch)
+        self.bytes_left -= sum(len(body) for _, _, body in opened)
+        self.looked_to = batch.header.last_offset
+        return (record for record in opened if record[1] == self.timestamp_ms)
+
+    def remember(self, key: int, offset: int, now: float) -> None:
+        if len(self.records) >= REMEMBERED:
+            others = [each for each, seen in self.records.items() if not (seen.returns or seen.is_alike)]
+            if not others or key >= (worst := max(others)):
+                return
+            del self.records[worst]
+        self.records[key] = _Seen(offset, now)
+
+    def found(self, key: int, sent: int) -> int:
+        """A record that is remembered was there again: how often by now."""
+        seen = self.records[key]
+        if seen.offset >= sent:
+            seen.is_alike = True
+        if seen.is_alike:
+            return 0
+        seen.returns += 1
+        if seen.returns > self.returns:
+            self.returns = seen.returns
+            self._burst()
+        return seen.returns
 
 
 @dataclass(slots=True)
 class _Trial:
-    """Nothing is copied for a while, to see whether the record comes nevertheless."""
+    """Nothing is copied for a while, to see whether the record comes nevertheless, and then whether it comes
+    again."""
 
     watched: _Watched
+    key: int
+    hold_seconds: float
     until: float
     end: int | None = None
     """Where the log ended then."""
+    over_at: float = math.inf
+    """When nothing is looked for any more."""
     found: int = 0
+    """Before `end`."""
+    again: int = 0
+    """Behind it."""
+
+    def see(self, batch: Batch, end: int, now: float) -> None:
+        watched = self.watched
+        if batch.header.last_offset <= watched.looked_to or not watched.may_open(now):
+            return
+        offsets = [record[0] for record in watched.open(batch) if _key(record) == self.key]
+        self.found += sum(offset < end for offset in offsets)
+        if offsets and offsets[-1] >= end:
+            self.again += 1
 
 
 @dataclass(slots=True)
@@ -83,7 +163,7 @@ class Returns:
     """By the index of their period."""
     _taken_at: dict[int, float] = field(default_factory=dict)
     _back: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=RECORDS))
-    """When records had returned often enough, and their timestamps."""
+    """When records had returned often enough, and their hashes."""
     _trial: _Trial | None = None
     _quiet_until: float = 0.0
 
@@ -106,10 +186,11 @@ class Returns:
             if self._trial is not None:
                 return self._judge(self._trial, view, echoes, end, now)
             due = self._due(now)
-            for batch in self._candidates(view, [*self._watched.values()], echoes):
-                self._compare(batch, sent, now)
             if due is not None:
-                self._take(due, [each for each in iter_batches(view) if _counts(each.header, echoes)], now)
+                self._take(due, view, echoes, now)
+            watched = [each.timestamp_ms for each in self._watched.values()]
+            for batch in self._candidates(view, watched, echoes):
+                self._compare(batch, sent, now)
         except WireFormatError:
             return 0.0  # Told where the batch is prepared.
         return self._held_seconds(now)
@@ -127,68 +208,63 @@ class Returns:
     ) -> float:
         if now < trial.until:
             return self._held_seconds(now)
-        trial.end = end if trial.end is None else trial.end
-        watched = trial.watched
-        for batch in self._candidates(view, [watched], echoes):
-            back = _copies(watched, open_records(batch), before=trial.end)
-            trial.found += len(back)
-            watched.last_offset = max(watched.last_offset, *back) if back else watched.last_offset
-        if trial.found < HOLD_ROUNDS - 2:
-            return math.inf if _next_offset(view) >= trial.end else 0.0
-        self._trial, self._quiet_until = None, now + QUIET_SECONDS
-        self._watched.clear()
-        self._back.clear()
+        if trial.end is None:
+            trial.end, trial.watched.bursts = end, BURSTS
+        for batch in self._candidates(view, [trial.watched.timestamp_ms], echoes):
+            trial.see(batch, trial.end, now)
+        if trial.again >= AGAIN and trial.found < HOLD_ROUNDS - 2:
+            return math.inf
+        if trial.over_at == math.inf and _next_offset(view) >= trial.end:
+            trial.over_at = now + trial.hold_seconds
+        if trial.found >= HOLD_ROUNDS - 2 or now >= trial.over_at:
+            is_application = trial.found >= HOLD_ROUNDS - 2
+            self._trial, self._quiet_until = None, now + QUIET_SECONDS[is_application]
+            self._watched.clear()
+            self._back.clear()
         return 0.0
 
     def _candidates(
-        self, view: memoryview, watched: Sequence[_Watched], echoes: Mapping[int, tuple[int, int]]
+        self, view: memoryview, timestamps_ms: Sequence[int], echoes: Mapping[int, tuple[int, int]]
     ) -> Iterator[Batch]:
         """Nearly no batch is opened, or even read: that costs more than all else here."""
-        if not watched:
+        if not timestamps_ms:
             return
-        for position in _positions(view, [each.record[1] for each in watched]):
+        for position in _positions(view, timestamps_ms):
             batch = read_batch(view, position)
             if batch is not None and _counts(batch.header, echoes):
                 yield batch
 
     def _compare(self, batch: Batch, sent: int, now: float) -> None:
         header = batch.header
-        found: list[OpenRecord] | None = None
         for index, each in list(self._watched.items()):
-            offset, timestamp_ms, _ = each.record
-            may_have_it = header.base_timestamp_ms <= timestamp_ms <= header.max_timestamp_ms
-            if not may_have_it or header.last_offset <= each.last_offset:
+            may_have_it = header.base_timestamp_ms <= each.timestamp_ms <= header.max_timestamp_ms
+            if not may_have_it or header.last_offset <= each.looked_to or not each.may_open(now):
                 continue
-            allowed_bytes = min(BURST_BYTES, each.bytes_left + (now - each.at) * BYTES_PER_SECOND)
-            each.at, each.bytes_left = now, allowed_bytes - header.size_bytes
-            if each.bytes_left < 0:
-                del self._watched[index]
-                continue
-            found = open_records(batch) if found is None else found
-            back = _copies(each, found)
-            if not back:
-                continue
-            if offset >= sent:
-                # Nobody can have copied it back: others are like it, or what was sent is not noted yet.
+            before = each.looked_to
+            for key, offset in {_key(record): record[0] for record in each.open(batch)}.items():
+                if key not in each.records:
+                    each.remember(key, offset, now)
+                elif each.found(key, sent) >= RETURNS:
+                    del self._watched[index], self._taken_at[index]
+                    self._came_back(each, key, now)
+                    break
+            if self._trial is not None:
+                # It is fetched again then.
+                self._trial.watched.looked_to = before
+                return
+            if each.records and all(seen.is_alike for seen in each.records.values()):
                 del self._watched[index]
                 self._taken_at[index] += SOON_SECONDS - PERIODS_SECONDS[index]
-                continue
-            before, each.last_offset, each.returns = each.last_offset, back[-1], each.returns + 1
-            each.bytes_left = BURST_BYTES
-            if each.returns >= RETURNS:
-                del self._watched[index]
-                self._came_back(each, (now - self._taken_at.pop(index)) / RETURNS, now)
-                if self._trial is not None:
-                    each.last_offset = before
-                    return
 
-    def _came_back(self, watched: _Watched, round_seconds: float, now: float) -> None:
-        self._back.append((now, watched.record[1]))
+    def _came_back(self, watched: _Watched, key: int, now: float) -> None:
+        self._back.append((now, key))
         while now - self._back[0][0] > TOGETHER_SECONDS:
             self._back.popleft()
-        if len({timestamp_ms for _, timestamp_ms in self._back}) >= RECORDS:
+        if len({each for _, each in self._back}) >= RECORDS:
             least, most = HOLD_SECONDS
-            self._trial = _Trial(watched, now + min(most, max(least, HOLD_ROUNDS * round_seconds)))
+            round_seconds = (now - watched.records[key].at) / RETURNS
+            hold_seconds = min(most, max(least, HOLD_ROUNDS * round_seconds))
+            self._trial = _Trial(watched, key, hold_seconds, now + hold_seconds)
 
     def _due(self, now: float) -> int | None:
         """The period for which it is time to watch another record."""
@@ -201,14 +277,14 @@ class Returns:
                 return index
         return None
 
-    def _take(self, index: int, batches: list[Batch], now: float) -> None:
-        known = {each.record[1] for each in self._watched.values()} | {when for _, when in self._back}
-        small = [each for each in batches if each.header.size_bytes <= LARGEST_BYTES][-MOST_BATCHES:]
-        records = (each for batch in reversed(small) for each in reversed(open_records(batch)))
-        record = next((each for each in records if each[1] not in known), None)
-        if record is not None:
+    def _take(self, index: int, view: memoryview, echoes: Mapping[int, tuple[int, int]], now: float) -> None:
+        """The newest timestamp that no other one is watched for, if there are several."""
+        known = {each.timestamp_ms for each in self._watched.values()}
+        times = [each.header.max_timestamp_ms for each in iter_batches(view) if _counts(each.header, echoes)]
+        if times:
+            new = [each for each in times if each not in known]
             self._taken_at[index] = now
-            self._watched[index] = _Watched(record, record[0], now)
+            self._watched[index] = _Watched((new or times)[-1], now)
 
 
 def _positions(view: memoryview, timestamps_ms: Sequence[int]) -> Iterator[int]:
@@ -229,13 +305,9 @@ _TIMES: Final = struct.Struct(">8xi15xqq")
 """Of a batch in format v2: its length, and the timestamps of its first record and of its newest one."""
 
 
-def _copies(watched: _Watched, records: Sequence[OpenRecord], before: int = HIGHEST_OFFSET) -> list[int]:
-    """The offsets behind its last one where the record is again."""
-    return [
-        offset
-        for offset, timestamp_ms, body in records
-        if watched.last_offset < offset < before and (timestamp_ms, body) == watched.record[1:]
-    ]
+def _key(record: OpenRecord) -> int:
+    _, timestamp_ms, body = record
+    return int.from_bytes(blake2b(body, digest_size=8, salt=timestamp_ms.to_bytes(8, signed=True)).digest())
 
 
 def _next_offset(view: memoryview) -> int:
