@@ -228,6 +228,9 @@ class OriginFact:
     unnamed_until: int = 0
     """Target offset: below it also lie copies whose producers are not known, of MirrorMaker 2 or a release
     that named none. Which records those are is not known, so all count as copies."""
+    begins_at: int = 0
+    """Target offset: what lies below it was there before the flow. Somebody who copies byte for byte may have
+    left producer ids there that are the flow's here."""
     ids_topic_id: str = ""
     """The positions topic on the source, by Kafka's topic id, that said which batches of the partition are
     copies. If it is gone, nobody knows that of what is below the position."""

@@ -150,19 +150,17 @@ class Origins:
             if row.position is None or topic is None:
                 continue
             known = self.control.origins.get(partition)
-            if known is not None and known.target_topic_id == topic.target_topic_id:
-                if topic.source_topic_id in ("", known.topic_id):
-                    continue
-                is_known_to_differ = bool(known.topic_id)
-                new[partition] = replace(known, topic_id=topic.source_topic_id)
-            else:
-                is_known_to_differ = known is None and self._was_unnamed(partition)
+            if known is None or known.target_topic_id != topic.target_topic_id:
                 new[partition] = OriginFact(
                     partition=partition,
                     target_topic_id=topic.target_topic_id,
                     topic_id=topic.source_topic_id,
                 )
-            if is_known_to_differ:
+            elif topic.source_topic_id not in ("", known.topic_id):
+                new[partition] = replace(known, topic_id=topic.source_topic_id)
+            else:
+                continue
+            if known is None or (known.topic_id and known.target_topic_id == topic.target_topic_id):
                 at_end[partition] = TopicPartition(topic.target_topic, partition.partition)
         if not new:
             return
@@ -172,13 +170,18 @@ class Origins:
             end = ends[copy]
             if isinstance(end, KafkaError):
                 raise end
-            if partition in self.control.origins:
-                new[partition] = replace(new[partition], since=end)
-            else:
-                new[partition] = replace(new[partition], unnamed_until=end)
+            new[partition] = self._with_end(new[partition], end)
         await journal.record_all(new.values())
         for fact in new.values():
             self.control.record(fact)
+
+    def _with_end(self, fact: OriginFact, end: int) -> OriginFact:
+        """What the present end of the copy means."""
+        if fact.partition in self.control.origins:
+            return replace(fact, since=end)
+        if self._was_unnamed(fact.partition):
+            return replace(fact, unnamed_until=end)
+        return fact if fact.partition in self.positions.known() else replace(fact, begins_at=end)
 
     async def remember(
         self, partitions: Collection[TopicPartition], journal: Journal, confirm: Callable[[], Awaitable[None]]
@@ -430,14 +433,18 @@ class Origins:
         producer = control.producers.get(producer_id)
         if producer is None or producer.cluster_id != self.cluster_id(self.flow.flow.source):
             return self._unnamed(table, topic, partition, origin)
+        begins_at = 0 if origin is None else origin.begins_at
         if producer.source_cluster_id != self.cluster_id(self.flow.flow.target):
             if self._comes_directly(table, producer.source_cluster_id, mark, topic):
-                return 0, HIGHEST_OFFSET
+                return begins_at, HIGHEST_OFFSET
             self._refuse_twice(producer.source_cluster_id, mark, topic)
             return _NOWHERE
+        if mark is None and not topic.source_topic_id:
+            return 0, HIGHEST_OFFSET  # Brokers before 2.8: no copy has an id.
+        if mark is None and self.is_both_ways(topic):
+            raise self._unknown(f"{table.log.topic} does not say yet what is copied to {topic.source_topic}")
         if mark is None:
-            # The copy has no id (brokers before 2.8), or is newer than what that flow has seen.
-            return 0, HIGHEST_OFFSET
+            return _NOWHERE  # Somebody has copied byte for byte, and producer ids are small numbers.
         if topic.target_topic_id in mark.former_ids:
             raise self._unknown(f"{topic.target_topic} on {self.flow.flow.target} was created again")
         if mark.topic_id and topic.target_topic_id and mark.topic_id != topic.target_topic_id:
@@ -446,7 +453,7 @@ class Origins:
             return NOT_YET
         if origin is None or origin.topic_id != mark.topic_id:
             raise self._unknown(f"{table.log.topic} does not say yet where the copy of {mark.topic} begins")
-        return origin.since, HIGHEST_OFFSET
+        return max(begins_at, origin.since), HIGHEST_OFFSET
 
     def _unnamed(
         self, table: _Table, topic: ReplicatedTopic, partition: TopicPartition, origin: OriginFact | None

@@ -159,7 +159,7 @@ class Sides:
         async with (on or self.b).writer(introduce=introduce) as writer:
             await writer.append(place, key=key, value=value)
 
-    async def begun(self, *, since: int = 0, unnamed_until: int = 0) -> None:
+    async def begun(self, *, since: int = 0, unnamed_until: int = 0, begins_at: int = 0) -> None:
         """A->B has named a producer and where its copy begins."""
         here, there = self.a.topics["orders"].topic_id, self.b.topics["orders"].topic_id
         await self.stored(
@@ -170,6 +170,7 @@ class Sides:
                 topic_id=here,
                 since=since,
                 unnamed_until=unnamed_until,
+                begins_at=begins_at,
             ),
             of(WRITER, "cluster A"),
         )
@@ -317,6 +318,23 @@ async def test_the_boundary_holds_also_where_the_flow_back_is_in_another_file(si
     assert not origins.is_both_ways(sides.topic())
     assert [await asked(origins, sides, each) for each in (STRANGER, -1)] == [(0, 40), (0, 40)]
     assert await asked(origins, sides, WRITER) == EVERYWHERE
+
+
+async def test_ids_below_the_beginning_of_a_copy_are_those_of_somebody_who_copied_byte_for_byte() -> None:
+    async with AsyncExitStack() as stack:
+        sides = Sides(stack=stack, more=MESH)
+        sides.b.add_topic("mm2-offsets.C.internal")
+        await sides.begun(begins_at=30)
+        origins = await sides.origins()
+        assert await asked(origins, sides, WRITER) == (30, HIGHEST_OFFSET)
+        sides.b.add_topic("mirrored")
+        mirrored = replace(sides.topic(), source_topic="mirrored", source_topic_id="another")
+        alone = TopicPartition("mirrored", 0)
+        found = await origins.judge({alone: [WRITER, STRANGER]}, {"mirrored": mirrored})
+        assert found == {(alone, WRITER): NOWHERE, (alone, STRANGER): NOWHERE}
+        newer = {"orders": replace(sides.topic(), source_topic_id="newer")}
+        with pytest.raises(KafkaError, match="does not say yet what is copied to orders"):
+            await origins.judge({P: [WRITER]}, newer)
 
 
 async def test_copies_of_others_are_not_judged_before_their_boundary_is_known(sides: Sides) -> None:
@@ -493,7 +511,8 @@ async def test_a_copy_that_begins_has_no_boundary(sides: Sides) -> None:
     await sides.write(sides.a, "orders", b"k", b"of an application")
     origins = await sides.origins()
     await sides.note(origins, 0)
-    assert (origins.control.origins[P].unnamed_until, origins.control.origins[P].since) == (0, 0)
+    fact = origins.control.origins[P]
+    assert (fact.unnamed_until, fact.since, fact.begins_at) == (0, 0, 1)
     del sides.b.topics["orders"]
     sides.b.add_topic("orders")
     await sides.note(origins, 0)
