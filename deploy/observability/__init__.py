@@ -1,3 +1,3 @@
-"""Alerts and boards, written as code: `python -m deploy.observability` writes deploy/prometheus and
-deploy/grafana from it, and a test compares. Nothing there is edited by hand.
+"""Boards, written as code, and the alerts of deploy/prometheus. `python -m deploy.observability` writes
+deploy/grafana and the live page's runbook, and a test compares. Nothing there is edited by hand.
 """

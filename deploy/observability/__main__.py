@@ -1,4 +1,4 @@
-"""Write deploy/prometheus, deploy/grafana, and the alerts of the live page.
+"""Write deploy/grafana, and the alerts of the live page.
 
 `--runbook https://wiki.example/alerts` prints rules with links to a runbook there, and writes nothing.
 """

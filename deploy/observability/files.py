@@ -4,7 +4,7 @@ import re
 from html import escape
 from pathlib import Path
 
-from deploy.observability import alerts, boards
+from deploy.observability import boards
 from deploy.observability.grafana import render
 
 RUNBOOK = Path(__file__).parents[2] / "docs" / "alerts.md"
@@ -12,7 +12,6 @@ RUNBOOK = Path(__file__).parents[2] / "docs" / "alerts.md"
 
 def files() -> dict[str, str]:
     return {
-        "prometheus/alerts.yaml": alerts.rules(),
         "../src/twinlog/cli/ui/page/alerts.html": page(RUNBOOK.read_text()),
         **{f"grafana/boards/{board.uid}.json": render(board) for board in boards.BOARDS},
     }

@@ -1,8 +1,8 @@
 """Whether the target is as the source: topics, configurations, ACLs, quotas."""
 
-from deploy.observability.alerts import FLOW
 from deploy.observability.boards.panels import (
     ANY_IS_BAD,
+    FLOW,
     FLOWS,
     by_flow,
     of,

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from deploy.observability.alerts import FLOW, RPO_SECONDS
+from deploy.observability.alerts import RPO_SECONDS
 from deploy.observability.boards.panels import (
     ACTIVE,
     ANY_IS_BAD,
+    FLOW,
     FLOWS,
     LOST,
     NO_RECORD,

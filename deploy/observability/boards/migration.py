@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from deploy.observability.alerts import FLOW, OF_PRODUCERS
 from deploy.observability.boards.panels import (
     ACTIVE,
+    FLOW,
     FLOWS,
     LAG,
     LAG_OF_TOPICS,
     LOST,
     NO_RECORD,
+    OF_PRODUCERS,
     of,
     panel,
 )

@@ -1,8 +1,8 @@
 """Whether each group could continue on the target, and how exactly."""
 
-from deploy.observability.alerts import FLOW
 from deploy.observability.boards.panels import (
     ACTIVE,
+    FLOW,
     FLOWS,
     by_flow,
     of,

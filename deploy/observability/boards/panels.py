@@ -2,8 +2,11 @@
 
 from typing import Any
 
-from deploy.observability.alerts import FLOW, OF_PRODUCERS
 from deploy.observability.grafana import Panel, Query
+
+FLOW = "twinlog_source_cluster, twinlog_target_cluster"
+OF_PRODUCERS = f"and on ({FLOW}, messaging_destination_name) twinlog_replication_source_end"
+"""After a metric by topic: heartbeats, which Twinlog writes itself, are left out."""
 
 # What the boards ask Prometheus, of the flows that are chosen on a board.
 

@@ -1,7 +1,7 @@
 """What the processes do and cost."""
 
-from deploy.observability.alerts import FLOW
 from deploy.observability.boards.panels import (
+    FLOW,
     FLOWS,
     RATE,
     YES,

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from deploy.observability.alerts import ALERTS, SERVICES, rules
+from deploy.observability.alerts import ALERTS, rules
 from deploy.observability.files import files
 
 from integration.observability.prometheus_tools import tool
 from unit.deploy.compose_files import OBSERVABILITY, merged
 from unit.deploy.wheels import PROJECT
 
+SERVICES = ("source", "checkpoint", "heartbeat", "configsync")
 FLOW = 'twinlog_source_cluster="A", twinlog_target_cluster="B"'
 TOPIC = f'{FLOW}, messaging_destination_name="A.orders"'
 MINUTES = 180
@@ -267,7 +268,7 @@ def test_every_alert_says_what_is_wrong_how_long_and_where_to_read_on() -> None:
     for alert in ALERTS:
         assert alert.held
         assert alert.summary
-        assert alert.runbook().endswith(f"/alerts.html#{alert.name.lower()}")
+        assert alert.runbook.endswith(f"/alerts.html#{alert.name.lower()}")
 
 
 def test_promtool_finds_nothing_wrong_with_the_rules(promtool: str) -> None:

@@ -11,14 +11,14 @@ from deploy.observability.boards import BOARDS
 from deploy.observability.boards.panels import SELECTED
 from deploy.observability.grafana import WIDTH, Board, render
 from deploy.observability.names import grouped, series
+from jsonschema import Draft202012Validator
 
 from twinlog.telemetry.metrics import METRICS
 from twinlog.telemetry.metrics.spec import Kind
 from twinlog.telemetry.metrics_page import prometheus_name
-from twinlog.testing.json_schema import violations
 from unit.deploy.wheels import PROJECT
 
-GRAFANA = json.loads(Path(__file__).with_name("grafana_schema.json").read_text())
+GRAFANA = Draft202012Validator(json.loads(Path(__file__).with_name("grafana_schema.json").read_text()))
 SCRAPED = {"instance", "job", "le"}
 """Labels that Prometheus gives, and those of buckets."""
 
@@ -78,7 +78,7 @@ def test_a_legend_names_labels_that_its_query_keeps() -> None:
 
 @each_board
 def test_a_board_keeps_to_grafanas_own_schema(board: Board) -> None:
-    assert violations(json.loads(render(board)), GRAFANA) == []
+    assert [*GRAFANA.iter_errors(json.loads(render(board)))] == []
 
 
 def test_what_grafana_does_not_know_is_found() -> None:
@@ -86,7 +86,7 @@ def test_what_grafana_does_not_know_is_found() -> None:
     board["panels"][0]["options"]["colorMod"] = "background"
     board["panels"][1]["type"] = "singlestat"
     board["templating"]["list"][1]["refresh"] = 7
-    assert len(violations(board, GRAFANA)) == 3
+    assert len([*GRAFANA.iter_errors(board)]) == 3
 
 
 @each_board

@@ -5,12 +5,12 @@ import json
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from twinlog.cli import app
 from twinlog.comparison.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
 from twinlog.model import Flow
-from twinlog.testing.json_schema import violations
 from twinlog.testing.mirror_logs import SOURCE, TARGET
 from twinlog.verify.page import report_schema
 from twinlog.verify.report import FlowFailure, FlowReport, Verdict, Writer, document
@@ -52,8 +52,13 @@ def full() -> dict[str, Any]:
     return told
 
 
+def violations(document: Any) -> list[str]:
+    return [each.message for each in Draft202012Validator(report_schema()).iter_errors(document)]
+
+
 def test_a_report_with_every_field_is_valid() -> None:
-    assert violations(full(), report_schema()) == []
+    Draft202012Validator.check_schema(report_schema())
+    assert violations(full()) == []
 
 
 def test_the_schema_names_every_kind_verdict_and_field() -> None:
@@ -90,19 +95,14 @@ def test_another_document_is_not_valid(path: tuple[str | int, ...], value: Any) 
     for step in path[:-1]:
         inner = inner[step]
     inner[path[-1]] = value
-    assert violations(told, report_schema()) != []
+    assert violations(told) != []
 
 
 def test_a_document_without_a_field_is_not_valid() -> None:
     for field in full():
         told = full()
         del told[field]
-        assert violations(told, report_schema()) == [f"$: {field} is absent"]
-
-
-def test_a_keyword_that_nobody_checks_is_refused() -> None:
-    with pytest.raises(ValueError, match="pattern"):
-        violations({}, {"pattern": "x"})
+        assert violations(told) == [f"{field!r} is a required property"]
 
 
 def test_the_command_prints_the_schema_without_a_flow() -> None:
