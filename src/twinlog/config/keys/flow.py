@@ -1,6 +1,8 @@
 """The keys of MM2's three connectors and of Connect's connectors: at top level, or for one flow as
 `A->B.<key>`."""
 
+from typing import Any
+
 from twinlog.config.keys.spec import ALL_SERVICES, POLICIES, KeySpec, Scope, Service, ValueType
 
 _SOURCE = (Service.SOURCE,)
@@ -17,62 +19,30 @@ _OWN_RETRIES = "each partition is retried by itself, see docs/states.md"
 _NO_CONNECT = "there is no Connect framework"
 
 
-def _key(
-    name: str,
-    value_type: ValueType,
-    default: str | None,
-    services: tuple[Service, ...],
-    meaning: str,
-    *,
-    scope: Scope = Scope.FLOW,
-    unit: str = "",
-    minimum: float | None = None,
-    negative_is_off: bool = False,
-    choices: tuple[str, ...] = (),
-    distinct: bool = False,
-    aliases: tuple[str, ...] = (),
-    mm2_default: str | None = None,
-    other_classes: str = "",
-    remedy: str = "",
-    no_effect: str = "",
-) -> KeySpec:
-    return KeySpec(
-        name=name, type=value_type, default=default, scope=scope, services=services, meaning=meaning,
-        unit=unit, minimum=minimum, negative_is_off=negative_is_off, choices=choices, distinct=distinct,
-        aliases=aliases, mm2_default=mm2_default, other_classes=other_classes,
-        remedy=remedy, no_effect=no_effect,
-    )  # fmt: skip
+def _key(name: str, value_type: ValueType, default: str | None, services: tuple[Service, ...],
+         meaning: str, scope: Scope = Scope.FLOW, **more: Any) -> KeySpec:  # fmt: skip
+    return KeySpec(name, value_type, default, services, meaning, scope, **more)
 
 
-def _seconds(
-    name: str,
-    default: str,
-    services: tuple[Service, ...],
-    meaning: str,
-    *,
-    minimum: float = 0.1,
-    mm2_default: str | None = None,
-) -> KeySpec:
-    return _key(
-        name, ValueType.NUMBER, default, services, meaning, unit="s", minimum=minimum, negative_is_off=True,
-        mm2_default=mm2_default,
-    )  # fmt: skip
+def _seconds(name: str, default: str, services: tuple[Service, ...], meaning: str, **more: Any) -> KeySpec:
+    return _key(name, ValueType.NUMBER, default, services, meaning, unit="s", negative_is_off=True,
+                **{"minimum": 0.1, **more})  # fmt: skip
 
 
-def _switch(name: str, default: str, services: tuple[Service, ...], meaning: str) -> KeySpec:
-    return _key(name, ValueType.BOOLEAN, default, services, meaning)
+def _switch(name: str, default: str, services: tuple[Service, ...], meaning: str, **more: Any) -> KeySpec:
+    return _key(name, ValueType.BOOLEAN, default, services, meaning, **more)
 
 
 def _ignored(
     name: str, value_type: ValueType, default: str | None, reason: str, *, scope: Scope = Scope.FLOW
 ) -> KeySpec:
-    return _key(name, value_type, default, (), "", scope=scope, no_effect=reason)
+    return _key(name, value_type, default, (), "", scope, no_effect=reason)
 
 
 _COMMON = (
     _switch("enabled", "false", ALL_SERVICES,
             "Whether the flow replicates. Written per flow: `A->B.enabled=true`. Heartbeats have their "
-            "own switch."),
+            "own switch.", live=True),
     _key("name", ValueType.TEXT, None, _SOURCE,
          "The connector name in `mm2-offsets` records. Default: MM2's class names, such as "
          "MirrorSourceConnector."),
@@ -112,9 +82,10 @@ _COMMON = (
 
 _SOURCE_KEYS = (
     _key("topics", ValueType.LIST, ".*", _SELECTION,
-         "Topics to replicate: names and regular expressions that match the whole name.", distinct=True),
+         "Topics to replicate: names and regular expressions that match the whole name.", distinct=True,
+         live=True),
     _key("topics.exclude", ValueType.LIST, r"mm2.*\.internal, .*\.replica, __.*", _SELECTION,
-         "Topics to leave out; wins over `topics`.", distinct=True, aliases=("topics.blacklist",)),
+         "Topics to leave out; wins over `topics`.", distinct=True, aliases=("topics.blacklist",), live=True),
     _key("topic.filter.class", ValueType.CLASS, f"{_MM2}.DefaultTopicFilter", _SELECTION,
          "MM2's own class, or that of an installed package, which decides in place of the lists"
          " (docs/policies.md).", choices=(f"{_MM2}.DefaultTopicFilter",),
@@ -129,22 +100,24 @@ _SOURCE_KEYS = (
          "log.message.timestamp.after.max.ms, message.timestamp.type, unclean.leader.election.enable, "
          "min.insync.replicas", _CONFIGSYNC,
          "Topic configs that are not copied: names and regular expressions.", distinct=True,
-         aliases=("config.properties.blacklist",)),
+         aliases=("config.properties.blacklist",), live=True),
     _key("use.defaults.from", ValueType.TEXT, "target", _CONFIGSYNC,
          "The cluster whose default a copy gets for a config that is not set on the source topic.",
          scope=Scope.FLOW_ONLY,
-         choices=("target", "source")),
+         choices=("target", "source"), live=True),
     _switch("refresh.topics.enabled", "true", _CONFIGSYNC,
-            "Whether Twinlog looks for new topics and partitions."),
+            "Whether Twinlog looks for new topics and partitions.", live=True),
     _seconds("refresh.topics.interval.seconds", "30", _CONFIGSYNC,
-             "How often Twinlog looks for new topics and partitions.", mm2_default="600"),
-    _switch("sync.topic.configs.enabled", "true", _CONFIGSYNC, "Whether topic configs follow the source."),
+             "How often Twinlog looks for new topics and partitions.", mm2_default="600", live=True),
+    _switch("sync.topic.configs.enabled", "true", _CONFIGSYNC, "Whether topic configs follow the source.",
+         live=True),
     _seconds("sync.topic.configs.interval.seconds", "600", _CONFIGSYNC,
-             "How often topic configs are synced."),
-    _switch("sync.topic.acls.enabled", "true", _CONFIGSYNC, "Whether topic ACLs are copied."),
-    _seconds("sync.topic.acls.interval.seconds", "600", _CONFIGSYNC, "How often topic ACLs are synced."),
+             "How often topic configs are synced.", live=True),
+    _switch("sync.topic.acls.enabled", "true", _CONFIGSYNC, "Whether topic ACLs are copied.", live=True),
+    _seconds("sync.topic.acls.interval.seconds", "600", _CONFIGSYNC, "How often topic ACLs are synced.",
+         live=True),
     _key("replication.factor", ValueType.INTEGER, "2", _CONFIGSYNC,
-         "Replication factor of replicated topics; -1 = the broker's default.", minimum=-1),
+         "Replication factor of replicated topics; -1 = the broker's default.", minimum=-1, live=True),
     _key("offset-syncs.topic.replication.factor", ValueType.INTEGER, "3", _SOURCE,
          "Replication factor of the offset-syncs topic; -1 = the broker's default.", minimum=-1),
     _key("offset-syncs.topic.location", ValueType.TEXT, "source", _SYNCS,
@@ -156,40 +129,43 @@ _SOURCE_KEYS = (
          "How far a translated position may lag before an offset sync is written; 0 = one for every "
          "record.", unit="records", minimum=0),
     _switch("heartbeats.replication.enabled", "true", _CONFIGSYNC,
-            "Whether heartbeats topics are replicated even if the topic filter excludes them."),
+            "Whether heartbeats topics are replicated even if the topic filter excludes them.", live=True),
 )  # fmt: skip
 
 _CHECKPOINT_KEYS = (
     _key("groups", ValueType.LIST, ".*", _CHECKPOINT,
-         "Consumer groups to translate: names and regular expressions.", distinct=True),
+         "Consumer groups to translate: names and regular expressions.", distinct=True, live=True),
     _key("groups.exclude", ValueType.LIST, "console-consumer-.*, connect-.*, __.*", _CHECKPOINT,
-         "Groups to leave out; wins over `groups`.", distinct=True, aliases=("groups.blacklist",)),
+         "Groups to leave out; wins over `groups`.", distinct=True, aliases=("groups.blacklist",), live=True),
     _key("group.filter.class", ValueType.CLASS, f"{_MM2}.DefaultGroupFilter", _CHECKPOINT,
          "MM2's own class, or that of an installed package, which decides in place of the lists"
          " (docs/policies.md).", choices=(f"{_MM2}.DefaultGroupFilter",),
          other_classes=POLICIES),
-    _switch("refresh.groups.enabled", "true", _CHECKPOINT, "Whether Twinlog looks for new groups."),
+    _switch("refresh.groups.enabled", "true", _CHECKPOINT, "Whether Twinlog looks for new groups.",
+         live=True),
     _seconds("refresh.groups.interval.seconds", "30", _CHECKPOINT,
-             "How often Twinlog looks for new groups.", mm2_default="600"),
+             "How often Twinlog looks for new groups.", mm2_default="600", live=True),
     _switch("emit.checkpoints.enabled", "true", _CHECKPOINT, "Whether checkpoints are written."),
     _seconds("emit.checkpoints.interval.seconds", "60", _CHECKPOINT,
              "How often checkpoints are written; 0 = every 0.1 s. Where all copies of groups' topics have the"
              " source's offsets, every 5 s, unless this or `sync.group.offsets.interval.seconds` is set.",
-             minimum=0),
+             minimum=0, live=True),
     _switch("sync.group.offsets.enabled", "false", _CHECKPOINT,
-            "Whether translated offsets are committed for groups that are not active on the target."),
+            "Whether translated offsets are committed for groups that are not active on the target.",
+         live=True),
     _seconds("sync.group.offsets.interval.seconds", "60", _CHECKPOINT,
              "How often translated offsets are committed. Where all copies of groups' topics have the"
-             " source's offsets, every 5 s, unless this or `emit.checkpoints.interval.seconds` is set."),
+             " source's offsets, every 5 s, unless this or `emit.checkpoints.interval.seconds` is set.",
+         live=True),
     _key("checkpoints.topic.replication.factor", ValueType.INTEGER, "3", _CHECKPOINT,
          "Replication factor of the checkpoints topic; -1 = the broker's default.", minimum=-1),
 )  # fmt: skip
 
 _HEARTBEAT_KEYS = (
     _switch("emit.heartbeats.enabled", "true", _HEARTBEAT,
-            "Whether heartbeats are written. Also for flows that are not enabled."),
+            "Whether heartbeats are written. Also for flows that are not enabled.", live=True),
     _seconds("emit.heartbeats.interval.seconds", "1", _HEARTBEAT,
-             "How often heartbeats are written; 0 = every 0.1 s.", minimum=0),
+             "How often heartbeats are written; 0 = every 0.1 s.", minimum=0, live=True),
     _key("heartbeats.topic.replication.factor", ValueType.INTEGER, "3", _HEARTBEAT,
          "Replication factor of the heartbeats topic; -1 = the broker's default.", minimum=-1),
 )  # fmt: skip

@@ -76,16 +76,16 @@ class Scope(StrEnum):
     CLUSTER = "`A.`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class KeySpec:
     name: str
     type: ValueType
     default: str | None
     """As written in a file; None = no default."""
-    scope: Scope
     services: tuple[Service, ...]
     """The services that read it."""
     meaning: str
+    scope: Scope
     unit: str = ""
     minimum: float | None = None
     negative_is_off: bool = False
@@ -103,6 +103,8 @@ class KeySpec:
     """Older names of the key; the newer one takes precedence."""
     mm2_default: str | None = None
     """MM2's default if Twinlog's differs on purpose."""
+    live: bool = False
+    """It takes effect without a restart, as a rule of a running flow; all others need one."""
     no_effect: str = ""
     """Why Twinlog accepts the key and ignores it; empty = it has an effect."""
 

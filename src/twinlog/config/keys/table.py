@@ -1,6 +1,7 @@
 """The table of all configuration keys; reading, checking and docs/configuration.md use it."""
 
 from dataclasses import replace
+from typing import Any
 
 from twinlog.config.keys.flow import FLOW_KEYS
 from twinlog.config.keys.spec import ALL_SERVICES, KeySpec, Scope, Service, ValueType
@@ -13,21 +14,8 @@ SIGNATURES = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 verify a shared secret can also sign with it."""
 
 
-def _key(
-    name: str,
-    value_type: ValueType,
-    default: str | None,
-    meaning: str,
-    *,
-    unit: str = "",
-    minimum: float | None = None,
-    maximum: float | None = None,
-    choices: tuple[str, ...] = (),
-) -> KeySpec:
-    return KeySpec(
-        name=name, type=value_type, default=default, scope=Scope.TOP, services=ALL_SERVICES, meaning=meaning,
-        unit=unit, minimum=minimum, maximum=maximum, choices=choices,
-    )  # fmt: skip
+def _key(name: str, value_type: ValueType, default: str | None, meaning: str, **more: Any) -> KeySpec:
+    return KeySpec(name, value_type, default, ALL_SERVICES, meaning, Scope.TOP, **more)
 
 
 _TLS: tuple[KeySpec, ...] = (
@@ -108,51 +96,18 @@ _NO_WORKER = "there are no Connect workers"
 _BYTES_ONLY = "records are copied byte for byte, nothing is converted"
 
 
-def _driver(
-    name: str, value_type: ValueType, default: str | None, meaning: str, *, distinct: bool = False
-) -> KeySpec:
-    return KeySpec(
-        name=name, type=value_type, default=default, scope=Scope.TOP, services=ALL_SERVICES, meaning=meaning,
-        distinct=distinct,
-    )  # fmt: skip
-
-
-def _worker(
-    name: str,
-    value_type: ValueType,
-    default: str | None,
-    meaning: str,
-    *,
-    scope: Scope = Scope.TARGET,
-    unit: str = "",
-    minimum: float | None = None,
-    choices: tuple[str, ...] = (),
-    mm2_default: str | None = None,
-) -> KeySpec:
-    return KeySpec(
-        name=name, type=value_type, default=default, scope=scope, services=_SOURCE, meaning=meaning,
-        unit=unit, minimum=minimum, choices=choices, mm2_default=mm2_default,
-    )  # fmt: skip
+def _worker(name: str, value_type: ValueType, default: str | None, meaning: str,
+            scope: Scope = Scope.TARGET, **more: Any) -> KeySpec:  # fmt: skip
+    return KeySpec(name, value_type, default, _SOURCE, meaning, scope, **more)
 
 
 def _ignored(scope: Scope, reason: str, *names: str) -> tuple[KeySpec, ...]:
-    return tuple(
-        KeySpec(
-            name=name,
-            type=ValueType.TEXT,
-            default=None,
-            scope=scope,
-            services=(),
-            meaning="",
-            no_effect=reason,
-        )
-        for name in names
-    )
+    return tuple(KeySpec(name, ValueType.TEXT, None, (), "", scope, no_effect=reason) for name in names)
 
 
 DRIVER_KEYS: tuple[KeySpec, ...] = (
-    _driver("clusters", ValueType.LIST, "", "The aliases of the clusters.", distinct=True),
-    _driver("config.providers", ValueType.LIST, "",
+    _key("clusters", ValueType.LIST, "", "The aliases of the clusters.", distinct=True),
+    _key("config.providers", ValueType.LIST, "",
             "Names of the providers that `${name:…}` may refer to; each has "
             "`config.providers.<name>.class` and `config.providers.<name>.param.<param>`.", distinct=True),
     *_ignored(Scope.TOP, _NO_REST, "dedicated.mode.enable.internal.rest", "listeners",

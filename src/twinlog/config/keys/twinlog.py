@@ -1,5 +1,7 @@
 """Twinlog's own keys. All start with `twinlog.`, so MM2 can read the same file and ignores them."""
 
+from typing import Any
+
 from twinlog.config.keys.spec import ALL_SERVICES, KeySpec, Scope, Service, ValueType
 
 DEFAULT_PORTS: dict[Service, int] = {
@@ -21,23 +23,9 @@ _CHECKPOINT = (Service.CHECKPOINT,)
 _CONFIGSYNC = (Service.CONFIGSYNC,)
 
 
-def _key(
-    name: str,
-    value_type: ValueType,
-    default: str | None,
-    services: tuple[Service, ...],
-    meaning: str,
-    *,
-    scope: Scope = Scope.TOP,
-    unit: str = "",
-    minimum: float | None = None,
-    maximum: float | None = None,
-    choices: tuple[str, ...] = (),
-) -> KeySpec:
-    return KeySpec(
-        name=name, type=value_type, default=default, scope=scope, services=services, meaning=meaning,
-        unit=unit, minimum=minimum, maximum=maximum, choices=choices,
-    )  # fmt: skip
+def _key(name: str, value_type: ValueType, default: str | None, services: tuple[Service, ...],
+         meaning: str, scope: Scope = Scope.TOP, **more: Any) -> KeySpec:  # fmt: skip
+    return KeySpec(name, value_type, default, services, meaning, scope, **more)
 
 
 def _endpoint_keys(service: Service) -> tuple[KeySpec, ...]:
@@ -205,29 +193,29 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
          scope=Scope.FLOW, unit="s", minimum=1),
     _key("twinlog.sync.mode", ValueType.TEXT, "automatic", _CONFIGSYNC,
          "`automatic` plans and applies each interval; `manual` plans, and changes wait for `twinlog apply`.",
-         scope=Scope.FLOW, choices=("automatic", "manual")),
+         scope=Scope.FLOW, choices=("automatic", "manual"), live=True),
     _key("twinlog.sync.topic.configs.include", ValueType.LIST, ".*", _CONFIGSYNC,
          "Topic configs that follow the source: names and regular expressions. All others stay as they are on"
-         " the target; `config.properties.exclude` wins.", scope=Scope.FLOW),
+         " the target; `config.properties.exclude` wins.", scope=Scope.FLOW, live=True),
     _key("twinlog.sync.topic.configs.fixed", ValueType.TEXT, "", _CONFIGSYNC,
          "Topic configs with a fixed value on copies; the source's value is ignored: rules"
          " `TOPIC config=value ...`, by the name of the source topic and separated by semicolons. The first"
-         " rule that matches counts; wins over `config.properties.exclude`.", scope=Scope.FLOW),
+         " rule that matches counts; wins over `config.properties.exclude`.", scope=Scope.FLOW, live=True),
     _key("twinlog.sync.topic.acls.mode", ValueType.TEXT, "mm2", _CONFIGSYNC,
          "Which ACLs are copied: `mm2` = literal topics without WRITE, nothing is ever deleted; `read-only` "
          "= reading rights on topics and groups, prefixes too; `full` = every right, transactional ids too. "
          "The last two follow removals.",
-         scope=Scope.FLOW, choices=("mm2", "read-only", "full")),
+         scope=Scope.FLOW, choices=("mm2", "read-only", "full"), live=True),
     _key("twinlog.sync.client.quotas.enabled", ValueType.BOOLEAN, "false", _CONFIGSYNC,
-         "Whether client quotas are copied.", scope=Scope.FLOW),
+         "Whether client quotas are copied.", scope=Scope.FLOW, live=True),
     _key("twinlog.sync.topic.deletes.enabled", ValueType.BOOLEAN, "false", _CONFIGSYNC,
          "Whether the copy of a source topic is deleted after the source topic was deleted.",
-         scope=Scope.FLOW),
+         scope=Scope.FLOW, live=True),
     _key("twinlog.sync.topic.deletes.grace.seconds", ValueType.NUMBER, "86400", _CONFIGSYNC,
          "How long a source topic must have been gone before its copy is deleted.",
-         scope=Scope.FLOW, unit="s", minimum=0),
+         scope=Scope.FLOW, unit="s", minimum=0, live=True),
     _key("twinlog.sync.topic.deletes.max.per.hour", ValueType.INTEGER, "10", _CONFIGSYNC,
-         "The most copies that are deleted within an hour.", scope=Scope.FLOW, minimum=1),
+         "The most copies that are deleted within an hour.", scope=Scope.FLOW, minimum=1, live=True),
     _key("twinlog.offset-syncs.min.compaction.lag.seconds", ValueType.NUMBER, "604800", _SOURCE,
          "How long the offset-syncs topic keeps every sync; set as min.compaction.lag.ms when Twinlog "
          "creates it.", scope=Scope.FLOW, unit="s", minimum=0),

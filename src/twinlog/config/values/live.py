@@ -10,45 +10,12 @@ from dataclasses import replace
 from typing import Final
 
 from twinlog.config.flow.settings import FlowConfig
+from twinlog.config.keys.table import ALL_KEYS
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 
 ENABLED: Final = "enabled"
-LIVE_KEYS: Final = (
-    ENABLED,
-    "topics",
-    "topics.exclude",
-    "heartbeats.replication.enabled",
-    "replication.factor",
-    "refresh.topics.enabled",
-    "refresh.topics.interval.seconds",
-    "config.properties.exclude",
-    "use.defaults.from",
-    "sync.topic.configs.enabled",
-    "sync.topic.configs.interval.seconds",
-    "sync.topic.acls.enabled",
-    "sync.topic.acls.interval.seconds",
-    "twinlog.sync.mode",
-    "twinlog.sync.topic.configs.include",
-    "twinlog.sync.topic.configs.fixed",
-    "twinlog.sync.topic.acls.mode",
-    "twinlog.sync.client.quotas.enabled",
-    "twinlog.sync.topic.deletes.enabled",
-    "twinlog.sync.topic.deletes.grace.seconds",
-    "twinlog.sync.topic.deletes.max.per.hour",
-    "groups",
-    "groups.exclude",
-    "refresh.groups.enabled",
-    "refresh.groups.interval.seconds",
-    "emit.checkpoints.interval.seconds",
-    "emit.heartbeats.enabled",
-    "emit.heartbeats.interval.seconds",
-    "sync.group.offsets.enabled",
-    "sync.group.offsets.interval.seconds",
-)
-"""Keys that take effect without a restart. All others need one."""
-
-_LIVE: Final = frozenset(LIVE_KEYS)
+LIVE_KEYS: Final = tuple(spec.name for spec in ALL_KEYS if spec.live)
 _REFERENCE_OPENS: Final = "${"
 _SHOWN_CHARACTERS: Final = 200
 
@@ -60,7 +27,7 @@ def live_overrides(flow: Flow, values: Mapping[str, str]) -> dict[str, str]:
     (REFERENCE_REFUSED).
     """
     for key in values:
-        if key not in _LIVE:
+        if key not in LIVE_KEYS:
             named = key[:_SHOWN_CHARACTERS]
             raise ConfigError(f"{named!r}: cannot be changed while a flow runs", key=named)
     require_literals(values)

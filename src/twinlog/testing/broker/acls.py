@@ -1,50 +1,17 @@
 """Who may do what: ACLs as StandardAuthorizer.java judges them."""
 
 from collections.abc import Collection, Iterable
-from enum import IntEnum
 from typing import NamedTuple
 
+from twinlog.kafka.admin.acls import AclOperation, AclPatternType, AclPermission, AclResourceType
+
+Resource = AclResourceType
+Pattern = AclPatternType
+Operation = AclOperation
+Permission = AclPermission
 ANY = 1
 _MATCH = 2
 """A pattern filter: what applies to a resource of this name."""
-
-
-class Resource(IntEnum):
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class Pattern(IntEnum):
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class Operation(IntEnum):
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
-class Permission(IntEnum):
-    DENY = 2
-    ALLOW = 3
-
-
 CLUSTER_NAME = "kafka-cluster"
 OPERATIONS = {
     Resource.TOPIC: (

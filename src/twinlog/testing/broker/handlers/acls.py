@@ -89,7 +89,7 @@ def _create(call: Call, authorizer: Authorizer, asked: Any) -> Fields:
     )
     try:
         Resource(acl.resource), Pattern(acl.pattern), Operation(acl.operation), Permission(acl.permission)
-        if not acl.name or ":" not in acl.principal:
+        if acl.resource == Resource.ANY or not acl.name or ":" not in acl.principal:
             raise ValueError("a name is missing")
         if acl.resource == Resource.USER and call.release.has_zookeeper:
             raise ValueError("users came with KIP-373")
