@@ -13,10 +13,10 @@ from contract.access.access_rig import TIMEOUT_SECONDS, Port, look, opened, pers
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2, checkpoint_service_pb2_grpc
 from twinlog.config.security import ClientSecurity
 from twinlog.errors import StateError, TwinlogError
+from twinlog.local.certificates import Authority
 from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.owner.calls import owner_of
 from twinlog.service.peers import credentials_for, open_to_owner
-from twinlog.testing.certificates import Authority
 
 
 def served_by(address: str, reason: str = "OWNED_ELSEWHERE") -> StateError:

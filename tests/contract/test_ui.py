@@ -21,8 +21,8 @@ from contract.browser import Tab, new_tab
 from contract.ui_services import START_SECONDS, Services, UiRig, serving, ui
 from twinlog.cli.ui.feed import Feed
 from twinlog.cli.ui.server import MAX_STREAMS, MAX_STREAMS_OF_ADDRESS
+from twinlog.local.certificates import Authority
 from twinlog.testing.brokers import eventually
-from twinlog.testing.certificates import Authority
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 MAKE_IMAGES_VARIABLE = "TWINLOG_TESTS_MAKE_IMAGES"

@@ -27,11 +27,11 @@ from twinlog.demo.comparison import compare
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.certificates import Authority
 from twinlog.local.port_lease import PortLease
 from twinlog.local.spec import SaslMechanism
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.testing.brokers import eventually, retry_admin, unique_name
-from twinlog.testing.certificates import Authority
 from twinlog.testing.records import write_batches
 
 SPARK_SECRET = "planted-key-of-a-bucket"

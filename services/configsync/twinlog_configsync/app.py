@@ -1,12 +1,13 @@
 """The composition root of the configsync service: one loop per flow, the gRPC services."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import Any, Final, TypeVar, cast
 
-from opentelemetry.metrics import Meter, Observation
+from opentelemetry.metrics import Meter
 
 from twinlog.api.common.v1.table_service_pb2 import DESCRIPTOR as TABLES
 from twinlog.api.common.v1.table_service_pb2_grpc import add_TableServiceServicer_to_server
@@ -26,6 +27,7 @@ from twinlog.service.owner.name import STANDS_BY
 from twinlog.service.owner.opening import open_lease
 from twinlog.service.runtime import Loop
 from twinlog.telemetry import instruments
+from twinlog.telemetry.instruments import Figures
 from twinlog.telemetry.metrics.configsync import (
     CONFIGSYNC_AGE,
     CONFIGSYNC_CHANGES,
@@ -50,41 +52,27 @@ from twinlog_configsync.planning.desired import DesiredBindings
 def observe(meter: Meter, syncs: Sequence[FlowSync], *, clock: Clock) -> None:
     """Publish topics by state, and missing changes by part."""
 
-    def topics_by_state() -> Iterable[Observation]:
-        counts: dict[tuple[str, str, str], int] = {}
-        for sync in syncs:
-            for entry in sync.passes.topics:
-                key = (sync.flow.source, sync.flow.target, entry.state.value)
-                counts[key] = counts.get(key, 0) + 1
-        return [
-            Observation(count, {**flow_attributes(source, target), "twinlog.state": state})
-            for (source, target, state), count in counts.items()
-        ]
+    def age(sync: FlowSync) -> Figures:
+        at = sync.status.last_refresh_ms
+        if at is None or sync.status.reason in STANDS_BY:
+            return []
+        return [(max(0, clock.now_ms() - at) / 1000, {})]
 
-    def pending_by_scope() -> Iterable[Observation]:
+    def topics(sync: FlowSync) -> Figures:
+        counts = Counter(entry.state.value for entry in sync.passes.topics)
+        return [(count, {"twinlog.state": state}) for state, count in counts.items()]
+
+    def missing(sync: FlowSync) -> Figures:
         return [
-            Observation(
-                status.pending_changes,
-                {
-                    **flow_attributes(sync.flow.source, sync.flow.target),
-                    "twinlog.resource.type": scope,
-                },
-            )
-            for sync in syncs
+            (status.pending_changes, {"twinlog.resource.type": scope})
             for scope, status in sync.status.scopes.items()
         ]
 
-    def ages() -> Iterable[Observation]:
-        now_ms = clock.now_ms()
-        return [
-            Observation(max(0, now_ms - at) / 1000, flow_attributes(sync.flow.source, sync.flow.target))
-            for sync in syncs
-            if (at := sync.status.last_refresh_ms) is not None and sync.status.reason not in STANDS_BY
-        ]
-
-    instruments.gauge(meter, CONFIGSYNC_AGE, ages)
-    instruments.gauge(meter, CONFIGSYNC_TOPICS, topics_by_state)
-    instruments.gauge(meter, CONFIGSYNC_DRIFT, pending_by_scope)
+    instruments.observe_each(
+        meter,
+        lambda: [(flow_attributes(sync.flow.source, sync.flow.target), sync) for sync in syncs],
+        {CONFIGSYNC_AGE: age, CONFIGSYNC_TOPICS: topics, CONFIGSYNC_DRIFT: missing},
+    )
 
 
 # Lets a class of another package make changes on the target instead of Kafka: `forwarding.admin.class`.
@@ -133,51 +121,33 @@ class ForwardedCluster:
         return getattr(self._cluster, name)
 
     async def create_topics(self, topics: Collection[NewTopic]) -> Mapping[str, KafkaError | None]:
-        return await self._each(
-            "create_topic",
-            {topic.name: asdict(topic) for topic in topics},
-            lambda: self._cluster.create_topics(topics),
-        )
+        fields = {topic.name: asdict(topic) for topic in topics}
+        return await self._each("create_topic", fields, lambda: self._cluster.create_topics(topics))
 
     async def create_partitions(self, counts: Mapping[str, int]) -> Mapping[str, KafkaError | None]:
-        return await self._each(
-            "grow_topic",
-            {name: {"name": name, "partition_count": count} for name, count in counts.items()},
-            lambda: self._cluster.create_partitions(counts),
-        )
+        fields = {name: {"name": name, "partition_count": count} for name, count in counts.items()}
+        return await self._each("grow_topic", fields, lambda: self._cluster.create_partitions(counts))
 
     async def alter_topic_configs(
-        self, changes: Mapping[str, Collection[ConfigChange]]
+        self, changes: Mapping[str, Sequence[ConfigChange]]
     ) -> Mapping[str, KafkaError | None]:
-        return await self._each(
-            "alter_topic",
-            {
-                name: {"name": name, "configs": {each.name: each.value for each in of_topic}}
-                for name, of_topic in changes.items()
-            },
-            lambda: self._cluster.alter_topic_configs({name: list(each) for name, each in changes.items()}),
-        )
+        fields = {
+            name: {"name": name, "configs": {each.name: each.value for each in of_topic}}
+            for name, of_topic in changes.items()
+        }
+        return await self._each("alter_topic", fields, lambda: self._cluster.alter_topic_configs(changes))
 
     async def delete_topics(self, names: Collection[str]) -> Mapping[str, KafkaError | None]:
-        return await self._each(
-            "delete_topic",
-            {name: {"name": name} for name in names},
-            lambda: self._cluster.delete_topics(names),
-        )
+        fields = {name: {"name": name} for name in names}
+        return await self._each("delete_topic", fields, lambda: self._cluster.delete_topics(names))
 
     async def create_acls(self, bindings: Collection[AclBinding]) -> Mapping[AclBinding, KafkaError | None]:
-        return await self._each(
-            "create_acl",
-            {binding: asdict(binding) for binding in bindings},
-            lambda: self._cluster.create_acls(bindings),
-        )
+        fields = {binding: asdict(binding) for binding in bindings}
+        return await self._each("create_acl", fields, lambda: self._cluster.create_acls(bindings))
 
     async def delete_acls(self, bindings: Collection[AclBinding]) -> Mapping[AclBinding, KafkaError | None]:
-        return await self._each(
-            "delete_acl",
-            {binding: asdict(binding) for binding in bindings},
-            lambda: self._cluster.delete_acls(bindings),
-        )
+        fields = {binding: asdict(binding) for binding in bindings}
+        return await self._each("delete_acl", fields, lambda: self._cluster.delete_acls(bindings))
 
     async def _each(
         self,

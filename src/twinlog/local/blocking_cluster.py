@@ -1,7 +1,5 @@
 """A cluster of real brokers, controlled from any thread. `cluster.py` is the same for asyncio."""
 
-import datetime as dt
-import ipaddress
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -10,11 +8,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote
-
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from twinlog.clock import Clock, SystemClock
 from twinlog.local.broker import Broker, broker_command
@@ -32,6 +25,7 @@ from twinlog.local.broker_properties import (
     client_properties,
     server_properties,
 )
+from twinlog.local.certificates import Authority
 from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.process import GuardedProcess, ProcessError
 from twinlog.local.spec import ADDRESS, SCRAM_MECHANISMS, ClusterSpec, SaslMechanism
@@ -39,11 +33,7 @@ from twinlog.machine.java import Java, find_java
 from twinlog.machine.paths import WorkDirectory
 from twinlog.properties_text import render_properties
 
-# Certificates for one cluster's lifetime in PEM: its own authority, the brokers' and the users'
-# certificates.
-
-_VALID = dt.timedelta(days=30)
-_SKEW = dt.timedelta(hours=1)
+_VALID_DAYS = 30.0
 
 
 class CertificateAuthority:
@@ -52,61 +42,25 @@ class CertificateAuthority:
 
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
         self._directory = directory
-        self._now = dt.datetime.fromtimestamp((clock or SystemClock()).now_ms() / 1000, tz=dt.UTC)
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _common_name("Twinlog local CA")
-        certificate = (
-            self._builder(self._name, self._key.public_key())
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .sign(self._key, hashes.SHA256())
-        )
+        self._authority = Authority("Twinlog local CA", clock or SystemClock())
         self.ca_file = directory / "ca.pem"
-        self.ca_file.write_bytes(_pem(certificate))
+        self.ca_file.write_bytes(self._authority.pem)
 
     def issue_for_brokers(self) -> BrokerTlsFiles:
         """One certificate for all brokers of the cluster, because they share an address."""
-        names = x509.SubjectAlternativeName(
-            [x509.IPAddress(ipaddress.ip_address(ADDRESS)), x509.DNSName("localhost")]
+        return BrokerTlsFiles(
+            ca=self.ca_file, broker=self._issue("broker", "broker.pem", ADDRESS, "localhost")
         )
-        return BrokerTlsFiles(ca=self.ca_file, broker=self._issue("broker", names, "broker.pem"))
 
     def issue_for_user(self, user: str) -> Path:
         """Key and certificate whose common name is `user`."""
-        return self._issue(user, None, f"user-{quote(user, safe='')}.pem")
+        return self._issue(user, f"user-{quote(user, safe='')}.pem")
 
-    def _issue(self, name: str, alternative_names: x509.SubjectAlternativeName | None, file: str) -> Path:
-        key = ec.generate_private_key(ec.SECP256R1())
-        purposes = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
-        builder = self._builder(_common_name(name), key.public_key()).add_extension(purposes, critical=False)
-        if alternative_names is not None:
-            builder = builder.add_extension(alternative_names, critical=False)
-        certificate = builder.sign(self._key, hashes.SHA256())
-        private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        path = self._directory / file
+    def _issue(self, name: str, file: str, *hosts: str) -> Path:
+        signed, path = self._authority.sign(name, *hosts, days=_VALID_DAYS), self._directory / file
         path.touch(mode=0o600)
-        path.write_bytes(private + _pem(certificate))
+        path.write_bytes(signed.key + signed.chain)
         return path
-
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(self._now - _SKEW)
-            .not_valid_after(self._now + _VALID)
-        )
-
-
-def _common_name(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 # The ZooKeeper server of a cluster of brokers before KRaft, from the brokers' own jars.

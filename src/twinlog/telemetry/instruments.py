@@ -1,7 +1,7 @@
 """Records a metric with the instrument of its kind."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from opentelemetry.metrics import (
     CallbackOptions,
@@ -10,22 +10,20 @@ from opentelemetry.metrics import (
     Meter,
     ObservableGauge,
     Observation,
-    UpDownCounter,
 )
 
 from twinlog.telemetry.metrics.spec import Kind, MetricSpec
 
 _IDLE_SERIES = 1_000
 
+Row = TypeVar("Row")
+Figures = Iterable[tuple[float, Mapping[str, str]]]
+"""Values with the attributes that they have besides those of their row."""
+
 
 def counter(meter: Meter, spec: MetricSpec) -> Counter:
     _require(spec, Kind.COUNTER)
     return meter.create_counter(spec.name, spec.unit, spec.description)
-
-
-def up_down_counter(meter: Meter, spec: MetricSpec) -> UpDownCounter:
-    _require(spec, Kind.UP_DOWN_COUNTER)
-    return meter.create_up_down_counter(spec.name, spec.unit, spec.description)
 
 
 def histogram(meter: Meter, spec: MetricSpec) -> Histogram:
@@ -46,6 +44,29 @@ def gauge(meter: Meter, spec: MetricSpec, observe: Callable[[], Iterable[Observa
         return observed
 
     made = meter.create_observable_gauge(spec.name, [callback], spec.unit, spec.description)
+
+
+def observe_each(
+    meter: Meter,
+    rows: Callable[[], Iterable[tuple[Mapping[str, str], Row]]],
+    figures: Mapping[MetricSpec, Callable[[Row], Figures]],
+) -> None:
+    """Register a gauge for each of these, with one callback for all rows; a row comes with its attributes.
+    Called as those of `gauge`."""
+
+    def publish(spec: MetricSpec, figures_of: Callable[[Row], Figures]) -> None:
+        gauge(
+            meter,
+            spec,
+            lambda: [
+                Observation(value, {**common, **own})
+                for common, row in rows()
+                for value, own in figures_of(row)
+            ],
+        )
+
+    for spec, figures_of in figures.items():
+        publish(spec, figures_of)
 
 
 def observed_sum(meter: Meter, spec: MetricSpec, observe: Callable[[], Iterable[Observation]]) -> None:

@@ -33,6 +33,7 @@ from twinlog.api.source.v1 import (
 from twinlog.config import Address
 from twinlog.config.security import AuthSettings, ClientSecurity, TlsFiles
 from twinlog.errors import TwinlogError
+from twinlog.local.certificates import Authority
 from twinlog.service.access.gate import Gate, TokenVerifier, caller_name
 from twinlog.service.access.pem_files import PemFiles
 from twinlog.service.access.port import PortAccess
@@ -41,7 +42,6 @@ from twinlog.service.access.tokens import TokenFile
 from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.grpc_server import Context, GrpcServer, GrpcService
 from twinlog.service.peers import open_channel
-from twinlog.testing.certificates import Authority
 
 SERVICES = {
     "SourceService": (source_service_pb2, source_service_pb2_grpc),

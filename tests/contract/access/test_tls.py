@@ -10,9 +10,9 @@ import pytest
 from contract.access.access_rig import got, look, opened, person, put
 from twinlog.config.security import ClientSecurity
 from twinlog.errors import ConfigError
+from twinlog.local.certificates import Authority
 from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.peers import open_channel
-from twinlog.testing.certificates import Authority
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ from twinlog.local.blocking_cluster import BlockingCluster, CertificateAuthority
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, retry_admin, start_clusters, stop_clusters, unique_name
-from twinlog.testing.certificates import jks_truststore
+from twinlog.testing.keystores import jks_truststore
 
 STORE_PASSWORD = "store-secret"
 TIMEOUT_SECONDS = 60.0

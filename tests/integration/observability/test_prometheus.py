@@ -34,9 +34,9 @@ from integration.observability.watched_rig import (
     open_estate,
 )
 from twinlog.clock import SystemClock
+from twinlog.local.certificates import Authority
 from twinlog.local.port_lease import PortLease
 from twinlog.local.spec import ADDRESS
-from twinlog.testing.certificates import Authority
 from twinlog.testing.service_process import run_service
 from unit.telemetry.test_strimzi_names import BOARD
 

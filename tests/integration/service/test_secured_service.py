@@ -12,9 +12,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from contract.access.access_rig import put
 from integration.service.test_service_runtime_process import _PROPERTIES, _service
 from twinlog.config.security import ClientSecurity, TlsFiles
+from twinlog.local.certificates import Authority
 from twinlog.service.peers import open_channel
 from twinlog.testing.brokers import eventually
-from twinlog.testing.certificates import Authority
 
 TIMEOUT_SECONDS = 30.0
 

@@ -7,7 +7,7 @@ import pytest
 from twinlog.cli.common.location import channels
 from twinlog.config.security import TlsFiles
 from twinlog.errors import ConfigError
-from twinlog.testing.certificates import Authority
+from twinlog.local.certificates import Authority
 
 _PROPERTIES = """
 clusters = A, B

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from twinlog.clock import SystemClock
+from twinlog.local.certificates import Authority
 from twinlog.service.credentials import READ_SECONDS, LoginCertificates
 from twinlog.telemetry.metrics.spec import CLUSTER
-from twinlog.testing.certificates import Authority
 from twinlog.testing.fakes.clock import FakeClock
 
 DAY_SECONDS = 86_400

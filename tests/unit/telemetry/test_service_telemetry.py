@@ -354,7 +354,7 @@ def _record(meter: Meter, spec: MetricSpec) -> None:
         case Kind.COUNTER:
             instruments.counter(meter, spec).add(1)
         case Kind.UP_DOWN_COUNTER:
-            instruments.up_down_counter(meter, spec).add(1)
+            instruments.observed_sum(meter, spec, lambda: [Observation(1)])
         case Kind.HISTOGRAM:
             instruments.histogram(meter, spec).record(1.0)
         case Kind.GAUGE:

@@ -26,7 +26,7 @@ from twinlog.model import Flow
 from twinlog.moves.record import Home, MoveKind, MoveState, Run
 from twinlog.moves.stored import HOME, RUN, Key, MovesCodec, Row
 from twinlog.service.feeds.rules_record import RulesRecord
-from twinlog.testing.certificates import jks_keystore
+from twinlog.testing.keystores import jks_keystore
 from twinlog.testing.source_batches import source_batch, transaction_marker
 from twinlog.wire.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from twinlog.wire.heartbeat import Heartbeat, decode_heartbeat, encode_heartbeat

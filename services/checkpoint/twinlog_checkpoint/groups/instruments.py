@@ -3,15 +3,16 @@ scrape."""
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from opentelemetry.metrics import Meter, Observation
+from opentelemetry.metrics import Meter
 
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.model import Flow
 from twinlog.telemetry import instruments
+from twinlog.telemetry.instruments import Figures
 from twinlog.telemetry.metrics.checkpoint import (
     CHECKPOINT_AGE,
     CHECKPOINT_FAILURES,
@@ -25,7 +26,7 @@ from twinlog.telemetry.metrics.checkpoint import (
     OFFSET_SYNC_READABLE,
     TRANSLATION_IO,
 )
-from twinlog.telemetry.metrics.spec import END, ERROR_TYPE, GROUP, MetricSpec, flow_attributes
+from twinlog.telemetry.metrics.spec import END, ERROR_TYPE, GROUP, flow_attributes
 from twinlog_checkpoint.groups.progress import ProgressTable
 from twinlog_checkpoint.translation.translation import Verdict
 
@@ -106,56 +107,55 @@ def observe_flows(meter: Meter, flows: Sequence[ObservedFlow], *, clock: Clock) 
     Only the owner of a flow publishes what it knows of the groups: another process's knowledge is old.
     """
 
-    def publish(
-        spec: MetricSpec,
-        observe: Callable[[ObservedFlow], Iterable[tuple[float, dict[str, str]]]],
-        *,
-        of_groups: bool = False,
-    ) -> None:
-        def all_flows() -> list[Observation]:
-            return [
-                Observation(value, {**flow_attributes(of.flow.source, of.flow.target), **attributes})
-                for of in flows
-                if not of_groups or of.duty.refusal() is None
-                for value, attributes in observe(of)
-            ]
-
-        instruments.gauge(meter, spec, all_flows)
-
-    def ages(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
+    def ages(of: ObservedFlow) -> Figures:
         at = of.checkpointer.table.confirmed_ms
         if at is not None and of.checkpointer.passes:
             yield max(0, clock.now_ms() - at) / 1000, {}
 
-    def groups(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
-        yield of.checkpointer.table.summary().group_count, {}
+    def groups(of: ObservedFlow) -> Figures:
+        return [(of.checkpointer.table.summary().group_count, {})]
 
-    def verdicts(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
+    def verdicts(of: ObservedFlow) -> Figures:
         found = of.checkpointer.table.summary().partitions_by_verdict
         return [(found.get(verdict, 0), {"twinlog.verdict": verdict.value}) for verdict in Verdict]
 
-    def positions(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
+    def positions(of: ObservedFlow) -> Figures:
         position = of.checkpointer.tail.position
         if position is not None:
             yield position, {}
 
-    def readable(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
+    def readable(of: ObservedFlow) -> Figures:
         tail = of.checkpointer.tail
-        yield int(tail.blocker is None and tail.position is not None), {}
+        return [(int(tail.blocker is None and tail.position is not None), {})]
 
-    def fences(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
+    def fences(of: ObservedFlow) -> Figures:
         return [(topics, {END: end}) for end, topics in of.fences.topics.items()]
 
-    publish(FENCED_TOPICS, fences)
-    publish(CHECKPOINT_AGE, ages, of_groups=True)
-    publish(CHECKPOINT_GROUPS, groups, of_groups=True)
-    publish(CHECKPOINT_PARTITIONS, verdicts, of_groups=True)
-    publish(GROUP_LAG, _lags, of_groups=True)
-    publish(OFFSET_SYNC_POSITION, positions)
-    publish(OFFSET_SYNC_READABLE, readable)
+    def seen(*, of_groups: bool) -> list[tuple[Mapping[str, str], ObservedFlow]]:
+        return [
+            (flow_attributes(of.flow.source, of.flow.target), of)
+            for of in flows
+            if not of_groups or of.duty.refusal() is None
+        ]
+
+    instruments.observe_each(
+        meter,
+        lambda: seen(of_groups=False),
+        {FENCED_TOPICS: fences, OFFSET_SYNC_POSITION: positions, OFFSET_SYNC_READABLE: readable},
+    )
+    instruments.observe_each(
+        meter,
+        lambda: seen(of_groups=True),
+        {
+            CHECKPOINT_AGE: ages,
+            CHECKPOINT_GROUPS: groups,
+            CHECKPOINT_PARTITIONS: verdicts,
+            GROUP_LAG: _lags,
+        },
+    )
 
 
-def _lags(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
+def _lags(of: ObservedFlow) -> Figures:
     on_source, on_target = Counter[str](), Counter[str]()
     for row in of.checkpointer.table.rows():
         if row.source_lag is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from random import random
 
-from opentelemetry.metrics import Meter, Observation
+from opentelemetry.metrics import Meter
 
 from twinlog.clock import Clock
 from twinlog.config import FlowConfig
@@ -20,6 +20,7 @@ from twinlog.kafka.ports import LogWriter, TopicAdmin
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.runtime import Backoff, Loop, retrying_loop, wait_for_any
 from twinlog.telemetry import instruments
+from twinlog.telemetry.instruments import Figures
 from twinlog.telemetry.metrics.heartbeat import (
     HEARTBEAT_AGE,
     HEARTBEAT_CLOCK_SKEW,
@@ -53,32 +54,21 @@ class HeartbeatInstruments:
     def show(self, delays: Callable[[], Iterable[FlowDelay]]) -> None:
         """Call it once; `delays` is called at each scrape."""
 
-        def ages() -> Iterable[Observation]:
-            return [
-                Observation(delay.age_ms / 1000, _attributes(delay.flow))
-                for delay in delays()
-                if delay.age_ms is not None
-            ]
+        instruments.observe_each(
+            self._meter,
+            lambda: [(_attributes(delay.flow), delay) for delay in delays()],
+            {
+                HEARTBEAT_AGE: lambda delay: _seconds(delay.age_ms),
+                HEARTBEAT_PATH: lambda delay: [
+                    (int(delay.state is state), {"twinlog.state": state.value}) for state in PathState
+                ],
+                HEARTBEAT_CLOCK_SKEW: lambda delay: _seconds(delay.clock_skew_ms),
+            },
+        )
 
-        def paths() -> Iterable[Observation]:
-            return [
-                Observation(
-                    int(delay.state is state), {**_attributes(delay.flow), "twinlog.state": state.value}
-                )
-                for delay in delays()
-                for state in PathState
-            ]
 
-        def skews() -> Iterable[Observation]:
-            return [
-                Observation(delay.clock_skew_ms / 1000, _attributes(delay.flow))
-                for delay in delays()
-                if delay.clock_skew_ms is not None
-            ]
-
-        instruments.gauge(self._meter, HEARTBEAT_AGE, ages)
-        instruments.gauge(self._meter, HEARTBEAT_PATH, paths)
-        instruments.gauge(self._meter, HEARTBEAT_CLOCK_SKEW, skews)
+def _seconds(milliseconds: float | None) -> Figures:
+    return [] if milliseconds is None else [(milliseconds / 1000, {})]
 
 
 def _attributes(flow: Flow) -> dict[str, str]:

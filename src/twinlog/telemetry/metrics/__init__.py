@@ -8,11 +8,9 @@ Counters and histograms are recorded at the event; gauges are observed by a call
 from twinlog.telemetry.metrics import checkpoint, configsync, heartbeat, replication, service, verification
 from twinlog.telemetry.metrics.spec import MetricSpec
 
-METRICS: tuple[MetricSpec, ...] = (
-    *service.METRICS,
-    *replication.METRICS,
-    *verification.METRICS,
-    *checkpoint.METRICS,
-    *heartbeat.METRICS,
-    *configsync.METRICS,
+METRICS: tuple[MetricSpec, ...] = tuple(
+    spec
+    for module in (service, replication, verification, checkpoint, heartbeat, configsync)
+    for spec in vars(module).values()
+    if isinstance(spec, MetricSpec)
 )

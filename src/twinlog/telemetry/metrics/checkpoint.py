@@ -33,17 +33,3 @@ OFFSET_SYNC_READABLE = MetricSpec("twinlog.offset_sync.readable", Kind.GAUGE, "1
     "1 while the offset syncs can be read and have been read once to their end, else 0.")  # fmt: skip
 TRANSLATION_IO = MetricSpec("twinlog.translation.io", Kind.COUNTER, "By", FLOW, "checkpoint",
     "Bytes read from both logs to translate offsets exactly.")  # fmt: skip
-
-METRICS: tuple[MetricSpec, ...] = (
-    CHECKPOINT_LATENCY,
-    CHECKPOINT_OFFSETS,
-    CHECKPOINT_AGE,
-    CHECKPOINT_GROUPS,
-    CHECKPOINT_PARTITIONS,
-    CHECKPOINT_FAILURES,
-    GROUP_LAG,
-    FENCED_TOPICS,
-    OFFSET_SYNC_POSITION,
-    OFFSET_SYNC_READABLE,
-    TRANSLATION_IO,
-)

@@ -17,10 +17,3 @@ CONFIGSYNC_TOPICS = MetricSpec(
 CONFIGSYNC_AGE = MetricSpec("twinlog.configsync.age", Kind.GAUGE, "s", FLOW, "configsync",
     "Time since topics and configurations were last compared as a whole; absent before the first time, and "
     "on standby.")  # fmt: skip
-
-METRICS: tuple[MetricSpec, ...] = (
-    CONFIGSYNC_CHANGES,
-    CONFIGSYNC_DRIFT,
-    CONFIGSYNC_TOPICS,
-    CONFIGSYNC_AGE,
-)

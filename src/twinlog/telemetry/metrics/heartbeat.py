@@ -16,11 +16,3 @@ HEARTBEAT_PATH = MetricSpec("twinlog.heartbeat.path", Kind.GAUGE, "1", (*FLOW, "
 HEARTBEAT_CLOCK_SKEW = MetricSpec("twinlog.heartbeat.clock.skew", Kind.GAUGE, "s", FLOW, "heartbeat",
     "How far the clock of another writer of heartbeats on the path is ahead of this service's, estimated; "
     "absent while only one of them writes.")  # fmt: skip
-
-METRICS: tuple[MetricSpec, ...] = (
-    HEARTBEAT_RECORDS,
-    HEARTBEAT_DELAY,
-    HEARTBEAT_AGE,
-    HEARTBEAT_PATH,
-    HEARTBEAT_CLOCK_SKEW,
-)

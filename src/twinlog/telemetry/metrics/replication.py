@@ -36,21 +36,6 @@ REPLICATION_RECORDS = MetricSpec(
     "Records copied and acknowledged (committed) on the target.", mm2_name="record-count")  # fmt: skip
 REPLICATION_IO = MetricSpec("twinlog.replication.io", Kind.COUNTER, "By", (*FLOW, DESTINATION), "source",
     "Bytes of record batches copied and acknowledged on the target.", mm2_name="byte-count")  # fmt: skip
-REPLICATION_LATENCY = MetricSpec(
-    "twinlog.replication.latency", Kind.HISTOGRAM, "s", (*FLOW, DESTINATION), "source",
-    "Time from the source timestamp of a record to its acknowledgement on the target. A sample: at most "
-    "about a hundred records a second for each topic and task, with the same distribution.",
-    buckets=AGE_BUCKETS_SECONDS, mm2_name="replication-latency-ms")  # fmt: skip
-REPLICATION_RECORD_AGE = MetricSpec(
-    "twinlog.replication.record.age", Kind.HISTOGRAM, "s", (*FLOW, DESTINATION), "source",
-    "Age of a record when it was read from the source. Samples: see twinlog.replication.latency.",
-    buckets=AGE_BUCKETS_SECONDS, mm2_name="record-age-ms")  # fmt: skip
-REPLICATION_LATENCY_MIN, REPLICATION_LATENCY_MAX, REPLICATION_LATENCY_AVG = _over_the_last_seconds(
-    "twinlog.replication.latency", "latency", "replication-latency-ms"
-)
-REPLICATION_RECORD_AGE_MIN, REPLICATION_RECORD_AGE_MAX, REPLICATION_RECORD_AGE_AVG = _over_the_last_seconds(
-    "twinlog.replication.record.age", "age when read", "record-age-ms"
-)
 REPLICATION_RECORDS_RATE = MetricSpec(
     "twinlog.replication.records.rate", Kind.GAUGE, "{record}/s", (*FLOW, DESTINATION), "source",
     "Records copied per second, over the last five seconds.", mm2_name="record-rate")  # fmt: skip
@@ -58,6 +43,21 @@ REPLICATION_IO_RATE = MetricSpec(
     "twinlog.replication.io.rate", Kind.GAUGE, "By/s", (*FLOW, DESTINATION), "source",
     "Bytes of record batches copied per second, over the last five seconds.",
     mm2_name="byte-rate")  # fmt: skip
+REPLICATION_LATENCY = MetricSpec(
+    "twinlog.replication.latency", Kind.HISTOGRAM, "s", (*FLOW, DESTINATION), "source",
+    "Time from the source timestamp of a record to its acknowledgement on the target. A sample: at most "
+    "about a hundred records a second for each topic and task, with the same distribution.",
+    buckets=AGE_BUCKETS_SECONDS, mm2_name="replication-latency-ms")  # fmt: skip
+REPLICATION_LATENCY_MIN, REPLICATION_LATENCY_MAX, REPLICATION_LATENCY_AVG = _over_the_last_seconds(
+    "twinlog.replication.latency", "latency", "replication-latency-ms"
+)
+REPLICATION_RECORD_AGE = MetricSpec(
+    "twinlog.replication.record.age", Kind.HISTOGRAM, "s", (*FLOW, DESTINATION), "source",
+    "Age of a record when it was read from the source. Samples: see twinlog.replication.latency.",
+    buckets=AGE_BUCKETS_SECONDS, mm2_name="record-age-ms")  # fmt: skip
+REPLICATION_RECORD_AGE_MIN, REPLICATION_RECORD_AGE_MAX, REPLICATION_RECORD_AGE_AVG = _over_the_last_seconds(
+    "twinlog.replication.record.age", "age when read", "record-age-ms"
+)
 REPLICATION_TRANSACTIONS = MetricSpec(
     "twinlog.replication.transactions", Kind.COUNTER, "{transaction}", (*FLOW, "twinlog.outcome"), "source",
     "Rounds of the copy by `twinlog.outcome`: committed, aborted. Transactions if exactly once.")  # fmt: skip
@@ -128,37 +128,3 @@ OFFSET_SYNC_RECORDS = MetricSpec(
 PIPELINE_BATCH_DURATION = MetricSpec("twinlog.pipeline.batch.duration", Kind.HISTOGRAM, "s", FLOW, "source",
     "Length of a Spark epoch; `_count` is the number of epochs that ended.",
     buckets=AGE_BUCKETS_SECONDS)  # fmt: skip
-
-METRICS: tuple[MetricSpec, ...] = (
-    REPLICATION_RECORDS,
-    REPLICATION_IO,
-    REPLICATION_RECORDS_RATE,
-    REPLICATION_IO_RATE,
-    REPLICATION_LATENCY,
-    REPLICATION_LATENCY_MIN,
-    REPLICATION_LATENCY_MAX,
-    REPLICATION_LATENCY_AVG,
-    REPLICATION_RECORD_AGE,
-    REPLICATION_RECORD_AGE_MIN,
-    REPLICATION_RECORD_AGE_MAX,
-    REPLICATION_RECORD_AGE_AVG,
-    REPLICATION_TRANSACTIONS,
-    REPLICATION_LAG,
-    REPLICATION_PARTITIONS,
-    REPLICATION_FAILURES,
-    REPLICATION_LOST,
-    REPLICATION_FOREIGN,
-    REPLICATION_LAG_TIME,
-    REPLICATION_OVERDUE,
-    REPLICATION_SOURCE_END,
-    REPLICATION_BEHIND,
-    DESIRED_WORKERS,
-    SLOT_LAG,
-    REPLICATION_STALLED,
-    REPLICATION_THROTTLED,
-    TASKS_MEMORY,
-    REPLICATION_LANE_RECORDS,
-    REPLICATION_THROTTLE,
-    OFFSET_SYNC_RECORDS,
-    PIPELINE_BATCH_DURATION,
-)

@@ -50,21 +50,3 @@ PROCESS_SOCKETS = MetricSpec("twinlog.process.connections", Kind.GAUGE, "{connec
     "Open sockets: connections to brokers, services, callers and Spark, and listeners.")  # fmt: skip
 PROCESS_UPTIME = MetricSpec("process.uptime", Kind.GAUGE, "s", (), "every",
     "Time since the process began.")  # fmt: skip
-
-METRICS: tuple[MetricSpec, ...] = (
-    RPC_SERVER_CALL_DURATION,
-    CLUSTER_REACHABLE,
-    SERVICE_READY,
-    FLOW_OWNER,
-    FLOW_OWNER_CHANGES,
-    CERTIFICATE_EXPIRY,
-    LOGIN_CERTIFICATE_EXPIRY,
-    TOKEN_EXPIRY,
-    TOKEN_LIFETIME,
-    TOKEN_FAILING,
-    PROCESS_CPU_TIME,
-    PROCESS_MEMORY_USAGE,
-    PROCESS_FILE_DESCRIPTORS,
-    PROCESS_SOCKETS,
-    PROCESS_UPTIME,
-)

@@ -11,9 +11,3 @@ VERIFIED_DIFFERENCES = MetricSpec(
     "twinlog.verified.differences", Kind.GAUGE, "{record}", (*FLOW, DESTINATION, "twinlog.kind"), "source",
     "Records that differ, by the latest verification of each partition and by `twinlog.kind`: MISSING, "
     "DUPLICATE, FOREIGN, CHANGED, ORDER. Alert above 0.")  # fmt: skip
-
-METRICS: tuple[MetricSpec, ...] = (
-    VERIFIED_UNTIL,
-    VERIFIED_AGE,
-    VERIFIED_DIFFERENCES,
-)

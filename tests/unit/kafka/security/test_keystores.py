@@ -30,7 +30,7 @@ from twinlog.kafka.security.keystores import (
     read_identity,
     read_trusted,
 )
-from twinlog.testing.certificates import jks_keystore, jks_truststore
+from twinlog.testing.keystores import jks_keystore, jks_truststore
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 

@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from twinlog.clock import SystemClock
 from twinlog.config.security import TlsFiles
 from twinlog.errors import ConfigError
+from twinlog.local.certificates import Authority, Signed, SigningKey
 from twinlog.service.access.pem_files import PemFiles, principals_of
-from twinlog.testing.certificates import Authority, Signed, SigningKey
 from twinlog.testing.fakes.clock import FakeClock
 
 

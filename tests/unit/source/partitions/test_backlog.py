@@ -178,7 +178,7 @@ def test_what_is_overdue_is_what_nobody_holds_back() -> None:
 
     def overdue(**facts: Any) -> list[float]:
         now = replace(FACTS, now=20.0, heard_at=lambda _: None, **facts)
-        return [each.value for each in gauges.overdue(now)]
+        return [seconds for seconds, _ in gauges.overdue(now)]
 
     assert overdue() == [20.0]
     assert overdue(delay_seconds=4.0) == [16.0]

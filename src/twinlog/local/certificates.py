@@ -1,9 +1,6 @@
-"""A test's own certificate authority, and PEM files of the certificates that it signs."""
+"""A certificate authority of our own, for local clusters and tests, and PEM files of what it signs."""
 
-import hashlib
 import ipaddress
-import struct
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,71 +10,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtensionOID, NameOID
 
-from twinlog.clock import SystemClock
+from twinlog.clock import Clock, SystemClock
 from twinlog.config.security import TlsFiles
-
-# JKS stores made for tests, the counterpart of `twinlog.kafka.security.keystores`.
-
-_WHITENER = b"Mighty Aphrodite"
-_OID = bytes.fromhex("060a2b060104012a02110101")
-
-
-def jks_truststore(certificates: Sequence[bytes], password: str) -> bytes:
-    """A store of trusted certificates (DER)."""
-    entries = [_head(2, f"ca{number}") + _certificate(der) for number, der in enumerate(certificates)]
-    return _signed(entries, password)
-
-
-def jks_keystore(key_pkcs8: bytes, chain: Sequence[bytes], password: str, key_password: str) -> bytes:
-    """A store of one private key (PKCS8 DER) and its certificates (DER)."""
-    protected = _protect(key_pkcs8, key_password)
-    entry = _head(1, "client") + _block(protected) + struct.pack(">I", len(chain))
-    return _signed([entry + b"".join(_certificate(der) for der in chain)], password)
-
-
-def _protect(plain: bytes, password: str) -> bytes:
-    secret, salt = password.encode("utf-16-be"), bytes(range(20))
-    block, stream = salt, b""
-    while len(stream) < len(plain):
-        block = _sha1(secret + block)
-        stream += block
-    hidden = bytes(left ^ right for left, right in zip(plain, stream, strict=False))
-    octets = _der(0x04, salt + hidden + _sha1(secret + plain))
-    return _der(0x30, _der(0x30, _OID + b"\x05\x00") + octets)
-
-
-def _der(tag: int, content: bytes) -> bytes:
-    length = len(content)
-    if length < 0x80:
-        return bytes([tag, length]) + content
-    size = (length.bit_length() + 7) // 8
-    return bytes([tag, 0x80 | size]) + length.to_bytes(size, "big") + content
-
-
-def _head(tag: int, alias: str) -> bytes:
-    return struct.pack(">I", tag) + _text(alias) + struct.pack(">q", 1_700_000_000_000)
-
-
-def _certificate(der: bytes) -> bytes:
-    return _text("X.509") + _block(der)
-
-
-def _text(text: str) -> bytes:
-    return struct.pack(">H", len(text)) + text.encode()
-
-
-def _block(data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + data
-
-
-def _signed(entries: Sequence[bytes], password: str) -> bytes:
-    body = struct.pack(">III", 0xFEEDFEED, 2, len(entries)) + b"".join(entries)
-    return body + _sha1(password.encode("utf-16-be") + _WHITENER + body)
-
-
-def _sha1(data: bytes) -> bytes:
-    return hashlib.sha1(data, usedforsecurity=False).digest()
-
 
 SigningKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 
@@ -105,11 +39,12 @@ class Authority:
     """Signs for hosts and for people."""
 
     name: str = "Test CA"
+    clock: Clock = field(default_factory=SystemClock)
     _key: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
 
     @property
     def pem(self) -> bytes:
-        now = datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC)
+        now = datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)
         certificate = (
             x509.CertificateBuilder()
             .subject_name(_name(self.name))
@@ -117,7 +52,7 @@ class Authority:
             .public_key(self._key.public_key())
             .serial_number(1)
             .not_valid_before(now - timedelta(days=10))
-            .not_valid_after(now + timedelta(days=10))
+            .not_valid_after(now + timedelta(days=30))
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .sign(self._key, hashes.SHA256())
         )
@@ -135,7 +70,7 @@ class Authority:
         """`hosts`: names and addresses. `days` from now on, negative = expired; `from_days`: start of
         validity. `key`: the certificate's key, by default a new one. `raw_names`: bytes that replace the
         hosts' encoding."""
-        now = datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC)
+        now = datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)
         key = key or ec.generate_private_key(ec.SECP256R1())
         builder = (
             x509.CertificateBuilder()
