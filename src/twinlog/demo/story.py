@@ -23,7 +23,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.kafka.raw import DataClientPool
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.cluster import LocalCluster
+from twinlog.local.cluster import start_in_thread, stop_clusters
 from twinlog.local.spec import ClusterSpec
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import TopicPartition
@@ -141,15 +141,13 @@ async def tell(console: Console, *, keep: bool, ui: bool = False, transform: boo
 
 
 async def _tell(screen: Screen, *, keep: bool, ui: bool, transform: bool) -> bool:
-    a, b = LocalCluster(ClusterSpec(name="A")), LocalCluster(ClusterSpec(name="B"))
+    a, b = clusters = [BlockingCluster(ClusterSpec(name=name)) for name in "AB"]
     async with AsyncExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="twinlog-demo-"))
         screen.step("Starting two real Kafka clusters, A and B")
-        async with asyncio.TaskGroup() as starting:
-            for cluster in (a, b):
-                stack.push_async_callback(cluster.stop)
-                starting.create_task(cluster.start(), name=f"start {cluster.spec.name}")
-        story = _Story(screen, a.blocking, b.blocking, Path(directory), transform=transform)
+        stack.callback(stop_clusters, clusters)
+        await start_in_thread(clusters)
+        story = _Story(screen, a, b, Path(directory), transform=transform)
         return await story.tell(keep=keep, ui=ui)
 
 

@@ -1,4 +1,4 @@
-"""A cluster of real brokers, controlled from any thread. `cluster.py` is the same for asyncio."""
+"""A cluster of real brokers, controlled from any thread."""
 
 import threading
 import time

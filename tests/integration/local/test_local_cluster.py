@@ -10,7 +10,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import TopicAuthorizationFailedError
 from aiokafka.helpers import create_ssl_context
 
-from twinlog.local.cluster import LocalCluster
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.cluster import start_in_thread
 from twinlog.local.processes.process import ProcessError
 from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
 
@@ -49,7 +50,7 @@ async def _read(bootstrap_servers: str, topic: str, **security: Any) -> bytes:
     return bytes(record.value)
 
 
-def _python_client(cluster: LocalCluster, user: str, mechanism: SaslMechanism) -> dict[str, Any]:
+def _python_client(cluster: BlockingCluster, user: str, mechanism: SaslMechanism) -> dict[str, Any]:
     security = cluster.spec.security
     properties = cluster.client_properties(user, mechanism)
     settings: dict[str, Any] = {
@@ -64,25 +65,25 @@ def _python_client(cluster: LocalCluster, user: str, mechanism: SaslMechanism) -
 
 
 async def test_cancelled_start_leaves_nothing_running() -> None:
-    cluster = LocalCluster(ClusterSpec(name="unwanted"))
+    cluster = BlockingCluster(ClusterSpec(name="unwanted"))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):
-            await cluster.start()
-    assert all(cluster.blocking.broker_pid(broker_id) is None for broker_id in cluster.blocking.broker_ids)
+            await start_in_thread([cluster])
+    assert all(cluster.broker_pid(broker_id) is None for broker_id in cluster.broker_ids)
 
 
 async def test_broker_that_cannot_start_is_explained() -> None:
-    cluster = LocalCluster(ClusterSpec(name="wrong", properties={"log.segment.bytes": "many"}))
+    cluster = BlockingCluster(ClusterSpec(name="wrong", properties={"log.segment.bytes": "many"}))
     with pytest.raises(ProcessError, match=r"broker 1 ended with 1 while starting(.|\n)*log\.segment\.bytes"):
-        await cluster.start()
+        await start_in_thread([cluster])
 
 
 async def test_a_broker_pauses_dies_comes_back_with_its_data_and_ends_without_a_trace(
     unique_topic: str,
 ) -> None:
-    cluster = LocalCluster(ClusterSpec(name="tried"))
-    async with cluster:
-        servers, directory = cluster.bootstrap_servers, cluster.blocking.log_file(1).parent
+    cluster = BlockingCluster(ClusterSpec(name="tried"))
+    with cluster:
+        servers, directory = cluster.bootstrap_servers, cluster.log_file(1).parent
         await _create_topic(servers, unique_topic)
         producer = AIOKafkaProducer(bootstrap_servers=servers)
         await producer.start()
@@ -97,19 +98,19 @@ async def test_a_broker_pauses_dies_comes_back_with_its_data_and_ends_without_a_
         finally:
             await producer.stop()
 
-        await cluster.kill_broker(1)
-        assert cluster.blocking.broker_pid(1) is None
-        await cluster.restart_broker(1)
+        cluster.kill_broker(1)
+        assert cluster.broker_pid(1) is None
+        cluster.restart_broker(1)
         assert cluster.bootstrap_servers == servers
         assert await _read(servers, unique_topic) == b"kept"
 
-        pid = cluster.blocking.broker_pid(1)
+        pid = cluster.broker_pid(1)
         assert pid is not None
         assert psutil.pid_exists(pid)
         assert directory.exists()
     assert not psutil.pid_exists(pid)
     assert not directory.exists()
-    await cluster.stop()
+    cluster.stop()
 
 
 async def test_kafka_3_9_with_tls_scram_and_an_authorizer(unique_topic: str) -> None:
@@ -121,7 +122,7 @@ async def test_kafka_3_9_with_tls_scram_and_an_authorizer(unique_topic: str) -> 
         authorizer=True,
     )
     spec = ClusterSpec(name="older", version=KafkaVersion.V3_9, security=security)
-    async with LocalCluster(spec) as cluster:
+    with BlockingCluster(spec) as cluster:
         servers = cluster.bootstrap_servers
         boss = _python_client(cluster, "super", SaslMechanism.SCRAM_SHA_512)
         await _create_topic(servers, unique_topic, **boss)
