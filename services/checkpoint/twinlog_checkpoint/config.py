@@ -8,7 +8,6 @@ from twinlog.config.values.precedence import Connector
 from twinlog.filters import GroupFilter
 from twinlog.model import Flow
 from twinlog.policy import HostedTopic, ReplicationPolicy, offset_syncs_topic, policy_from_config
-from twinlog.policy.internal_topics import OffsetSyncsLocation as HostedLocation
 from twinlog.policy.transformed import TopicTransforms
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
@@ -70,7 +69,7 @@ def checkpoint_flow(config: FlowConfig) -> CheckpointFlow:
     """One flow. Raises as `checkpoint_flows`."""
     flow, settings, clients = config.flow, config.checkpoint, config.clients
     policy = policy_from_config({**config.policy_config, "source.cluster.alias": flow.source})
-    syncs_topic = offset_syncs_topic(policy, flow, HostedLocation(settings.offset_syncs_location))
+    syncs_topic = offset_syncs_topic(policy, flow, settings.offset_syncs_location)
     on_source = settings.offset_syncs_location is OffsetSyncsLocation.SOURCE
 
     def client(of_flow: ClientConfig, role: str | None) -> ClientConfig:

@@ -21,7 +21,7 @@ from twinlog.model import Flow
 from twinlog.policy.expected_offsets import offsets_rule
 from twinlog.policy.internal_topics import configsync_topic
 from twinlog.selection_configured import topic_selector
-from twinlog_configsync.access.acl_rules import AclRules, AclSyncMode
+from twinlog_configsync.access.acl_rules import AclRules
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.config_rules import ConfigRules
 from twinlog_configsync.planning.live_rules import FileRules
@@ -123,7 +123,7 @@ def flow_rules(config: FlowConfig) -> FlowRules:
             max_per_hour=settings.max_deletes_per_hour,
         ),
         acls=AclRules(
-            mode=AclSyncMode(settings.acl_mode.value),
+            mode=settings.acl_mode,
             source=config.flow.source,
             policy=selector.policy,
             selects_topic=selector.selects,

@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from twinlog.config import Configuration, FlowClients, OffsetSyncsLocation, SourceSettings
+from twinlog.config import Configuration, FlowClients, SourceSettings
 from twinlog.filters import PatternList
 from twinlog.loops import whole_file
 from twinlog.model import Flow
 from twinlog.policy import HostedTopic, ReplicationPolicy, offset_syncs_topic, policy_from_config
-from twinlog.policy import OffsetSyncsLocation as SyncsHost
 from twinlog.policy.expected_offsets import OffsetsRule, offsets_rule
 from twinlog.policy.transformed import changes_records
 from twinlog.selection import TopicSelector
@@ -83,8 +82,6 @@ def source_flows(configuration: Configuration) -> tuple[SourceFlow, ...]:
     for entry in configuration.enabled_flows:
         policy = policy_from_config(entry.policy_config)
         syncs = entry.source.offset_syncs
-        on_source = syncs.location is OffsetSyncsLocation.SOURCE
-        location = SyncsHost.SOURCE if on_source else SyncsHost.TARGET
         flows.append(
             SourceFlow(
                 flow=entry.flow,
@@ -92,7 +89,9 @@ def source_flows(configuration: Configuration) -> tuple[SourceFlow, ...]:
                 clients=entry.clients,
                 policy=policy,
                 selector=topic_selector(entry),
-                offset_syncs=offset_syncs_topic(policy, entry.flow, location) if syncs.enabled else None,
+                offset_syncs=offset_syncs_topic(policy, entry.flow, syncs.location)
+                if syncs.enabled
+                else None,
                 rules=selection_fingerprint(entry),
                 transforms=entry.policy_config if changes_records(entry.policy_config) else {},
                 expressions=expressions_of(entry.policy_config),

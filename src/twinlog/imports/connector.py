@@ -2,24 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
+from twinlog.config.values.precedence import Connector
 from twinlog.imports.report import Setting
 
 _PACKAGE = "org.apache.kafka.connect.mirror."
 
 
-class ConnectorKind(StrEnum):
-    """The simple names of the connectors' classes, in order of precedence."""
-
-    SOURCE = "MirrorSourceConnector"
-    CHECKPOINT = "MirrorCheckpointConnector"
-    HEARTBEAT = "MirrorHeartbeatConnector"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedConnector:
-    kind: ConnectorKind
+    kind: Connector
     name: str
     config: Mapping[str, Setting]
     setting: Setting
@@ -37,9 +29,9 @@ class ImportedConnector:
         return source.value if source else "", target.value if target else "target"
 
 
-def kind_of(class_name: str) -> ConnectorKind | None:
+def kind_of(class_name: str) -> Connector | None:
     """Connect accepts the full name, the simple name, and the simple name without `Connector`."""
     simple = class_name.strip().removeprefix(_PACKAGE)
     return next(
-        (kind for kind in ConnectorKind if simple in (kind.value, kind.value.removesuffix("Connector"))), None
+        (kind for kind in Connector if simple in (kind.value, kind.value.removesuffix("Connector"))), None
     )

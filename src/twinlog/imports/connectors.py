@@ -19,8 +19,9 @@ from twinlog.config.keys.spec import (
     split_list,
 )
 from twinlog.config.keys.table import BY_ANY_NAME
+from twinlog.config.values.precedence import Connector
 from twinlog.errors import ConfigError
-from twinlog.imports.connector import ConnectorKind, ImportedConnector
+from twinlog.imports.connector import ImportedConnector
 from twinlog.imports.draft import Draft
 from twinlog.imports.references import References
 from twinlog.imports.report import Setting
@@ -54,10 +55,10 @@ def write_old_defaults(draft: Draft, flow: str, source: ImportedConnector) -> No
             draft.set_flow(flow, key, source.setting.at(value), f"the default of Kafka {shown}")
 
 
-_READERS: Mapping[ConnectorKind, frozenset[Service]] = {
-    ConnectorKind.SOURCE: frozenset((Service.SOURCE, Service.CONFIGSYNC)),
-    ConnectorKind.CHECKPOINT: frozenset((Service.CHECKPOINT,)),
-    ConnectorKind.HEARTBEAT: frozenset((Service.HEARTBEAT,)),
+_READERS: Mapping[Connector, frozenset[Service]] = {
+    Connector.SOURCE: frozenset((Service.SOURCE, Service.CONFIGSYNC)),
+    Connector.CHECKPOINT: frozenset((Service.CHECKPOINT,)),
+    Connector.HEARTBEAT: frozenset((Service.HEARTBEAT,)),
 }
 _SIDES = ("source", "target")
 _CLIENTS = tuple(KEYS_BY_CLIENT)
@@ -114,7 +115,7 @@ class ConnectorImport:
         source, target = flow.split("->")
         self.draft.add_cluster(source)
         self.draft.add_cluster(target)
-        chosen: dict[ConnectorKind, ImportedConnector] = {}
+        chosen: dict[Connector, ImportedConnector] = {}
         for connector in connectors:
             earlier = chosen.setdefault(connector.kind, connector)
             if earlier is not connector:
@@ -125,7 +126,7 @@ class ConnectorImport:
                     " second one into a file of its own, with another alias of the source",
                 )
         self.draft.decide_flow(flow, "enabled", "true")
-        for kind in ConnectorKind:
+        for kind in Connector:
             if kind in chosen:
                 self._add_connector(flow, chosen[kind])
         self._decide(flow, chosen)
@@ -145,7 +146,7 @@ class ConnectorImport:
             self._add_converter(flow, connector, key, setting)
         elif key.startswith(("transforms", "predicates")):
             # MirrorMaker 2 would apply those of the other connectors to checkpoints and heartbeats.
-            if connector.kind is ConnectorKind.SOURCE:
+            if connector.kind is Connector.SOURCE:
                 self._add_transforms(flow, connector, key, setting)
         elif key.startswith(("source.cluster.", "target.cluster.")):
             self._add_cluster_key(flow, key, setting)
@@ -228,7 +229,7 @@ class ConnectorImport:
             "SimpleHeaderConverter",
         ) and "transforms" in connector.config:
             self.draft.report.ignored(setting, "headers stay bytes, also beside one that a transform inserts")
-        elif connector.kind is ConnectorKind.SOURCE:
+        elif connector.kind is Connector.SOURCE:
             self._refuse(
                 flow,
                 setting,
@@ -251,10 +252,10 @@ class ConnectorImport:
                 becomes=f"{flow}.{key}",
             )
 
-    def _decide(self, flow: str, chosen: Mapping[ConnectorKind, ImportedConnector]) -> None:
+    def _decide(self, flow: str, chosen: Mapping[Connector, ImportedConnector]) -> None:
         """What follows from which connectors exist, and whether they run."""
         report = self.draft.report
-        source, checkpoint = chosen.get(ConnectorKind.SOURCE), chosen.get(ConnectorKind.CHECKPOINT)
+        source, checkpoint = chosen.get(Connector.SOURCE), chosen.get(Connector.CHECKPOINT)
         if source is not None:
             self._add_progress(flow, source)
             write_old_defaults(self.draft, flow, source)
@@ -276,7 +277,7 @@ class ConnectorImport:
             self.draft.decide_flow(flow, "emit.checkpoints.enabled", "false")
         if checkpoint is not None:
             self._switch_group_sync(flow, checkpoint)
-        heartbeat = chosen.get(ConnectorKind.HEARTBEAT)
+        heartbeat = chosen.get(Connector.HEARTBEAT)
         if heartbeat is not None and not self.draft.flow_has(flow, "emit.heartbeats.enabled"):
             self.draft.decide_flow(flow, "emit.heartbeats.enabled", "true")
         if heartbeat is None and source is not None:
@@ -335,9 +336,9 @@ def _is_known(spec: KeySpec, setting: Setting) -> bool:
 
 
 _SWITCHES = {
-    ConnectorKind.SOURCE: "enabled",
-    ConnectorKind.CHECKPOINT: "emit.checkpoints.enabled",
-    ConnectorKind.HEARTBEAT: "emit.heartbeats.enabled",
+    Connector.SOURCE: "enabled",
+    Connector.CHECKPOINT: "emit.checkpoints.enabled",
+    Connector.HEARTBEAT: "emit.heartbeats.enabled",
 }
 
 
@@ -346,7 +347,7 @@ def _switched_off(connector: ImportedConnector) -> Setting | None:
     if (
         enabled is not None
         and not java_boolean(enabled.value.strip())
-        and connector.kind is not ConnectorKind.HEARTBEAT
+        and connector.kind is not Connector.HEARTBEAT
     ):
         return enabled
     return connector.stopped

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from twinlog.config.keys.spec import Scope
 from twinlog.config.keys.table import BY_ANY_NAME
-from twinlog.imports.connector import ConnectorKind, ImportedConnector, kind_of
+from twinlog.config.values.precedence import Connector
+from twinlog.imports.connector import ImportedConnector, kind_of
 from twinlog.imports.documents import Tree, resources
 from twinlog.imports.draft import Draft
 from twinlog.imports.references import References
@@ -28,9 +29,9 @@ _DEFAULT_OFFSETS_TOPIC = "mirrormaker2-cluster-offsets"
 """The operator's topic if a resource names none (v1beta2)."""
 
 _CONNECTORS = {
-    ConnectorKind.SOURCE: "sourceConnector",
-    ConnectorKind.CHECKPOINT: "checkpointConnector",
-    ConnectorKind.HEARTBEAT: "heartbeatConnector",
+    Connector.SOURCE: "sourceConnector",
+    Connector.CHECKPOINT: "checkpointConnector",
+    Connector.HEARTBEAT: "heartbeatConnector",
 }
 _PATTERNS = {
     "topicsPattern": "topics",
@@ -40,10 +41,10 @@ _PATTERNS = {
     "groupsBlacklistPattern": "groups.exclude",
     "groupsExcludePattern": "groups.exclude",
 }
-_READ_PATTERNS: Mapping[ConnectorKind, tuple[str, ...]] = {
-    ConnectorKind.SOURCE: ("topics",),
-    ConnectorKind.CHECKPOINT: ("topics", "groups"),
-    ConnectorKind.HEARTBEAT: (),
+_READ_PATTERNS: Mapping[Connector, tuple[str, ...]] = {
+    Connector.SOURCE: ("topics",),
+    Connector.CHECKPOINT: ("topics", "groups"),
+    Connector.HEARTBEAT: (),
 }
 _MIRROR_FIELDS = {"source", "sourceCluster", "targetCluster", *_CONNECTORS.values(), *_PATTERNS}
 _CLUSTER_FIELDS = {"alias", "bootstrapServers", "tls", "authentication", "config"}
@@ -178,7 +179,7 @@ class _MirrorMaker2:
                 " operator refuses it, and older ones copied to another cluster than it says",
             )
             return
-        if _CONNECTORS[ConnectorKind.CHECKPOINT] not in mirror.fields:
+        if _CONNECTORS[Connector.CHECKPOINT] not in mirror.fields:
             for name, key in _PATTERNS.items():
                 if key.startswith("groups") and mirror.get(name).is_there:
                     why = "without checkpointConnector the operator copies no groups"

@@ -3,7 +3,6 @@
 from twinlog.policy.configured import DEFAULT_POLICY_CLASS, IDENTITY_POLICY_CLASS, policy_from_config
 from twinlog.policy.internal_topics import (
     HostedTopic,
-    OffsetSyncsLocation,
     configsync_topic,
     is_mirror_topic,
     offset_syncs_topic,
@@ -30,7 +29,6 @@ __all__ = [
     "DefaultReplicationPolicy",
     "HostedTopic",
     "IdentityReplicationPolicy",
-    "OffsetSyncsLocation",
     "ReplicationPolicy",
     "checkpoint_topics",
     "configsync_topic",

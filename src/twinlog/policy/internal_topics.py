@@ -2,9 +2,9 @@
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
+from twinlog.config.flow.settings import OffsetSyncsLocation
 from twinlog.model import ClusterAlias, Flow
 from twinlog.policy.replication import ReplicationPolicy
 from twinlog.wire.formatters import RecordKind
@@ -39,13 +39,6 @@ _MIRROR_PREFIXES: Final = (
     *("mm2-offset-syncs", "mm2-offsets", "mm2-configs", "mm2-status"),
     *("mm2-configsync", "mm2-failover", "mm2-sync-history"),
 )
-
-
-class OffsetSyncsLocation(StrEnum):
-    """Value of `offset-syncs.topic.location` (KIP-716)."""
-
-    SOURCE = "source"
-    TARGET = "target"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,6 @@ from twinlog.config.security import SecuritySettings
 from twinlog.errors import KafkaError, StateError, TwinlogError
 from twinlog.kafka.ports import ConfigEntry, Outage, TopicDescription
 from twinlog.model import ClusterAlias, Flow
-from twinlog.policy.internal_topics import OffsetSyncsLocation as HostedLocation
 from twinlog.policy.internal_topics import (
     configsync_topic,
     failover_topic,
@@ -205,8 +204,7 @@ def own_topics(config: FlowConfig, policy: ReplicationPolicy) -> list[OwnTopic]:
         OwnTopic(target, configsync_topic(source)),
     ]
     if config.source.offset_syncs.enabled:
-        location = HostedLocation(config.source.offset_syncs.location.value)
-        syncs = offset_syncs_topic(policy, config.flow, location)
+        syncs = offset_syncs_topic(policy, config.flow, config.source.offset_syncs.location)
         topics.append(OwnTopic(syncs.cluster, syncs.topic))
     if dead_letters := config.policy_config.get(DEAD_LETTERS):
         topics.append(OwnTopic(target, dead_letters, "without it records that fail stop their partitions"))

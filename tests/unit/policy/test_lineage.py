@@ -4,12 +4,12 @@ flow.
 
 import pytest
 
+from twinlog.config import OffsetSyncsLocation
 from twinlog.model import Flow
 from twinlog.policy import (
     DefaultReplicationPolicy,
     HostedTopic,
     IdentityReplicationPolicy,
-    OffsetSyncsLocation,
     checkpoint_topics,
     configsync_topic,
     count_hops,

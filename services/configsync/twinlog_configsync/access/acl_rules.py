@@ -27,7 +27,6 @@ work; another one limits what is copied, as every DENY that is left out does.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Final
 
 from twinlog.acl_rights import (
@@ -40,18 +39,10 @@ from twinlog.acl_rights import (
     covers,
     limits,
 )
+from twinlog.config import AclSyncMode
 from twinlog.kafka.ports import AclBinding
 from twinlog.policy.replication import ReplicationPolicy
 from twinlog.write_blocks import held_fences, is_fence, is_holder
-
-
-class AclSyncMode(StrEnum):
-    """Value of `twinlog.sync.topic.acls.mode`."""
-
-    MM2 = "mm2"
-    READ_ONLY = "read-only"
-    FULL = "full"
-
 
 TOPIC: Final = "TOPIC"
 GROUP: Final = "GROUP"

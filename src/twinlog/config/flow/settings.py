@@ -80,6 +80,8 @@ def _rule(text: str) -> FixedRule:
 
 
 class OffsetSyncsLocation(StrEnum):
+    """Value of `offset-syncs.topic.location` (KIP-716)."""
+
     SOURCE = "source"
     TARGET = "target"
 

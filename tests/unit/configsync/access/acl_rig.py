@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 
+from twinlog.config import AclSyncMode
 from twinlog.kafka.ports import AclBinding
 from twinlog.policy.replication import (
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,
     ReplicationPolicy,
 )
-from twinlog_configsync.access.acl_rules import AclRules, AclSyncMode
+from twinlog_configsync.access.acl_rules import AclRules
 from twinlog_configsync.model.actions import AclAction, SkipAcl
 
 DEFAULT = DefaultReplicationPolicy()

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twinlog.config import AclSyncMode
 from twinlog.kafka.ports import AclBinding
 from twinlog.policy.replication import (
     ReplicationPolicy,
@@ -12,7 +13,7 @@ from twinlog.policy.replication import (
 from twinlog.write_blocks import is_fence
 from twinlog_checkpoint.moves.write_grants import write_grants
 from twinlog_configsync.access.acl_plan import plan_acls
-from twinlog_configsync.access.acl_rules import AclSyncMode, translate_acls
+from twinlog_configsync.access.acl_rules import translate_acls
 from twinlog_configsync.model.actions import AclAction, CreateAcl
 from twinlog_configsync.model.observation import AclObservation
 from unit.configsync.access.acl_rig import (

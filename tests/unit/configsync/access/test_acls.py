@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from twinlog.config import AclSyncMode
 from twinlog.kafka.ports import AclBinding
 from twinlog.policy.replication import (
     ReplicationPolicy,
 )
 from twinlog.write_blocks import holder_of
 from twinlog_configsync.access.acl_plan import plan_acls
-from twinlog_configsync.access.acl_rules import AclSyncMode, translate_acls
+from twinlog_configsync.access.acl_rules import translate_acls
 from twinlog_configsync.model.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
 from twinlog_configsync.model.memory import acl_ids
 from twinlog_configsync.model.observation import AclObservation
