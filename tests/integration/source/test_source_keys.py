@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from integration.source.cut_link import cut_link
 from integration.source.source_rig import GrowingLog, Rig, open_rig
 from twinlog.batches import NewRecord
 from twinlog.batches.codec import Codec
@@ -19,7 +20,6 @@ from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, unique_name
 from twinlog.testing.records import write_batches
 from twinlog.testing.service_process import ServiceProcess
-from twinlog.testing.slow_way import SlowWay
 from twinlog.wire.offset_sync import OffsetSync, decode_offset_sync
 from twinlog_source.partitions.planner import FIRST_BACKLOG_RECORDS
 
@@ -28,8 +28,6 @@ TRIMMED = 10
 """Offsets that the topics with few records have lost at their beginning."""
 BATCH_RECORDS = 20_000
 ROUNDS = 5
-RELAY_BYTES_PER_SECOND = 1e9
-"""No limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,21 +84,19 @@ class Two:
 
 @pytest.fixture
 def ports() -> PortLease:
-    return PortLease(1)
+    return PortLease(2)
 
 
 async def test_slots_syncs_kept_offsets_and_the_way_of_tasks_are_as_the_file_says(
     kafka_pair: KafkaPair, tmp_path: Path, ports: PortLease
 ) -> None:
-    way = SlowWay(RELAY_BYTES_PER_SECOND)
+    listen, relay = ports.ports
     try:
-        async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as one:
+        async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as one, cut_link(relay, listen):
             other = replace(one, a=unique_name("c"), b=unique_name("d"))
             names = {name: unique_name(name) for name in ("wide", "kept", "plain")}
             two = Two(pair=kafka_pair, one=one, other=other, **names)
             await two.fill()
-            (listen,) = ports.ports
-            relay = await way.port_to("127.0.0.1", listen)
             one.extra |= two.settings() | {
                 "twinlog.source.worker.listen": f"127.0.0.1:{listen}",
                 "twinlog.source.worker.endpoint": f"127.0.0.1:{relay}",
@@ -116,7 +112,6 @@ async def test_slots_syncs_kept_offsets_and_the_way_of_tasks_are_as_the_file_say
                     # Also after everything else.
                     assert await _slots_of(one, service, two.wide) == {0}
     finally:
-        await way.close()
         ports.release()
 
 
