@@ -236,21 +236,9 @@ def _known(end: End, found: "ClusterFacts") -> End:
 def read(text: str, file: Path) -> "Configuration":
     """Read the text as if it stood in the file. Raises ConfigError."""
     from twinlog.config import load
+    from twinlog.config.values.providers import OneText
 
-    return load(file, environ={}, files=_Unwritten(text), strict=True)
-
-
-class _Unwritten:
-    """`FileSystem` with one file."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def read_bytes(self, path: str) -> bytes:
-        return self._text.encode("ascii")
-
-    def is_file(self, path: str) -> bool:
-        return False
+    return load(file, environ={}, files=OneText(str(file), text.encode("ascii")), strict=True)
 
 
 def refuse_ends(wanted: Wanted, found: Mapping[str, "ClusterFacts"]) -> None:

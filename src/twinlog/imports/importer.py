@@ -18,6 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from twinlog.config import NoticeLevel, load
+from twinlog.config.values.providers import OneText
 from twinlog.errors import ConfigError
 from twinlog.imports import strimzi, topic_lists
 from twinlog.imports.connector import ImportedConnector, kind_of
@@ -321,24 +322,10 @@ class _Reading:
         )
 
 
-class _Text:
-    """A file system with only this file, for the services' own reader. Files to which it refers are
-    elsewhere; they exist when Twinlog runs."""
-
-    def __init__(self, text: str) -> None:
-        self._content = text.encode("latin-1")
-
-    def read_bytes(self, path: str) -> bytes:
-        return self._content if path == os.devnull else b""
-
-    def is_file(self, path: str) -> bool:
-        return False
-
-
 def _read_back(properties: str) -> tuple[str, Mapping[str, str]]:
     """Why the services would refuse the file, or empty; and which keys have no effect."""
     try:
-        read = load(Path(os.devnull), environ={}, files=_Text(properties))
+        read = load(Path(os.devnull), environ={}, files=OneText(os.devnull, properties.encode("latin-1")))
     except ConfigError as error:
         if error.metadata["key"] == "clusters" and error.metadata["problems"] == "1":
             # Every flow is switched off, each with a reported reason.

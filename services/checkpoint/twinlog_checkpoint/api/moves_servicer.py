@@ -1,10 +1,11 @@
 """The RPCs of CheckpointService about moves: plan, run, attach, cancel, abort, status."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
@@ -27,6 +28,7 @@ from twinlog_checkpoint.moves.running.host import MoveHost, MoveRun
 from twinlog_checkpoint.moves.running.runner import MoveRunner
 from twinlog_checkpoint.side_by_side import each_at_once
 
+Event = TypeVar("Event")
 _ERRORS = (KafkaError, WireFormatError, StateError)
 RECORD_SECONDS = 4.0
 """The longest time to read the record of one flow, when the records of all flows are requested."""
@@ -66,15 +68,6 @@ async def _last_move(served: ServedFlow) -> pb2.FlowMove:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
-    """A message of a move's stream; exactly one field is set."""
-
-    step: pb2.MoveStep | None = None
-    part: pb2.MovePlanPart | None = None
-    report: pb2.MoveReport | None = None
-
-
 class MovesServicer:
     def __init__(self, flows: Mapping[Flow, ServedFlow], *, clock: Clock, stop: asyncio.Event) -> None:
         """Streams end at `stop`."""
@@ -105,18 +98,18 @@ class MovesServicer:
     ) -> AsyncIterator[pb2.RunFailoverResponse]:
         options = messages.move_options(request.options, by=caller_name(request.options.by, context))
         run = self._begun(request.flow, MoveKind.FAILOVER, options)
-        async with aclosing(self._events(run)) as events:
+        async with aclosing(self._events(run, pb2.RunFailoverResponse)) as events:
             async for event in events:
-                yield pb2.RunFailoverResponse(step=event.step, part=event.part, report=event.report)
+                yield event
 
     async def RunFailback(  # noqa: N802
         self, request: pb2.RunFailbackRequest, context: Context
     ) -> AsyncIterator[pb2.RunFailbackResponse]:
         options = messages.move_options(request.options, by=caller_name(request.options.by, context))
         run = self._begun(request.flow, MoveKind.FAILBACK, options)
-        async with aclosing(self._events(run)) as events:
+        async with aclosing(self._events(run, pb2.RunFailbackResponse)) as events:
             async for event in events:
-                yield pb2.RunFailbackResponse(step=event.step, part=event.part, report=event.report)
+                yield event
 
     async def GetMove(  # noqa: N802
         self, request: pb2.GetMoveRequest, context: Context
@@ -150,9 +143,9 @@ class MovesServicer:
         self, request: pb2.WatchMoveRequest, context: Context
     ) -> AsyncIterator[pb2.WatchMoveResponse]:
         run = self._at_owner(request.flow).host.latest()
-        async with aclosing(self._events(run)) as events:
+        async with aclosing(self._events(run, pb2.WatchMoveResponse)) as events:
             async for event in events:
-                yield pb2.WatchMoveResponse(step=event.step, part=event.part, report=event.report)
+                yield event
 
     async def CancelMove(  # noqa: N802
         self, request: pb2.CancelMoveRequest, context: Context
@@ -191,17 +184,17 @@ class MovesServicer:
         run.on_end = partial(tell_outcome, begun())
         return run
 
-    async def _events(self, run: MoveRun) -> AsyncGenerator[_Event, None]:
+    async def _events(self, run: MoveRun, message: Callable[..., Event]) -> AsyncGenerator[Event, None]:
         """Yield the run's events from its first one. The run continues when its followers leave."""
         async with aclosing(run.follow(self._stop)) as events:
             async for event in events:
                 if not isinstance(event, MoveReport):
-                    yield _Event(step=messages.move_step(event))
+                    yield message(step=messages.move_step(event))
                     continue
                 report = await asyncio.to_thread(messages.move_report, event)
                 for part in messages.split(report.plan):
-                    yield _Event(part=part)
-                yield _Event(report=report)
+                    yield message(part=part)
+                yield message(report=report)
 
     def _served(self, flow: types_pb2.Flow) -> ServedFlow:
         """Raises NotFoundError, which lists the known flows."""

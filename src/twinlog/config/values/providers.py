@@ -85,6 +85,19 @@ class LocalFileSystem:
         return Path(path).is_file()
 
 
+class OneText:
+    """`FileSystem` with one file; those to which it refers are elsewhere, and exist when Twinlog runs."""
+
+    def __init__(self, path: str, content: bytes) -> None:
+        self._path, self._content = path, content
+
+    def read_bytes(self, path: str) -> bytes:
+        return self._content if path == self._path else b""
+
+    def is_file(self, path: str) -> bool:
+        return False
+
+
 class Provider(Protocol):
     def get(self, path: str, key: str) -> str | None:
         """The value, or None when there is none. Raises ConfigError when the location cannot be read."""
