@@ -14,7 +14,7 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.cli.common.call import Services
-from twinlog.cli.moves.reverse import Clusters, Reversal, Tail
+from twinlog.cli.moves.reverse import BothClusters, Reversal, Tail
 from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.errors import StateError
 from twinlog.kafka.cluster import open_cluster
@@ -72,7 +72,7 @@ class Reversing:
                 flow=scope("", begin, end).flow,
                 options=options,
                 tail=self.tail,
-                clusters=Clusters(source=clusters[begin == "B"], target=clusters[end == "B"]),
+                clusters=BothClusters(source=clusters[begin == "B"], target=clusters[end == "B"]),
                 tell=self.tell,
                 follow=self.follow,
             )

@@ -37,7 +37,7 @@ from twinlog.telemetry.metrics.configsync import (
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog_configsync.api.servicer import ConfigSyncServicer, ServedFlow
 from twinlog_configsync.config import ConfigSyncFlow, configsync_flows, flows_of_others
-from twinlog_configsync.flow.change_log import Journal
+from twinlog_configsync.flow.change_log import ChangeLog
 from twinlog_configsync.flow.commands import FlowCommands
 from twinlog_configsync.flow.known_flow import OtherFlow
 from twinlog_configsync.flow.loop_guard import Partner
@@ -291,8 +291,8 @@ def _partners(passes: Partner, all_flows: Mapping[Flow, Partner]) -> list[Partne
     return [keeping[flow] for flow in sorted(circle_of(passes.flow, keeping))]
 
 
-def _journal(context: ServiceContext, flow: ConfigSyncFlow) -> Journal:
-    return Journal(
+def _journal(context: ServiceContext, flow: ConfigSyncFlow) -> ChangeLog:
+    return ChangeLog(
         flow=flow.flow,
         changes=instruments.counter(context.meter, CONFIGSYNC_CHANGES),
         clock=context.clock,

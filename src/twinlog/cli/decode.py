@@ -12,7 +12,7 @@ from twinlog.cli.common.failures import tell
 from twinlog.cli.common.options import argument, flag, option
 from twinlog.cli.common.output import print_json_line
 from twinlog.cli.common.private_file import read_file
-from twinlog.cli.decoding import Kind, decode, kind_of
+from twinlog.cli.decoding import TopicKind, decode, kind_of
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError, WireFormatError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, ManagedReader, OffsetSpec
@@ -42,7 +42,7 @@ def decode_command(
         "Client properties for --bootstrap-server: security.protocol, sasl.*, ssl.*",
         None,
     ),
-    kind: Kind | None = option("--kind", "What the topic holds, if its name does not show it.", None),
+    kind: TopicKind | None = option("--kind", "What the topic holds, if its name does not show it.", None),
     follow: bool = flag("--follow -f", "Wait for more records, until Ctrl-C."),
     from_beginning: bool = option(
         "--from-beginning/--from-end", "Begin at the first record, or at the end of the log.", True

@@ -16,7 +16,7 @@ from twinlog.wire.offset_sync import decode_offset_sync
 from twinlog.wire.source_offset import decode_connect_key, decode_source_offset, decode_source_offset_key
 
 
-class Kind(StrEnum):
+class TopicKind(StrEnum):
     """The format of a topic: the three binary formats, Connect's offsets, and Twinlog's own JSON."""
 
     OFFSET_SYNC = "offset-sync"
@@ -28,9 +28,9 @@ class Kind(StrEnum):
 
 
 _BINARY_KINDS = {
-    RecordKind.OFFSET_SYNC: Kind.OFFSET_SYNC,
-    RecordKind.CHECKPOINT: Kind.CHECKPOINT,
-    RecordKind.HEARTBEAT: Kind.HEARTBEAT,
+    RecordKind.OFFSET_SYNC: TopicKind.OFFSET_SYNC,
+    RecordKind.CHECKPOINT: TopicKind.CHECKPOINT,
+    RecordKind.HEARTBEAT: TopicKind.HEARTBEAT,
 }
 
 
@@ -40,12 +40,12 @@ class Decoded:
     fields: dict[str, Any]
 
 
-def kind_of(topic: str, policies: Iterable[ReplicationPolicy]) -> Kind:
+def kind_of(topic: str, policies: Iterable[ReplicationPolicy]) -> TopicKind:
     """The format of a topic, by its name. Raises ConfigError when no policy knows it."""
     if topic.startswith("mm2-offsets."):
-        return Kind.POSITION
+        return TopicKind.POSITION
     if topic.startswith(("mm2-configsync.", "mm2-failover.")):
-        return Kind.JSON
+        return TopicKind.JSON
     for policy in policies:
         found = record_kind(policy, topic)
         if found is not None:
@@ -58,18 +58,18 @@ def kind_of(topic: str, policies: Iterable[ReplicationPolicy]) -> Kind:
     )
 
 
-def decode(kind: Kind, record: Record) -> Decoded:
+def decode(kind: TopicKind, record: Record) -> Decoded:
     """Raises WireFormatError when the record does not have that format."""
     match kind:
-        case Kind.OFFSET_SYNC:
+        case TopicKind.OFFSET_SYNC:
             return _offset_sync(record)
-        case Kind.CHECKPOINT:
+        case TopicKind.CHECKPOINT:
             return _checkpoint(record)
-        case Kind.HEARTBEAT:
+        case TopicKind.HEARTBEAT:
             return _heartbeat(record)
-        case Kind.POSITION:
+        case TopicKind.POSITION:
             return _position(record)
-        case Kind.JSON:
+        case TopicKind.JSON:
             return _document(record)
 
 

@@ -7,7 +7,7 @@ import typer
 from twinlog.cli.common.failures import RUN
 from twinlog.cli.common.options import argument
 from twinlog.cli.common.private_file import write_private
-from twinlog.cli.start import NoAnswerError, Wanted, errors_in, found_out, wanted_from
+from twinlog.cli.start import FirstFlow, NoAnswerError, errors_in, found_out, wanted_from
 from twinlog.errors import ConfigError
 from twinlog.printable import printable
 
@@ -43,7 +43,7 @@ def init_command(
     typer.echo(f"next: twinlog preflight {file}, then twinlog run {file}")
 
 
-def _asked(file: Path) -> Wanted:
+def _asked(file: Path) -> FirstFlow:
     source = typer.prompt("1/5 Brokers to copy from (host:port,…)")
     target = typer.prompt("2/5 Brokers to copy to (host:port,…)")
     names = typer.prompt("3/5 Names of both clusters", default="source,target")

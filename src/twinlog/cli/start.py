@@ -93,7 +93,7 @@ class NoAnswerError(ConfigError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class FirstFlow:
     """The two ends as they were asked for, and the file."""
 
     source: End
@@ -162,7 +162,7 @@ def start_command(
 
 def wanted_from(
     source: str, target: str, *, topics: str, names: str, file: Path, keep_names: bool = False
-) -> Wanted:
+) -> FirstFlow:
     """Raises ConfigError for what cannot be two clusters."""
     match [name.strip() for name in names.split(",")]:
         case [one, other] if one and other and one != other:
@@ -182,7 +182,7 @@ def wanted_from(
                     f"SOURCE and TARGET both name {address}: a cluster is not copied into itself",
                     key="TARGET",
                 )
-    return Wanted(
+    return FirstFlow(
         source=End(alias=one, bootstrap_servers=source),
         target=End(alias=other, bootstrap_servers=target),
         topics=topics,
@@ -206,7 +206,7 @@ def _refuse_no_address(place: str, text: str) -> None:
         )
 
 
-async def found_out(wanted: Wanted) -> tuple[str, "Facts"]:
+async def found_out(wanted: FirstFlow) -> tuple[str, "Facts"]:
     """The file, and what its flow finds on the clusters.
 
     Raises NoAnswerError, and ConfigError for what is no file for two clusters.
@@ -216,7 +216,7 @@ async def found_out(wanted: Wanted) -> tuple[str, "Facts"]:
     return text, await _asked(wanted, text)
 
 
-async def _asked(wanted: Wanted, text: str) -> "Facts":
+async def _asked(wanted: FirstFlow, text: str) -> "Facts":
     from twinlog.preflight.gather import gather_facts
 
     facts = await gather_facts(read(text, wanted.file), timeout_seconds=_TIMEOUT_SECONDS)
@@ -241,7 +241,7 @@ def read(text: str, file: Path) -> "Configuration":
     return load(file, environ={}, files=OneText(str(file), text.encode("ascii")), strict=True)
 
 
-def refuse_ends(wanted: Wanted, found: Mapping[str, "ClusterFacts"]) -> None:
+def refuse_ends(wanted: FirstFlow, found: Mapping[str, "ClusterFacts"]) -> None:
     """Raises NoAnswerError or ConfigError unless these are two clusters that answer."""
     for end in wanted.ends:
         failure = found[end.alias].unreachable
@@ -283,7 +283,7 @@ def errors_in(facts: "Facts") -> list[str]:
     ]
 
 
-def told(wanted: Wanted, facts: "Facts") -> list[str]:
+def told(wanted: FirstFlow, facts: "Facts") -> list[str]:
     """What will be copied, for people."""
     flow = facts.flows[0]
     found = [(end, facts.clusters[end.alias]) for end in wanted.ends]

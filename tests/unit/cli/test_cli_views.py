@@ -9,7 +9,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.cli import COMMANDS
 from twinlog.cli.common.fields import Fields, cells_of
 from twinlog.cli.common.location import service_endpoints
-from twinlog.cli.decoding import Kind, decode, kind_of
+from twinlog.cli.decoding import TopicKind, decode, kind_of
 from twinlog.cli.status.rows import ClusterRow, FlowRow, InForce, Note, ServiceRow, Status
 from twinlog.cli.status.view import (
     CLUSTER,
@@ -61,9 +61,9 @@ def test_lines_are_those_of_mm2s_formatters() -> None:
     beat = Heartbeat(source="A", target="B", timestamp_ms=1700000000000)
 
     lines = [
-        decode(Kind.OFFSET_SYNC, _record(*encode_offset_sync(sync))).line,
-        decode(Kind.CHECKPOINT, _record(*encode_checkpoint(checkpoint))).line,
-        decode(Kind.HEARTBEAT, _record(*encode_heartbeat(beat))).line,
+        decode(TopicKind.OFFSET_SYNC, _record(*encode_offset_sync(sync))).line,
+        decode(TopicKind.CHECKPOINT, _record(*encode_checkpoint(checkpoint))).line,
+        decode(TopicKind.HEARTBEAT, _record(*encode_heartbeat(beat))).line,
     ]
 
     assert lines == [
@@ -78,9 +78,9 @@ def test_lines_are_those_of_mm2s_formatters() -> None:
 
 def test_positions_show_the_next_offset_and_other_records_of_connect_as_they_are() -> None:
     key = source_offset_key("A", TopicPartition("orders", 2))
-    position = decode(Kind.POSITION, _record(key, encode_source_offset(100)))
-    removed = decode(Kind.POSITION, _record(key, None))
-    other = decode(Kind.POSITION, _record(HEARTBEAT_KEY, b'{"offset":0}'))
+    position = decode(TopicKind.POSITION, _record(key, encode_source_offset(100)))
+    removed = decode(TopicKind.POSITION, _record(key, None))
+    other = decode(TopicKind.POSITION, _record(HEARTBEAT_KEY, b'{"offset":0}'))
 
     assert position.line == "SourceOffset{cluster=A, topicPartition=orders-2, nextOffset=100}"
     assert position.fields == {"cluster": "A", "topic": "orders", "partition": 2, "next_offset": 100}
@@ -88,8 +88,8 @@ def test_positions_show_the_next_offset_and_other_records_of_connect_as_they_are
     assert other.fields["connector"] == "MirrorHeartbeatConnector"
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_a_record_of_another_kind_is_a_wire_format_error(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(TopicKind))
+def test_a_record_of_another_kind_is_a_wire_format_error(kind: TopicKind) -> None:
     with pytest.raises(WireFormatError):
         decode(kind, _record(b"\x00nonsense", b"nonsense"))
 
@@ -97,24 +97,24 @@ def test_a_record_of_another_kind_is_a_wire_format_error(kind: Kind) -> None:
 @pytest.mark.parametrize(
     ("topic", "kind"),
     [
-        ("mm2-offset-syncs.B.internal", Kind.OFFSET_SYNC),
-        ("A.checkpoints.internal", Kind.CHECKPOINT),
-        ("heartbeats", Kind.HEARTBEAT),
-        ("A.heartbeats", Kind.HEARTBEAT),
-        ("mm2-offsets.A.internal", Kind.POSITION),
-        ("mm2-configsync.A.internal", Kind.JSON),
-        ("mm2-failover.A.internal", Kind.JSON),
+        ("mm2-offset-syncs.B.internal", TopicKind.OFFSET_SYNC),
+        ("A.checkpoints.internal", TopicKind.CHECKPOINT),
+        ("heartbeats", TopicKind.HEARTBEAT),
+        ("A.heartbeats", TopicKind.HEARTBEAT),
+        ("mm2-offsets.A.internal", TopicKind.POSITION),
+        ("mm2-configsync.A.internal", TopicKind.JSON),
+        ("mm2-failover.A.internal", TopicKind.JSON),
     ],
 )
-def test_a_topics_name_says_what_it_holds(topic: str, kind: Kind) -> None:
+def test_a_topics_name_says_what_it_holds(topic: str, kind: TopicKind) -> None:
     assert kind_of(topic, POLICIES) is kind
 
 
 def test_twinlogs_own_records_are_shown_as_the_json_that_they_are() -> None:
-    shown = decode(Kind.JSON, _record(b'["topic","orders"]', b'{"version":1,"state":"ACTIVE"}'))
+    shown = decode(TopicKind.JSON, _record(b'["topic","orders"]', b'{"version":1,"state":"ACTIVE"}'))
     assert shown.line == 'Record{key=["topic", "orders"], value={"version": 1, "state": "ACTIVE"}}'
     assert shown.fields == {"key": ["topic", "orders"], "value": {"version": 1, "state": "ACTIVE"}}
-    assert decode(Kind.JSON, _record(b'["plan"]', None)).fields == {"key": ["plan"], "value": None}
+    assert decode(TopicKind.JSON, _record(b'["plan"]', None)).fields == {"key": ["plan"], "value": None}
 
 
 def test_an_ordinary_topic_asks_for_the_kind() -> None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from twinlog.cli import app
 from twinlog.cli.common.failures import RUN
 from twinlog.cli.first_file import first_file
-from twinlog.cli.start import Wanted, is_there, read, refuse_ends, refuse_errors, told, wanted_from
+from twinlog.cli.start import FirstFlow, is_there, read, refuse_ends, refuse_errors, told, wanted_from
 from twinlog.errors import ConfigError
 from twinlog.selection_configured import topic_selector
 from twinlog.testing.broker import FakeKafka
@@ -21,7 +21,7 @@ from unit.preflight.facts_rig import AWAY, cluster, facts_of
 FILE = Path("twinlog.properties")
 
 
-def wanted(source: str = "a:9092", target: str = "b:9092", **changes: str) -> Wanted:
+def wanted(source: str = "a:9092", target: str = "b:9092", **changes: str) -> FirstFlow:
     options = {"topics": ".*", "names": "source,target"} | changes
     return wanted_from(source, target, file=FILE, topics=options["topics"], names=options["names"])
 

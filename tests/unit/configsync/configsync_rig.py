@@ -20,7 +20,7 @@ from twinlog.telemetry.metrics.configsync import CONFIGSYNC_CHANGES
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_configsync.config import ConfigSyncFlow, configsync_flows
-from twinlog_configsync.flow.change_log import Journal
+from twinlog_configsync.flow.change_log import ChangeLog
 from twinlog_configsync.flow.commands import FlowCommands
 from twinlog_configsync.flow.known_flow import OtherFlow
 from twinlog_configsync.flow.passes import FlowPasses
@@ -127,8 +127,8 @@ class ConfigSyncRig:
         return {entry.name: entry.value for entry in entries if entry.source is ConfigSource.TOPIC}
 
 
-def _journal(config: ConfigSyncFlow, clock: FakeClock) -> Journal:
-    return Journal(flow=config.flow, changes=instruments.counter(_METER, CONFIGSYNC_CHANGES), clock=clock)
+def _journal(config: ConfigSyncFlow, clock: FakeClock) -> ChangeLog:
+    return ChangeLog(flow=config.flow, changes=instruments.counter(_METER, CONFIGSYNC_CHANGES), clock=clock)
 
 
 def make_flow(

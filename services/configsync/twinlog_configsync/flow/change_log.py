@@ -40,7 +40,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
-class Journal:
+class ChangeLog:
     """Invariant: every series of `changes` exists from the beginning, because Prometheus sees no increase in
     the first value of a series."""
 

@@ -18,7 +18,7 @@ from twinlog.service.feeds.rules_record import heeding, rules_noted, rules_told
 from twinlog.write_blocks import is_fence, is_holder
 from twinlog_configsync.access.acl_rules import is_own_name
 from twinlog_configsync.config import ConfigSyncFlow
-from twinlog_configsync.flow.change_log import Journal
+from twinlog_configsync.flow.change_log import ChangeLog
 from twinlog_configsync.flow.claims import claim_as_stored
 from twinlog_configsync.flow.loop_guard import LoopGuard
 from twinlog_configsync.model.memory import Memory, recall
@@ -143,7 +143,7 @@ class KnownFlow:
         target: KafkaCluster,
         claims: DesiredBindings,
         clock: Clock,
-        journal: Journal,
+        journal: ChangeLog,
     ) -> None:
         self.config = flow
         self.target = target
@@ -293,7 +293,7 @@ class OtherFlow(KnownFlow):
         target: KafkaCluster,
         claims: DesiredBindings,
         clock: Clock,
-        journal: Journal,
+        journal: ChangeLog,
     ) -> None:
         super().__init__(flow, target=target, claims=claims, clock=clock, journal=journal)
         self._known_at = float("-inf")

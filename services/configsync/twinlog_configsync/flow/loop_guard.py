@@ -109,7 +109,7 @@ class LoopGuard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failover:
+class FailoverSeen:
     """What the checkpoint service's record of moves says now."""
 
     words: str = ""
@@ -118,7 +118,7 @@ class Failover:
     """The ACLs by which moves block writers, on either cluster."""
 
 
-def failover_of(moves: Moves) -> Failover:
+def failover_of(moves: Moves) -> FailoverSeen:
     """While groups move, and until they have moved back, a topic that is missing on the source is no reason
     to delete the copy with which they work. A run that was given up before it committed an offset holds
     nothing. Pure."""
@@ -133,14 +133,14 @@ def failover_of(moves: Moves) -> Failover:
         back = f"`twinlog failback run '{flow}'` moves them back"
         words = f"groups were moved to {flow.target} and not back{given_up}: {back}"
     fences = frozenset(fence for cluster in moves.fences for fence in moves.fenced(cluster))
-    return Failover(words=words, fences=fences)
+    return FailoverSeen(words=words, fences=fences)
 
 
 @dataclass(slots=True)
 class FailoverWatch:
     target: KafkaCluster
     flow: Flow
-    seen: Failover = field(default_factory=Failover)
+    seen: FailoverSeen = field(default_factory=FailoverSeen)
     """What the record of moves said when it was last read."""
     _table: Table[Key, Row] = field(init=False)
 
@@ -157,7 +157,7 @@ class FailoverWatch:
         try:
             self.seen = failover_of(moves_of(self.flow, await self._table.load()))
         except TwinlogError as error:
-            self.seen = Failover(
+            self.seen = FailoverSeen(
                 words=f"the record of the last failover cannot be read ({error.reason}: {error})"
             )
         return self.seen.words

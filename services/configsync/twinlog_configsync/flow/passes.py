@@ -17,7 +17,7 @@ from twinlog_configsync.access.acl_rules import GROUP, Translation, translate_ac
 from twinlog_configsync.clusters.apply import Applier
 from twinlog_configsync.clusters.observe import Ask, Observer
 from twinlog_configsync.config import ConfigSyncFlow
-from twinlog_configsync.flow.change_log import Journal
+from twinlog_configsync.flow.change_log import ChangeLog
 from twinlog_configsync.flow.claims import claimed, wanted_now
 from twinlog_configsync.flow.known_flow import KnownFlow, OtherFlow, identify
 from twinlog_configsync.flow.loop_guard import FailoverWatch
@@ -95,7 +95,7 @@ class FlowPasses(KnownFlow):
         told: ToldTables,
         claims: DesiredBindings,
         clock: Clock,
-        journal: Journal,
+        journal: ChangeLog,
         gate: asyncio.Semaphore | None = None,
         neighbours: Sequence[OtherFlow] = (),
     ) -> None:

@@ -10,7 +10,7 @@ from twinlog.model import Flow
 from twinlog.service.runtime import Backoff, finish_or_cancel, wait_for_any, wait_or_stop
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.tracing import span
-from twinlog_configsync.flow.change_log import Journal
+from twinlog_configsync.flow.change_log import ChangeLog
 from twinlog_configsync.flow.passes import FlowPasses
 from twinlog_configsync.model.actions import CreateTopic
 from twinlog_configsync.model.reasons import Reason
@@ -32,7 +32,7 @@ class FlowSync:
         *,
         clock: Clock,
         backoff: Backoff,
-        journal: Journal,
+        journal: ChangeLog,
         refusal: Callable[[], TwinlogError | None],
     ) -> None:
         """`refusal` tells why this process does not own the flow now."""

@@ -20,14 +20,14 @@ from twinlog_source.log.facts import CopyFact, LeaderEpochsFact
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.producers import foreign_positions
 from twinlog_source.state.clusters import FlowClusters, all_records, newest
-from twinlog_source.state.state_file import CopyLine, FlowState, Header, Role, StateRecord
+from twinlog_source.state.state_file import CopyLine, ExportedFlow, Header, Role, StateRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateExport:
     clusters: FlowClusters
 
-    async def run(self) -> FlowState:
+    async def run(self) -> ExportedFlow:
         """Raises NotFoundError if the flow has no positions, KafkaError."""
         clusters = self.clusters
         header = Header(
@@ -56,7 +56,7 @@ class StateExport:
             ]
             is_still = not worked_before and not await clusters.owners()
             lines = [line if is_still else _of_a_running_flow(line, log.control) for line in copies]
-        return FlowState(header=header, copies=tuple(lines), records=tuple(records))
+        return ExportedFlow(header=header, copies=tuple(lines), records=tuple(records))
 
     async def _copies(self, log: PositionsLog, foreign: Collection[TopicPartition]) -> list[CopyLine]:
         """The copies of a flow that is not being copied. The end of a copy does not belong to a `foreign`

@@ -52,7 +52,7 @@ from twinlog_source.state.judgement import (
     not_derived,
 )
 from twinlog_source.state.restore_writer import RestoredRecords, RestoreWriter, TopicPlan
-from twinlog_source.state.state_file import CopyLine, FlowState, Role, StateRecord
+from twinlog_source.state.state_file import CopyLine, ExportedFlow, Role, StateRecord
 
 _COMPARED_AT_ONCE = 8
 _RULES_KEY = b'["rules"]'
@@ -76,7 +76,7 @@ class StateImport:
     must not happen."""
 
     clusters: FlowClusters
-    state: FlowState
+    state: ExportedFlow
     allow_repeats: bool = False
     without_moves: bool = False
 

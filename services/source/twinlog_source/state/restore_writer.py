@@ -30,7 +30,7 @@ from twinlog_source.log.gaps import parse_gap_identity
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.state.clusters import FlowClusters, all_records, partition_count, require_stopped
 from twinlog_source.state.judgement import Outcome, Verdict
-from twinlog_source.state.state_file import FlowState, Role, StateRecord
+from twinlog_source.state.state_file import ExportedFlow, Role, StateRecord
 
 # The records that a restore writes: those of the file, corrected by the verdicts. No I/O.
 
@@ -41,7 +41,7 @@ _OF_A_POSITION = frozenset({"zero", "epochs"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredRecords:
-    state: FlowState
+    state: ExportedFlow
     """The file."""
     flow: SourceFlow
     verdicts: Mapping[TopicPartition, tuple[bool, Verdict]]

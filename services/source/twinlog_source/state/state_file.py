@@ -84,7 +84,7 @@ class StateRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowState:
+class ExportedFlow:
     """The content of a file."""
 
     header: Header
@@ -97,7 +97,7 @@ class FlowState:
         return tuple(record for record in self.records if record.role is role)
 
 
-def lines(state: FlowState) -> Iterator[bytes]:
+def lines(state: ExportedFlow) -> Iterator[bytes]:
     """The whole file, line by line."""
     digest, count = hashlib.sha256(), 0
     for document in _documents(state):
@@ -108,7 +108,7 @@ def lines(state: FlowState) -> Iterator[bytes]:
     yield _line({"end": {"lines": count, "sha256": digest.hexdigest()}})
 
 
-def _documents(state: FlowState) -> Iterator[dict[str, Any]]:
+def _documents(state: ExportedFlow) -> Iterator[dict[str, Any]]:
     yield {"twinlog_state": FORMAT, **asdict(state.header)}
     for copy in state.copies:
         yield {"copy": asdict(copy)}
@@ -123,7 +123,7 @@ def _documents(state: FlowState) -> Iterator[dict[str, Any]]:
         }
 
 
-def parse(content: Iterable[bytes], *, name: str) -> FlowState:
+def parse(content: Iterable[bytes], *, name: str) -> ExportedFlow:
     """Read a file. Raises ConfigError: STATE_FILE_DAMAGED if it is not complete, STATE_FILE_NEWER if another
     version is needed to read it."""
     digest, count, end = hashlib.sha256(), 0, None
@@ -161,7 +161,7 @@ def _document(line: bytes, name: str, number: int) -> dict[str, Any]:
     return document
 
 
-def _state(documents: list[dict[str, Any]], import_id: str) -> FlowState:
+def _state(documents: list[dict[str, Any]], import_id: str) -> ExportedFlow:
     first, *rest = documents
     if first["twinlog_state"] != FORMAT:
         raise ValueError(f"format {first['twinlog_state']!r}; this version reads {FORMAT}")
@@ -170,7 +170,7 @@ def _state(documents: list[dict[str, Any]], import_id: str) -> FlowState:
     if len(copies) + len(records) != len(rest):
         raise ValueError("a line is neither a copy nor a record")
     header = Header(**{each.name: first[each.name] for each in fields(Header)})
-    return FlowState(header=header, copies=tuple(copies), records=tuple(records), import_id=import_id)
+    return ExportedFlow(header=header, copies=tuple(copies), records=tuple(records), import_id=import_id)
 
 
 def _copy(found: dict[str, Any]) -> CopyLine:

@@ -54,7 +54,7 @@ class Tail(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clusters:
+class BothClusters:
     """Those of the flow, for what only its source has."""
 
     source: KafkaCluster
@@ -102,7 +102,7 @@ class Reversal:
     flow: types_pb2.Flow
     options: pb2.MoveOptions
     tail: Tail = Tail.REFUSE
-    clusters: Clusters | None = None
+    clusters: BothClusters | None = None
     """None without a file: then records of a tail are counted only."""
     tell: Callable[[str, str], None]
     """Takes the name of a step, and what it has done."""
@@ -387,7 +387,7 @@ def reverse_command(
                     )
                     for each in (clients.source_consumer, clients.target_admin)
                 ]
-                clusters = Clusters(source=source, target=target)
+                clusters = BothClusters(source=source, target=target)
             yield Reversal(
                 at=at, flow=parsed, options=options, tail=tail, clusters=clusters, tell=tell, follow=follow
             )

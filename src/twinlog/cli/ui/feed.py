@@ -16,7 +16,7 @@ Row = Mapping[str, Any] | Sequence[Any]
 
 
 @dataclass(slots=True)
-class Table:
+class FeedTable:
     """Rows by key, and which of them changed since they were taken last."""
 
     rows: dict[str, Row] = field(default_factory=dict)
@@ -60,12 +60,12 @@ class Feed:
     def __init__(self, names: Sequence[str], *, in_snapshots_only: Sequence[str] = ()) -> None:
         """`in_snapshots_only`: what browsers carry forward themselves from the rows of other tables."""
         self._in_snapshots_only = frozenset(in_snapshots_only)
-        self.tables = {name: Table() for name in names}
+        self.tables = {name: FeedTable() for name in names}
         self.turn = 0
         self._frames: deque[bytes] = deque(maxlen=KEPT_FRAMES)
         self._snapshot: tuple[int, bytes] = (-1, b"")
 
-    def __getitem__(self, name: str) -> Table:
+    def __getitem__(self, name: str) -> FeedTable:
         return self.tables[name]
 
     def next_turn(self) -> bool:

@@ -189,7 +189,7 @@ KEPT_CHANGES = 12
 
 
 @dataclass(slots=True)
-class Journal:
+class RecentChanges:
     """What has become wrong or was ordered, and what is over, since the page was started. Pure."""
 
     changes: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=KEPT_CHANGES))
@@ -237,7 +237,7 @@ class Upstream:
     _history: dict[str, deque[list[float | int | None]]] = field(default_factory=dict)
     _told_ms: int = 0
     """When a service answered last."""
-    _journal: Journal = field(default_factory=Journal)
+    _journal: RecentChanges = field(default_factory=RecentChanges)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Ends with `stop`. Raises ConfigError for certificates and tokens that are not usable."""

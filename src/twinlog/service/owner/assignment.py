@@ -102,7 +102,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Assignment:
     """What the leader tells every process."""
 
     names: Mapping[str, str] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class Table:
         return json.dumps({"members": self.names, "flows": parts}).encode()
 
     @classmethod
-    def parse(cls, told: bytes) -> "Table":
+    def parse(cls, told: bytes) -> "Assignment":
         """Raises ValueError."""
         try:
             found = json.loads(told)
@@ -149,7 +149,7 @@ def assign(said: Mapping[str, bytes], _generation: int) -> dict[str, bytes]:
     return dict.fromkeys(said, table)
 
 
-def assigned(members: Mapping[str, Announcement]) -> Table:
+def assigned(members: Mapping[str, Announcement]) -> Assignment:
     """Who owns each flow."""
     ordered = sorted(members, key=lambda member: (members[member].name, member))
     offers: dict[str, dict[str, Offer]] = {}
@@ -164,7 +164,7 @@ def assigned(members: Mapping[str, Announcement]) -> Table:
         for flow, to, why in work.moves():
             work.parts[flow] = work.parts[flow]._replace(to=to, why=why)
             break
-    return Table(
+    return Assignment(
         names={member: members[member].name for member in ordered},
         parts={flow: work.parts[flow] for flow in sorted(work.parts)},
     )

@@ -19,7 +19,7 @@ from twinlog.kafka.ports import KafkaCluster, Pulse, Seat, never_gone
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow
 from twinlog.policy.internal_topics import election_group, owners_group
-from twinlog.service.owner.assignment import Announcement, Offer, Part, Reach, Table, Why, assign, serves
+from twinlog.service.owner.assignment import Announcement, Assignment, Offer, Part, Reach, Why, assign, serves
 from twinlog.service.owner.lease import NO_ELECTION, FlowLease
 from twinlog.service.owner.name import OwnerName
 from twinlog.service.runtime import Backoff, finish_or_cancel, wait_for_any
@@ -79,7 +79,7 @@ class Membership:
         self._limiter = RepeatLimiter(interval_seconds=60.0)
         self._flows: dict[str, _Served] = {}
         self._id = ""
-        self._table = Table()
+        self._table = Assignment()
         self._since: dict[str, int] = {}
         """The generations since which this process has its flows."""
         self._said: Mapping[str, Offer] = {}
@@ -132,7 +132,7 @@ class Membership:
         """Who owns the flows of this process, as far as it knows."""
         return [self._owner_of(flow, served.lease.flow) for flow, served in self._flows.items()]
 
-    def move(self, flow: Flow, to: str, *, dry_run: bool) -> "Move":
+    def move(self, flow: Flow, to: str, *, dry_run: bool) -> "FlowsMoved":
         """Hand a flow that this process owns over to the one that is called so, and leave it there. Raises
         StateError (as the lease's refusal), NotFoundError (REPLICA_UNKNOWN), ConflictError
         (REPLICA_OWNS, REPLICA_LOST_SOURCE)."""
@@ -151,7 +151,7 @@ class Membership:
                 metadata={"flow": str(flow)},
             )
         (chosen,) = found
-        move = Move(process=able[self._id].process, to=able[chosen].process)
+        move = FlowsMoved(process=able[self._id].process, to=able[chosen].process)
         if chosen == self._id:
             raise ConflictError(f"{flow} is owned by {move.to} already", reason="REPLICA_OWNS")
         if chosen in part.lost:
@@ -236,7 +236,7 @@ class Membership:
 
     def _take(self, seat: Seat) -> None:
         try:
-            self._table = Table.parse(seat.assignment)
+            self._table = Assignment.parse(seat.assignment)
         except ValueError as error:
             raise TransientKafkaError(
                 f"{self._group}: another process tells nothing that this release understands ({error})",
@@ -352,7 +352,7 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class FlowsMoved:
     """A flow's hand-over by hand; processes as people know them."""
 
     process: str

@@ -4,7 +4,7 @@ import pytest
 
 from twinlog.cli.status.rows import STANDS_BY, FlowRow, InForce, Owner, ServiceRow, Status
 from twinlog.cli.ui.rows import roles, shared_owners
-from twinlog.cli.ui.upstream import Health, Journal, flow_health, head
+from twinlog.cli.ui.upstream import Health, RecentChanges, flow_health, head
 from twinlog.cli.verdict.issues import Issue, Level, Verdict
 from twinlog.cli.verdict.verdict import standing_by
 
@@ -104,7 +104,7 @@ def test_the_head_counts_what_the_verdict_counts() -> None:
 
 
 def test_what_began_who_ordered_it_and_what_is_over_is_kept_in_order() -> None:
-    journal, paused, status = Journal(), flow(), Status(services=[])
+    journal, paused, status = RecentChanges(), flow(), Status(services=[])
     paused.in_force = [InForce(kind="PAUSE", about="A->B clicks", message="paused", by="ann")]
     status.services = [ServiceRow(name="source", endpoint="h:1", pid=7)]
     journal.note(status, Verdict(issues=[issue("FAULTED")]), 1, answered=True)

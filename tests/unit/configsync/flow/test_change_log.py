@@ -7,7 +7,7 @@ from twinlog.model import Flow
 from twinlog.telemetry import instruments
 from twinlog.telemetry.metrics.configsync import CONFIGSYNC_CHANGES
 from twinlog.testing.fakes.clock import FakeClock
-from twinlog_configsync.flow.change_log import Journal
+from twinlog_configsync.flow.change_log import ChangeLog
 from unit.metric_points import counted
 
 
@@ -16,7 +16,7 @@ def test_every_series_exists_before_the_first_change() -> None:
     reader = InMemoryMetricReader()
     provider = MeterProvider(metric_readers=[reader])
     changes = instruments.counter(provider.get_meter("test"), CONFIGSYNC_CHANGES)
-    Journal(flow=Flow("A", "B"), changes=changes, clock=FakeClock())
+    ChangeLog(flow=Flow("A", "B"), changes=changes, clock=FakeClock())
 
     found = counted(reader, CONFIGSYNC_CHANGES.name, "twinlog.resource.type", "twinlog.outcome")
     assert found == {

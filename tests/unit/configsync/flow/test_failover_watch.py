@@ -3,14 +3,14 @@
 from twinlog.model import Flow
 from twinlog.moves.record import MoveKind, Moves, MoveState, Run
 from twinlog.write_blocks import fence_of
-from twinlog_configsync.flow.loop_guard import Failover, failover_of
+from twinlog_configsync.flow.loop_guard import FailoverSeen, failover_of
 
 FLOW = Flow("A", "B")
 
 
 def test_the_fences_are_those_on_either_cluster() -> None:
     moves = Moves(flow=FLOW, fences={"A": {"orders": "r"}, "B": {"A.orders": "q"}})
-    assert failover_of(moves) == Failover(fences=frozenset(map(fence_of, ("orders", "A.orders"))))
+    assert failover_of(moves) == FailoverSeen(fences=frozenset(map(fence_of, ("orders", "A.orders"))))
 
 
 def test_a_run_that_was_given_up_after_its_first_commit_is_in_effect() -> None:

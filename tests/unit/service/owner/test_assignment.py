@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from twinlog.model import Flow
 from twinlog.service.owner.assignment import (
     Announcement,
+    Assignment,
     Offer,
     Part,
     Reach,
-    Table,
     Why,
     assign,
     assigned,
@@ -46,12 +46,12 @@ class Group:
         self.processes = processes
         self.generation = 0
         self.moved: list[str] = []
-        self.table = Table()
+        self.table = Assignment()
 
     def join(self, *, ends_work: bool = True) -> None:
         self.generation += 1
         said = {name: process.said(name) for name, process in self.processes.items()}
-        self.table = Table.parse(assigned(said).to_bytes())
+        self.table = Assignment.parse(assigned(said).to_bytes())
         for name, process in self.processes.items():
             process.handing = {}
             for flow, part in self.table.parts.items():
@@ -185,14 +185,14 @@ def test_what_others_say_may_be_of_another_release_or_nonsense() -> None:
     mine = Announcement(name="me", flows={"A->B": Offer()})
     later = b'{"name": "later", "kept": true, "more": 1, "flows": {"A->B": ["", 0, 1, 5, "", "", "more"]}}'
     told = assign({"me": mine.to_bytes(), "x": b"\xff", "y": b"[]", "later": later}, 1)
-    table = Table.parse(told["me"])
+    table = Assignment.parse(told["me"])
     assert set(told) == {"me", "x", "y", "later"}
     assert table.parts["A->B"].owner == "later"
-    assert Table.parse(told["x"]) == table
+    assert Assignment.parse(told["x"]) == table
     assert serves(later + b"\0mark", Flow("A", "B"))
     assert not serves(later, Flow("C", "B"))
     with pytest.raises(ValueError, match="no table of flows"):
-        Table.parse(b'{"members": {}, "flows": {"A->B": [5]}}')
+        Assignment.parse(b'{"members": {}, "flows": {"A->B": [5]}}')
 
 
 _FLOWS = [f"A{number}->B" for number in range(7)]

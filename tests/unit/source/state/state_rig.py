@@ -27,7 +27,7 @@ from twinlog_source.state.clusters import FlowClusters
 from twinlog_source.state.export import StateExport
 from twinlog_source.state.judgement import Verdict
 from twinlog_source.state.restore import ImportPlan, StateImport
-from twinlog_source.state.state_file import FlowState, lines, parse
+from twinlog_source.state.state_file import ExportedFlow, lines, parse
 from unit.source.flow_rig import FILE, OneFile
 
 POSITIONS = "mm2-offsets.A.internal"
@@ -93,7 +93,7 @@ class StateRig:
             OwnerFact(instance="owner", slots=slots, renewed_at_ms=self.clock.now_ms()),
         )
 
-    async def export(self) -> FlowState:
+    async def export(self) -> ExportedFlow:
         """Through the file."""
         found = await StateExport(clusters=self.clusters()).run()
         return parse(list(lines(found)), name="state.jsonl")
@@ -102,10 +102,10 @@ class StateRig:
         for topic in [name for name in self.target.topics if name.startswith(("mm2-", "A.checkpoints"))]:
             del self.target.topics[topic]
 
-    async def plan(self, state: FlowState, **options: bool) -> ImportPlan:
+    async def plan(self, state: ExportedFlow, **options: bool) -> ImportPlan:
         return await StateImport(clusters=self.clusters(), state=state, **options).plan()
 
-    async def restore(self, state: FlowState, **options: bool) -> None:
+    async def restore(self, state: ExportedFlow, **options: bool) -> None:
         work = StateImport(clusters=self.clusters(), state=state, **options)
         await work.carry_out(await work.plan())
 
@@ -115,10 +115,10 @@ class StateRig:
             await log.refresh()
             return log
 
-    async def refusal(self, state: FlowState, **options: bool) -> str:
+    async def refusal(self, state: ExportedFlow, **options: bool) -> str:
         with pytest.raises(StateError) as refused:
             await self.plan(state, **options)
         return refused.value.reason
 
-    async def verdict(self, state: FlowState, **options: bool) -> Verdict:
+    async def verdict(self, state: ExportedFlow, **options: bool) -> Verdict:
         return (await self.plan(state, **options)).verdicts[P][1]

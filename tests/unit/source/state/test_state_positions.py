@@ -20,7 +20,7 @@ from twinlog_source.log.facts import (
     ZeroFact,
 )
 from twinlog_source.state.judgement import Outcome
-from twinlog_source.state.state_file import FlowState
+from twinlog_source.state.state_file import ExportedFlow
 from unit.source.state.state_rig import COPY, FLOW, POSITIONS, P, StateRig
 
 
@@ -283,7 +283,7 @@ async def test_a_preserved_copy_is_compared_offset_by_offset(copied: StateRig) -
     assert (await copied.verdict(state, allow_repeats=True)).outcome is Outcome.REFUSED
 
 
-async def exported_while_it_runs(rig: StateRig) -> FlowState:
+async def exported_while_it_runs(rig: StateRig) -> ExportedFlow:
     rig.target.set_group(election_group("source", FLOW), state="STABLE", member_count=1)
     state = await rig.export()
     rig.target.set_group(election_group("source", FLOW), state="EMPTY", member_count=0)
