@@ -106,7 +106,7 @@ def _hastened() -> str:
         window = OTHER_WINDOWS.get(rule["alert"], WINDOW)
         expression = rule["expr"].replace(f"> {RPO_SECONDS}", f"> {TEST_RPO_SECONDS}")
         rule |= {"for": "0s", "expr": re.sub(r"\[[0-9]+m\]", f"[{window}]", expression)}
-    return yaml.safe_dump(document)
+    return str(yaml.safe_dump(document))
 
 
 @asynccontextmanager
