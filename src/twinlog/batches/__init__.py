@@ -25,82 +25,52 @@ The parts, for those who need less:
     codec        Codec, compress, decompress, DEFAULT_LEVELS
 """
 
-from twinlog.batches.bodies import DecodedRecord, OpenRecord, RawHeaders, decode_record, encode_body
-from twinlog.batches.build import NewRecord, build_batch
-from twinlog.batches.codec import DEFAULT_LEVELS, Codec, compress, decompress
-from twinlog.batches.header import HEADER_BYTES, Batch, BatchHeader, crc_is_valid, iter_batches, read_batches
-from twinlog.batches.joining import merge
-from twinlog.batches.lanes import (
-    BATCH_LIMITS,
-    Lane,
-    LaneReason,
-    TargetTopicLimits,
-    choose_lane,
-    largest_batch_bytes,
-)
-from twinlog.batches.outgoing import OffsetRun, OutgoingBatch, Seal, sealed, sealed_header
-from twinlog.batches.prepare import prepare, take_raw
-from twinlog.batches.prepared import CopyFault, CopyPolicy, LeaderEpoch, Prepared
-from twinlog.batches.recode_lane import Packed, RecordTooLarge, pack, transcode
-from twinlog.batches.records import decode_batch, open_records, write_records
-from twinlog.batches.visibility import (
-    AbortedTransaction,
-    EndMarker,
-    Visibility,
-    VisibleBatch,
-    VisibleCounter,
-    classify,
-    end_marker,
-)
-
-__all__ = [
-    "CopyFault",
-    "CopyPolicy",
-    "LeaderEpoch",
-    "Prepared",
-    "prepare",
-    "HEADER_BYTES",
-    "Batch",
-    "BatchHeader",
-    "crc_is_valid",
-    "iter_batches",
-    "merge",
-    "read_batches",
-    "AbortedTransaction",
-    "EndMarker",
-    "Visibility",
-    "VisibleBatch",
-    "classify",
-    "end_marker",
-    "BATCH_LIMITS",
-    "Lane",
-    "LaneReason",
-    "TargetTopicLimits",
-    "choose_lane",
-    "largest_batch_bytes",
-    "take_raw",
-    "Packed",
-    "RecordTooLarge",
-    "pack",
-    "transcode",
-    "OffsetRun",
-    "OutgoingBatch",
-    "Seal",
-    "sealed",
-    "sealed_header",
-    "NewRecord",
-    "build_batch",
-    "DecodedRecord",
-    "OpenRecord",
-    "RawHeaders",
-    "decode_batch",
-    "decode_record",
-    "encode_body",
-    "open_records",
-    "write_records",
-    "VisibleCounter",
-    "DEFAULT_LEVELS",
-    "Codec",
-    "compress",
-    "decompress",
-]
+from twinlog.batches.bodies import DecodedRecord as DecodedRecord
+from twinlog.batches.bodies import OpenRecord as OpenRecord
+from twinlog.batches.bodies import RawHeaders as RawHeaders
+from twinlog.batches.bodies import decode_record as decode_record
+from twinlog.batches.bodies import encode_body as encode_body
+from twinlog.batches.build import NewRecord as NewRecord
+from twinlog.batches.build import build_batch as build_batch
+from twinlog.batches.codec import DEFAULT_LEVELS as DEFAULT_LEVELS
+from twinlog.batches.codec import Codec as Codec
+from twinlog.batches.codec import compress as compress
+from twinlog.batches.codec import decompress as decompress
+from twinlog.batches.header import HEADER_BYTES as HEADER_BYTES
+from twinlog.batches.header import Batch as Batch
+from twinlog.batches.header import BatchHeader as BatchHeader
+from twinlog.batches.header import crc_is_valid as crc_is_valid
+from twinlog.batches.header import iter_batches as iter_batches
+from twinlog.batches.header import read_batches as read_batches
+from twinlog.batches.joining import merge as merge
+from twinlog.batches.lanes import BATCH_LIMITS as BATCH_LIMITS
+from twinlog.batches.lanes import Lane as Lane
+from twinlog.batches.lanes import LaneReason as LaneReason
+from twinlog.batches.lanes import TargetTopicLimits as TargetTopicLimits
+from twinlog.batches.lanes import choose_lane as choose_lane
+from twinlog.batches.lanes import largest_batch_bytes as largest_batch_bytes
+from twinlog.batches.outgoing import OffsetRun as OffsetRun
+from twinlog.batches.outgoing import OutgoingBatch as OutgoingBatch
+from twinlog.batches.outgoing import Seal as Seal
+from twinlog.batches.outgoing import sealed as sealed
+from twinlog.batches.outgoing import sealed_header as sealed_header
+from twinlog.batches.prepare import prepare as prepare
+from twinlog.batches.prepare import take_raw as take_raw
+from twinlog.batches.prepared import CopyFault as CopyFault
+from twinlog.batches.prepared import CopyPolicy as CopyPolicy
+from twinlog.batches.prepared import LeaderEpoch as LeaderEpoch
+from twinlog.batches.prepared import Prepared as Prepared
+from twinlog.batches.recode_lane import Packed as Packed
+from twinlog.batches.recode_lane import RecordTooLarge as RecordTooLarge
+from twinlog.batches.recode_lane import pack as pack
+from twinlog.batches.recode_lane import transcode as transcode
+from twinlog.batches.records import decode_batch as decode_batch
+from twinlog.batches.records import open_records as open_records
+from twinlog.batches.records import write_records as write_records
+from twinlog.batches.visibility import AbortedTransaction as AbortedTransaction
+from twinlog.batches.visibility import EndMarker as EndMarker
+from twinlog.batches.visibility import Visibility as Visibility
+from twinlog.batches.visibility import VisibleBatch as VisibleBatch
+from twinlog.batches.visibility import VisibleCounter as VisibleCounter
+from twinlog.batches.visibility import classify as classify
+from twinlog.batches.visibility import end_marker as end_marker

@@ -4,9 +4,8 @@
 reads a topic and all its remote copies as one.
 """
 
-from twinlog.client.logical_consumer import LogicalConsumer, LogicalRecord
-from twinlog.client.mirror_client import MirrorClient
-from twinlog.kafka.ports import CommittedOffset
-from twinlog.model import TopicPartition
-
-__all__ = ["CommittedOffset", "LogicalConsumer", "LogicalRecord", "MirrorClient", "TopicPartition"]
+from twinlog.client.logical_consumer import LogicalConsumer as LogicalConsumer
+from twinlog.client.logical_consumer import LogicalRecord as LogicalRecord
+from twinlog.client.mirror_client import MirrorClient as MirrorClient
+from twinlog.kafka.ports import CommittedOffset as CommittedOffset
+from twinlog.model import TopicPartition as TopicPartition

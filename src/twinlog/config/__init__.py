@@ -1,62 +1,31 @@
 """The configuration of every service: an MM2 properties file, read by MM2's rules into immutable typed
 records."""
 
-from twinlog.config.client_settings import ClientConfig, ClusterConfig, FlowClients, Origin
-from twinlog.config.flow.settings import (
-    AclSyncMode,
-    AutoOffsetReset,
-    CheckpointSettings,
-    ConfigSyncSettings,
-    FlowConfig,
-    HeartbeatSettings,
-    OffsetsMode,
-    OffsetsSettings,
-    OffsetStorage,
-    OffsetSyncsLocation,
-    OffsetSyncsSettings,
-    OnDataLoss,
-    Selection,
-    SourceSettings,
-)
-from twinlog.config.keys.spec import Service
-from twinlog.config.load import load
-from twinlog.config.problems import Notice, NoticeLevel
-from twinlog.config.settings import (
-    Address,
-    Configuration,
-    LogFormat,
-    RuntimeSettings,
-    ServiceEndpoints,
-    SparkSettings,
-)
-
-__all__ = [
-    "load",
-    "Configuration",
-    "FlowConfig",
-    "FlowClients",
-    "ClientConfig",
-    "Origin",
-    "ClusterConfig",
-    "SourceSettings",
-    "OffsetStorage",
-    "OffsetSyncsSettings",
-    "OffsetSyncsLocation",
-    "OffsetsMode",
-    "OffsetsSettings",
-    "AutoOffsetReset",
-    "OnDataLoss",
-    "CheckpointSettings",
-    "HeartbeatSettings",
-    "AclSyncMode",
-    "ConfigSyncSettings",
-    "Selection",
-    "Service",
-    "ServiceEndpoints",
-    "Address",
-    "SparkSettings",
-    "RuntimeSettings",
-    "LogFormat",
-    "Notice",
-    "NoticeLevel",
-]
+from twinlog.config.client_settings import ClientConfig as ClientConfig
+from twinlog.config.client_settings import ClusterConfig as ClusterConfig
+from twinlog.config.client_settings import FlowClients as FlowClients
+from twinlog.config.client_settings import Origin as Origin
+from twinlog.config.flow.settings import AclSyncMode as AclSyncMode
+from twinlog.config.flow.settings import AutoOffsetReset as AutoOffsetReset
+from twinlog.config.flow.settings import CheckpointSettings as CheckpointSettings
+from twinlog.config.flow.settings import ConfigSyncSettings as ConfigSyncSettings
+from twinlog.config.flow.settings import FlowConfig as FlowConfig
+from twinlog.config.flow.settings import HeartbeatSettings as HeartbeatSettings
+from twinlog.config.flow.settings import OffsetsMode as OffsetsMode
+from twinlog.config.flow.settings import OffsetsSettings as OffsetsSettings
+from twinlog.config.flow.settings import OffsetStorage as OffsetStorage
+from twinlog.config.flow.settings import OffsetSyncsLocation as OffsetSyncsLocation
+from twinlog.config.flow.settings import OffsetSyncsSettings as OffsetSyncsSettings
+from twinlog.config.flow.settings import OnDataLoss as OnDataLoss
+from twinlog.config.flow.settings import Selection as Selection
+from twinlog.config.flow.settings import SourceSettings as SourceSettings
+from twinlog.config.keys.spec import Service as Service
+from twinlog.config.load import load as load
+from twinlog.config.problems import Notice as Notice
+from twinlog.config.problems import NoticeLevel as NoticeLevel
+from twinlog.config.settings import Address as Address
+from twinlog.config.settings import Configuration as Configuration
+from twinlog.config.settings import LogFormat as LogFormat
+from twinlog.config.settings import RuntimeSettings as RuntimeSettings
+from twinlog.config.settings import ServiceEndpoints as ServiceEndpoints
+from twinlog.config.settings import SparkSettings as SparkSettings

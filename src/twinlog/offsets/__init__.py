@@ -1,20 +1,13 @@
 """MirrorMaker 2's rules for offset syncs and checkpoints, without I/O."""
 
-from twinlog.offsets.checkpoints import CheckpointHistory, is_progress, target_partition
-from twinlog.offsets.sync_pacing import ENOUGH_RECORDS, PacedSyncs, SyncPace
-from twinlog.offsets.sync_store import OffsetSyncStore, Translation, TranslationOutcome
-from twinlog.offsets.sync_writer import OffsetSyncWriter, PartitionSyncState
-
-__all__ = [
-    "ENOUGH_RECORDS",
-    "CheckpointHistory",
-    "OffsetSyncStore",
-    "OffsetSyncWriter",
-    "PacedSyncs",
-    "PartitionSyncState",
-    "SyncPace",
-    "Translation",
-    "TranslationOutcome",
-    "is_progress",
-    "target_partition",
-]
+from twinlog.offsets.checkpoints import CheckpointHistory as CheckpointHistory
+from twinlog.offsets.checkpoints import is_progress as is_progress
+from twinlog.offsets.checkpoints import target_partition as target_partition
+from twinlog.offsets.sync_pacing import ENOUGH_RECORDS as ENOUGH_RECORDS
+from twinlog.offsets.sync_pacing import PacedSyncs as PacedSyncs
+from twinlog.offsets.sync_pacing import SyncPace as SyncPace
+from twinlog.offsets.sync_store import OffsetSyncStore as OffsetSyncStore
+from twinlog.offsets.sync_store import Translation as Translation
+from twinlog.offsets.sync_store import TranslationOutcome as TranslationOutcome
+from twinlog.offsets.sync_writer import OffsetSyncWriter as OffsetSyncWriter
+from twinlog.offsets.sync_writer import PartitionSyncState as PartitionSyncState

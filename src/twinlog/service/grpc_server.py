@@ -19,12 +19,11 @@ from twinlog.config import Address
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.service.access.port import PortAccess
 from twinlog.service.answering_process import AnsweringProcess
-from twinlog.service.interceptors import REQUEST_SECONDS, Context, RpcBoundary, too_late
+from twinlog.service.interceptors import REQUEST_SECONDS, RpcBoundary, too_late
+from twinlog.service.interceptors import Context as Context
 from twinlog.service.limits import MAX_CONCURRENT_RPCS, MAX_CONCURRENT_STREAMS, MAX_MESSAGE_BYTES
 from twinlog.service.rpc import GRPC, Rpc
 from twinlog.service.runtime import wait_or_stop
-
-__all__ = ["Context", "GrpcServer", "GrpcService"]
 
 _log = structlog.stdlib.get_logger(__name__)
 

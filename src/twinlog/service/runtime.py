@@ -8,28 +8,16 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
-from twinlog.service.waiting import (
-    STEP_GRACE_SECONDS,
-    Backoff,
-    finish_or_cancel,
-    wait_for_any,
-    wait_or_stop,
-)
+from twinlog.service.waiting import STEP_GRACE_SECONDS
+from twinlog.service.waiting import Backoff as Backoff
+from twinlog.service.waiting import finish_or_cancel as finish_or_cancel
+from twinlog.service.waiting import wait_for_any as wait_for_any
+from twinlog.service.waiting import wait_or_stop as wait_or_stop
 from twinlog.telemetry.logging import RepeatLimiter
 
 Loop = Callable[[asyncio.Event], Awaitable[None]]
 """Runs until the event (stop) is set, then cleans up and returns; never returns before."""
 
-__all__ = [
-    "Backoff",
-    "Loop",
-    "LoopExited",
-    "finish_or_cancel",
-    "retrying_loop",
-    "supervise",
-    "wait_for_any",
-    "wait_or_stop",
-]
 
 _log = structlog.stdlib.get_logger(__name__)
 

@@ -4,9 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from twinlog.backoff import Backoff
-
-__all__ = ["STEP_GRACE_SECONDS", "Backoff", "finish_or_cancel", "wait_for_any", "wait_or_stop"]
+from twinlog.backoff import Backoff as Backoff
 
 T = TypeVar("T")
 

@@ -19,22 +19,11 @@ import grpc
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.cluster import start_clusters, stop_clusters
+from twinlog.local.cluster import start_clusters as start_clusters
+from twinlog.local.cluster import stop_clusters as stop_clusters
 from twinlog.local.spec import KafkaVersion
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
-
-__all__ = [
-    "PATIENCE_SECONDS",
-    "TESTED_KAFKA",
-    "KafkaPair",
-    "retry_admin",
-    "eventually",
-    "make_topics",
-    "start_clusters",
-    "stop_clusters",
-    "unique_name",
-]
 
 TESTED_KAFKA: Final = next(
     each for each in KafkaVersion if each.startswith(os.environ.get("TWINLOG_TEST_KAFKA", KafkaVersion.V4_3))

@@ -4,35 +4,17 @@ A record is seen as MirrorMaker 2 shows it to a transform: under the name of its
 as key, value and header values.
 """
 
-from twinlog.transforms.chain import (
-    BoundChain,
-    Chain,
-    DropHeaders,
-    Filter,
-    HasHeaderKey,
-    InsertHeader,
-    Predicate,
-    RecordIsTombstone,
-    RegexRouter,
-    Step,
-    TopicNameMatches,
-    Transform,
-)
-from twinlog.transforms.configured import chain_from_config, problems_of_config
-
-__all__ = [
-    "BoundChain",
-    "Chain",
-    "DropHeaders",
-    "Filter",
-    "HasHeaderKey",
-    "InsertHeader",
-    "Predicate",
-    "RecordIsTombstone",
-    "RegexRouter",
-    "Step",
-    "TopicNameMatches",
-    "Transform",
-    "chain_from_config",
-    "problems_of_config",
-]
+from twinlog.transforms.chain import BoundChain as BoundChain
+from twinlog.transforms.chain import Chain as Chain
+from twinlog.transforms.chain import DropHeaders as DropHeaders
+from twinlog.transforms.chain import Filter as Filter
+from twinlog.transforms.chain import HasHeaderKey as HasHeaderKey
+from twinlog.transforms.chain import InsertHeader as InsertHeader
+from twinlog.transforms.chain import Predicate as Predicate
+from twinlog.transforms.chain import RecordIsTombstone as RecordIsTombstone
+from twinlog.transforms.chain import RegexRouter as RegexRouter
+from twinlog.transforms.chain import Step as Step
+from twinlog.transforms.chain import TopicNameMatches as TopicNameMatches
+from twinlog.transforms.chain import Transform as Transform
+from twinlog.transforms.configured import chain_from_config as chain_from_config
+from twinlog.transforms.configured import problems_of_config as problems_of_config

@@ -24,42 +24,25 @@ partitions are to blame. Leave its `async with`, take a new one with the same id
 position.
 """
 
-from twinlog.kafka.protocol.client_pool import DataClientPool
-from twinlog.kafka.raw.fetch.fetcher import RawFetcher
-from twinlog.kafka.raw.fetch.reader import BatchReader
-from twinlog.kafka.raw.fetch.results import FetchedPartition, FetchFailure, FetchSizes
-from twinlog.kafka.raw.leaders import prepare_to_fetch
-from twinlog.kafka.raw.offset_lookup import epoch_ends, list_offsets
-from twinlog.kafka.raw.produce.producer import ProducerState, RawProducer
-from twinlog.kafka.raw.produce.routes import prepare_to_produce
-from twinlog.kafka.raw.producer_states import OpenTransaction, open_transactions
-from twinlog.kafka.raw.settings import ProducerSettings, Window
-from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator, fence
-from twinlog.kafka.raw.transactions.hanging_guard import COMMITTED, OUTCOME
-from twinlog.kafka.raw.transactions.rotation import TransactionRotation
-from twinlog.kafka.raw.transactions.wire import ProducerIdentity
-
-__all__ = [
-    "COMMITTED",
-    "OUTCOME",
-    "BatchReader",
-    "DataClientPool",
-    "FetchFailure",
-    "FetchSizes",
-    "FetchedPartition",
-    "OpenTransaction",
-    "ProducerIdentity",
-    "ProducerSettings",
-    "ProducerState",
-    "RawFetcher",
-    "RawProducer",
-    "TransactionCoordinator",
-    "TransactionRotation",
-    "Window",
-    "epoch_ends",
-    "fence",
-    "list_offsets",
-    "open_transactions",
-    "prepare_to_fetch",
-    "prepare_to_produce",
-]
+from twinlog.kafka.protocol.client_pool import DataClientPool as DataClientPool
+from twinlog.kafka.raw.fetch.fetcher import RawFetcher as RawFetcher
+from twinlog.kafka.raw.fetch.reader import BatchReader as BatchReader
+from twinlog.kafka.raw.fetch.results import FetchedPartition as FetchedPartition
+from twinlog.kafka.raw.fetch.results import FetchFailure as FetchFailure
+from twinlog.kafka.raw.fetch.results import FetchSizes as FetchSizes
+from twinlog.kafka.raw.leaders import prepare_to_fetch as prepare_to_fetch
+from twinlog.kafka.raw.offset_lookup import epoch_ends as epoch_ends
+from twinlog.kafka.raw.offset_lookup import list_offsets as list_offsets
+from twinlog.kafka.raw.produce.producer import ProducerState as ProducerState
+from twinlog.kafka.raw.produce.producer import RawProducer as RawProducer
+from twinlog.kafka.raw.produce.routes import prepare_to_produce as prepare_to_produce
+from twinlog.kafka.raw.producer_states import OpenTransaction as OpenTransaction
+from twinlog.kafka.raw.producer_states import open_transactions as open_transactions
+from twinlog.kafka.raw.settings import ProducerSettings as ProducerSettings
+from twinlog.kafka.raw.settings import Window as Window
+from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator as TransactionCoordinator
+from twinlog.kafka.raw.transactions.coordinator import fence as fence
+from twinlog.kafka.raw.transactions.hanging_guard import COMMITTED as COMMITTED
+from twinlog.kafka.raw.transactions.hanging_guard import OUTCOME as OUTCOME
+from twinlog.kafka.raw.transactions.rotation import TransactionRotation as TransactionRotation
+from twinlog.kafka.raw.transactions.wire import ProducerIdentity as ProducerIdentity

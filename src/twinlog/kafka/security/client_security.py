@@ -14,19 +14,10 @@ from twinlog.kafka.security.oauth.login import MECHANISM as OAUTHBEARER
 from twinlog.kafka.security.oauth.login import OAuthLogin
 from twinlog.kafka.security.oauth.reading import JAAS
 from twinlog.kafka.security.oauth.settings import HANDLER, msk_iam_login, oauth_login
-from twinlog.kafka.security.refusal import refused
-from twinlog.kafka.security.tls import TlsTrust, ssl_context, tls_trust
-
-__all__ = [
-    "MECHANISMS",
-    "PROTOCOLS",
-    "ClientSecurity",
-    "SaslLogin",
-    "TlsTrust",
-    "client_security",
-    "refused",
-    "ssl_context",
-]
+from twinlog.kafka.security.refusal import refused as refused
+from twinlog.kafka.security.tls import TlsTrust as TlsTrust
+from twinlog.kafka.security.tls import ssl_context as ssl_context
+from twinlog.kafka.security.tls import tls_trust
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MSK_IAM = "AWS_MSK_IAM"

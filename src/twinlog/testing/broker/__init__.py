@@ -27,8 +27,8 @@ same PYTHONHASHSEED and memory addresses (`setarch -R`), because clients have se
     handlers   one function per API
 """
 
-from twinlog.testing.broker.cluster import Cluster
-from twinlog.testing.broker.faults import Fault, Faults, Loss
-from twinlog.testing.broker.server import FakeKafka
-
-__all__ = ["Cluster", "FakeKafka", "Fault", "Faults", "Loss"]
+from twinlog.testing.broker.cluster import Cluster as Cluster
+from twinlog.testing.broker.faults import Fault as Fault
+from twinlog.testing.broker.faults import Faults as Faults
+from twinlog.testing.broker.faults import Loss as Loss
+from twinlog.testing.broker.server import FakeKafka as FakeKafka

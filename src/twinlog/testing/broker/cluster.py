@@ -16,7 +16,9 @@ from twinlog.testing.broker.faults import Quotas
 from twinlog.testing.broker.fetch_sessions import FetchSessions
 from twinlog.testing.broker.groups import Groups
 from twinlog.testing.broker.log import LogSettings, PartitionLog
-from twinlog.testing.broker.partitions import Node, Partition, Topic
+from twinlog.testing.broker.partitions import Node as Node
+from twinlog.testing.broker.partitions import Partition as Partition
+from twinlog.testing.broker.partitions import Topic as Topic
 from twinlog.testing.broker.producer_states import AppendError
 from twinlog.testing.broker.transactions import Identity, TopicIndex, TransactionCoordinators
 
@@ -110,8 +112,6 @@ class ClusterOutages:
         for log in partition.logs.values():
             log.producers.forget(before_ms=1 << 62)
 
-
-__all__ = ["Cluster", "Node", "Partition", "Topic"]
 
 _COORDINATOR_PARTITIONS = 50
 

@@ -9,6 +9,5 @@ Messages cross as bytes. The suite in tests/contract/rpc runs against it and aga
 this one is wrong.
 """
 
-from twinlog.testing.rpc.rpc import MemoryRpc, RpcNetwork
-
-__all__ = ["MemoryRpc", "RpcNetwork"]
+from twinlog.testing.rpc.rpc import MemoryRpc as MemoryRpc
+from twinlog.testing.rpc.rpc import RpcNetwork as RpcNetwork
