@@ -11,12 +11,10 @@ round.
 The same seed makes the same choices; moments differ with the machine.
 """
 
-import argparse
 import asyncio
 import itertools
 import random
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,7 +27,7 @@ from aiokafka import AIOKafkaProducer
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from chaos.source_chaos import kill, processes
+from chaos.played import Outcome, kill, parser_of, play, processes
 from e2e.test_both_ways import Side, has_all
 from integration.source.source_rig import producer, quiet
 from twinlog.errors import StateError
@@ -39,7 +37,7 @@ from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Flow
-from twinlog.testing.brokers import eventually, make_topics, start_clusters, stop_clusters
+from twinlog.testing.brokers import eventually, make_topics
 from twinlog.testing.java.mm2 import quick_mm2_properties
 
 TOPIC, PARTITIONS = "both", 4
@@ -47,6 +45,15 @@ RECORDS_PER_SECOND = {"A": 500, "B": 300, "C": 100}
 TICK_SECONDS = 0.1
 KINDS = ("source", "source", "checkpoint", "configsync", "task", "task", "jvm", "broker", "process")
 DRAIN_SECONDS = 300.0
+
+
+@dataclass(slots=True, kw_only=True)
+class BothWaysOutcome(Outcome):
+    """Of a game to its end: what is wrong ends it."""
+
+    @property
+    def is_good(self) -> bool:
+        return True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,9 +146,9 @@ async def run_chaos(
     load: float = 1.0,
     has_files: bool = False,
     has_standby: bool = False,
-) -> Counter[str]:
+) -> BothWaysOutcome:
     """Clusters of the caller's, which this breaks. `has_files`: the flows to each target are in a file of
-    their own; `has_standby`: two processes for each file. Returns what was killed; raises AssertionError."""
+    their own; `has_standby`: two processes for each file. Raises AssertionError."""
     clients = {alias: kafka.client_properties() for alias, kafka in brokers.items()}
     flows = [Flow(*ends) for ends in itertools.permutations(brokers, 2)]
     files = [[each for each in flows if each.target == alias] for alias in brokers] if has_files else [flows]
@@ -168,12 +175,11 @@ async def run_chaos(
         finally:
             written = {side.alias: sum(side.written.values()) for side in sides}
             sys.stderr.write(f"seed {seed}, killed {dict(chaos.kills)}, written {written}\n")
-        return chaos.kills
+        return BothWaysOutcome(seed=seed, kills=chaos.kills, records=sum(written.values()))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
+    parser = parser_of(__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="of load and kills")
     parser.add_argument(
         "--idle-minutes",
@@ -183,27 +189,18 @@ def main() -> int:
     )
     parser.add_argument("--load", type=float, default=1.0, help="as a multiple of 500, 300 and 100 records/s")
     parser.add_argument("--clusters", type=int, choices=(2, 3), default=2, help="each copies to each other")
-    parser.add_argument("--files", action="store_true", help="a file and a process for each target")
-    parser.add_argument("--standby", action="store_true", help="a second process of each file stands by")
-    options = parser.parse_args()
-    aliases = list(RECORDS_PER_SECOND)[: options.clusters]
-    clusters = start_clusters(*(ClusterSpec(name=alias) for alias in aliases))
-    try:
-        with tempfile.TemporaryDirectory(prefix="twinlog-chaos-") as directory:
-            played = run_chaos(
-                dict(zip(aliases, clusters, strict=True)),
-                Path(directory),
-                seed=options.seed,
-                minutes=options.minutes,
-                idle_minutes=options.idle_minutes,
-                load=options.load,
-                has_files=options.files,
-                has_standby=options.standby,
-            )
-            asyncio.run(played)
-    finally:
-        stop_clusters(clusters)
-    return 0
+    parser.add_argument(
+        "--files", dest="has_files", action="store_true", help="a file and a process for each target"
+    )
+    parser.add_argument(
+        "--standby", dest="has_standby", action="store_true", help="a second process of each file stands by"
+    )
+    options = vars(parser.parse_args())
+    aliases = list(RECORDS_PER_SECOND)[: options.pop("clusters")]
+    return play(
+        lambda at, here: run_chaos(dict(zip(aliases, at, strict=True)), here, **options),
+        *(ClusterSpec(name=alias) for alias in aliases),
+    )
 
 
 if __name__ == "__main__":

@@ -9,32 +9,30 @@ repeated, no flow had two owners, and none was without one for longer than an ow
 seconds.
 """
 
-import argparse
 import asyncio
-import random
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import grpc
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from chaos.source_chaos import OWNER_TIMEOUT_SECONDS, Chaos, Outcome
+from chaos.played import far_listener, parser_of, play
+from chaos.source_chaos import OWNER_TIMEOUT_SECONDS, Chaos, SourceOutcome
 from integration.source.cut_link import CutLink, cut_link
 from integration.source.source_rig import Rig, open_rig, quiet
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.port_lease import PortLease
-from twinlog.local.spec import ADDRESS, ClusterSpec, FarListener
-from twinlog.testing.brokers import eventually, start_clusters, stop_clusters, unique_name
+from twinlog.local.spec import ADDRESS, ClusterSpec
+from twinlog.testing.brokers import eventually, unique_name
 from twinlog.testing.service_process import ServiceProcess
 
 REPLICAS, FLOWS = 3, 3
@@ -174,8 +172,8 @@ class ReplicasChaos(Chaos):
 
 
 async def run_chaos(
-    source: BlockingCluster, target: BlockingCluster, directory: Path, *, seed: int, minutes: float
-) -> Outcome:
+    source: BlockingCluster, target: BlockingCluster, directory: Path, **chosen: Any
+) -> SourceOutcome:
     """Clusters with far listeners."""
     async with open_rig(source, target, directory) as rig, AsyncExitStack() as stack:
         (directory / "sitecustomize.py").write_text(SHIFTED_CLOCK)
@@ -188,13 +186,9 @@ async def run_chaos(
         chaos = ReplicasChaos(
             rig=rig,
             target=target,
-            seed=seed,
             kills=1_000_000,
             kinds=KINDS,
             longest_pause_seconds=5.0,
-            target_replicas=1,
-            is_changed=False,
-            give_up_at=time.monotonic() + minutes * 60,
             records_per_second=RECORDS_PER_SECOND,
             links=links,
             far_servers=servers,
@@ -202,6 +196,7 @@ async def run_chaos(
                 {"PYTHONPATH": str(directory), "CLOCK_AHEAD_SECONDS": str(seconds)}
                 for seconds in CLOCKS_AHEAD_SECONDS
             ),
+            **chosen,
         )
         chaos.spread()
         outcome = await chaos.run()
@@ -212,28 +207,12 @@ async def run_chaos(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
+    parser = parser_of(__doc__)
     parser.add_argument("--minutes", type=float, default=8.0)
     options = parser.parse_args()
-    lease = PortLease(4)
-    ports = iter(lease.ports)
-    clusters = start_clusters(
-        *(
-            ClusterSpec(name=name, far=FarListener(port=next(ports), advertised_port=next(ports)))
-            for name in "AB"
-        )
-    )
-    try:
-        with tempfile.TemporaryDirectory(prefix="twinlog-chaos-") as directory:
-            a, b = clusters
-            played = run_chaos(a, b, Path(directory), seed=options.seed, minutes=options.minutes)
-            outcome = asyncio.run(played)
-    finally:
-        stop_clusters(clusters)
-        lease.release()
-    sys.stdout.write(outcome.as_json() + "\n")
-    return 0 if outcome.identical else 1
+    chosen = {"seed": options.seed, "longest_seconds": options.minutes * 60}
+    specs = (ClusterSpec(name=name, far=far_listener()) for name in "AB")
+    return play(lambda at, here: run_chaos(at[0], at[1], here, **chosen), *specs)
 
 
 if __name__ == "__main__":

@@ -20,16 +20,12 @@ services and the target there may be a distance, on which connections are lost. 
 choices; moments differ with the machine. Exit code 0 only if every partition is identical.
 """
 
-import argparse
 import asyncio
-import json
 import math
 import random
 import signal
 import sys
-import tempfile
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -45,13 +41,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.distance import distance
 
+from chaos.played import Outcome, far_listener, parser_of, play, processes, signal_to
 from integration.source.source_rig import GrowingLog, Rig, compare, open_rig, producer, quiet
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.port_lease import PortLease
-from twinlog.local.spec import ADDRESS, ClusterSpec, FarListener
+from twinlog.local.spec import ADDRESS, ClusterSpec
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import eventually, start_clusters, stop_clusters
+from twinlog.testing.brokers import eventually
 from twinlog.testing.service_process import ServiceProcess
 
 TOPIC = "chaos"
@@ -97,11 +93,7 @@ next."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
-    seed: int
-    kills: Counter[str] = field(default_factory=Counter)
-    records: int = 0
-    aborted: int = 0
+class SourceOutcome(Outcome):
     preserved: int = 0
     """Partitions that were compared offset by offset, too."""
     translated: dict[int, str] = field(default_factory=dict)
@@ -109,19 +101,9 @@ class Outcome:
     identical: bool = False
     difference: str = ""
 
-    def as_json(self) -> str:
-        return json.dumps(
-            {
-                "seed": self.seed,
-                "kills": dict(self.kills),
-                "records": self.records,
-                "aborted_source_transactions": self.aborted,
-                "preserved": self.preserved,
-                "translated": self.translated,
-                "identical": self.identical,
-                "difference": self.difference,
-            }
-        )
+    @property
+    def is_good(self) -> bool:
+        return self.identical
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,28 +112,30 @@ class Chaos:
     target: BlockingCluster
     seed: int
     kills: int
-    kinds: Sequence[str]
-    longest_pause_seconds: float
-    target_replicas: int
-    is_changed: bool
-    give_up_at: float
-    """Monotonic seconds: after that nothing is killed any more."""
-    outcome: Outcome = field(init=False)
+    kinds: Sequence[str] = KINDS
+    longest_pause_seconds: float = 3.0
+    target_replicas: int = 1
+    is_changed: bool = False
+    longest_seconds: float = math.inf
+    """After that nothing is killed any more."""
+    outcome: SourceOutcome = field(init=False)
     dice: random.Random = field(init=False)
     """What is killed: the load has dice of its own, which do not depend on how fast it is."""
     frozen: list[psutil.Process] = field(init=False)
     records_per_second: int = RECORDS_PER_SECOND
     _done: asyncio.Event = field(default_factory=asyncio.Event)
+    _began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self.outcome, self.frozen = Outcome(seed=self.seed), []
+        self.outcome, self.frozen = SourceOutcome(seed=self.seed), []
         self.dice = random.Random(self.seed)
 
     @property
     def _is_over(self) -> bool:
-        return sum(self.outcome.kills.values()) >= self.kills or time.monotonic() >= self.give_up_at
+        is_late = time.monotonic() - self._began >= self.longest_seconds
+        return is_late or self.outcome.kills.total() >= self.kills
 
-    async def run(self) -> Outcome:
+    async def run(self) -> SourceOutcome:
         self.rig.extra |= {"topics": TOPIC, "twinlog.offsets": "auto"}
         self.rig.extra |= CHANGES if self.is_changed else {}
         self.rig.extra["twinlog.owner.timeout.seconds"] = str(OWNER_TIMEOUT_SECONDS)
@@ -256,7 +240,7 @@ class Chaos:
                         services.remove(oldest)
                 if kind == "rival" or await self._kill(kind, self.dice.choice(services)):
                     self.outcome.kills[kind] += 1
-                    sys.stderr.write(f"{sum(self.outcome.kills.values())}/{self.kills} killed: {kind}\n")
+                    sys.stderr.write(f"{self.outcome.kills.total()}/{self.kills} killed: {kind}\n")
                 if kind == "service":
                     for each in services:
                         await self._end(each)
@@ -368,49 +352,17 @@ def described(number: int) -> dict[str, Any]:
     }
 
 
-def processes(pid: int) -> tuple[list[psutil.Process], list[psutil.Process]]:
-    """Spark's JVM and the Python workers under a service."""
-    try:
-        family = psutil.Process(pid).children(recursive=True)
-        jvms = [member for member in family if member.name() == "java"]
-        daemons = {
-            member.pid
-            for member in family
-            if member.name() != "java" and (parent := member.parent()) is not None and parent.name() == "java"
-        }
-        return jvms, [member for member in family if member.ppid() in daemons]
-    except psutil.Error:
-        return [], []
-
-
-def kill(victim: psutil.Process) -> None:
-    signal_to(victim, signal.SIGKILL)
-
-
-def signal_to(process: psutil.Process, number: signal.Signals) -> None:
-    try:
-        process.send_signal(number)
-    except psutil.NoSuchProcess:
-        return
-
-
 async def run_chaos(
     source: BlockingCluster,
     target: BlockingCluster,
     directory: Path,
     *,
-    seed: int,
-    kills: int,
-    kinds: Sequence[str] = KINDS,
-    longest_pause_seconds: float = 3.0,
-    target_replicas: int = 1,
-    is_changed: bool = False,
-    longest_seconds: float = math.inf,
     round_trip_ms: float = 0.0,
     lost_every_seconds: float = 0.0,
-) -> Outcome:
-    """Clusters of the caller's, which this breaks. With a far listener, the services use it to get to the
-    target."""
+    **chosen: Any,
+) -> SourceOutcome:
+    """Clusters of the caller's, which this breaks; `chosen`: of Chaos. With a far listener, the services use
+    it to get to the target."""
     async with open_rig(source, target, directory) as rig, AsyncExitStack() as stack:
         far = target.spec.far
         if far is not None:
@@ -422,31 +374,20 @@ async def run_chaos(
                 lost_every_seconds=lost_every_seconds,
             )
             await stack.enter_async_context(way)
-        chaos = Chaos(
-            rig=rig,
-            target=target,
-            seed=seed,
-            kills=kills,
-            kinds=kinds,
-            longest_pause_seconds=longest_pause_seconds,
-            target_replicas=target_replicas,
-            is_changed=is_changed,
-            give_up_at=time.monotonic() + longest_seconds,
-        )
-        return await chaos.run()
+        return await Chaos(rig=rig, target=target, **chosen).run()
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Kill what copies and compare both sides.")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
+    parser = parser_of(__doc__)
     parser.add_argument("--kills", type=int, default=200)
+    kinds = sorted({*KINDS, ABSENCE})
     parser.add_argument(
         "--kinds",
         nargs="+",
         metavar="KIND",
-        choices=sorted({*KINDS, ABSENCE}),
+        choices=kinds,
         default=KINDS,
-        help=f"only these, each as often as it is named: {', '.join(sorted({*KINDS, ABSENCE}))}"
+        help=f"only these, each as often as it is named: {', '.join(kinds)}"
         f" (default: all but {ABSENCE}, tasks the most)",
     )
     parser.add_argument("--target-brokers", type=int, choices=(1, 3), default=1)
@@ -457,9 +398,15 @@ def main() -> int:
         default=1,
         help="of copies and positions: with 3, a broker that is killed is a change of leaders",
     )
-    parser.add_argument("--changed", action="store_true", help="Spark changes the records on the way")
     parser.add_argument(
-        "--minutes", type=float, default=math.inf, help="kill no more after so long, and compare"
+        "--changed", dest="is_changed", action="store_true", help="Spark changes the records on the way"
+    )
+    parser.add_argument(
+        "--minutes",
+        dest="longest_seconds",
+        type=lambda text: float(text) * 60,
+        default=math.inf,
+        help="kill no more after so long, and compare",
     )
     parser.add_argument(
         "--round-trip-ms", type=float, default=0.0, help="from the services to the target (one broker only)"
@@ -470,43 +417,14 @@ def main() -> int:
         default=0.0,
         help="how often one of their connections is lost (default: 0 = none)",
     )
-    options = parser.parse_args()
-    lease = PortLease(2)
-    port, advertised_port = lease.ports
-    far = FarListener(port=port, advertised_port=advertised_port)
-    is_far = options.round_trip_ms or options.lost_every_seconds
-    in_sync = {"min.insync.replicas": "2" if options.target_replicas > 1 else "1"}
-    clusters = start_clusters(
-        ClusterSpec(name="A"),
-        ClusterSpec(
-            name="B",
-            broker_count=options.target_brokers,
-            properties=in_sync,
-            far=far if is_far else None,
-        ),
+    options = vars(parser.parse_args())
+    target = ClusterSpec(
+        name="B",
+        broker_count=options.pop("target_brokers"),
+        properties={"min.insync.replicas": "2" if options["target_replicas"] > 1 else "1"},
+        far=far_listener() if options["round_trip_ms"] or options["lost_every_seconds"] else None,
     )
-    try:
-        with tempfile.TemporaryDirectory(prefix="twinlog-chaos-") as directory:
-            outcome = asyncio.run(
-                run_chaos(
-                    clusters[0],
-                    clusters[1],
-                    Path(directory),
-                    seed=options.seed,
-                    kills=options.kills,
-                    kinds=options.kinds,
-                    target_replicas=options.target_replicas,
-                    is_changed=options.changed,
-                    longest_seconds=options.minutes * 60,
-                    round_trip_ms=options.round_trip_ms,
-                    lost_every_seconds=options.lost_every_seconds,
-                )
-            )
-    finally:
-        stop_clusters(clusters)
-        lease.release()
-    sys.stdout.write(outcome.as_json() + "\n")
-    return 0 if outcome.identical else 1
+    return play(lambda at, here: run_chaos(at[0], at[1], here, **options), ClusterSpec(name="A"), target)
 
 
 if __name__ == "__main__":

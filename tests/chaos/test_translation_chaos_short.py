@@ -21,4 +21,4 @@ async def test_random_offsets_of_a_rough_mirror_are_the_very_records(
         groups=3,
     )
     outcome = await chaos.run()
-    assert outcome.exact, outcome.as_json()
+    assert outcome.is_good, outcome.as_json()

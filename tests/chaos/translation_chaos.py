@@ -12,14 +12,10 @@ The seed chooses everything but the moments. Exit code 0 only if every answer is
 log lost records, only if none is ahead.
 """
 
-import argparse
-import asyncio
-import json
 import random
 import sys
-import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,6 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from chaos.mirrored_truth import PARTITIONS, Fault, Truth
+from chaos.played import Outcome, parser_of, play
 from chaos.rough_mirror import LONG_PATIENCE_SECONDS, RoughMirror, Truths, new_topics, run_properties
 from chaos.translated_places import Place, as_groups, random_places, read_checkpoints, translate
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
@@ -38,22 +35,19 @@ from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import eventually, retry_admin, start_clusters, stop_clusters, unique_name
+from twinlog.testing.brokers import eventually, retry_admin, unique_name
 
 GOOD = (pb2.VERDICT_EXACT, pb2.VERDICT_UP_TO_DATE, pb2.VERDICT_PRESERVED)
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
-    seed: int
-    records: int = 0
-    """Visible ones of the source topics."""
+class TranslationOutcome(Outcome):
+    """`records`: the visible ones of the source topics."""
+
     copies: int = 0
     duplicates: int = 0
-    aborted: int = 0
     again: int = 0
     """Offsets that were copied a second time on purpose."""
-    kills: Counter[str] = field(default_factory=Counter)
     offsets: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     group_offsets: int = 0
@@ -70,7 +64,7 @@ class Outcome:
     seconds: float = 0.0
 
     @property
-    def exact(self) -> bool:
+    def is_good(self) -> bool:
         """Every offset was answered, by the very record, and again so after a restart."""
         good = {pb2.Verdict.Name(verdict) for verdict in GOOD}
         return not self.faults and not self.changed_by_restart and self.verdicts.keys() <= good
@@ -93,10 +87,6 @@ class Outcome:
         if len(self.examples) < 5:
             self.examples.append(f"{fault}: {example}")
 
-    def as_json(self) -> str:
-        names = (name for name in self.__slots__ if name != "examples")
-        return json.dumps({**{name: getattr(self, name) for name in names}, "examples": self.examples})
-
 
 @dataclass(slots=True, kw_only=True)
 class TranslationChaos:
@@ -113,14 +103,14 @@ class TranslationChaos:
     groups: int
     recreations: int = 0
     cuts: int = 0
-    outcome: Outcome = field(init=False)
+    outcome: TranslationOutcome = field(init=False)
     dice: random.Random = field(init=False)
 
     def __post_init__(self) -> None:
-        self.outcome = Outcome(seed=self.seed)
+        self.outcome = TranslationOutcome(seed=self.seed)
         self.dice = random.Random(self.seed)
 
-    async def run(self) -> Outcome:
+    async def run(self) -> TranslationOutcome:
         clock = SystemClock()
         started = clock.monotonic()
         mirrored = new_topics()
@@ -247,8 +237,7 @@ class TranslationChaos:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Translate random offsets of a mirror with a rough history.")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
+    parser = parser_of(__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--offsets", type=int, default=1000)
     parser.add_argument("--kills", type=int, default=9)
@@ -256,28 +245,12 @@ def main() -> int:
     parser.add_argument("--recreations", type=int, default=1, help="copies deleted and created again")
     parser.add_argument("--cuts", type=int, default=4, help="logs that lose their tail")
     parser.add_argument("--groups", type=int, default=50)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="twinlog-chaos-") as directory:
-        clusters = start_clusters(ClusterSpec(name="A"), ClusterSpec(name="B"))
-        try:
-            chaos = TranslationChaos(
-                source=clusters[0],
-                target=clusters[1],
-                directory=Path(directory),
-                seed=options.seed,
-                records=options.records,
-                offsets=options.offsets,
-                kills=options.kills,
-                rewinds=options.rewinds,
-                groups=options.groups,
-                recreations=options.recreations,
-                cuts=options.cuts,
-            )
-            outcome = asyncio.run(chaos.run())
-        finally:
-            stop_clusters(clusters)
-    sys.stdout.write(outcome.as_json() + "\n")
-    return 0 if outcome.exact else 1
+    options = vars(parser.parse_args())
+
+    async def game(at: Sequence[BlockingCluster], directory: Path) -> TranslationOutcome:
+        return await TranslationChaos(source=at[0], target=at[1], directory=directory, **options).run()
+
+    return play(game, ClusterSpec(name="A"), ClusterSpec(name="B"))
 
 
 if __name__ == "__main__":

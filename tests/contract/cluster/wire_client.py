@@ -2,16 +2,22 @@
 
 import asyncio
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from contract.cluster.cluster_rig import ClusterRig
 from twinlog.batches import Codec, NewRecord, Seal, build_batch, sealed
 from twinlog.kafka.protocol.schemas import API_KEYS, build
+from twinlog.testing.brokers import eventually
+
+Identity = tuple[int, int]
+"""Producer id and epoch."""
+_PRODUCE, _FETCH = 11, 11
 
 
 class WireClient:
@@ -70,7 +76,7 @@ async def wire_client(rig: ClusterRig) -> AsyncIterator[WireClient]:
 
 def batch_bytes(
     *values: bytes,
-    identity: tuple[int, int] = (-1, -1),
+    identity: Identity = (-1, -1),
     sequence: int = -1,
     transactional: bool = False,
     timestamp_ms: int = 1_000,
@@ -78,3 +84,149 @@ def batch_bytes(
 ) -> bytes:
     records = [NewRecord(b"key", value, timestamp_ms + number) for number, value in enumerate(values)]
     return sealed(build_batch(records, codec=codec), Seal(*identity, sequence, transactional))
+
+
+async def produce(
+    client: WireClient,
+    topic: str,
+    data: bytes,
+    *,
+    version: int = _PRODUCE,
+    transactional_id: str | None = None,
+) -> tuple[ErrorCode, int]:
+    """(error, base offset)."""
+    part = {"index": 0, "records": data}
+    answer = await client.ask(
+        "produce",
+        version,
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout=30_000,
+        topic_data=[{"name": topic, "partition_data": [part]}],
+    )
+    found = answer.responses[0].partition_responses[0]
+    return found.error_code, found.base_offset
+
+
+async def fetch(client: WireClient, topic: str, offset: int, **more: Any) -> Any:
+    answer = await fetch_topics(client, {topic: offset}, **more)
+    return answer.responses[0].partitions[0]
+
+
+async def fetch_topics(
+    client: WireClient,
+    at: Mapping[str, int],
+    *,
+    session: tuple[int, int] = (0, -1),
+    forgotten: Sequence[str] = (),
+    epoch: int = -1,
+    max_bytes: int = 1 << 20,
+) -> Any:
+    """From these offsets; `session` is (id, epoch)."""
+    parts = {
+        topic: {
+            "partition": 0,
+            "current_leader_epoch": epoch,
+            "fetch_offset": offset,
+            "log_start_offset": -1,
+            "partition_max_bytes": max_bytes,
+        }
+        for topic, offset in at.items()
+    }
+    return await client.ask(
+        "fetch",
+        _FETCH,
+        replica_id=-1,
+        max_wait=0,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=1,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[{"topic": topic, "partitions": [part]} for topic, part in parts.items()],
+        forgotten_topics_data=[{"topic": topic, "partitions": [0]} for topic in forgotten],
+    )
+
+
+async def offset_at(client: WireClient, topic: str, timestamp_ms: int) -> tuple[Any, ...]:
+    """(error, offset, timestamp)."""
+    part = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp_ms}
+    answer = await client.ask(
+        "list_offsets",
+        9,
+        replica_id=-1,
+        isolation_level=0,
+        topics=[{"name": topic, "partitions": [part]}],
+    )
+    found = answer.topics[0].partitions[0]
+    return found.error_code, found.offset, found.timestamp
+
+
+async def new_identity(client: WireClient, transactional_id: str | None = None) -> Identity:
+    """Of a producer, once the transaction before it has ended."""
+    identities = []
+
+    async def given() -> bool:
+        if transactional_id is not None:
+            # Brokers make __transaction_state when somebody looks for a coordinator.
+            found = await client.ask("find_coordinator", 3, key=transactional_id, key_type=1)
+            if found.error_code is not ErrorCode.none:
+                return False
+        answer = await client.ask(
+            "init_producer_id",
+            4,
+            transactional_id=transactional_id,
+            transaction_timeout=60_000,
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+        identities.append((answer.producer_id, answer.producer_epoch))
+        return bool(answer.error_code is ErrorCode.none)
+
+    assert await eventually(given)
+    return identities[-1]
+
+
+async def add_partition(
+    client: WireClient, transactional_id: str, identity: Identity, topic: str
+) -> ErrorCode:
+    """As clients do, waits while the transaction before is being completed."""
+
+    async def asked() -> list[ErrorCode]:
+        answer = await client.ask(
+            "add_partitions_to_txn",
+            3,
+            v3_and_below_transactional_id=transactional_id,
+            v3_and_below_producer_id=identity[0],
+            v3_and_below_producer_epoch=identity[1],
+            v3_and_below_topics=[{"name": topic, "partitions": [0]}],
+        )
+        (of_topic,) = answer.results_by_topic_v3_and_below
+        code: ErrorCode = of_topic.results_by_partition[0].partition_error_code
+        return [] if code is ErrorCode.concurrent_transactions else [code]
+
+    return (await eventually(asked))[0]
+
+
+async def end(
+    client: WireClient,
+    transactional_id: str,
+    identity: Identity,
+    *,
+    version: int,
+    committed: bool = True,
+) -> Any:
+    """Waits as `add_partition`."""
+
+    async def asked() -> Any:
+        answer = await client.ask(
+            "end_txn",
+            version,
+            transactional_id=transactional_id,
+            producer_id=identity[0],
+            producer_epoch=identity[1],
+            committed=committed,
+        )
+        return None if answer.error_code is ErrorCode.concurrent_transactions else answer
+
+    return await eventually(asked)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import psutil
 
-from chaos.source_chaos import kill
+from chaos.played import kill
 from integration.source.source_rig import Rig, open_rig
 from integration.source.test_source_shared_worker import flows_by_worker
 from integration.standalone_spark import QUICK_JVM, SECRET, WORKERS, StandaloneSpark, command_line

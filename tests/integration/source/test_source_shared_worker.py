@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from chaos.source_chaos import signal_to
+from chaos.played import signal_to
 from integration.source.source_rig import Rig, open_rig
 from twinlog.testing.brokers import KafkaPair, eventually, unique_name
 from twinlog.testing.service_process import ServiceProcess
