@@ -12,62 +12,15 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as rules_pb2
 from twinlog.api.source.v1 import source_service_pb2 as source_pb2
 from twinlog.cli.checkpoint.groups_view import age, group_fields, listings, notes
-from twinlog.cli.common.fields import as_json, cells_of
+from twinlog.cli.common.fields import cells_of
 from twinlog.cli.common.output import Output
 from twinlog.cli.moves.calls import print_status
 from twinlog.cli.moves.moves import print_plan, print_run
-from twinlog.cli.moves.plan_outcome import PLAN, actions_by_group, plan_facts, status_as_json, summary
-from twinlog.cli.status.rows import FlowRow, InForce, ServiceRow, Status
-from twinlog.cli.verdict.moving import Check, checks_of, overall, plan_checks, verdict_words, with_plan
+from twinlog.cli.moves.plan_outcome import status_as_json, summary
 from twinlog.errors import StateError
+from unit.cli.moves.plans import FLOW, a_plan, behind, checks, cut, gone, partition, stuck
 from unit.cli.snapshots.recorded import Recorded
 from unit.cli.snapshots.recorded import run as cli_run
-
-FLOW = types_pb2.Flow(source="A", target="B")
-
-
-def partition(group: str, action: "pb2.MoveAction.ValueType") -> pb2.MovePartition:
-    return pb2.MovePartition(
-        group=group,
-        from_partition=types_pb2.TopicPartition(topic="orders", partition=0),
-        to_partition=types_pb2.TopicPartition(topic="A.orders", partition=0),
-        from_offset=7,
-        to_offset=9,
-        verdict=pb2.VERDICT_EXACT,
-        action=action,
-    )
-
-
-def a_plan(change: Callable[[pb2.MovePlan], object] = lambda plan: None) -> pb2.MovePlan:
-    plan = pb2.MovePlan(
-        flow=FLOW,
-        from_cluster="A",
-        to_cluster="B",
-        from_reachable=True,
-        partitions=[partition("g", pb2.MOVE_ACTION_WRITE)],
-        records_not_copied=0,
-    )
-    change(plan)
-    return plan
-
-
-def gone(plan: pb2.MovePlan) -> None:
-    plan.from_reachable = False
-    plan.ClearField("records_not_copied")
-
-
-def behind(plan: pb2.MovePlan) -> None:
-    plan.records_not_copied = 40
-    plan.estimated.FromMilliseconds(8000)
-
-
-def stuck(plan: pb2.MovePlan) -> None:
-    plan.records_not_copied = 40
-
-
-def cut(plan: pb2.MovePlan) -> None:
-    plan.last.CopyFrom(pb2.LastMove(run_id="r1", kind="failover", steps=["CHECK", "FENCE"], by="ann"))
-    plan.fenced_topics.append("orders")
 
 
 @pytest.mark.parametrize(
@@ -92,14 +45,6 @@ def test_a_plan_says_it_in_words(
     assert line in capsys.readouterr().out
 
 
-def test_the_table_names_the_clusters(capsys: pytest.CaptureFixture[str]) -> None:
-    print_plan(a_plan(), [], Output.TABLE, refuses=False)
-    _, title, head, row, *_ = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert title[:2] == ["group", "g,"]
-    assert head[:6] == ["partition", "on", "A", "copy", "on", "B"]
-    assert row[:5] == ["orders-0", "7", "A.orders-0", "9", "-"]
-
-
 def test_what_a_group_lacks_comes_first_and_what_it_has_needs_no_words(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -118,11 +63,6 @@ def test_what_stands_against_a_move_is_an_exit_code() -> None:
     with pytest.raises(typer.Exit) as refused:
         print_plan(a_plan(), [], Output.JSON, refuses=True)
     assert refused.value.exit_code == 1
-
-
-def checks(change: Callable[[pb2.MovePlan], object] = lambda plan: None) -> list[Check]:
-    plan = a_plan(change)
-    return plan_checks(plan_facts(plan, actions_by_group(plan), "failover"))
 
 
 def busy(plan: pb2.MovePlan) -> None:
@@ -167,55 +107,6 @@ def test_a_plan_begins_and_ends_with_its_verdict(
     document = json.loads(capsys.readouterr().out)
     assert document["verdict"] == words.partition(":")[0].replace("-", "_")
     assert [each["title"] for each in document["checks"]] == [each.title for each in found]
-
-
-def test_the_plan_knows_the_backlog_better_than_the_status_unless_it_never_drains() -> None:
-    status = healthy_status()
-    row = status.flows["A->B"]
-    row.lag_records, row.caught_up_in_seconds = 3, 5.0
-
-    def words() -> str:
-        return verdict_words(with_plan(checks_of(status, "failover", "A->B"), checks()))
-
-    assert words() == "GO"
-    row.falls_behind_per_second, row.caught_up_in_seconds = 40.0, None
-    assert words() == "NO-GO: 3 records left, and 40 more each second"
-    blocked = checks(lambda plan: plan.blockers.append("A is away: --accept-loss continues"))
-    told = verdict_words(with_plan(checks_of(status, "failover", "A->B"), blocked))
-    assert told == "NO-GO: A is away: --accept-loss continues; 3 records left, and 40 more each second"
-    row.falls_behind_per_second = 0.0
-    row.partitions = {"RUNNING": 1, "PAUSED": 6}
-    command = "twinlog resume 'A->B' --topic clicks"
-    row.in_force = [InForce(kind="PAUSE", about="A->B clicks", message="paused", command=command)]
-    assert words() == "NO-GO: 6 partitions are PAUSED: clicks"
-
-
-def test_a_failback_is_not_held_up_by_the_copy_and_a_plan_knows_groups_better_than_the_status() -> None:
-    status = healthy_status()
-    row = status.flows["A->B"]
-    row.groups = {"NO_SYNC": 1}
-    row.in_force = [InForce(kind="GAPS", about="A->B", message="3 offsets are lost")]
-    assert overall(checks_of(status, "failback", "A->B")) == "GO"
-    assert overall(checks_of(status, "failover", "A->B")) == "NO_GO"
-    row.in_force = [InForce(kind="FOREIGN", about="A->B", message="other producers wrote 7 records")]
-    assert overall(checks_of(status, "failback", "A->B")) == "NO_GO"
-    row.in_force = [InForce(kind="MOVE", about="A->B", message="failover r1 was interrupted")]
-    assert overall(checks_of(status, "failover", "A->B")) == "WAIT"
-    row.in_force = []
-    assert overall(checks_of(status, "failover", "A->B")) == "GO"
-
-
-def healthy_status() -> Status:
-    row = FlowRow(flow="A->B", records=9, lag_records=0, path="ALIVE", group_count=1, groups={"EXACT": 3})
-    row.partitions, row.partitions_of_unknown_lag = {"RUNNING": 7}, 0
-    service = ServiceRow(name="source", endpoint="h:1", health="SERVING")
-    return Status(services=[service], flows={"A->B": row})
-
-
-def test_programs_see_the_fence_and_the_run_that_was_cut() -> None:
-    document = as_json(PLAN, a_plan(cut))
-    assert document["fenced_topics"] == ["orders"]
-    assert document["last"]["finished"] is False
 
 
 def test_the_end_of_a_run_counts_groups() -> None:
@@ -440,41 +331,3 @@ def test_the_status_names_the_command_that_helps(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == "no move of A->B is recorded\n"
     document = status_as_json(pb2.GetMoveResponse(run=run, last=last))
     assert (document["run"]["running"], document["last"]["fenced_topics"]) == (True, ["orders"])
-
-
-def test_a_cluster_that_is_away_is_told_once_in_the_verdict_of_a_plan() -> None:
-    status = healthy_status()
-    away = types_pb2.ClusterStatus(alias="B", reachable=False, reason="KAFKA_TIMEOUT", message="no answer")
-    status.add_clusters("source", [away])
-    row = status.flows["A->B"]
-    row.lag_records = row.group_count = row.path = None
-    row.groups = {"TARGET_UNREADABLE": 3}
-    found = checks_of(status, "failover", "A->B")
-    assert [check.verdict for check in found].count("NO_GO") == 1
-    assert verdict_words(found).startswith("NO-GO: B does not answer: timed out (by source)")
-    blocker = "B does not answer, and the groups would move there"
-    plan = checks(lambda plan: plan.blockers.append(blocker))
-    found = with_plan(checks_of(status, "failover", "A->B", [blocker]), plan)
-    assert verdict_words(found) == f"NO-GO: {blocker}"
-    row.records = None
-    back = checks_of(status, "failback", "A->B", [blocker])
-    assert [check.verdict for check in back] == ["WAIT", "WAIT"]
-    row.records = 9
-    row.in_force = [InForce(kind="GAPS", about="A->B", message="3 offsets are lost")]
-    found = with_plan(checks_of(status, "failover", "A->B", [blocker]), plan)
-    assert verdict_words(found) == f"NO-GO: {blocker}; 3 offsets are lost"
-
-
-def test_a_service_that_is_away_explains_what_it_would_tell_and_nothing_else() -> None:
-    status = healthy_status()
-    status.services = [
-        ServiceRow(name=name, endpoint="", health="DOWN" if name == "checkpoint" else "SERVING")
-        for name in ("source", "checkpoint", "heartbeat", "configsync")
-    ]
-    row = status.flows["A->B"]
-    row.group_count, row.path = None, "SILENT"
-    found = checks_of(status, "failover", "A->B")
-    assert {check.title for check in found if check.verdict == "NO_GO"} == {
-        "Services and clusters answer",
-        "Heartbeats arrive",
-    }

@@ -1,0 +1,111 @@
+"""What is told of a cluster that does not answer, or not wholly."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.cli.common.fields import cells_of
+from twinlog.cli.status.rows import InForce
+from twinlog.cli.status.view import CLUSTER, check_lines
+from twinlog.cli.verdict.clusters import failure_kind
+from twinlog.cli.verdict.issues import Level
+from twinlog.cli.verdict.verdict import verdict_of
+from unit.cli.verdict.statuses import REFUSED, SERVICES, away, flow, healthy
+
+
+def test_a_cluster_that_no_service_reaches_explains_everything_about_it() -> None:
+    status = healthy()
+    away(status)
+    row = flow(status)
+    row.partitions = {"RUNNING": 1, "STALLED": 1, "BACKOFF": 1}
+    row.path = "UNKNOWN"
+    row.add_note("source", "KAFKA_UNAVAILABLE", REFUSED)
+    row.add_note("checkpoint", "GROUPS_NOT_TRANSLATED", "cluster B does not answer")
+    row.add_note("checkpoint", "MOVES_UNKNOWN", "fences are not known")
+    row.add_note("heartbeat", "KAFKA_TIMEOUT", "no answer")
+    row.lag_records, row.partitions_of_unknown_lag = None, 2
+    row.in_force.append(InForce(kind="GAPS", about="A->B", message="3 offsets are lost"))
+    verdict = verdict_of(status)
+    assert verdict.line == "2 problems: GAPS, KAFKA_UNAVAILABLE"
+    (issue,) = [each for each in verdict.issues if each.about == "B"]
+    assert issue.message == (
+        "B does not answer: connection refused (all 4 services, since 2026-11-28 13:08:56 UTC)."
+        " 2 of 3 partitions wait; nothing is lost while the source keeps its records."
+        " Twinlog continues by itself"
+    )
+    assert issue.command == "twinlog preflight '/etc/my mirror.properties'"
+    assert issue.flows == ("A->B",)
+    assert issue.symptoms > 5
+    assert f"source: {REFUSED}" in issue.details
+    assert any("MOVES_UNKNOWN" in each for each in issue.details)
+    assert REFUSED not in "\n".join(check_lines([issue]))
+    assert REFUSED in "\n".join(check_lines([issue], verbose=True))
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"), [("FAULTED", ["FAULTED", "KAFKA_UNAVAILABLE"]), ("PAUSED", None)]
+)
+def test_a_cluster_that_is_away_hides_no_fault_and_no_pause(state: str, expected: list[str] | None) -> None:
+    status = healthy()
+    away(status)
+    flow(status).partitions = {"BACKOFF": 2, state: 1}
+    flow(status).add_note("source", "KAFKA_UNAVAILABLE", REFUSED)
+    found = [each.reason for each in verdict_of(status).issues]
+    assert found == (expected or ["KAFKA_UNAVAILABLE", state])
+
+
+def test_a_cluster_that_refuses_the_credentials_does_not_mend_by_itself() -> None:
+    status = healthy()
+    away(status, reason="AUTHENTICATION_FAILED", message="the broker refused the credentials")
+    flow(status).partitions = {"WAITING": 3}
+    for service in SERVICES:
+        flow(status).add_note(service, "AUTHENTICATION_FAILED", "the broker refused the credentials")
+    (issue,) = verdict_of(status).issues
+    assert "B refuses the login: authentication failed (all 4 services" in issue.message
+    assert "by itself" not in issue.message
+
+
+def test_a_cluster_that_some_services_reach_names_those_that_do_not() -> None:
+    status = healthy()
+    away(status, ["source"])
+    (issue,) = verdict_of(status).issues
+    assert issue.message == f"source: {REFUSED}"
+
+
+def test_the_kind_of_failure_stands_in_front() -> None:
+    told = {
+        ("KAFKA_UNAVAILABLE", REFUSED): "connection refused",
+        ("KAFKA_UNAVAILABLE", "no broker can be reached"): "no broker can be reached",
+        ("KAFKA_UNAVAILABLE", "[Errno -2] Name or service not known"): "unknown host name",
+        ("KAFKA_TIMEOUT", "no answer within 5 s"): "timed out",
+        ("AUTHENTICATION_FAILED", ""): "authentication failed",
+        ("SASL_MECHANISM_REFUSED", ""): "authentication failed",
+        ("KAFKA_UNAVAILABLE", "certificate verify failed"): "TLS failed",
+    }
+    assert {each: failure_kind(*each) for each in told} == told
+
+
+@pytest.mark.parametrize("services", [SERVICES, ("source", "heartbeat")])
+def test_a_broker_that_does_not_answer_while_others_do_is_a_warning(
+    services: Sequence[str],
+) -> None:
+    status = healthy()
+    told = types_pb2.ClusterStatus(
+        alias="B",
+        reachable=True,
+        silent_brokers=[2],
+        partitions_without_leader=1,
+        partitions_under_replicated=7,
+    )
+    for name in services:
+        status.add_clusters(name, [told, told])
+    verdict = verdict_of(status)
+    (issue,) = verdict.pressing
+    assert (issue.level, issue.about, issue.reason) == (Level.WARN, "B", "BROKER_SILENT")
+    assert issue.message.startswith(
+        "broker 2 of B does not answer; the others do; partitions without a leader: 1"
+    )
+    assert ("seen by heartbeat, source" in issue.message) == (services is not SERVICES)
+    assert not verdict.failing
+    assert cells_of(CLUSTER, status.clusters["B"]) == ["B", "yes, but for broker 2"]

@@ -1,0 +1,87 @@
+"""GO, WAIT and NO-GO of a move: what the status and the plan have against it, each told once."""
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.cli.status.rows import FlowRow, InForce, ServiceRow, Status
+from twinlog.cli.verdict.moving import checks_of, overall, verdict_words, with_plan
+from unit.cli.moves.plans import checks
+
+
+def healthy_status() -> Status:
+    row = FlowRow(flow="A->B", records=9, lag_records=0, path="ALIVE", group_count=1, groups={"EXACT": 3})
+    row.partitions, row.partitions_of_unknown_lag = {"RUNNING": 7}, 0
+    service = ServiceRow(name="source", endpoint="h:1", health="SERVING")
+    return Status(services=[service], flows={"A->B": row})
+
+
+def test_the_plan_knows_the_backlog_better_than_the_status_unless_it_never_drains() -> None:
+    status = healthy_status()
+    row = status.flows["A->B"]
+    row.lag_records, row.caught_up_in_seconds = 3, 5.0
+
+    def words() -> str:
+        return verdict_words(with_plan(checks_of(status, "failover", "A->B"), checks()))
+
+    assert words() == "GO"
+    row.falls_behind_per_second, row.caught_up_in_seconds = 40.0, None
+    assert words() == "NO-GO: 3 records left, and 40 more each second"
+    blocked = checks(lambda plan: plan.blockers.append("A is away: --accept-loss continues"))
+    told = verdict_words(with_plan(checks_of(status, "failover", "A->B"), blocked))
+    assert told == "NO-GO: A is away: --accept-loss continues; 3 records left, and 40 more each second"
+    row.falls_behind_per_second = 0.0
+    row.partitions = {"RUNNING": 1, "PAUSED": 6}
+    command = "twinlog resume 'A->B' --topic clicks"
+    row.in_force = [InForce(kind="PAUSE", about="A->B clicks", message="paused", command=command)]
+    assert words() == "NO-GO: 6 partitions are PAUSED: clicks"
+
+
+def test_a_failback_is_not_held_up_by_the_copy_and_a_plan_knows_groups_better_than_the_status() -> None:
+    status = healthy_status()
+    row = status.flows["A->B"]
+    row.groups = {"NO_SYNC": 1}
+    row.in_force = [InForce(kind="GAPS", about="A->B", message="3 offsets are lost")]
+    assert overall(checks_of(status, "failback", "A->B")) == "GO"
+    assert overall(checks_of(status, "failover", "A->B")) == "NO_GO"
+    row.in_force = [InForce(kind="FOREIGN", about="A->B", message="other producers wrote 7 records")]
+    assert overall(checks_of(status, "failback", "A->B")) == "NO_GO"
+    row.in_force = [InForce(kind="MOVE", about="A->B", message="failover r1 was interrupted")]
+    assert overall(checks_of(status, "failover", "A->B")) == "WAIT"
+    row.in_force = []
+    assert overall(checks_of(status, "failover", "A->B")) == "GO"
+
+
+def test_a_cluster_that_is_away_is_told_once_in_the_verdict_of_a_plan() -> None:
+    status = healthy_status()
+    away = types_pb2.ClusterStatus(alias="B", reachable=False, reason="KAFKA_TIMEOUT", message="no answer")
+    status.add_clusters("source", [away])
+    row = status.flows["A->B"]
+    row.lag_records = row.group_count = row.path = None
+    row.groups = {"TARGET_UNREADABLE": 3}
+    found = checks_of(status, "failover", "A->B")
+    assert [check.verdict for check in found].count("NO_GO") == 1
+    assert verdict_words(found).startswith("NO-GO: B does not answer: timed out (by source)")
+    blocker = "B does not answer, and the groups would move there"
+    plan = checks(lambda plan: plan.blockers.append(blocker))
+    found = with_plan(checks_of(status, "failover", "A->B", [blocker]), plan)
+    assert verdict_words(found) == f"NO-GO: {blocker}"
+    row.records = None
+    back = checks_of(status, "failback", "A->B", [blocker])
+    assert [check.verdict for check in back] == ["WAIT", "WAIT"]
+    row.records = 9
+    row.in_force = [InForce(kind="GAPS", about="A->B", message="3 offsets are lost")]
+    found = with_plan(checks_of(status, "failover", "A->B", [blocker]), plan)
+    assert verdict_words(found) == f"NO-GO: {blocker}; 3 offsets are lost"
+
+
+def test_a_service_that_is_away_explains_what_it_would_tell_and_nothing_else() -> None:
+    status = healthy_status()
+    status.services = [
+        ServiceRow(name=name, endpoint="", health="DOWN" if name == "checkpoint" else "SERVING")
+        for name in ("source", "checkpoint", "heartbeat", "configsync")
+    ]
+    row = status.flows["A->B"]
+    row.group_count, row.path = None, "SILENT"
+    found = checks_of(status, "failover", "A->B")
+    assert {check.title for check in found if check.verdict == "NO_GO"} == {
+        "Services and clusters answer",
+        "Heartbeats arrive",
+    }
