@@ -39,6 +39,7 @@ def mirror_maker_command(
         "--offset.commit.interval.ms MS",
         "No effect: positions are committed with the records.",
         None,
+        hidden=True,
         min=1,
         max=MOST_OFFSET,
     ),
@@ -46,15 +47,18 @@ def mirror_maker_command(
         "--abort.on.send.failure true|false",
         "No effect: no record is skipped; a partition that cannot be written shows a reason.",
         None,
+        hidden=True,
     ),
-    new_consumer: bool = flag("--new.consumer", "No effect: there is only one consumer."),
+    new_consumer: bool = option(
+        "--new.consumer", "No effect: there is only one consumer.", False, hidden=True
+    ),
     message_handler: str = option(
         "--message.handler CLASS", "com.opencore.RenameTopicHandler, which renames topics; no other.", ""
     ),
     message_handler_args: str = option("--message.handler.args SOURCE,TARGET;…", "Its new names.", ""),
-    rebalance_listener: str = option("--consumer.rebalance.listener CLASS", "Refused.", ""),
-    rebalance_listener_args: str = option("--rebalance.listener.args ARGS", "Refused.", ""),
-    blacklist: str = option("--blacklist REGEX", "Refused.", ""),
+    rebalance_listener: str = option("--consumer.rebalance.listener CLASS", "Refused.", "", hidden=True),
+    rebalance_listener_args: str = option("--rebalance.listener.args ARGS", "Refused.", "", hidden=True),
+    blacklist: str = option("--blacklist REGEX", "Refused.", "", hidden=True),
     source_alias: str = option(
         "--source.alias ALIAS",
         "The alias of the source in positions and status. Default: the consumer group.",
@@ -66,6 +70,7 @@ def mirror_maker_command(
     log_format: str | None = option("--log-format auto|json|console", "auto = readable on a terminal.", None),
     dry_run: bool = flag("--dry-run", "Print the properties file and exit."),
 ) -> None:
+    # Hidden is what has no effect or is refused: docs/migration/mirrormaker1.md names it.
     """Copy topics between two clusters as MirrorMaker 1 (kafka-mirror-maker.sh) did, in the foreground.
 
     Takes MirrorMaker 1's command line. Topics keep their names, and only records are copied. A partition
