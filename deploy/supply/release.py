@@ -8,6 +8,7 @@ import argparse
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -33,7 +34,9 @@ COMMAND_VARIABLE: Final = "TWINLOG_TESTS_COMMAND"
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="make release", description=__doc__)
     parser.add_argument("--uncommitted", action="store_true", help="of a tree that is not committed")
-    if not parser.parse_args(arguments).uncommitted and _run("git", "status", "--porcelain"):
+    parser.add_argument("--key", metavar="FILE", help="sign with this key of cosign, not by a login")
+    options = parser.parse_args(arguments)
+    if not options.uncommitted and _run("git", "status", "--porcelain"):
         sys.exit("the tree has changes that are not committed: commit them, or ARGS=--uncommitted")
     version = one_version({name: each.version for name, each in projects().items()} | _of_chart())
     shutil.rmtree(OUTPUT, ignore_errors=True)
@@ -46,10 +49,11 @@ def main(arguments: Sequence[str]) -> int:
     _try(version)
     sums = OUTPUT / "SHA256SUMS"
     sums.write_text(checksums({each.name: each.read_bytes() for each in OUTPUT.iterdir()}))
+    command = signing(str(sums), options.key)
     if shutil.which("cosign"):
-        _run("cosign", "sign-blob", "--yes", "--bundle", f"{sums}.sigstore.json", str(sums))
+        _run(*command)
     else:
-        print("not signed: there is no cosign here (docs/release.md)")  # noqa: T201
+        print(f"not signed, there is no cosign here. Where there is: {shlex.join(command)}")  # noqa: T201
     print(f"{version} is in {OUTPUT}: {len(list(OUTPUT.iterdir()))} files")  # noqa: T201
     return 0
 
@@ -71,6 +75,16 @@ def notes(changelog: str, version: str) -> str:
         re.findall(r"^## \[([^]]+)\][^\n]*\n(.*?)(?=^## \[|\Z)", changelog, re.MULTILINE | re.DOTALL)
     )
     return f"# Twinlog {version}\n\n{parts.get(version, parts.get('Unreleased', '')).strip()}\n"
+
+
+def signing(file: str, key: str | None) -> list[str]:
+    """The command that signs a file: by a login, which a public log records, or by a key without one.
+
+    >>> signing("SUMS", "my.key")[-4:]
+    ['--key', 'my.key', '--tlog-upload=false', 'SUMS']
+    """
+    by_key = ["--key", key, "--tlog-upload=false"] if key else []
+    return ["cosign", "sign-blob", "--yes", "--bundle", f"{file}.sigstore.json", *by_key, file]
 
 
 def checksums(files: Mapping[str, bytes]) -> str:
