@@ -21,7 +21,8 @@ from twinlog.testing.brokers import eventually
 REQUIRED_VARIABLE = "TWINLOG_REQUIRE_CHROMIUM"
 START_SECONDS = 120.0
 SEEN_SECONDS = 120.0
-_SPECIAL = {"ArrowDown": 40, "ArrowUp": 38, "PageDown": 34, "End": 35, "Home": 36, "Escape": 27, "Enter": 13}
+_SPECIAL = {"ArrowDown": 40, "ArrowUp": 38, "End": 35, "Home": 36, "Escape": 27, "Enter": 13, "Tab": 9}
+_MOST_TABS = 200
 
 
 def chromium() -> str:
@@ -118,9 +119,20 @@ class Tab:
 
     async def press(self, key: str) -> None:
         code = _SPECIAL.get(key, ord(key.upper()[0]))
-        text = {} if key in _SPECIAL else {"text": key}
+        text = {"text": "\r"} if key == "Enter" else {} if key in _SPECIAL else {"text": key}
         await self.ask("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **text)
         await self.ask("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
+
+    async def go_by_keyboard(self, selector: str, key: str | None = "Enter") -> None:
+        """Tab to what a selector names, and press a key there."""
+        for _ in range(_MOST_TABS):
+            await self.press("Tab")
+            if await self.run(f"document.activeElement.matches({json.dumps(selector)})"):
+                break
+        else:
+            raise AssertionError(f"{selector} is not reached by the keyboard")
+        if key is not None:
+            await self.press(key)
 
     async def type(self, text: str) -> None:
         await self.ask("Input.insertText", text=text)

@@ -14,13 +14,11 @@ const NAMES = Object.keys(VIEWS);
 const LISTS = new Set(["partitions", "groups", "gaps"]);
 const STALE_SECONDS = 15;
 const TOLD_BY = { gaps: "source", moves: "checkpoint", paths: "heartbeat" };
-const KEYS = [[["1", "…", "7"], "views"], [["/"], "filter"], [["t"], "only what is in trouble"], [["j", "k"], "next and previous row; arrows, PgUp, PgDn, Home and End too"], [["Esc"], "close, or leave the filter"], [["?"], "these keys"]];
 
 function place() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?"), asked = new URLSearchParams(query || "");
   return { view: path || "flows", flow: asked.get("flow") || "", find: asked.get("find") || "" };
 }
-const go = (view) => { location.hash = flowLink(view, place().flow); };
 
 // What the page says of itself: whether what it shows is of now.
 function freshness() {
@@ -61,7 +59,7 @@ function Badge({ name, flow }) {
   return away ? html` <span class="badge bad" aria-label=${`${away} away`}>${away}</span>` : "";
 }
 
-function Header({ where, onHelp }) {
+function Header({ where }) {
   const fresh = freshness(), verdict = verdictNow(fresh), first = verdict.issues[0];
   useTab(verdict);
   const [, tick] = useState(0);
@@ -73,9 +71,8 @@ function Header({ where, onHelp }) {
       <h1><${Icon} name="logo"/><span>Twinlog</span></h1>
       <div class="status" role="status"><a class=${"overall " + verdict.level} href="#/flows"><${Icon} name=${verdict.level}/><b>${verdict.title}</b>
         <span class="first">${verdict.level === "unknown" ? "" : first ? headline(first) : summary()}</span></a></div>
-      <span class=${"fresh " + fresh.name} title="age of the data"><${Icon} name=${fresh.name}/>${fresh.word}${fresh.at ? html` <span class="age">${clock(fresh.at).slice(11)}</span>` : fresh.old === null ? "" : html` <span class="age">${fresh.old < 2 ? "now" : `${joined(seconds(Math.round(fresh.old)))} old`}</span>`}</span>
-      <button type="button" class="help" aria-label="keys" title="keys: ?" onClick=${onHelp}>?</button></div>
-    <nav aria-label="views" ref=${nav}>${NAMES.map((name, at) => html`<a key=${name} href=${flowLink(name, where.flow)} aria-current=${where.view === name ? "page" : undefined} title=${`key ${at + 1}`}>${name}<${Badge} name=${name} flow=${where.flow}/></a>`)}
+      <span class=${"fresh " + fresh.name} title="age of the data"><${Icon} name=${fresh.name}/>${fresh.word}${fresh.at ? html` <span class="age">${clock(fresh.at).slice(11)}</span>` : fresh.old === null ? "" : html` <span class="age">${fresh.old < 2 ? "now" : `${joined(seconds(Math.round(fresh.old)))} old`}</span>`}</span></div>
+    <nav aria-label="views" ref=${nav}>${NAMES.map((name) => html`<a key=${name} href=${flowLink(name, where.flow)} aria-current=${where.view === name ? "page" : undefined}>${name}<${Badge} name=${name} flow=${where.flow}/></a>`)}
       ${where.flow && html`<span class="scope">only ${flowName(where.flow)} <a href=${`#/${where.view}`}>show all flows</a></span>`}</nav>
     ${fresh.word === "disconnected" && html`<${Notice}><b>Disconnected.</b> ${store.message} The page shows its last data and connects again by itself.</${Notice}>`}
     ${fresh.word === "stale" && html`<${Notice} name="warn"><b>Stale.</b> The services were asked last ${ago(fresh.old)}. The page shows its last data.</${Notice}>`}</header>`;
@@ -108,15 +105,6 @@ function Notices({ flow, view }) {
     ${unread.map(([name, row]) => html`<${Notice} name="warn"><b>${name}:</b> ${row.message} <span class="reason">${row.reason}</span></${Notice}>`)}`;
 }
 
-function Help({ onClose }) {
-  const dialog = useRef(null);
-  useEffect(() => { dialog.current.showModal(); }, []);
-  return html`<dialog ref=${dialog} aria-label="keys" onClose=${onClose} onClick=${(event) => event.target === dialog.current && dialog.current.close()}>
-    <div class="title"><h2>Keys</h2><button type="button" class="close" aria-label="close" onClick=${() => dialog.current.close()}><${Icon} name="cross"/></button></div>
-    <dl>${KEYS.map(([keys, does]) => html`<dt>${keys.map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${does}</dd>`)}</dl>
-    <p class="soft">This page is read-only. <code>twinlog explain reason NAME</code> says what a word in capitals means, and what to do.</p></dialog>`;
-}
-
 function Token() {
   const [token, setToken] = useState("");
   const enter = (event) => { event.preventDefault(); signIn(token.trim()); };
@@ -126,27 +114,16 @@ function Token() {
 
 const Loading = () => html`<div class="cards" aria-busy="true" aria-label="loading">${[0, 1].map((each) => html`<div key=${each} class="card skeleton"><span></span><span></span><span></span></div>`)}<p class="hidden" role="status">Waiting for the services to answer</p></div>`;
 
-function onKey(event, { close, help, only }) {
+// No letter is a shortcut: those who speak to their computer would press them. Tab, Enter and arrows reach everything.
+function onKey(event, close) {
   const typing = event.target.matches("input");
-  if (event.key === "Escape") { if (typing) event.target.blur(); close(); return; }
-  if (typing) { if (event.key === "Enter" || event.key === "ArrowDown") document.querySelector(".list")?.focus(); return; }
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (NAMES[event.key - 1]) go(NAMES[event.key - 1]);
-  else if (event.key === "/") { event.preventDefault(); document.getElementById("search")?.focus(); }
-  else if (event.key === "?") help();
-  else if (event.key === "t") only();
-  else if (["j", "k", "ArrowDown", "ArrowUp"].includes(event.key) && !event.target.closest(".list")) {
-    const rows = document.querySelector(".list");
-    if (!rows) return;
-    rows.focus();
-    rows.dispatchEvent(new KeyboardEvent("keydown", { key: event.key, bubbles: false }));
-    event.preventDefault();
-  }
+  if (event.key === "Escape") { if (typing) event.target.blur(); close(); }
+  else if (typing && (event.key === "Enter" || event.key === "ArrowDown")) document.querySelector(".list")?.focus();
 }
 
 function App() {
   const [, redraw] = useState(0), [where, setWhere] = useState(place()), [search, setSearch] = useState(where.find);
-  const [selected, setSelected] = useState(""), [only, setOnly] = useState(false), [help, setHelp] = useState(false);
+  const [selected, setSelected] = useState(""), [only, setOnly] = useState(false);
   useEffect(() => subscribe(redraw), []);
   useEffect(() => {
     const moved = () => { setWhere(place()); setSelected(""); setSearch(place().find); setOnly(false); };
@@ -154,16 +131,15 @@ function App() {
     return () => removeEventListener("hashchange", moved);
   }, []);
   useEffect(() => {
-    const pressed = (event) => onKey(event, { close: () => setSelected(""), help: () => setHelp(true), only: () => setOnly((shown) => !shown) });
+    const pressed = (event) => onKey(event, () => setSelected(""));
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
   }, []);
   if (store.needsToken) return html`<${Token}/>`;
   const View = VIEWS[where.view], loaded = store.words && store.tables.page.page;
-  return html`<${Header} where=${where} onHelp=${() => setHelp(true)}/>
+  return html`<${Header} where=${where}/>
     <main class=${LISTS.has(where.view) ? "fixed" : ""}><${Notices} flow=${where.flow} view=${where.view}/>
-      ${View && (loaded ? html`<${View} key=${where.view} flow=${where.flow} search=${search} onSearch=${setSearch} selected=${selected} onSelect=${setSelected} only=${only} onOnly=${setOnly}/>` : html`<${Loading}/>`)}</main>
-    ${help && html`<${Help} onClose=${() => setHelp(false)}/>`}`;
+      ${View && (loaded ? html`<${View} key=${where.view} flow=${where.flow} search=${search} onSearch=${setSearch} selected=${selected} onSelect=${setSelected} only=${only} onOnly=${setOnly}/>` : html`<${Loading}/>`)}</main>`;
 }
 
 render(html`<${App}/>`, document.getElementById("app"));

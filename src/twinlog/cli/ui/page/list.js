@@ -27,9 +27,9 @@ export function useRows(all, search, text, initial, ranks = {}) {
 }
 
 export const Filter = ({ search, onSearch, only, onOnly, troubled, shown, all, what }) => html`<div class="filter"><h2 class="hidden">${what}</h2>
-  <label class="search"><${Icon} name="search"/><input type="search" id="search" placeholder="Filter ( / )" aria-label="filter" value=${search}
+  <label class="search"><${Icon} name="search"/><input type="search" id="search" placeholder="Filter" aria-label="filter" value=${search}
     onInput=${(event) => onSearch(event.target.value)}/></label>
-  ${onOnly && html`<button type="button" class="toggle" aria-pressed=${only} title="key t" disabled=${!troubled && !only} onClick=${() => onOnly(!only)}>Only trouble (${number(troubled)})</button>`}
+  ${onOnly && html`<button type="button" class="toggle" aria-pressed=${only} disabled=${!troubled && !only} onClick=${() => onOnly(!only)}>Only trouble (${number(troubled)})</button>`}
   <span class="soft" role="status">${number(shown)} of ${number(all)} ${what}</span></div>`;
 
 function Head({ name, columns, sort, onSort }) {
@@ -59,7 +59,7 @@ export function List({ name, columns, rows, selected, onSelect, sort, onSort, em
   }, [selected]);
   const onKeyDown = (event) => {
     const page = Math.max(1, Math.floor(view.height / row) - 1);
-    const step = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1, PageDown: page, PageUp: -page, Home: -rows.length, End: rows.length }[event.key];
+    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -rows.length, End: rows.length }[event.key];
     if (!step || !rows.length || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     const from = index < 0 ? (step > 0 ? -1 : 0) : index;
