@@ -21,7 +21,7 @@ RELEASED_API := proto/released.binpb
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install kerberos demo test unit properties conformance nightly versions simulate chaos chaos-both-ways chaos-models chaos-replicas chaos-translation bench lint format proto api-released lock audit sbom digests images wheels release clean
+.PHONY: help install kerberos demo ci test unit properties conformance nightly versions simulate chaos chaos-both-ways chaos-models chaos-replicas chaos-translation bench lint format proto api-released lock audit sbom digests images wheels release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -54,6 +54,9 @@ test: install ## Unit tests, properties, and the README's promises on real broke
 
 conformance: install ## The wire, security, Java's tools, Prometheus, the page in a browser, a short chaos run
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m conformance tests/chaos tests/e2e tests/integration tests/contract
+
+ci: install ## make test and make conformance in one run: what both need is started once
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not nightly" tests/chaos tests/e2e tests/integration tests/contract tests/simulated tests/unit
 
 nightly: install versions ## Everything else on real brokers, and each supported release of Kafka
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m nightly tests/e2e tests/integration tests/contract tests/simulated

@@ -74,7 +74,7 @@ _CONFORMANCE = (
     # Java, and those who wrote or read with it.
     "integration/checkpoint/test_checkpoint_client.py::test_java_says_what_our_client_says",
     "integration/checkpoint/test_checkpoint_exact.py",
-    "integration/checkpoint/test_checkpoint_moves.py",
+    "integration/checkpoint/test_checkpoint_moves.py::test_a_live_consumer_goes_there_and_back_and_reads_each_record_once[translated]",
     "integration/configsync/test_configsync_as_mm2.py",
     "integration/migration/",
     "integration/verify/test_verify_mm2.py",
@@ -88,7 +88,6 @@ _CONFORMANCE = (
     "integration/observability/test_prometheus.py",
     "integration/source/test_source_cluster_mode.py",
     "integration/source/test_source_failures.py::test_each_fault_stops_only_its_partition",
-    "integration/source/test_source_preserved.py::test_topics_continue_where_they_come_from",
 )
 """What only others can prove. Else decisions of our own with services as processes are `nightly`."""
 _OTHER_RELEASES = ("2.8]", "3.3]", "3.9]", "4.4]")
