@@ -2,13 +2,16 @@
 
 import random
 from collections.abc import Collection
+from dataclasses import replace
 
 import pytest
 
 from twinlog.errors import StateError
 from twinlog.model import Record
+from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState
+from twinlog_checkpoint.moves.planning.plan import MoveAction
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, offset_of, run
+from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, actions, move_rig, offset_of, run
 from unit.checkpoint.moves.test_foreign_records import written_there
 from unit.checkpoint.moves.test_sync_after_moves import next_pass, synced
 
@@ -80,3 +83,67 @@ async def test_no_group_skips_a_record_that_it_has_not_read(seed: int) -> None:
         life.stands_behind(rig.logs.visible_source()[: dice.randint(1, 50)])
         for _ in range(12):
             await life.does(dice.choice(STEPS))
+
+
+@pytest.mark.parametrize("left", [140, 0])
+async def test_what_was_deleted_on_the_target_is_counted_for_each_group_that_has_not_read_it(
+    left: int,
+) -> None:
+    """Also where the copy has nothing left to compare, so that only offset syncs tell its place."""
+    async with move_rig() as rig:
+        logs = rig.logs
+        here, there = logs.visible_source(), logs.visible_target()
+        for unread in (200, 3, 0):
+            at = here[-unread].offset if unread else rig.source_end
+            logs.source.set_group(f"{unread} unread", {ORIGIN: at})
+        log = logs.target.log(COPY, "delete records")
+        log.delete_before(there[-left].offset if left else log.end)
+        before_it = {record.value for record in here} - {record.value for record in logs.visible_target()}
+        skipped = {
+            unread: sum(record.value in before_it for record in here[len(here) - unread :])
+            for unread in (200, 3, 0)
+        }
+        plan = await rig.served.failover.plan(NO_WAIT)
+        accepted = await rig.served.failover.plan(replace(NO_WAIT, accept_loss=True))
+    stay = {f"{unread} unread" for unread, lost in skipped.items() if lost}
+    assert actions(plan) == {
+        f"{unread} unread": MoveAction.SKIP_UNREAD if lost else MoveAction.WRITE
+        for unread, lost in skipped.items()
+    }
+    (blocker,) = plan.blockers
+    assert all(f"{lost} before the start" in blocker for lost in skipped.values() if lost)
+    (note,) = [each for each in accepted.warnings if "BEFORE_START" in each]
+    assert all(group in note for group in stay)
+
+
+async def test_a_group_below_the_log_there_is_named_where_only_its_checkpoint_is_known() -> None:
+    async with move_rig() as rig:
+        logs = rig.logs
+        logs.source.set_group("g", {ORIGIN: logs.visible_source()[50].offset})
+        await next_pass(rig)
+        logs.target.log(COPY, "delete records").delete_before(logs.visible_target()[200].offset)
+        logs.source.take_away()
+        plan = await rig.served.failover.plan(replace(NO_WAIT, accept_loss=True))
+    assert plan.blockers == []
+    assert any("group g" in each and "BEFORE_START" in each for each in plan.warnings)
+
+
+@pytest.mark.parametrize("preserved", [False, True])
+async def test_a_group_past_the_end_of_the_log_that_it_leaves_is_named_with_both_places(
+    preserved: bool,
+) -> None:
+    async with move_rig() as rig:
+        end, past = rig.source_end, rig.source_end + 50
+        if preserved:
+            state = CopyState(state="RUNNING", position=end, equal_below=None)
+            rig.fakes.copy_states.report = CopyReport(partitions={ORIGIN: state})
+        else:
+            rig.logs.source.set_group("g", {ORIGIN: end})
+            await next_pass(rig)
+            await synced(rig)
+        rig.logs.source.set_group("g", {ORIGIN: past})
+        plan = await rig.served.failover.plan(NO_WAIT)
+    (entry,) = plan.partitions
+    (note,) = [each for each in plan.warnings if "past the end" in each]
+    assert f"group g: its offset {past} is past the end {end} of orders-0 on A" in note
+    assert f"on B it continues at {entry.to_offset}" in note

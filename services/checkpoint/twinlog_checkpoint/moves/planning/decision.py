@@ -23,9 +23,12 @@ class GroupPlace:
     present_offset: int | None
     log_there: LogBounds | None
     """The log on the cluster that the group moves to; None when the partition does not exist there."""
-    unread_before_start: int = 0
+    end_here: int | None = None
+    """Of the log on the cluster that the group leaves, with what no transaction has committed; None while
+    that cluster does not answer."""
+    unread_before_start: int | None = 0
     """Records that the group has not read and that lie before the log there: to continue at its first record
-    would skip them."""
+    would skip them. None = the cluster that the group leaves does not tell."""
     unread_foreign: int = 0
     """Records that the group has not read and that other producers wrote into the copy on the cluster that it
     leaves: they are not on the other one."""
@@ -44,6 +47,7 @@ def decide(place: GroupPlace, *, include_active: bool, accept_loss: bool = False
     """Decide what to do with the partition. A move never changes a group with members, never sets an offset
     outside the log, never skips records that only the other cluster has, unless that loss is accepted, and
     sets an offset back only if Twinlog committed it."""
+    wanted = place.translation.downstream_offset
     translation = _as_it_was(place, _readable(place.translation, place.log_there))
     place = replace(place, translation=_taken_back(place, translation))
     action, message = _action(place, include_active=include_active)
@@ -54,6 +58,11 @@ def decide(place: GroupPlace, *, include_active: bool, accept_loss: bool = False
     translation = place.translation
     # sync.group.offsets may have put the group at the first record already.
     before = 0 if action is MoveAction.KEEP_AHEAD else place.unread_before_start
+    if before is None:
+        before = 0
+        if action in THERE and (began_at := _cut(wanted, place.log_there)) is not None:
+            message = f"the log there begins at {began_at}: what the group has not read before that is skipped"
+            translation = replace(translation, verdict=Verdict.BEFORE_START)
     foreign = place.unread_foreign
     if action in THERE and before:
         translation = replace(translation, verdict=Verdict.BEFORE_START)
@@ -70,7 +79,17 @@ def decide(place: GroupPlace, *, include_active: bool, accept_loss: bool = False
         action=action,
         message=message or translation.message,
         metadata=place.metadata,
+        past_end=place.end_here if _is_past(place.from_offset, place.end_here) else None,
     )
+
+
+def _cut(wanted: int | None, log: LogBounds | None) -> int | None:
+    """Where the log begins, if that is behind the wanted offset."""
+    return log.start if log is not None and wanted is not None and wanted < log.start else None
+
+
+def _is_past(offset: int | None, end: int | None) -> bool:
+    return offset is not None and end is not None and offset > end
 
 
 def _action(place: GroupPlace, *, include_active: bool) -> tuple[MoveAction, str]:
@@ -130,8 +149,7 @@ def _records(count: int) -> str:
 def _is_past_end(place: GroupPlace) -> bool:
     """Whether the group's offset is past the end of the log there: its consumers would begin where their
     auto.offset.reset says."""
-    present, log = place.present_offset, place.log_there
-    return present is not None and log is not None and present > log.end
+    return _is_past(place.present_offset, None if place.log_there is None else place.log_there.end)
 
 
 def _without_place(place: GroupPlace) -> Translation:

@@ -100,6 +100,7 @@ class GroupPlaces:
             {entry.to_partition for entry in wanted if entry.to_partition is not None},
             OffsetSpec.LATEST,
         )
+        ends_here = await self._ends_here(wanted) if from_reachable else {}
         committed_before = await self._committed_before(wanted, moves) if from_reachable else {}
         untouched = await self._untouched(wanted, moves) if from_reachable else {}
         unread = await self._unread(wanted, ranges, moves) if from_reachable else _Unread()
@@ -115,7 +116,8 @@ class GroupPlaces:
                     state_there=there.get(entry.group),
                     present_offset=_present(present[entry.group], entry.to_partition),
                     log_there=None if entry.to_partition is None else ranges.get(entry.to_partition),
-                    unread_before_start=unread.before_start.get(entry.place, 0),
+                    end_here=ends_here.get(entry.from_partition),
+                    unread_before_start=unread.before_start.get(entry.place, 0) if from_reachable else None,
                     unread_foreign=unread.foreign.get((entry.group, entry.from_partition), 0),
                     metadata=entry.metadata,
                     wrote_present=self.route.wrote(
@@ -135,6 +137,12 @@ class GroupPlaces:
             async for entry in in_turns(sorted(wanted, key=lambda entry: (entry.group, entry.from_partition)))
         ]
         return Placed(partitions=partitions, foreign=unread.ranges)
+
+    async def _ends_here(self, wanted: Collection[_Wanted]) -> dict[TopicPartition, int]:
+        """Raises KafkaError."""
+        held = {entry.from_partition for entry in wanted}
+        logs = await log_bounds(self.route.from_cluster, held, OffsetSpec.LATEST)
+        return {partition: log.end for partition, log in logs.items()}
 
     async def _unread(
         self, wanted: Collection[_Wanted], ranges: Mapping[TopicPartition, LogBounds], moves: Moves
@@ -336,7 +344,9 @@ def _is_at_start(entry: _Wanted, ranges: Mapping[TopicPartition, LogBounds]) -> 
     offset, log = entry.translation.downstream_offset, None
     if entry.to_partition is not None:
         log = ranges.get(entry.to_partition)
-    return log is not None and offset is not None and offset <= log.start
+    if log is None or offset is None:
+        return log is not None and log.start == log.end
+    return offset <= log.start
 
 
 def _present(held: Mapping[TopicPartition, CommittedOffset], partition: TopicPartition | None) -> int | None:

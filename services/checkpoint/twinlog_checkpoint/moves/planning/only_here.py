@@ -13,6 +13,7 @@ from twinlog.model import TopicPartition
 from twinlog_checkpoint.moves.ends import bounds_of
 from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState, CopyStates
 from twinlog_checkpoint.moves.planning.plan import ForeignRange
+from twinlog_checkpoint.moves.routes.offset_router import NOT_KNOWN
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, ComparedPartition
 from twinlog_checkpoint.translation.translation import COMPARED, LogBounds, SourcePosition, Translation
@@ -38,12 +39,19 @@ class RecordsOnlyHere:
         """
         first = await self.route.ways.first_left(starts) if starts else {}
         bounds = await bounds_of(self.route.here, first)
+        away = self.route.away
+        behind = away is not None and NOT_KNOWN in first.values()
+        copies = await self.copy_states.of(away.flow) if behind and away is not None else CopyReport()
         found: dict[SourcePosition, int] = {}
         for place in places:
             log, stop = bounds.get(place.partition), first.get(place.partition)
             if isinstance(log, KafkaError):
                 raise log
             if log is not None and stop is not None:
+                if stop == NOT_KNOWN:
+                    # What is copied from now on is there.
+                    copy = copies.partitions.get(place.partition)
+                    stop = log.end if copy is None or copy.position is None else min(log.end, copy.position)
                 found[place] = await self._count(place.partition, log, place.next_offset, stop)
         return found
 

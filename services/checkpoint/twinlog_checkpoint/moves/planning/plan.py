@@ -69,6 +69,8 @@ class MovePartition:
     message: str = ""
     metadata: str = ""
     """The metadata of the group's commit; it is copied with the offset."""
+    past_end: int | None = None
+    """The end of the log that the group leaves, where the group stands past it."""
 
     @property
     def to_offset(self) -> int | None:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from twinlog.model import ClusterAlias, Flow
-from twinlog_checkpoint.moves.planning.plan import ForeignRange, MoveAction, MovePartition
+from twinlog_checkpoint.moves.planning.plan import THERE, ForeignRange, MoveAction, MovePartition
 from twinlog_checkpoint.moves.topic_backlog import (
     TopicBacklog,
     counting,
@@ -13,6 +13,8 @@ from twinlog_checkpoint.moves.topic_backlog import (
     total_backlog,
 )
 from twinlog_checkpoint.translation.translation import COMPARED, Verdict
+
+_TOPICS_NAMED = 5
 
 
 def plan_warnings(
@@ -65,6 +67,28 @@ def plan_warnings(
         verdicts = ", ".join(sorted({entry.translation.verdict.value for entry in floors}))
         told = f"{verdicts}, {_offsets(len(floors))}"
         warnings.append(f"{named(groups)}: some records may be read again ({told})")
+    cut = [
+        entry
+        for entry in partitions
+        if entry.translation.verdict is Verdict.BEFORE_START and entry.action in moving
+    ]
+    if cut:
+        groups = sorted({entry.group for entry in cut})
+        continue_ = "continues" if len(groups) == 1 else "continue"
+        warnings.append(
+            f"{named(groups)}: {_offsets(len(cut))} before the first record on {to_alias}: it is where"
+            f" {'it' if len(groups) == 1 else 'they'} {continue_}, and what was not read before it is skipped"
+            " (BEFORE_START)"
+        )
+    past = [entry for entry in partitions if entry.past_end is not None and entry.action in THERE]
+    warnings += [
+        f"group {entry.group}: its offset {entry.from_offset} is past the end {entry.past_end} of"
+        f" {entry.from_partition} on {from_alias}, which lost records or was created again; on {to_alias} it"
+        f" continues at {entry.to_offset}, and reads what is behind"
+        for entry in past[:_TOPICS_NAMED]
+    ]
+    if len(past) > _TOPICS_NAMED:
+        warnings.append(f"{_offsets(len(past) - _TOPICS_NAMED)} more past the end of the log on {from_alias}")
     for kind in sorted(set((unsupported or {}).values())):
         groups = sorted(group for group, its_kind in (unsupported or {}).items() if its_kind == kind)
         warnings.append(
@@ -114,9 +138,6 @@ def ahead_told(
     told = f"{_offsets(len(ahead))} on {to_alias} {'is' if len(ahead) == 1 else 'are'} ahead of {from_alias}"
     left = "never moved back by a move: records between may stay unread"
     return [f"{named(groups)}: {told}, and {left}"] if ahead else []
-
-
-_TOPICS_NAMED = 5
 
 
 def foreign_told(tails: Sequence[ForeignRange], flow: Flow) -> list[str]:

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.flow.parts import FlowParts
-from twinlog_checkpoint.translation.translation import SourcePosition, Translation
+from twinlog_checkpoint.translation.translation import COMPARED, SourcePosition, Translation
+
+NOT_KNOWN = 1 << 62
+"""Of a record behind everything that is known to be copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +40,8 @@ class OffsetRouter:
         return answers
 
     async def first_left(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Where the records of this cluster lie with which the logs there begin. `starts` has the starts of
-        the logs there, by partition of this cluster. What is not known is left out; none is too far."""
+        """Where the records of this cluster lie with which the logs there begin, at the latest. `starts` has
+        the starts of the logs there, by partition of this cluster. What is not known is left out."""
         there = {
             SourcePosition(partition=destination, next_offset=start): partition
             for partition, start in starts.items()
@@ -52,10 +55,20 @@ class OffsetRouter:
         if self.away is not None and away:
             answers.update(await self.away.back.translate(away))
         return {
-            there[position]: answer.downstream_offset
+            there[position]: self._at_latest(there[position], position, answer)
             for position, answer in answers.items()
             if answer.downstream_offset is not None
         }
+
+    def _at_latest(self, here: TopicPartition, there: SourcePosition, answer: Translation) -> int:
+        """An answer that was not compared may lie before the record; the next known pair does not. What only
+        a copy here has, behind the answer, counts as written by others."""
+        offset = answer.downstream_offset or 0
+        pairs = None if self.away is None or self._goes_home(here) else self.away.pairs(here)
+        if answer.verdict in COMPARED or there.next_offset == 0 or pairs is None:
+            return offset
+        pair = pairs.downstream_above(there.next_offset - 1)
+        return NOT_KNOWN if pair is None else max(offset, pair.upstream)
 
     def original(self, partition: TopicPartition) -> TopicPartition | None:
         """Return the original on the other cluster of a copy on this one that no flow copies back; None for
