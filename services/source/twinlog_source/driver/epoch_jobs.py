@@ -21,6 +21,8 @@ from twinlog_source.reasons import EndReason
 from twinlog_source.records.pipe import PipeJob
 
 PREPARE_TIMEOUT_SECONDS = 60.0
+"""In which one more task has to get ready: on a crowded machine those that are ready are not given up for
+the last one."""
 MEANWHILE_SECONDS = 5.0
 """How often `meanwhile` runs while tasks get ready."""
 FIRST_NUMBER = 1
@@ -124,8 +126,8 @@ class EpochJobs:
                 raise failure
             if not ready:
                 raise TransientKafkaError(
-                    f"the tasks of epoch {epoch.number} of {self.flow} were not ready within"
-                    f" {PREPARE_TIMEOUT_SECONDS:g} s",
+                    f"{_missing(epoch)} of {len(epoch.slots)} tasks of epoch {epoch.number} of {self.flow}"
+                    f" are not ready, and none became so within {PREPARE_TIMEOUT_SECONDS:g} s",
                     reason="EPOCH_NOT_READY",
                 )
         except BaseException:
@@ -136,7 +138,7 @@ class EpochJobs:
     async def _until_ready(self, epoch: Epoch, meanwhile: Callable[[], Awaitable[None]]) -> bool:
         """Whether the epoch was ready in time, or why it failed."""
         loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + PREPARE_TIMEOUT_SECONDS
+        give_up_at, missing = loop.time() + PREPARE_TIMEOUT_SECONDS, len(epoch.slots)
         while (left_seconds := give_up_at - loop.time()) > 0:
             if await epoch.wait_until(
                 lambda: epoch.are(SlotState.PREPARED) or epoch.failure is not None,
@@ -144,6 +146,8 @@ class EpochJobs:
             ):
                 return True
             await meanwhile()
+            if _missing(epoch) < missing:
+                give_up_at, missing = loop.time() + PREPARE_TIMEOUT_SECONDS, _missing(epoch)
         return False
 
     async def shut_down(self) -> None:
@@ -195,6 +199,10 @@ class EpochJobs:
                 if slot.state is not SlotState.FINISHED:
                     # Its stream ends and the epoch is over, so a task that reconnects is refused.
                     epoch.cut_off(slot)
+
+
+def _missing(epoch: Epoch) -> int:
+    return sum(slot.state is not SlotState.PREPARED for slot in epoch.slots)
 
 
 def number_after(last: int, *, beside: int | None) -> int:

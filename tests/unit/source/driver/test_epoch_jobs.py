@@ -8,14 +8,22 @@ import pytest
 from opentelemetry.metrics import NoOpMeterProvider
 
 from twinlog.config import load
+from twinlog.errors import TransientKafkaError
+from twinlog.kafka.deadline import pause
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog.transforms.expressions import Expressions
 from twinlog_source.config import source_flows
 from twinlog_source.driver.cores import Need
 from twinlog_source.driver.epoch import Epoch, SlotState
-from twinlog_source.driver.epoch_jobs import EpochJobs, number_after
+from twinlog_source.driver.epoch_jobs import (
+    MEANWHILE_SECONDS,
+    PREPARE_TIMEOUT_SECONDS,
+    EpochJobs,
+    number_after,
+)
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.log.control import ControlState
 from twinlog_source.partitions.table import PartitionTable
@@ -93,6 +101,28 @@ async def test_an_epoch_whose_spark_is_gone_fails_with_sparks_reason() -> None:
             await jobs_on(LostSpark()).prepare(((P,),), number=1, group=group, meanwhile=nothing)
     assert failure.value.reason == "SPARK_UNAVAILABLE"
     assert failure.value.retriable
+
+
+class SlowSpark(StuckSpark):
+    """One task after the other gets ready, the last one of them never."""
+
+    async def run(self, epoch: Epoch) -> None:
+        for slot in epoch.slots[:-1]:
+            await pause(PREPARE_TIMEOUT_SECONDS - MEANWHILE_SECONDS)
+            epoch.move(slot, SlotState.PREPARED)
+        await epoch.over.wait()
+
+
+def test_tasks_that_are_ready_are_given_up_only_when_no_other_has_become_so_for_a_while() -> None:
+    async def run() -> None:
+        now = asyncio.get_running_loop().time
+        async with asyncio.TaskGroup() as group:
+            with pytest.raises(TransientKafkaError, match="1 of 4 tasks") as failure:
+                await jobs_on(SlowSpark()).prepare(((P,),) * 4, number=1, group=group, meanwhile=nothing)
+        assert failure.value.reason == "EPOCH_NOT_READY"
+        assert now() >= 4 * (PREPARE_TIMEOUT_SECONDS - MEANWHILE_SECONDS)
+
+    run_in_virtual_time(run())
 
 
 async def test_an_epoch_whose_job_ends_without_its_tasks_says_so() -> None:
