@@ -32,6 +32,9 @@ from twinlog_source.records.pipe import PipeJob, RunJob, TransformFailedError, r
 
 _LEFT_OUT = {OnError.SKIP: LaneReason.SKIPPED, OnError.DEAD_LETTER: LaneReason.DEAD_LETTERED}
 
+TRIES = 3
+"""A record alone is to blame if it breaks the pipe so often: once, somebody may have killed a worker."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -168,9 +171,9 @@ class Changing:
             some = suspects.pop()
             if not some:
                 continue
+            tries = 1 if len(some) > 1 or some[0][0] == broke_at else TRIES
             try:
-                async with self._turn:
-                    _add(back, await self.alone.change(partition, some))
+                _add(back, await self._alone(partition, some, tries))
             except TransformFailedError as error:
                 if len(some) > 1:
                     middle = len(some) // 2
@@ -185,21 +188,31 @@ class Changing:
     def _breaking_key(self) -> str:
         return PYTHON if self.expressions.python else WHERE
 
+    async def _alone(self, partition: TopicPartition, records: Sequence[OpenRecord], tries: int) -> Back:
+        """Raises TransformFailedError if they break the pipe each time."""
+        for left in reversed(range(tries)):
+            try:
+                async with self._turn:
+                    return await self.alone.change(partition, records)
+            except TransformFailedError:
+                if not left:
+                    raise
+        raise AssertionError("it is tried at least once")
+
     async def _pass_nothing(self, partition: TopicPartition) -> None:
         """Raises StateError (TRANSFORM_REFUSED) if the pipe breaks without a record: none may be left out for
         that."""
-        async with self._turn:
-            if self._passes_nothing:
-                return
-            try:
-                await self.alone.change(partition, ())
-            except TransformFailedError as error:
-                told = (
-                    f"{self._breaking_key}: fails without a record, for rows all of whose columns are null:"
-                    f" {error}"
-                )
-                raise StateError(told, reason=PartitionReason.TRANSFORM_REFUSED) from error
-            self._passes_nothing = True
+        if self._passes_nothing:
+            return
+        try:
+            await self._alone(partition, (), TRIES)
+        except TransformFailedError as error:
+            told = (
+                f"{self._breaking_key}: fails without a record, for rows all of whose columns are null:"
+                f" {error}"
+            )
+            raise StateError(told, reason=PartitionReason.TRANSFORM_REFUSED) from error
+        self._passes_nothing = True
 
     async def why(self, partition: TopicPartition, record: OpenRecord, failed: str) -> str:
         """What failed for a record, with what Spark says about it."""

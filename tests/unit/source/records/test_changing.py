@@ -1,7 +1,7 @@
 """What becomes of the records of a fetch, against row by row in Python: also where the pipe breaks."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -39,6 +39,8 @@ class FakePipe:
 
     break_seconds: float = 0.0
     breaks_always: bool = False
+    killed_at: Collection[int] = ()
+    """The calls during which somebody kills its worker."""
     inside: list[asyncio.Event] = field(default_factory=list)
     calls: int = 0
 
@@ -47,13 +49,14 @@ class FakePipe:
     async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Back:
         del partition
         self.calls += 1
+        call = self.calls
         lost = asyncio.Event()
         self.inside.append(lost)
         await pause(0.01 * (1 + len(records) % 3))
         if any(BREAK in body for _, _, body in records):
             await pause(self.break_seconds)
         self.inside.remove(lost)
-        if self.breaks_always or any(BREAK in body for _, _, body in records):
+        if call in self.killed_at or self.breaks_always or any(BREAK in body for _, _, body in records):
             for other in self.inside:
                 other.set()
             lost.set()
@@ -124,6 +127,25 @@ def test_no_record_is_left_out_where_the_function_fails_without_one(on_error: On
             with pytest.raises(StateError, match="python: fails without a record") as refused:
                 await changing.change(TopicPartition("t", 0), [(0, 0, b"a"), (1, 0, b"b")])
             assert refused.value.reason == "TRANSFORM_REFUSED"
+
+    run_in_virtual_time(run())
+
+
+@pytest.mark.parametrize("killed", [{1}, {2}, {3, 4}, {4, 5}])
+def test_a_worker_that_is_killed_is_no_verdict_on_the_record_that_it_had(killed: set[int]) -> None:
+    async def run() -> None:
+        changing = Changing(
+            expressions=Expressions(topics=("t",), python="a:b", on_error=OnError.SKIP),
+            source="A",
+            pipe=FakePipe(),
+            alone=FakePipe(killed_at=killed),
+            strict=FakePipe(),
+        )
+        bodies = [b"a", BREAK, b"b", b"c"]
+        changed = await changing.change(
+            TopicPartition("t", 0), [(n, 0, each) for n, each in enumerate(bodies)]
+        )
+        assert (list(changed.failed), list(changed.passed)) == ([1], [0, 2, 3])
 
     run_in_virtual_time(run())
 
