@@ -188,6 +188,27 @@ def test_every_number_of_a_command_line_has_its_bounds() -> None:
                         assert None not in (kept.min, kept.max), f"{command} {param.opts}"
 
 
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["pause", "A->B", "orders"], "--topic"),
+        (["resume", "A->B", "orders", "3"], "--topic"),
+        (["positions", "get", "A->B", "orders"], "--topic"),
+        (["verify", "A->B", "orders"], "--topic"),
+        (["throttle", "A->B", "orders"], "--topic"),
+        (["throttle", "A->B", "orders", "20M"], "--topic"),
+        (["gaps", "A->B", "orders"], "--topic"),
+        (["failover", "plan", "A->B", "orders"], "--group"),
+    ],
+)
+def test_a_surplus_word_is_told_with_the_option_that_names_it(words: list[str], option: str) -> None:
+    for form in ([], ["-o", "json"]):
+        answer = invoke([*words, *form])
+        assert (answer.exit_code, answer.stdout) == (2, "")
+        assert option in answer.stderr
+        assert "orders" in answer.stderr
+
+
 @pytest.mark.parametrize(("command", "failed"), [("verify", 3), ("pause", 1)])
 @pytest.mark.parametrize("in_json", [False, True])
 def test_what_nobody_expected_is_told_and_is_no_answer(

@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import re
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -58,6 +59,9 @@ EXIT_UNREAD = 141
 """As a shell shows the end of other programs by SIGPIPE: 128 + 13."""
 
 
+_SURPLUS = re.compile(r"unexpected extra argument\S* \((\S+).*\)")
+_NAMES = ("--topic", "--group", "--service")
+"""Options that name what a command is about."""
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 _OF_TYPER: tuple[type[Exception], ...] = (typer.Exit, typer.Abort, _UsageError.__bases__[0])
 """They end a command, or report wrong usage: typer prints them."""
@@ -147,6 +151,7 @@ def _report(failure: Exception) -> None:
         _say(error, f"error: {error} ({error.reason})")
         raise typer.Exit(failed) from None
     except _UsageError as error:
+        _name_option(error)
         if not ANSWERS_IN_JSON.get():
             raise
         _say_wrong_use(error)
@@ -160,6 +165,16 @@ def _report(failure: Exception) -> None:
     except Exception as error:  # noqa: BLE001 (a bug: its traceback is told as well)
         _say_unexpected(error)
         raise typer.Exit(failed) from None
+
+
+def _name_option(error: Any) -> None:
+    """Say of a surplus word by which option of the command it is named."""
+    found, ctx = _SURPLUS.search(error.message), getattr(error, "ctx", None)
+    taken = {name for param in ctx.command.params for name in param.opts} if ctx is not None else set()
+    option = next((each for each in _NAMES if each in taken), None)
+    if found is not None and option is not None:
+        what = option.removeprefix("--")
+        error.message += f". A {what} is named with an option: {option} {shlex.quote(found[1])}"
 
 
 def _say_unexpected(failure: Exception) -> None:
@@ -191,6 +206,12 @@ def tell(error: TwinlogError, text: str) -> None:
         _say_text(printable_json(json.dumps(told, ensure_ascii=False)))
     else:
         _say_text(with_pasteable(text))
+
+
+def note(sentence: str) -> None:
+    """Say on stderr what is no failure, in the format of the command's answer."""
+    told = with_pasteable(sentence)
+    _say_text(json.dumps({"note": told}, ensure_ascii=False) if ANSWERS_IN_JSON.get() else told)
 
 
 def _say_text(text: str) -> None:

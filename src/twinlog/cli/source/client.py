@@ -79,6 +79,8 @@ def parse_bytes(text: str) -> int:
         value = -1.0
     if not 1 <= value < 10**15:
         raise ConfigError(
-            f"{text!r} is not a rate: expected bytes per second such as 500k or 20M, or none", key="RATE"
+            f"{text!r} is not a rate: expected bytes per second such as 500k or 20M, or none; a topic is"
+            " named with --topic",
+            key="RATE",
         )
     return int(value)

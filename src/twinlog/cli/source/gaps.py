@@ -110,7 +110,9 @@ def flow_and_verb(words: Sequence[str] | None) -> tuple[str | None, bool]:
     flow, rest = flow_and_names(words)
     if rest not in ([], [ACK], [LIST]):
         raise ConfigError(
-            f"{' '.join(rest)}: expected a flow such as 'A->B' (in quotes), or ack and a flow", key="FLOW"
+            f"{' '.join(rest)}: expected a flow such as 'A->B' (in quotes), or ack and a flow; a topic is"
+            " named with --topic",
+            key="FLOW",
         )
     return flow, rest == [ACK]
 

@@ -75,7 +75,9 @@ def _named(words: Sequence[str] | None) -> tuple[str | None, str | None]:
     if wrong is not None:
         raise ConfigError(f"no such option: {wrong}", key=wrong)
     if len(rates) > 1:
-        raise ConfigError(f"several rates are given: {', '.join(rates)}", key="RATE")
+        raise ConfigError(
+            f"one rate is expected, not {', '.join(rates)}; a topic is named with --topic", key="RATE"
+        )
     return flow, rates[0] if rates else None
 
 
