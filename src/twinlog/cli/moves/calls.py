@@ -11,13 +11,14 @@ import typer
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.common.call import Call, Services
-from twinlog.cli.common.failures import EXIT_FAILED, require_terminal
+from twinlog.cli.common.failures import EXIT_FAILED, note, require_terminal
 from twinlog.cli.common.fields import as_json
 from twinlog.cli.common.location import SERVICES
 from twinlog.cli.common.names import flow_name, parse_flow, who
 from twinlog.cli.common.options import flow_of_file, required_flow
+from twinlog.cli.common.output import print_json_line
 from twinlog.cli.common.pasteable import say
-from twinlog.cli.moves.moves import clock_time, print_plan, print_run, print_step
+from twinlog.cli.moves.moves import clock_time, decided, print_plan, print_run, print_step
 from twinlog.cli.moves.plan_outcome import (
     KIND_NAMES,
     KINDS,
@@ -150,7 +151,9 @@ class MoveCall:
         """Say what the services have against the move, before it runs without a question. What blocks the
         plan itself, the checkpoint service refuses."""
         checks = self.call.ask(lambda at: self._told(options))
-        if overall(checks) == NO_GO:
+        if overall(checks) == NO_GO and self.call.in_json:
+            print_json_line(decided(checks))
+        elif overall(checks) == NO_GO:
             say(f"{verdict_words(checks)}; it goes on, as --yes says", err=True)
 
     def run(self, options: pb2.MoveOptions, *, yes: bool) -> None:
@@ -164,7 +167,7 @@ class MoveCall:
             require_terminal()
             question = self.call.ask(lambda at: self._question(at, options))
             if not typer.confirm(question, err=True):
-                typer.echo("nothing was changed", err=True)
+                note("nothing was changed")
                 raise typer.Exit(EXIT_FAILED)
 
         self.call.ask(lambda at: self._follow(self.events(at, options)))
@@ -238,9 +241,8 @@ class MoveCall:
             await print_run(events, self.call.output)
         except (asyncio.CancelledError, BrokenPipeError):
             verb, flow = f"twinlog {self.kind}", flow_name(self.flow)
-            say(
+            note(
                 f"the run continues in the service: `{verb} watch '{flow}'` follows it, `{verb} stop"
-                f" '{flow}'` stops it, and `{verb} give-up '{flow}'` then removes its fence",
-                err=True,
+                f" '{flow}'` stops it, and `{verb} give-up '{flow}'` then removes its fence"
             )
             raise

@@ -26,7 +26,7 @@ from twinlog.cli.moves.plan_outcome import (
     summary,
 )
 from twinlog.cli.status.view import with_command
-from twinlog.cli.verdict.moving import GO, Check, overall, verdict_word, verdict_words
+from twinlog.cli.verdict.moving import BACKLOG, GO, Check, overall, verdict_word, verdict_words
 
 # The plan of a move as a table.
 
@@ -69,18 +69,20 @@ def _same(entry: pb2.MovePartition) -> bool:
     )
 
 
-def print_plan_table(plan: pb2.MovePlan, title: str) -> None:
-    """A line for each group, and each partition that is not moved; of a single group all partitions."""
+def print_plan_table(plan: pb2.MovePlan, title: str, *, backlog: bool = True) -> None:
+    """A line for each group, and each partition that is not moved; of a single group all partitions. With the
+    sum of the `backlog`, unless that is told elsewhere."""
     _print_groups(plan, title)
     # Those with missing records, or with an unknown number of them.
-    backlog = [
+    missing = [
         each for each in plan.backlog if not each.HasField("records_not_copied") or each.records_not_copied
     ]
+    if missing:
+        print_rows(_BACKLOG, missing[:_ROWS_SHOWN])
+    if len(missing) > _ROWS_SHOWN:
+        typer.echo(f"and {len(missing) - _ROWS_SHOWN} more partitions")
     if backlog:
-        print_rows(_BACKLOG, backlog[:_ROWS_SHOWN])
-    if len(backlog) > _ROWS_SHOWN:
-        typer.echo(f"and {len(backlog) - _ROWS_SHOWN} more partitions")
-    typer.echo(_backlog_line(plan))
+        typer.echo(_backlog_line(plan))
     if plan.fenced_topics:
         typer.echo(f"fence on {plan.from_cluster}, no writes to: {', '.join(plan.fenced_topics)}")
     if plan.write_grants:
@@ -181,20 +183,26 @@ WAIT: Any = option(
 YesOption = Annotated[bool, option("--yes -y", "Do not ask. Needed if stdin is not a terminal.")]
 
 
+def decided(checks: Sequence[Check]) -> dict[str, Any]:
+    """The verdict of the checks, as JSON."""
+    return {"verdict": overall(checks), "checks": [document(check) for check in checks]}
+
+
 def print_plan(plan: pb2.MovePlan, checks: Sequence[Check], output: Output, *, refuses: bool) -> None:
     """With the verdict of the checks, first and last. Exits with 1 if it `refuses`."""
     with exiting_with(EXIT_FAILED if refuses else 0):
         if output is Output.JSON:
-            decided = {"verdict": overall(checks), "checks": [document(check) for check in checks]}
-            print_json({**as_json(PLAN, plan), **decided})
+            print_json({**as_json(PLAN, plan), **decided(checks)})
             return
         words = verdict_words(checks)
         say(words)
-        print_plan_table(plan, f"{flow_name(plan.flow)}: from {plan.from_cluster} to {plan.to_cluster}")
-        for check in checks:
-            if check.verdict != GO:
-                told = with_command(check.message, _of_others(check.command))
-                say(f"{verdict_word(check.verdict)}  {told}")
+        title = f"{flow_name(plan.flow)}: from {plan.from_cluster} to {plan.to_cluster}"
+        against = [check for check in checks if check.verdict != GO]
+        print_plan_table(plan, title, backlog=all(check.title != BACKLOG for check in against))
+        for check in against:
+            # What the verdict says is told once more only with what to do about it.
+            if (command := _of_others(check.command)) or check.message not in words:
+                say(f"{verdict_word(check.verdict)}  {with_command(check.message, command)}")
         say(words)
 
 

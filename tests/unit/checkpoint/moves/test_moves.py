@@ -42,7 +42,6 @@ async def test_a_plan_says_where_groups_would_go_on_and_what_is_not_copied() -> 
     (entry,) = [entry for entry in plan.partitions if entry.group == "g"]
     assert entry.translation.verdict is Verdict.EXACT
     rig.logs.check(100, entry.to_offset or 0)
-    assert f"{added} records are not copied yet" in plan.warnings
     assert any("busy" in warning for warning in plan.warnings)
 
 

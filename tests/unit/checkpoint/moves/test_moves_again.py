@@ -3,7 +3,6 @@
 import pytest
 
 from twinlog.errors import KafkaError
-from twinlog.model import TopicPartition
 from twinlog.write_blocks import fence_of, is_fence
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
@@ -48,16 +47,6 @@ async def test_a_group_that_was_set_back_on_the_target_stays_there() -> None:
         _, again = await run(rig.served.failover)
         assert await offset_of(rig.logs.target, "g", COPY) == 3
     assert again.already_done
-
-
-async def test_a_group_whose_copy_is_not_there_yet_moves_once_it_is() -> None:
-    late = TopicPartition("late", 0)
-    async with move_rig() as rig:
-        rig.logs.source.add_topic(late.topic)
-        rig.logs.source.set_group("g", {late: 0})
-        await run(rig.served.failover, MoveOptions(accept_loss=True))
-        record = await rig.served.failover.journal.load()
-    assert moved(record) == []
 
 
 async def test_a_fence_that_somebody_took_away_is_raised_again() -> None:

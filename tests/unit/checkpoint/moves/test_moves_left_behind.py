@@ -146,6 +146,27 @@ async def test_a_run_refuses_what_its_plan_refuses_and_moves_what_is_accepted() 
         assert await offset_of(rig.logs.target, "g", COPY) is not None
 
 
+async def test_a_group_whose_loss_was_accepted_keeps_no_later_plan_from_moving_the_others() -> None:
+    """Whether some of its offsets have a place, or none."""
+    async with move_rig() as rig:
+        rig.logs.source.set_group("some", {ORIGIN: 100})
+        nowhere = TopicPartition("late", 0)
+        rig.logs.source.add_topic(nowhere.topic)
+        for group in ("some", "none"):
+            rig.logs.source.set_group(group, {nowhere: 0})
+            accepting = MoveOptions(groups=(group,), wait_seconds=0, accept_loss=True)
+            await run(rig.served.failover, accepting)
+        rig.logs.source.set_group("other", {ORIGIN: 100})
+        rest = await rig.served.failover.plan(NO_WAIT)
+        assert (rest.blockers, actions(rest)["other"]) == ([], MoveAction.WRITE)
+        await run(rig.served.failover)
+        assert moved(await rig.served.failover.recorded()) == ["none", "other", "some"]
+        rig.logs.source.set_group("none", {nowhere: 1})
+        assert (await rig.served.failover.plan(NO_WAIT)).blockers, "it went on where it was"
+        await run(rig.served.failback)
+        assert not (await rig.served.failback.recorded()).on_target
+
+
 async def test_an_offset_whose_records_are_still_to_be_copied_is_waited_for() -> None:
     late = TopicPartition("late", 0)
     async with move_rig() as rig:

@@ -268,6 +268,24 @@ def test_a_reversal_goes_on_in_spite_of_a_no_go_and_ends_where_the_plan_is_block
     assert 'source: "B"' in changed[0]
 
 
+def test_what_speaks_against_a_run_is_json_where_the_answer_is() -> None:
+    refused = StateError("B is away", reason="MOVE_BLOCKED")
+    words = ["failover", "run", "A->B", "--yes", "-o", "json"]
+    told = contextvars.copy_context().run(cli_run, words, Recorded(answers={"RunFailover": refused}))
+    _, out, _, err, *_ = told.splitlines()
+    assert json.loads(out)["verdict"] == "NO_GO"
+    assert json.loads(err)["reason"] == "MOVE_BLOCKED"
+
+
+def test_a_plan_tells_its_backlog_once_between_its_verdicts(capsys: pytest.CaptureFixture[str]) -> None:
+    print_plan(a_plan(behind), checks(behind), Output.TABLE, refuses=False)
+    first, *body, last = capsys.readouterr().out.splitlines()
+    assert "40 records" in first == last
+    assert not [line for line in body if "40 records" in line]
+    print_plan(a_plan(behind), checks(lambda plan: (behind(plan), busy(plan))), Output.TABLE, refuses=False)
+    assert sum("40 records" in line for line in capsys.readouterr().out.splitlines()) == 2
+
+
 def test_what_is_still_being_counted_is_not_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     def still_counting(plan: pb2.MovePlan) -> None:
         plan.ClearField("records_not_copied")

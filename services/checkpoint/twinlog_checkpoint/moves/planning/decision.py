@@ -61,7 +61,9 @@ def decide(place: GroupPlace, *, include_active: bool, accept_loss: bool = False
     if before is None:
         before = 0
         if action in THERE and (began_at := _cut(wanted, place.log_there)) is not None:
-            message = f"the log there begins at {began_at}: what the group has not read before that is skipped"
+            message = (
+                f"the log there begins at {began_at}: what the group has not read before that is skipped"
+            )
             translation = replace(translation, verdict=Verdict.BEFORE_START)
     foreign = place.unread_foreign
     if action in THERE and before:

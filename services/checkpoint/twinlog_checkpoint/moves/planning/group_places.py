@@ -286,9 +286,10 @@ class GroupPlaces:
     async def finished_with(self, moves: Moves, options: MoveOptions) -> set[str]:
         """Return the groups that earlier runs have moved in this direction and none has moved back, without
         those that have members on the old cluster, have made progress there since, were put back there, or
-        have no offset left on the other cluster. Progress is read from their offsets on the old one, or from
+        have lost their offsets on the other one. Progress is read from their offsets on the old one, or from
         their checkpoints while that cluster does not answer. Raises KafkaError."""
-        stood = {group: home.stood_at for group, home in moves.finished(self.route.kind).items()}
+        homes = moves.finished(self.route.kind)
+        stood = {group: home.stood_at for group, home in homes.items()}
         asked = stood.keys() & set(options.groups or stood)
         now: dict[str, dict[TopicPartition, int]] = {group: {} for group in asked}
         live = bool(asked) and await self.from_answers()
@@ -303,7 +304,7 @@ class GroupPlaces:
         if not done_with or not await self.to_answers():
             return done_with  # Such a move is blocked.
         held = await readable_offsets(self.route.to_cluster, done_with)
-        return {group for group in done_with if held.get(group) or not stood[group]}
+        return {group for group in done_with if held.get(group) or not homes[group].left_at}
 
     async def _standing(
         self, groups: Collection[str], *, live: bool

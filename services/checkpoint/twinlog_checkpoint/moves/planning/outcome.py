@@ -108,11 +108,15 @@ def skipped(partitions: Sequence[MovePartition]) -> set[str]:
     }
 
 
-def finished_with(partitions: Sequence[MovePartition]) -> set[str]:
-    """The groups that need no later run. Offsets on topics that no flow copies do not count."""
-    left = {entry.group for entry in lacking(partitions)} | unread(partitions).keys()
-    left |= skipped(partitions)
-    return going_on(partitions) - left
+def finished_with(partitions: Sequence[MovePartition], *, accepted: bool) -> set[str]:
+    """The groups that need no later run. Offsets on topics that no flow copies do not count, and those
+    without a translation not where that is accepted."""
+    nowhere = {entry.group for entry in lacking(partitions)}
+    left = unread(partitions).keys() | skipped(partitions)
+    if accepted:
+        # Also one that has no place at all: its consumers begin there as they are configured.
+        return (going_on(partitions) | (nowhere - staying(partitions))) - left
+    return going_on(partitions) - left - nowhere
 
 
 def stood_at(partitions: Sequence[MovePartition]) -> dict[str, dict[TopicPartition, int]]:

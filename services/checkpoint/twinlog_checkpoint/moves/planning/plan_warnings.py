@@ -6,12 +6,6 @@ from itertools import groupby
 
 from twinlog.model import ClusterAlias, Flow
 from twinlog_checkpoint.moves.planning.plan import THERE, ForeignRange, MoveAction, MovePartition
-from twinlog_checkpoint.moves.topic_backlog import (
-    TopicBacklog,
-    counting,
-    most_missing,
-    total_backlog,
-)
 from twinlog_checkpoint.translation.translation import COMPARED, Verdict
 
 _TOPICS_NAMED = 5
@@ -19,7 +13,6 @@ _TOPICS_NAMED = 5
 
 def plan_warnings(
     partitions: Sequence[MovePartition],
-    backlog: Sequence[TopicBacklog],
     *,
     from_alias: ClusterAlias,
     to_alias: ClusterAlias,
@@ -41,13 +34,6 @@ def plan_warnings(
         warnings.append(
             f"writers on {from_alias} are not fenced: records that they write from now on may not be copied"
         )
-    total = None if away else total_backlog(backlog)
-    if total:
-        warnings.append(f"{_records(total)} not copied yet")
-    elif not away and total is None and counting(backlog):
-        warnings.append(
-            f"records that are not copied yet are still being counted: at most {most_missing(backlog)}"
-        )
     for action, alias in (
         (MoveAction.SKIP_ACTIVE_BEFORE, from_alias),
         (MoveAction.SKIP_ACTIVE_THERE, to_alias),
@@ -67,28 +53,7 @@ def plan_warnings(
         verdicts = ", ".join(sorted({entry.translation.verdict.value for entry in floors}))
         told = f"{verdicts}, {_offsets(len(floors))}"
         warnings.append(f"{named(groups)}: some records may be read again ({told})")
-    cut = [
-        entry
-        for entry in partitions
-        if entry.translation.verdict is Verdict.BEFORE_START and entry.action in moving
-    ]
-    if cut:
-        groups = sorted({entry.group for entry in cut})
-        continue_ = "continues" if len(groups) == 1 else "continue"
-        warnings.append(
-            f"{named(groups)}: {_offsets(len(cut))} before the first record on {to_alias}: it is where"
-            f" {'it' if len(groups) == 1 else 'they'} {continue_}, and what was not read before it is skipped"
-            " (BEFORE_START)"
-        )
-    past = [entry for entry in partitions if entry.past_end is not None and entry.action in THERE]
-    warnings += [
-        f"group {entry.group}: its offset {entry.from_offset} is past the end {entry.past_end} of"
-        f" {entry.from_partition} on {from_alias}, which lost records or was created again; on {to_alias} it"
-        f" continues at {entry.to_offset}, and reads what is behind"
-        for entry in past[:_TOPICS_NAMED]
-    ]
-    if len(past) > _TOPICS_NAMED:
-        warnings.append(f"{_offsets(len(past) - _TOPICS_NAMED)} more past the end of the log on {from_alias}")
+    warnings += _cut_and_past(partitions, from_alias=from_alias, to_alias=to_alias)
     for kind in sorted(set((unsupported or {}).values())):
         groups = sorted(group for group, its_kind in (unsupported or {}).items() if its_kind == kind)
         warnings.append(
@@ -122,6 +87,34 @@ def plan_warnings(
             " (--accept-loss)"
         )
     return warnings
+
+
+def _cut_and_past(
+    partitions: Sequence[MovePartition], *, from_alias: ClusterAlias, to_alias: ClusterAlias
+) -> list[str]:
+    """Name the groups whose place is before the log there, or past the end of the one that they leave."""
+    cut = [
+        entry
+        for entry in partitions
+        if entry.translation.verdict is Verdict.BEFORE_START and entry.action in THERE
+    ]
+    told = []
+    if cut:
+        groups = sorted({entry.group for entry in cut})
+        told.append(
+            f"{named(groups)}: {_offsets(len(cut))} before the first record on {to_alias}, which is read"
+            " next: what was not read before it is skipped (BEFORE_START)"
+        )
+    past = [entry for entry in partitions if entry.past_end is not None and entry.action in THERE]
+    told += [
+        f"group {entry.group}: its offset {entry.from_offset} is past the end {entry.past_end} of"
+        f" {entry.from_partition} on {from_alias}, which lost records or was created again; on {to_alias} it"
+        f" continues at {entry.to_offset}, and reads what is behind"
+        for entry in past[:_TOPICS_NAMED]
+    ]
+    if len(past) > _TOPICS_NAMED:
+        told.append(f"{_offsets(len(past) - _TOPICS_NAMED)} more past the end of their logs on {from_alias}")
+    return told
 
 
 def ahead_told(
@@ -168,10 +161,6 @@ def _by_topic(tails: Iterable[ForeignRange]) -> Iterable[tuple[str, list[Foreign
     """`tails` are sorted."""
     for topic, of_topic in groupby(tails, key=lambda tail: tail.partition.topic):
         yield topic, list(of_topic)
-
-
-def _records(count: int) -> str:
-    return "1 record is" if count == 1 else f"{count} records are"
 
 
 def _offsets(count: int) -> str:

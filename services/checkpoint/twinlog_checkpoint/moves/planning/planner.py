@@ -202,7 +202,6 @@ class MovePlanner:
     def _with_warnings(self, plan: MovePlan, notes: Collection[str] = ()) -> MovePlan:
         warnings = plan_warnings(
             plan.partitions,
-            plan.backlog,
             from_alias=plan.from_alias,
             to_alias=plan.to_alias,
             away="" if plan.from_reachable else self._no_answer(plan.from_alias),

@@ -73,7 +73,7 @@ class Arrival:
         )
         await verify(cluster, partitions)
         yield step_event(self.clock, Step.VERIFY, StepState.DONE, "every committed offset was read back")
-        newly = finished_with(partitions)
+        newly = finished_with(partitions, accepted=options.accept_loss)
         over = is_whole(finished(moves, newly, partitions, options, now_ms=self.clock.now_ms()))
         lifted = moves.fenced(plan.to_alias)
         if lifted and not over:

@@ -7,7 +7,6 @@ from typing import Any
 from twinlog.model import ClusterAlias
 from twinlog.moves.record import Certainty, Home, MoveKind, Moves, MoveState, Run, Step
 from twinlog_checkpoint.moves.planning.outcome import (
-    going_on,
     lacking,
     left_at,
     skipped,
@@ -81,14 +80,8 @@ def finished(
         )
     # A group that a run for it does not find has nothing left to move, and one with members on the other
     # cluster works there already.
-    # One that goes on there with an accepted loss is there, though a later run may have more of it to move.
-    went = going_on(partitions) if run.kind is MoveKind.FAILOVER else ()
     for group in moves.due(run.kind) or ():
-        if group in newly or group in behind or (run.groups and group not in run.groups):
-            continue
-        if group in went:
-            homes[group] = Home(where=moves.flow.source, run=run.run_id, certainty=Certainty.BEGUN)
-        else:
+        if group not in newly and group not in behind and (not run.groups or group in run.groups):
             del homes[group]
     works_on_source = _active(partitions, on_source_of=run.kind)
     for group, home in list(homes.items()):

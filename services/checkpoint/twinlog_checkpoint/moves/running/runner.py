@@ -221,7 +221,8 @@ class MoveRunner:
         )
         partitions = placed.partitions
         yield step_event(self.clock, Step.TRANSLATE, StepState.DONE, f"offsets translated: {len(partitions)}")
-        over = finished(moves, finished_with(partitions), partitions, options, now_ms=self.clock.now_ms())
+        newly = finished_with(partitions, accepted=options.accept_loss)
+        over = finished(moves, newly, partitions, options, now_ms=self.clock.now_ms())
         granted = run.kind is MoveKind.FAILBACK and moves.grants
         undoes = is_whole(over) and (moves.fenced(plan.to_alias) or granted)
         if again and not (departed.fenced or partitions or undoes or plan.write_grants):
