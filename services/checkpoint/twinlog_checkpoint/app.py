@@ -128,6 +128,7 @@ def copy_state(status: pb2.PartitionStatus) -> CopyState:
         reason=status.reason,
         message=status.message,
         equal_below=_equal_below(status),
+        target_end=status.target_end if status.HasField("target_end") else None,
         foreign=[
             ForeignStretch(each.from_offset, each.to_offset, each.records) for each in status.foreign_writes
         ],

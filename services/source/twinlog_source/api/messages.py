@@ -121,6 +121,7 @@ def partition_status(
         bytes_per_second=row.bytes.shown(facts.now),
         slot=-1 if row.slot is None else row.slot,
         is_heartbeats=row.is_heartbeats,
+        target_end=row.target_end,
         echo_records=row.left_out[LaneReason.ECHO],
         left_out_records={why: count for why, count in row.left_out.items() if why != LaneReason.ECHO},
         reason=standing.reason,

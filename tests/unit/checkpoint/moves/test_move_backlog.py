@@ -79,6 +79,19 @@ async def test_records_that_the_copy_has_lost_are_not_copied_whatever_the_source
     assert "has lost records that were copied" in left.message
 
 
+async def test_a_lost_tail_is_seen_before_the_source_service_notices_it() -> None:
+    """Also behind the newest offset sync: the service tells how far it wrote, the plan asks how far it is."""
+    async with move_rig() as rig:
+        known(rig, ORIGIN.topic)
+        log = rig.logs.target.log(COPY, "end")
+        told(rig, position=rig.source_end, target_end=log.end)
+        assert (await backlog(rig))[ORIGIN].records_not_copied == 0
+        log.truncate(rig.logs.visible_target()[-1].offset)
+        left = (await backlog(rig))[ORIGIN]
+    assert left.records_not_copied != 0
+    assert "has lost records that were copied" in left.message
+
+
 async def test_what_leaves_the_rules_while_a_move_waits_for_it_is_not_taken_for_copied() -> None:
     async with move_rig() as rig:
         gone = TopicPartition("gone", 0)

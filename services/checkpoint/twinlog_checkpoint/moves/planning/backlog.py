@@ -104,7 +104,7 @@ class BacklogMeter:
                 )
         found |= _known_losses(written, here, stops, report, "" if away is None else str(away.flow))
         written = [entry for entry in written if entry.here not in found]
-        lost = await self._lost_tails(written, there)
+        lost = await self._lost_tails(written, there, report)
         places = list(self._placed(written, here, there, stops, report, lost))
         held = {place.entry.here for place in places if place.stop > place.here.end}
         words = await self._open_transactions(held)
@@ -114,17 +114,21 @@ class BacklogMeter:
         self,
         written: Collection[CopiedPartition],
         there: Mapping[TopicPartition, LogBounds | KafkaError],
+        report: CopyReport,
     ) -> Collection[TopicPartition]:
-        """The copies that end before what the offset syncs say of them: they lost their tail, and no position
-        tells. An empty one may have been created again, which the ledger of gaps knows. Raises KafkaError."""
+        """The copies that end before what was written to them, by the offset syncs or the source service,
+        which notices it later: they lost their tail, and no position tells. An empty one may have been
+        created again, which the ledger of gaps knows. Raises KafkaError."""
         doubted: dict[TopicPartition, int] = {}
         for entry in written:
             newest, copy = None if entry.pairs is None else entry.pairs.newest(), there.get(entry.there)
-            if newest is not None and isinstance(copy, LogBounds) and copy.start < copy.end:
-                doubted |= {entry.there: newest.downstream} if newest.downstream >= copy.end else {}
-        # A sync may come before the marker that makes its record readable.
+            state = report.partitions.get(entry.here)
+            reached = max(0 if newest is None else newest.downstream + 1, (state and state.target_end) or 0)
+            if isinstance(copy, LogBounds) and copy.start < copy.end < reached:
+                doubted[entry.there] = reached
+        # A record may be told of before the marker that makes it readable.
         ends = await written_ends(self.route.there, doubted)
-        return {copy for copy, end in ends.items() if isinstance(end, int) and doubted[copy] >= end}
+        return {copy for copy, end in ends.items() if isinstance(end, int) and end < doubted[copy]}
 
     async def _open_transactions(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         """Describe the open transactions of these partitions as far as their leaders tell."""

@@ -35,6 +35,8 @@ class CopyState:
     message: str = ""
     equal_below: int | None = 0
     """Below this offset the copy has the source's offsets; None = everywhere."""
+    target_end: int | None = None
+    """The copy had records up to this offset of its own; None while unknown."""
     foreign: Sequence[ForeignStretch] = ()
     """What other producers wrote into it, since the source service started."""
 
