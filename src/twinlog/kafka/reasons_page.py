@@ -2,11 +2,12 @@
 docs/reasons.md`."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from twinlog.kafka.errors import CLIENT_REASONS, KAFKA_REASONS, Reason
 from twinlog.reasons import REASON_GROUPS
-from twinlog.reasons.rows import ReasonGroup
+from twinlog.reasons.rows import OwnReason, ReasonGroup
 
 _HEAD = """# Reasons
 
@@ -16,7 +17,8 @@ twinlog.kafka.reasons_page docs/reasons.md`. Do not edit: a test compares.
 Every error of Twinlog has a stable `reason`: in logs, in statuses, in `-o json` and in the `ErrorInfo` of
 gRPC errors. Twinlog's own reasons come first, by the place where you meet them; then those of Kafka.
 Twinlog retries a stopped partition after 1 s, then 2 s, up to 60 s, whatever its reason: once the cause is
-gone, the partition continues without a command. Each reason has a link of its own, such as
+gone, the partition continues without a command. States, verdicts and actions have rows, too. Each reason has
+a link of its own, such as
 reasons.md#RECORD_TOO_LARGE, and `twinlog explain reason RECORD_TOO_LARGE` prints its row.
 """
 
@@ -33,16 +35,25 @@ of the client. A gRPC status without a reason of Twinlog is shown as `GRPC_` and
 
 
 def known_reasons() -> dict[str, dict[str, str]]:
-    """Meaning and remedy of every reason, Twinlog's own before Kafka's."""
-    found = {
-        reason.name: {"meaning": reason.meaning, "remedy": reason.remedy}
-        for group in REASON_GROUPS
-        for reason in group.reasons
-    }
+    """Meaning and remedy of every reason, Twinlog's own before Kafka's; a word may have several."""
+    rows = [reason for group in REASON_GROUPS for reason in group.reasons]
+    named = {reason.name for reason in rows}
     for reason in (*CLIENT_REASONS, *KAFKA_REASONS.values()):
         remedy = "Twinlog tries again by itself" if reason.retriable else "an operator must act"
-        found.setdefault(reason.name, {"meaning": reason.meaning, "remedy": remedy})
-    return found
+        if reason.name not in named:
+            named.add(reason.name)
+            rows.append(OwnReason(reason.name, reason.meaning, remedy))
+    found: dict[str, list[OwnReason]] = {}
+    for row in rows:
+        found.setdefault(row.name, []).append(row)
+    return {
+        name: {"meaning": _or(each.meaning for each in told), "remedy": _or(each.remedy for each in told)}
+        for name, told in found.items()
+    }
+
+
+def _or(texts: Iterable[str]) -> str:
+    return "; or: ".join(dict.fromkeys(texts))
 
 
 def render_reasons() -> str:

@@ -20,7 +20,7 @@ from twinlog.testing.brokers import KafkaPair, make_topics, retry_admin, unique_
 from twinlog.testing.records import write_batches
 from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import TopicFact
-from twinlog_source.log.gaps import SKIPPED_BY_OPERATOR, Gap, gap_record
+from twinlog_source.log.gaps import Gap, GapReason, gap_record
 
 
 async def test_a_copy_in_other_batches_and_codecs_is_equal(
@@ -184,14 +184,14 @@ async def test_known_gaps_are_told_apart_from_unknown_ones(
         partition=TopicPartition(topic, 0),
         from_offset=20,
         to_offset=25,
-        reason=SKIPPED_BY_OPERATOR,
+        reason=GapReason.SKIPPED_BY_OPERATOR,
         found_at_ms=1,
     )
     await mirror.append(*gap_record(Flow(mirror.rig.a, mirror.rig.b), gap))
     report = await mirror.verify(topic)
     assert differences(report) == [("MISSING", 40, 35, 2)]
     assert not_compared(report) == [("source", "KNOWN_GAP", 20, 25)]
-    assert report["not_compared"][0]["detail"] == SKIPPED_BY_OPERATOR
+    assert report["not_compared"][0]["detail"] == GapReason.SKIPPED_BY_OPERATOR
 
 
 async def test_a_range_of_offsets_is_compared_alone(mirror: VerifyRig, records: list[NewRecord]) -> None:

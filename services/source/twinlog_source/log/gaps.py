@@ -10,6 +10,7 @@ ranges, and of more than `MOST_RANGES` the oldest ones. The sum of lost offsets 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import groupby
 
 from twinlog.model import Flow, TopicPartition
@@ -26,10 +27,13 @@ from twinlog.wire.source_offset import (
 MOST_RANGES = 100
 """The limit for one partition and reason. Above it, the two oldest ranges are joined."""
 
-TARGET_RECREATED = "TARGET_RECREATED"
-"""Only the former target topic had these records."""
-SKIPPED_BY_OPERATOR = "SKIPPED_BY_OPERATOR"
-"""Left out by `twinlog positions set`."""
+
+class GapReason(StrEnum):
+    TARGET_RECREATED = "TARGET_RECREATED"
+    """Only the former target topic had these records."""
+    SKIPPED_BY_OPERATOR = "SKIPPED_BY_OPERATOR"
+    """Left out by `twinlog positions set`."""
+
 
 GapIdentity = tuple[TopicPartition, int, str]
 """Partition, first offset, reason."""
@@ -74,7 +78,7 @@ class Gap:
     def is_loss(self) -> bool:
         """Whether the records are lost on both sides. After a truncation the target has what the source lost;
         records that an operator skipped are still on the source."""
-        return self.reason not in ("TRUNCATION", SKIPPED_BY_OPERATOR)
+        return self.reason not in ("TRUNCATION", GapReason.SKIPPED_BY_OPERATOR)
 
 
 def lost_with_target(partition: TopicPartition, from_offset: int, to_offset: int, *, found_at_ms: int) -> Gap:
@@ -83,7 +87,7 @@ def lost_with_target(partition: TopicPartition, from_offset: int, to_offset: int
         partition=partition,
         from_offset=from_offset,
         to_offset=to_offset,
-        reason=TARGET_RECREATED,
+        reason=GapReason.TARGET_RECREATED,
         found_at_ms=found_at_ms,
     )
 
@@ -115,7 +119,7 @@ def passed_over(
 
     lost_to = max(from_offset, min(to_offset, bounds.start)) if bounds is not None else from_offset
     note(from_offset, lost_to, "RETENTION")
-    note(lost_to, to_offset, SKIPPED_BY_OPERATOR)
+    note(lost_to, to_offset, GapReason.SKIPPED_BY_OPERATOR)
     if bounds is not None:
         note(max(bounds.end, to_offset), from_offset, "TRUNCATION")
     return found

@@ -87,8 +87,9 @@ _FROM_KAFKA: Final = _PREFLIGHT
 """It checks every cluster and right of the file, and changes nothing."""
 
 _BY_REASON: Final[Mapping[str, str]] = {
-    reason.name: _OF_GROUP[group.title.partition(" (")[0]]
+    reason.name: command
     for group in REASON_GROUPS
+    if (command := _OF_GROUP.get(group.title.partition(" (")[0]))  # States are no failures.
     for reason in group.reasons
 } | {name: command for command, names in _REASONS_OF.items() for name in names}
 

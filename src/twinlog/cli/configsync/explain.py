@@ -129,13 +129,15 @@ def offsets_document(partitions: Partitions | None) -> list[dict[str, Any]] | No
 
 
 @printing
-def reason_command(call: Call, name: str = argument("REASON", "As in `status`, logs and `-o json`.")) -> None:
+def reason_command(
+    call: Call, name: str = argument("REASON", "As in `status` and logs; also a state or a verdict.")
+) -> None:
     """Explain a reason: what it means, and what to do.
 
     docs/reasons.md has all of them.
     """
     reasons = known_reasons()
-    asked = name.upper()
+    asked = name.upper().replace("-", "_")
     if asked not in reasons:
         like = get_close_matches(asked, reasons, n=3, cutoff=0.5)
         meant = f": {' or '.join(like)}?" if like else ""

@@ -19,7 +19,7 @@ from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.log.facts import TopicFact
-from twinlog_source.log.gaps import SKIPPED_BY_OPERATOR, Gap
+from twinlog_source.log.gaps import Gap, GapReason
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.verify.gathering.flow import GatheredFlow
 from twinlog_source.verify.request import VerifyRequest
@@ -154,7 +154,7 @@ async def test_losses_of_the_ledger_are_told_where_neither_cluster_has_the_recor
         gap(40, 60, "TOPIC_RECREATED", 2),
         gap(10, 30, "RETENTION", 3, lost_of_joined=12, acknowledged_by="ana"),
         gap(90, 120, "TARGET_TRUNCATED", 4),
-        gap(30, 50, SKIPPED_BY_OPERATOR, 5),
+        gap(30, 50, GapReason.SKIPPED_BY_OPERATOR, 5),
         gap(50, 60, "TRUNCATION", 6),
         gap(100, 110, "TARGET_TRUNCATED", 7),
     ):
