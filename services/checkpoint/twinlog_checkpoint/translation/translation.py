@@ -78,6 +78,8 @@ class Translation:
     downstream_offset: int | None
     """The next offset to read on the target; None when the verdict has none."""
     message: str = ""
+    placed_from: int | None = None
+    """TOO_OLD on the way back: from here on offsets have a place."""
 
 
 class FloorRule(Protocol):
@@ -173,10 +175,12 @@ class ReverseFloor:
             )
         pair = pairs.at_or_below(position.next_offset)
         if pair is None:
+            first = pairs.above(position.next_offset)
             return Translation(
                 verdict=Verdict.TOO_OLD,
                 downstream_offset=None,
                 message="before the earliest record that has an offset sync",
+                placed_from=None if first is None else first.upstream,
             )
         at_pair = pair.upstream == position.next_offset
         return Translation(

@@ -1,6 +1,7 @@
 """A failback moves the groups that came from the source, and not those that only the target ever had; when
 all are back, nothing of the failover stays."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -183,3 +184,24 @@ async def test_the_record_counts_the_groups_that_work_on_the_target() -> None:
         assert plan.last is not None
         assert [*counts, plan.last.groups_on_target] == [2, 1, 0]
         assert not plan.last.on_target
+
+
+async def test_a_failback_says_how_a_group_gets_a_place_after_everything_was_copied_again() -> None:
+    """`positions set --to earliest`: the copy has its records twice, and only the later ones have syncs. Where
+    transforms change them, nothing else tells."""
+    transforms = {"twinlog.transform.topics": ORIGIN.topic, "twinlog.transform.where": "true"}
+    async with move_rig(transforms=transforms) as rig:
+        await failed_over(rig, "g")
+        there = rig.logs.visible_target()
+        rig.logs.target.set_group("g", {COPY: there[200].offset})
+        rig.logs.crash(back=0)
+        rig.logs.copied_to, rig.synced_to = 0, -1
+        begin = rig.logs.target.log(COPY, "end").end
+        await rig.copy()
+        (blocker,) = (await rig.served.failback.plan(NO_WAIT)).blockers
+        command = r"`kafka-consumer-groups --group g --topic A\.orders:0 --reset-offsets --to-offset (\d+)"
+        found = re.search(command, blocker)
+        assert found is not None, blocker
+        assert begin <= int(found[1]) <= rig.logs.visible_target()[len(there)].offset
+        rig.logs.target.set_group("g", {COPY: int(found[1])})
+        assert (await rig.served.failback.plan(NO_WAIT)).blockers == []

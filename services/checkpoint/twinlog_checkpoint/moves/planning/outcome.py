@@ -1,5 +1,6 @@
 """Derives the outcome for each group from the partitions of a move. Pure."""
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 
 from twinlog.model import TopicPartition
@@ -204,7 +205,16 @@ def _without_place(nowhere: Sequence[MovePartition], most: int = 10) -> str:
 def _cause(entry: MovePartition) -> str:
     if entry.action is MoveAction.SKIP_NO_PARTITION:
         return f"{entry.message}: `twinlog explain topic {entry.from_partition.topic}` says why"
-    return f"{entry.translation.verdict.value}, {entry.message}"
+    told, offset = f"{entry.translation.verdict.value}, {entry.message}", entry.translation.placed_from
+    if offset is None:
+        return told
+    topic = f"{entry.from_partition.topic}:{entry.from_partition.partition}"
+    return (
+        f"{told}: let its consumers read on to offset {offset}, where the records lie that were copied last;"
+        f" or put the group there, which reads nothing in between: `kafka-consumer-groups --group"
+        f" {shlex.quote(entry.group)} --topic {shlex.quote(topic)} --reset-offsets --to-offset {offset}"
+        " --execute`"
+    )
 
 
 def _place(entry: MovePartition) -> tuple[str, TopicPartition]:
