@@ -24,6 +24,7 @@ from twinlog.kafka.raw.producer_states import open_transactions
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.errors_wire import error_from_rpc
+from twinlog.service.feeds.pages import every
 from twinlog.service.feeds.registry import Decisions
 from twinlog.service.grpc_server import GrpcService
 from twinlog.service.owner.name import OwnerReason
@@ -77,23 +78,19 @@ class SourceCopyStates:
 
     async def _with_losses(self, flow: Flow, report: CopyReport) -> CopyReport:
         request = pb2.ListGapsRequest(flow=types_pb2.Flow(source=flow.source, target=flow.target))
-        lost: dict[TopicPartition, list[LostRange]] = {}
         try:
-            while True:
-                answer = await self._stub.ListGaps(request, timeout=_CALL_SECONDS)
-                for unknown in answer.unknown:
-                    return CopyReport(away=f"the gaps of {flow} cannot be read: {unknown.message}")
-                for gap in answer.gaps:
-                    if gap.reason in _LOST and not gap.acknowledged_by:
-                        partition = TopicPartition(gap.partition.topic, gap.partition.partition)
-                        found = LostRange(gap.from_offset, gap.to_offset, gap.reason)
-                        lost.setdefault(partition, []).append(found)
-                if not answer.next_page_token:
-                    return replace(report, lost=lost)
-                request.page_token = answer.next_page_token
+            answer = await every(self._stub.ListGaps, request, "gaps", timeout=_CALL_SECONDS)
         except grpc.aio.AioRpcError as error:
             why = error_from_rpc(error, peer="source")
             return CopyReport(away=f"the source service at {self._endpoint} does not tell its gaps: {why}")
+        for unknown in answer.unknown:
+            return CopyReport(away=f"the gaps of {flow} cannot be read: {unknown.message}")
+        lost: dict[TopicPartition, list[LostRange]] = {}
+        for gap in answer.gaps:
+            if gap.reason in _LOST and not gap.acknowledged_by:
+                partition = TopicPartition(gap.partition.topic, gap.partition.partition)
+                lost.setdefault(partition, []).append(LostRange(gap.from_offset, gap.to_offset, gap.reason))
+        return replace(report, lost=lost)
 
     async def _told(self, flow: Flow, *, from_owner: bool) -> CopyReport:
         """Raises _OnlyStandby if the owner has to answer and cannot be reached."""
@@ -102,16 +99,8 @@ class SourceCopyStates:
             page_size=_PAGE,
             from_owner=from_owner,
         )
-        found: dict[TopicPartition, CopyState] = {}
         try:
-            while True:
-                answer = await self._stub.ListPartitions(request, timeout=_CALL_SECONDS)
-                for status in answer.partitions:
-                    partition = TopicPartition(status.source.topic, status.source.partition)
-                    found[partition] = copy_state(status)
-                if not answer.next_page_token:
-                    return CopyReport(partitions=found)
-                request.page_token = answer.next_page_token
+            answer = await every(self._stub.ListPartitions, request, "partitions", timeout=_CALL_SECONDS)
         except grpc.aio.AioRpcError as error:
             why = error_from_rpc(error, peer="source")
             if why.reason == OwnerReason.OWNED_ELSEWHERE and from_owner:
@@ -119,6 +108,12 @@ class SourceCopyStates:
             return CopyReport(
                 away=f"the source service at {self._endpoint} does not report its positions: {why}"
             )
+        return CopyReport(
+            partitions={
+                TopicPartition(status.source.topic, status.source.partition): copy_state(status)
+                for status in answer.partitions
+            }
+        )
 
 
 def copy_state(status: pb2.PartitionStatus) -> CopyState:

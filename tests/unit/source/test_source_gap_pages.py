@@ -9,10 +9,10 @@ import pytest
 from opentelemetry.metrics import NoOpMeterProvider
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.cli.common.call import every
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.clusters import Clusters
+from twinlog.service.feeds.pages import every
 from twinlog.service.interceptors import Context
 from twinlog.service.limits import MAX_MESSAGE_BYTES
 from twinlog.testing.fakes.cluster import FakeCluster

@@ -17,7 +17,7 @@ from twinlog.cli.checkpoint.groups_view import (
     listings,
     notes,
 )
-from twinlog.cli.common.call import PAGE, Call, Differences, Services, command, every, looks
+from twinlog.cli.common.call import PAGE, Call, Differences, Services, command, looks
 from twinlog.cli.common.fields import as_json
 from twinlog.cli.common.names import flow_name, parse_flow
 from twinlog.cli.common.options import argument, flag, flow_and_names, option
@@ -25,6 +25,7 @@ from twinlog.cli.common.output import clear_screen, print_json_line, print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.common.times import CLOCK, MOST_OFFSET, MOST_SECONDS
 from twinlog.errors import ConfigError, TwinlogError
+from twinlog.service.feeds.pages import every
 
 _Item = pb2.GroupPartition | pb2.FlowProgress
 

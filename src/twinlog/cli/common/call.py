@@ -138,19 +138,6 @@ def told_by(service: str) -> Iterator[None]:
         raise error_from_rpc(error, peer=service) from error
 
 
-async def every(method: Callable[..., Awaitable[T]], request: Any, rows: str, **how: float) -> T:
-    """The answer of a paged method with the rows of all its pages; `rows` is their path in it."""
-    asked = type(request)()
-    asked.CopyFrom(request)
-    whole: Any = await method(asked, **how)
-    while whole.next_page_token:
-        asked.page_token = whole.next_page_token
-        page: Any = await method(asked, **how)
-        _rows(whole, rows).extend(_rows(page, rows))
-        whole.next_page_token = page.next_page_token
-    return cast("T", whole)
-
-
 def pause_seconds(seconds: float, *, took: float) -> float:
     """How long to wait before asking again: a service that has much to tell spends at most a fifth of its
     time on it."""
@@ -195,12 +182,6 @@ class Differences(Generic[Row]):
         ]
         gone = [row for key, row in known.items() if key not in self.rows]
         return (changed, gone) if changed or gone or before is None else None
-
-
-def _rows(message: Any, path: str) -> Any:
-    for name in path.split("."):
-        message = getattr(message, name)
-    return message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

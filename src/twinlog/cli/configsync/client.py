@@ -3,8 +3,8 @@
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
-from twinlog.cli.common.call import every
 from twinlog.cli.common.names import parse_flow
+from twinlog.service.feeds.pages import every
 
 
 async def chosen_flows(stub: ConfigSyncServiceStub, name: str | None) -> list[types_pb2.Flow]:

@@ -8,7 +8,7 @@ import typer
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
-from twinlog.cli.common.call import PAGE, Call, Services, command, every
+from twinlog.cli.common.call import PAGE, Call, Services, command
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with
 from twinlog.cli.common.fields import as_json
 from twinlog.cli.common.names import parse_flow
@@ -33,6 +33,7 @@ from twinlog.cli.configsync.plan_view import (
     print_plan,
 )
 from twinlog.errors import ConfigError
+from twinlog.service.feeds.pages import every
 
 FlowArgument = Annotated[str | None, argument("[A->B]", "A flow such as `A->B`; all flows when left out.")]
 ScopeOption = Annotated[

@@ -9,7 +9,7 @@ import typer
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.cli.common.call import Call, Services, command, every
+from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.fields import Field, Fields, as_json, table
 from twinlog.cli.common.names import flow_name, parse_flow, who
 from twinlog.cli.common.options import (
@@ -30,6 +30,7 @@ from twinlog.cli.source.client import (
     parse_scope,
 )
 from twinlog.errors import ConfigError, TwinlogError
+from twinlog.service.feeds.pages import every
 
 ACK = "ack"
 LIST = "list"

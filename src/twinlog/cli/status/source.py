@@ -7,7 +7,6 @@ import grpc
 
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.common.call import every
 from twinlog.cli.common.fields import Fields, as_json, table
 from twinlog.cli.common.names import flow_name, partition_name, shown_bytes
 from twinlog.cli.common.times import CLOCK, counted
@@ -15,6 +14,7 @@ from twinlog.cli.source.client import scope_name, scope_words
 from twinlog.cli.source.partition_rows import left_out_words
 from twinlog.cli.status import rows as kinds
 from twinlog.cli.status.rows import FlowRow, Status, age_seconds, asked, shown_stamp
+from twinlog.service.feeds.pages import every
 
 _TROUBLE = "twinlog partitions {flow} --trouble"
 NOT_COPIED_HERE = "FLOW_NOT_READY"

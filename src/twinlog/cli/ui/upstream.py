@@ -17,7 +17,7 @@ from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.common.call import PAGE, every, pause_seconds
+from twinlog.cli.common.call import PAGE, pause_seconds
 from twinlog.cli.source.partition_rows import shown_seconds
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import SERVING, FlowRow, Status
@@ -38,6 +38,7 @@ from twinlog.cli.verdict.moving import (
 from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.clock import Clock
 from twinlog.service.errors_wire import error_from_rpc
+from twinlog.service.feeds.pages import every
 from twinlog.service.runtime import wait_or_stop
 
 # How a flow is doing, in one word, and the head of the page: both from the one verdict. Pure.

@@ -10,7 +10,7 @@ from typing import Any
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.common.call import Call, every
+from twinlog.cli.common.call import Call
 from twinlog.cli.common.names import flow_name, who
 from twinlog.cli.common.pasteable import pasteable
 from twinlog.cli.source.client import every_partition, list_flows, parse_scope
@@ -20,6 +20,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import ConfigSource, KafkaCluster, NewTopic
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow
+from twinlog.service.feeds.pages import every
 from twinlog.service.feeds.rules_in_force import flow_in_force
 from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.repair import Action, Remedy, remedies, what_was_not_seen

@@ -6,9 +6,9 @@ Without a page size an answer holds as much as one message takes. A token follow
 import base64
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 from uuid import uuid4
 
 from twinlog.errors import ConfigError
@@ -144,3 +144,22 @@ def page_start(token: str) -> int:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 18
+
+
+async def every(method: Callable[..., Awaitable[T]], request: Any, rows: str, **how: float) -> T:
+    """The answer of a paged method with the rows of all its pages; `rows` is their path in it."""
+    asked = type(request)()
+    asked.CopyFrom(request)
+    whole: Any = await method(asked, **how)
+    while whole.next_page_token:
+        asked.page_token = whole.next_page_token
+        page: Any = await method(asked, **how)
+        _rows(whole, rows).extend(_rows(page, rows))
+        whole.next_page_token = page.next_page_token
+    return cast("T", whole)
+
+
+def _rows(message: Any, path: str) -> Any:
+    for name in path.split("."):
+        message = getattr(message, name)
+    return message

@@ -187,8 +187,8 @@ async def test_the_record_counts_the_groups_that_work_on_the_target() -> None:
 
 
 async def test_a_failback_says_how_a_group_gets_a_place_after_everything_was_copied_again() -> None:
-    """`positions set --to earliest`: the copy has its records twice, and only the later ones have syncs. Where
-    transforms change them, nothing else tells."""
+    """`positions set --to earliest`: the copy has its records twice, and only the later ones have syncs.
+    Where transforms change them, nothing else tells."""
     transforms = {"twinlog.transform.topics": ORIGIN.topic, "twinlog.transform.where": "true"}
     async with move_rig(transforms=transforms) as rig:
         await failed_over(rig, "g")
