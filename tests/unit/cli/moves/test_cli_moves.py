@@ -278,11 +278,15 @@ def test_what_speaks_against_a_run_is_json_where_the_answer_is() -> None:
 
 
 def test_a_plan_tells_its_backlog_once_between_its_verdicts(capsys: pytest.CaptureFixture[str]) -> None:
+    def behind_and_busy(plan: pb2.MovePlan) -> None:
+        behind(plan)
+        busy(plan)
+
     print_plan(a_plan(behind), checks(behind), Output.TABLE, refuses=False)
     first, *body, last = capsys.readouterr().out.splitlines()
     assert "40 records" in first == last
     assert not [line for line in body if "40 records" in line]
-    print_plan(a_plan(behind), checks(lambda plan: (behind(plan), busy(plan))), Output.TABLE, refuses=False)
+    print_plan(a_plan(behind), checks(behind_and_busy), Output.TABLE, refuses=False)
     assert sum("40 records" in line for line in capsys.readouterr().out.splitlines()) == 2
 
 
