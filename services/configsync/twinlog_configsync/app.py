@@ -28,12 +28,7 @@ from twinlog.service.owner.opening import open_lease
 from twinlog.service.runtime import Loop
 from twinlog.telemetry import instruments
 from twinlog.telemetry.instruments import Figures
-from twinlog.telemetry.metrics.configsync import (
-    CONFIGSYNC_AGE,
-    CONFIGSYNC_CHANGES,
-    CONFIGSYNC_DRIFT,
-    CONFIGSYNC_TOPICS,
-)
+from twinlog.telemetry.metrics import configsync as metrics
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog_configsync.api.servicer import ConfigSyncServicer, ServedFlow
 from twinlog_configsync.config import ConfigSyncFlow, configsync_flows, flows_of_others
@@ -71,7 +66,7 @@ def observe(meter: Meter, syncs: Sequence[FlowSync], *, clock: Clock) -> None:
     instruments.observe_each(
         meter,
         lambda: [(flow_attributes(sync.flow.source, sync.flow.target), sync) for sync in syncs],
-        {CONFIGSYNC_AGE: age, CONFIGSYNC_TOPICS: topics, CONFIGSYNC_DRIFT: missing},
+        {metrics.CONFIGSYNC_AGE: age, metrics.CONFIGSYNC_TOPICS: topics, metrics.CONFIGSYNC_DRIFT: missing},
     )
 
 
@@ -294,6 +289,6 @@ def _partners(passes: Partner, all_flows: Mapping[Flow, Partner]) -> list[Partne
 def _journal(context: ServiceContext, flow: ConfigSyncFlow) -> ChangeLog:
     return ChangeLog(
         flow=flow.flow,
-        changes=instruments.counter(context.meter, CONFIGSYNC_CHANGES),
+        changes=instruments.counter(context.meter, metrics.CONFIGSYNC_CHANGES),
         clock=context.clock,
     )

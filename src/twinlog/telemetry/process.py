@@ -9,14 +9,8 @@ from pathlib import Path
 from opentelemetry.metrics import Meter, Observation
 
 from twinlog.telemetry import instruments
+from twinlog.telemetry.metrics import service as metrics
 from twinlog.telemetry.metrics.replication import TASKS_MEMORY
-from twinlog.telemetry.metrics.service import (
-    PROCESS_CPU_TIME,
-    PROCESS_FILE_DESCRIPTORS,
-    PROCESS_MEMORY_USAGE,
-    PROCESS_SOCKETS,
-    PROCESS_UPTIME,
-)
 
 _PROC = Path("/proc")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -45,11 +39,11 @@ def observe_process(meter: Meter) -> None:
         found = _descriptors()
         return [] if found is None else [Observation(found[1])]
 
-    instruments.observed_sum(meter, PROCESS_CPU_TIME, cpu_time)
-    instruments.observed_sum(meter, PROCESS_MEMORY_USAGE, memory)
-    instruments.observed_sum(meter, PROCESS_FILE_DESCRIPTORS, descriptors)
-    instruments.gauge(meter, PROCESS_SOCKETS, sockets)
-    instruments.gauge(meter, PROCESS_UPTIME, lambda: [Observation(time.monotonic() - began)])
+    instruments.observed_sum(meter, metrics.PROCESS_CPU_TIME, cpu_time)
+    instruments.observed_sum(meter, metrics.PROCESS_MEMORY_USAGE, memory)
+    instruments.observed_sum(meter, metrics.PROCESS_FILE_DESCRIPTORS, descriptors)
+    instruments.gauge(meter, metrics.PROCESS_SOCKETS, sockets)
+    instruments.gauge(meter, metrics.PROCESS_UPTIME, lambda: [Observation(time.monotonic() - began)])
 
 
 def observe_tasks(meter: Meter) -> None:

@@ -13,19 +13,7 @@ from twinlog.errors import TwinlogError
 from twinlog.model import Flow
 from twinlog.telemetry import instruments
 from twinlog.telemetry.instruments import Figures
-from twinlog.telemetry.metrics.checkpoint import (
-    CHECKPOINT_AGE,
-    CHECKPOINT_FAILURES,
-    CHECKPOINT_GROUPS,
-    CHECKPOINT_LATENCY,
-    CHECKPOINT_OFFSETS,
-    CHECKPOINT_PARTITIONS,
-    FENCED_TOPICS,
-    GROUP_LAG,
-    OFFSET_SYNC_POSITION,
-    OFFSET_SYNC_READABLE,
-    TRANSLATION_IO,
-)
+from twinlog.telemetry.metrics import checkpoint as metrics
 from twinlog.telemetry.metrics.spec import END, ERROR_TYPE, GROUP, flow_attributes
 from twinlog_checkpoint.groups.progress import ProgressTable
 from twinlog_checkpoint.translation.translation import Verdict
@@ -77,10 +65,10 @@ class ObservedFlow(Protocol):
 class CheckpointInstruments:
     def __init__(self, meter: Meter, flow: Flow) -> None:
         self._flow = flow_attributes(flow.source, flow.target)
-        self._latency = instruments.histogram(meter, CHECKPOINT_LATENCY)
-        self._read = instruments.counter(meter, TRANSLATION_IO)
-        self._offsets = instruments.counter(meter, CHECKPOINT_OFFSETS)
-        self._failures = instruments.counter(meter, CHECKPOINT_FAILURES)
+        self._latency = instruments.histogram(meter, metrics.CHECKPOINT_LATENCY)
+        self._read = instruments.counter(meter, metrics.TRANSLATION_IO)
+        self._offsets = instruments.counter(meter, metrics.CHECKPOINT_OFFSETS)
+        self._failures = instruments.counter(meter, metrics.CHECKPOINT_FAILURES)
 
     def failed(self, reason: str) -> None:
         """Count a pass, or a commit of one group's offsets, that failed."""
@@ -141,16 +129,20 @@ def observe_flows(meter: Meter, flows: Sequence[ObservedFlow], *, clock: Clock) 
     instruments.observe_each(
         meter,
         lambda: seen(of_groups=False),
-        {FENCED_TOPICS: fences, OFFSET_SYNC_POSITION: positions, OFFSET_SYNC_READABLE: readable},
+        {
+            metrics.FENCED_TOPICS: fences,
+            metrics.OFFSET_SYNC_POSITION: positions,
+            metrics.OFFSET_SYNC_READABLE: readable,
+        },
     )
     instruments.observe_each(
         meter,
         lambda: seen(of_groups=True),
         {
-            CHECKPOINT_AGE: ages,
-            CHECKPOINT_GROUPS: groups,
-            CHECKPOINT_PARTITIONS: verdicts,
-            GROUP_LAG: _lags,
+            metrics.CHECKPOINT_AGE: ages,
+            metrics.CHECKPOINT_GROUPS: groups,
+            metrics.CHECKPOINT_PARTITIONS: verdicts,
+            metrics.GROUP_LAG: _lags,
         },
     )
 

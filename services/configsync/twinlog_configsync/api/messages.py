@@ -12,29 +12,7 @@ from twinlog.service.api_values import cluster_message, flow_message, message_of
 from twinlog.service.clusters import ClusterStatus
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_configsync.access.acl_plan import AclEntry
-from twinlog_configsync.model.actions import (
-    Action,
-    ConfigAction,
-    CreateAcl,
-    CreateTopic,
-    DeleteAcl,
-    DeleteConfig,
-    DeleteQuota,
-    DeleteTopic,
-    GrowPartitions,
-    Outcome,
-    SetConfig,
-    SetQuota,
-    Skip,
-    SkipAcl,
-    SkipQuota,
-    SkipUser,
-    TopicAction,
-    entity_text,
-    is_drift,
-    number_text,
-    scope_of,
-)
+from twinlog_configsync.model import actions
 from twinlog_configsync.model.observation import Observation, Problem, World, is_absent
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.explain import Explanation
@@ -148,7 +126,7 @@ def plan_head_message(plan: Plan, world: World, *, rules: Iterable[str] = ()) ->
     )
 
 
-def outcome_message(outcome: Outcome) -> pb2.ApplySyncResponse:
+def outcome_message(outcome: actions.Outcome) -> pb2.ApplySyncResponse:
     return pb2.ApplySyncResponse(
         applied=[action_message(action) for action in outcome.applied],
         refused=[
@@ -162,79 +140,76 @@ def outcome_message(outcome: Outcome) -> pb2.ApplySyncResponse:
     )
 
 
-def planned_message(action: Action, offsets: Mapping[str, ExpectedOffsets]) -> pb2.PlannedAction:
+def planned_message(action: actions.Action, offsets: Mapping[str, ExpectedOffsets]) -> pb2.PlannedAction:
     """An action of a plan, with the expected offsets of the copies that it creates, by source topic."""
     message = action_message(action)
-    if isinstance(action, CreateTopic) and (expected := offsets.get(action.source_topic)) is not None:
+    if isinstance(action, actions.CreateTopic) and (expected := offsets.get(action.source_topic)) is not None:
         message.offsets.CopyFrom(message_of(pb2.ExpectedOffsets, expected))
     return message
 
 
-def action_message(action: Action) -> pb2.PlannedAction:
+_KINDS: Final = {
+    actions.CreateTopic: pb2.ACTION_KIND_CREATE_TOPIC,
+    actions.GrowPartitions: pb2.ACTION_KIND_GROW_PARTITIONS,
+    actions.DeleteTopic: pb2.ACTION_KIND_DELETE_TOPIC,
+    actions.SetConfig: pb2.ACTION_KIND_SET_CONFIG,
+    actions.DeleteConfig: pb2.ACTION_KIND_DELETE_CONFIG,
+    actions.CreateAcl: pb2.ACTION_KIND_CREATE_ACL,
+    actions.DeleteAcl: pb2.ACTION_KIND_DELETE_ACL,
+    actions.SetQuota: pb2.ACTION_KIND_SET_QUOTA,
+    actions.DeleteQuota: pb2.ACTION_KIND_DELETE_QUOTA,
+}
+"""All others do nothing, on purpose."""
+
+
+def action_message(action: actions.Action) -> pb2.PlannedAction:
     message = pb2.PlannedAction(
-        rule=action.rule, text=str(action), scope=scope_of(action), drift=is_drift(action)
+        rule=action.rule,
+        text=str(action),
+        scope=actions.scope_of(action),
+        drift=actions.is_drift(action),
+        kind=_KINDS.get(type(action), pb2.ACTION_KIND_SKIP),
     )
     match action:
-        case CreateAcl() | DeleteAcl() | SkipAcl():
-            _fill_acl(message, action)
-        case SetQuota() | DeleteQuota() | SkipQuota():
-            _fill_quota(message, action)
-        case SkipUser():
-            message.kind = pb2.ACTION_KIND_SKIP
+        case actions.CreateAcl() | actions.DeleteAcl() | actions.SkipAcl():
+            message.acl.CopyFrom(message_of(pb2.AclBinding, action.binding))
+        case actions.SkipUser():
             message.name = action.user
+        case actions.SetQuota() | actions.DeleteQuota() | actions.SkipQuota():
+            _fill_quota(message, action)
         case _:
             _fill_topic(message, action)
     return message
 
 
-def _fill_acl(message: pb2.PlannedAction, action: CreateAcl | DeleteAcl | SkipAcl) -> None:
-    message.acl.CopyFrom(message_of(pb2.AclBinding, action.binding))
-    match action:
-        case CreateAcl():
-            message.kind = pb2.ACTION_KIND_CREATE_ACL
-        case DeleteAcl():
-            message.kind = pb2.ACTION_KIND_DELETE_ACL
-        case SkipAcl():
-            message.kind = pb2.ACTION_KIND_SKIP
+def _fill_quota(
+    message: pb2.PlannedAction, action: actions.SetQuota | actions.DeleteQuota | actions.SkipQuota
+) -> None:
+    message.entity, message.name = actions.entity_text(action.entity), action.key
+    if isinstance(action, actions.SetQuota):
+        message.after = actions.number_text(action.value)
+    if not isinstance(action, actions.SkipQuota) and action.before is not None:
+        message.before = actions.number_text(action.before)
 
 
-def _fill_quota(message: pb2.PlannedAction, action: SetQuota | DeleteQuota | SkipQuota) -> None:
-    message.entity, message.name = entity_text(action.entity), action.key
-    match action:
-        case SetQuota():
-            message.kind = pb2.ACTION_KIND_SET_QUOTA
-            message.after = number_text(action.value)
-        case DeleteQuota():
-            message.kind = pb2.ACTION_KIND_DELETE_QUOTA
-        case SkipQuota():
-            message.kind = pb2.ACTION_KIND_SKIP
-    if not isinstance(action, SkipQuota) and action.before is not None:
-        message.before = number_text(action.before)
-
-
-def _fill_topic(message: pb2.PlannedAction, action: TopicAction | ConfigAction | Skip) -> None:
+def _fill_topic(
+    message: pb2.PlannedAction, action: actions.TopicAction | actions.ConfigAction | actions.Skip
+) -> None:
     message.source_topic = action.source_topic
     message.target_topic = action.target_topic
     match action:
-        case CreateTopic():
-            message.kind = pb2.ACTION_KIND_CREATE_TOPIC
+        case actions.CreateTopic():
             message.after = str(action.partition_count)
             message.configs.update(action.configs)
-        case GrowPartitions():
-            message.kind = pb2.ACTION_KIND_GROW_PARTITIONS
+        case actions.GrowPartitions():
             message.before, message.after = str(action.from_count), str(action.to_count)
-        case DeleteTopic():
-            message.kind = pb2.ACTION_KIND_DELETE_TOPIC
-        case SetConfig() | DeleteConfig():
+        case actions.SetConfig() | actions.DeleteConfig():
             message.name = action.name
             if action.before is not None:
                 message.before = action.before
-            message.kind = pb2.ACTION_KIND_DELETE_CONFIG
-            if isinstance(action, SetConfig):
-                message.kind = pb2.ACTION_KIND_SET_CONFIG
+            if isinstance(action, actions.SetConfig):
                 message.after = action.value
-        case Skip():
-            message.kind = pb2.ACTION_KIND_SKIP
+        case actions.Skip():
             message.name = action.what
 
 

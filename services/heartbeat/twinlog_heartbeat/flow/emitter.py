@@ -21,13 +21,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.service.runtime import Backoff, Loop, retrying_loop, wait_for_any
 from twinlog.telemetry import instruments
 from twinlog.telemetry.instruments import Figures
-from twinlog.telemetry.metrics.heartbeat import (
-    HEARTBEAT_AGE,
-    HEARTBEAT_CLOCK_SKEW,
-    HEARTBEAT_DELAY,
-    HEARTBEAT_PATH,
-    HEARTBEAT_RECORDS,
-)
+from twinlog.telemetry.metrics import heartbeat as metrics
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.wire import Heartbeat, encode_heartbeat
 from twinlog.wire.heartbeat import HEARTBEATS_PARTITION
@@ -41,8 +35,8 @@ class HeartbeatInstruments:
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
-        self._records = instruments.counter(meter, HEARTBEAT_RECORDS)
-        self._delay = instruments.histogram(meter, HEARTBEAT_DELAY)
+        self._records = instruments.counter(meter, metrics.HEARTBEAT_RECORDS)
+        self._delay = instruments.histogram(meter, metrics.HEARTBEAT_DELAY)
 
     def emitted(self, flow: Flow) -> None:
         self._records.add(1, {**_attributes(flow), "twinlog.outcome": "emitted"})
@@ -58,11 +52,11 @@ class HeartbeatInstruments:
             self._meter,
             lambda: [(_attributes(delay.flow), delay) for delay in delays()],
             {
-                HEARTBEAT_AGE: lambda delay: _seconds(delay.age_ms),
-                HEARTBEAT_PATH: lambda delay: [
+                metrics.HEARTBEAT_AGE: lambda delay: _seconds(delay.age_ms),
+                metrics.HEARTBEAT_PATH: lambda delay: [
                     (int(delay.state is state), {"twinlog.state": state.value}) for state in PathState
                 ],
-                HEARTBEAT_CLOCK_SKEW: lambda delay: _seconds(delay.clock_skew_ms),
+                metrics.HEARTBEAT_CLOCK_SKEW: lambda delay: _seconds(delay.clock_skew_ms),
             },
         )
 

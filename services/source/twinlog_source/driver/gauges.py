@@ -14,27 +14,7 @@ from twinlog.clock import Clock
 from twinlog.comparison.model import Kind
 from twinlog.telemetry import instruments
 from twinlog.telemetry.instruments import Figures
-from twinlog.telemetry.metrics.replication import (
-    DESIRED_WORKERS,
-    REPLICATION_BEHIND,
-    REPLICATION_IO_RATE,
-    REPLICATION_LAG,
-    REPLICATION_LAG_TIME,
-    REPLICATION_LATENCY_AVG,
-    REPLICATION_LATENCY_MAX,
-    REPLICATION_LATENCY_MIN,
-    REPLICATION_OVERDUE,
-    REPLICATION_PARTITIONS,
-    REPLICATION_RECORD_AGE_AVG,
-    REPLICATION_RECORD_AGE_MAX,
-    REPLICATION_RECORD_AGE_MIN,
-    REPLICATION_RECORDS_RATE,
-    REPLICATION_SOURCE_END,
-    REPLICATION_STALLED,
-    REPLICATION_THROTTLE,
-    REPLICATION_THROTTLED,
-    SLOT_LAG,
-)
+from twinlog.telemetry.metrics import replication as metrics
 from twinlog.telemetry.metrics.spec import (
     DESTINATION,
     END,
@@ -210,28 +190,28 @@ class ObservedFlow(Protocol):
 
 
 _GAUGES: Mapping[MetricSpec, Callable[[ObservedFlow], Figures]] = {
-    REPLICATION_RECORDS_RATE: lambda of: of.gauges.record_rates(),
-    REPLICATION_IO_RATE: lambda of: of.gauges.rates(lambda row: row.bytes.shown),
-    REPLICATION_LAG: lambda of: of.gauges.lags(of.facts()),
-    REPLICATION_LAG_TIME: lambda of: of.gauges.lag_times(of.facts()),
-    REPLICATION_OVERDUE: lambda of: of.gauges.overdue(of.facts()),
+    metrics.REPLICATION_RECORDS_RATE: lambda of: of.gauges.record_rates(),
+    metrics.REPLICATION_IO_RATE: lambda of: of.gauges.rates(lambda row: row.bytes.shown),
+    metrics.REPLICATION_LAG: lambda of: of.gauges.lags(of.facts()),
+    metrics.REPLICATION_LAG_TIME: lambda of: of.gauges.lag_times(of.facts()),
+    metrics.REPLICATION_OVERDUE: lambda of: of.gauges.overdue(of.facts()),
     VERIFIED_UNTIL: lambda of: of.gauges.verified_until(),
     VERIFIED_AGE: lambda of: of.gauges.verified_ages(),
     VERIFIED_DIFFERENCES: lambda of: of.gauges.verified_differences(),
-    REPLICATION_THROTTLE: lambda of: of.gauges.throttles(),
-    REPLICATION_PARTITIONS: lambda of: of.gauges.states(of.facts()),
-    REPLICATION_SOURCE_END: lambda of: of.gauges.source_ends(),
-    REPLICATION_BEHIND: lambda of: of.gauges.behind(of.facts()),
-    REPLICATION_STALLED: lambda of: of.gauges.stalled(of.facts()),
-    REPLICATION_THROTTLED: lambda of: of.gauges.throttled(of.facts()),
-    DESIRED_WORKERS: lambda of: [(of.workers_wanted(), {})],
-    SLOT_LAG: lambda of: [(lag, {SLOT: str(slot)}) for slot, lag in enumerate(of.slot_lags())],
-    REPLICATION_LATENCY_MIN: lambda of: of.gauges.of_windows(of.gauges.latencies, _shortest),
-    REPLICATION_LATENCY_MAX: lambda of: of.gauges.of_windows(of.gauges.latencies, _longest),
-    REPLICATION_LATENCY_AVG: lambda of: of.gauges.of_windows(of.gauges.latencies, _mean),
-    REPLICATION_RECORD_AGE_MIN: lambda of: of.gauges.of_windows(of.gauges.record_ages, _shortest),
-    REPLICATION_RECORD_AGE_MAX: lambda of: of.gauges.of_windows(of.gauges.record_ages, _longest),
-    REPLICATION_RECORD_AGE_AVG: lambda of: of.gauges.of_windows(of.gauges.record_ages, _mean),
+    metrics.REPLICATION_THROTTLE: lambda of: of.gauges.throttles(),
+    metrics.REPLICATION_PARTITIONS: lambda of: of.gauges.states(of.facts()),
+    metrics.REPLICATION_SOURCE_END: lambda of: of.gauges.source_ends(),
+    metrics.REPLICATION_BEHIND: lambda of: of.gauges.behind(of.facts()),
+    metrics.REPLICATION_STALLED: lambda of: of.gauges.stalled(of.facts()),
+    metrics.REPLICATION_THROTTLED: lambda of: of.gauges.throttled(of.facts()),
+    metrics.DESIRED_WORKERS: lambda of: [(of.workers_wanted(), {})],
+    metrics.SLOT_LAG: lambda of: [(lag, {SLOT: str(slot)}) for slot, lag in enumerate(of.slot_lags())],
+    metrics.REPLICATION_LATENCY_MIN: lambda of: of.gauges.of_windows(of.gauges.latencies, _shortest),
+    metrics.REPLICATION_LATENCY_MAX: lambda of: of.gauges.of_windows(of.gauges.latencies, _longest),
+    metrics.REPLICATION_LATENCY_AVG: lambda of: of.gauges.of_windows(of.gauges.latencies, _mean),
+    metrics.REPLICATION_RECORD_AGE_MIN: lambda of: of.gauges.of_windows(of.gauges.record_ages, _shortest),
+    metrics.REPLICATION_RECORD_AGE_MAX: lambda of: of.gauges.of_windows(of.gauges.record_ages, _longest),
+    metrics.REPLICATION_RECORD_AGE_AVG: lambda of: of.gauges.of_windows(of.gauges.record_ages, _mean),
 }
 
 

@@ -14,19 +14,7 @@ from opentelemetry.metrics import Meter
 
 from twinlog.clock import Clock
 from twinlog.telemetry import instruments
-from twinlog.telemetry.metrics.replication import (
-    OFFSET_SYNC_RECORDS,
-    PIPELINE_BATCH_DURATION,
-    REPLICATION_FAILURES,
-    REPLICATION_FOREIGN,
-    REPLICATION_IO,
-    REPLICATION_LANE_RECORDS,
-    REPLICATION_LATENCY,
-    REPLICATION_LOST,
-    REPLICATION_RECORD_AGE,
-    REPLICATION_RECORDS,
-    REPLICATION_TRANSACTIONS,
-)
+from twinlog.telemetry.metrics import replication as metrics
 from twinlog.telemetry.metrics.spec import (
     DESTINATION,
     ERROR_TYPE,
@@ -68,20 +56,20 @@ class FlowInstruments:
         self._syncs_topic = "" if flow.offset_syncs is None else flow.offset_syncs.topic
         self._table = table
         self._clock = clock
-        self._records = instruments.counter(meter, REPLICATION_RECORDS)
-        self._io = instruments.counter(meter, REPLICATION_IO)
-        self._latency = instruments.histogram(meter, REPLICATION_LATENCY)
-        self._record_age = instruments.histogram(meter, REPLICATION_RECORD_AGE)
-        self._lost = instruments.counter(meter, REPLICATION_LOST)
-        self._foreign = instruments.counter(meter, REPLICATION_FOREIGN)
-        self._lanes = instruments.counter(meter, REPLICATION_LANE_RECORDS)
-        self._syncs = instruments.counter(meter, OFFSET_SYNC_RECORDS)
-        self._failures = instruments.counter(meter, REPLICATION_FAILURES)
-        self._transactions = instruments.counter(meter, REPLICATION_TRANSACTIONS)
+        self._records = instruments.counter(meter, metrics.REPLICATION_RECORDS)
+        self._io = instruments.counter(meter, metrics.REPLICATION_IO)
+        self._latency = instruments.histogram(meter, metrics.REPLICATION_LATENCY)
+        self._record_age = instruments.histogram(meter, metrics.REPLICATION_RECORD_AGE)
+        self._lost = instruments.counter(meter, metrics.REPLICATION_LOST)
+        self._foreign = instruments.counter(meter, metrics.REPLICATION_FOREIGN)
+        self._lanes = instruments.counter(meter, metrics.REPLICATION_LANE_RECORDS)
+        self._syncs = instruments.counter(meter, metrics.OFFSET_SYNC_RECORDS)
+        self._failures = instruments.counter(meter, metrics.REPLICATION_FAILURES)
+        self._transactions = instruments.counter(meter, metrics.REPLICATION_TRANSACTIONS)
         if self._syncs_topic:
             # Prometheus sees no increase in the first value of a series.
             self._syncs.add(0, self._to(self._syncs_topic))
-        self._epochs = instruments.histogram(meter, PIPELINE_BATCH_DURATION)
+        self._epochs = instruments.histogram(meter, metrics.PIPELINE_BATCH_DURATION)
         self._latencies = LatencyWindows()
         self._record_ages = LatencyWindows()
         self._copied: dict[str, _Copied] = {}
