@@ -44,7 +44,7 @@ def _groups(batches: Sequence[OutgoingBatch], keeps_offsets: bool) -> Iterator[l
             batch.codec is last.codec
             and max(last.size_bytes, batch.size_bytes) < JOINED_BELOW_BYTES
             and group_bytes + batch.size_bytes <= JOINED_BYTES
-            and (not keeps_offsets or last.last_source_offset + 1 == batch.first_source_offset)
+            and (not keeps_offsets or last.end == batch.first)
         ):
             yield group
             group, group_bytes = [], 0
@@ -92,7 +92,7 @@ def _open(batch: OutgoingBatch, max_open_bytes: int, records: list[OpenRecord]) 
         left = 1
     if left or len(found) != batch.record_count:
         raise WireFormatError(
-            f"the batch at offset {batch.first_source_offset} does not hold its records",
+            f"the batch at offset {batch.first} does not hold its records",
             reason="CORRUPT_BATCH",
         )
     offsets = chain.from_iterable(range(first, first + count) for first, count in batch.runs)

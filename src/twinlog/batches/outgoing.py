@@ -51,16 +51,19 @@ class OutgoingBatch(NamedTuple):
         return HEADER_BYTES + len(self.records)
 
     @property
-    def first_source_offset(self) -> int:
+    def first(self) -> int:
+        """The source offset of the first record."""
         return self.runs[0].first_source_offset
 
     @property
-    def last_source_offset(self) -> int:
-        return self.runs[-1].first_source_offset + self.runs[-1].record_count - 1
+    def end(self) -> int:
+        """The source offset after the last record."""
+        first, count = self.runs[-1]
+        return first + count
 
     @property
     def is_dense(self) -> bool:
-        """Whether the source offsets have no gap: record i came from `first_source_offset + i`."""
+        """Whether the source offsets have no gap: record i came from `first + i`."""
         return len(self.runs) == 1
 
     def target_offset(self, source_offset: int, target_base_offset: int) -> int | None:

@@ -87,7 +87,7 @@ class Owner:
                 wanted = {
                     source: each.appends.wanted
                     for source, each in self.copies.items()
-                    if each.appends.queued_bytes < 4 << 20
+                    if each.appends.wanted - each.appends.acknowledged < 4_000
                 }
                 for source, answer in (await self.fetcher.poll(wanted, max_wait_seconds=0.05)).items():
                     each = self.copies[source]

@@ -19,7 +19,7 @@ def _opened(batch: OutgoingBatch) -> list[tuple[int, int, bytes]]:
     records: list[tuple[int, int, bytes]] = []
     walk_records(
         decompress(batch.codec, batch.records),
-        batch.first_source_offset,
+        batch.first,
         batch.base_timestamp_ms,
         batch.record_count,
         records.append,

@@ -145,7 +145,7 @@ def test_a_batch_whose_last_records_are_gone_passes_them() -> None:
     prepared = prepare(data, wanted_offset=10, policy=_POLICY)
     assert prepared.next_offset == 20
     assert prepared.batches[0].next_source_offset == 20
-    assert prepared.batches[0].last_source_offset == 12
+    assert prepared.batches[0].end == 13
 
 
 def test_a_batch_with_nothing_left_after_the_position_is_passed() -> None:

@@ -24,11 +24,9 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Generic, TypeVar
 
-from twinlog_source.preserved.append_steps import SEQUENCE_MASK, Append, FillProof, Hole, ReadEnd, Send, Tail
-
-T = TypeVar("T")
+from twinlog.batches import OutgoingBatch
+from twinlog_source.preserved.append_steps import SEQUENCE_MASK, FillProof, Hole, ReadEnd, Send, Tail
 
 
 class Phase(StrEnum):
@@ -42,7 +40,7 @@ class Phase(StrEnum):
 
 
 @dataclass(slots=True, kw_only=True)
-class AppendLog(Generic[T]):
+class AppendLog:
     """One partition. Offer the source's items from `wanted` on, carry out what `next` returns, and report the
     outcome."""
 
@@ -62,11 +60,10 @@ class AppendLog(Generic[T]):
     has_lost_records: bool = False
     """With phase FOREIGN: an answer showed the foreign record, and the log is shorter than before. Records
     that were checked may be lost, with others in their place."""
-    queued_bytes: int = 0
-    _queue: deque[Append[T] | Hole] = field(default_factory=deque)
-    _in_flight: deque[Send[T]] = field(default_factory=deque)
+    _queue: deque[OutgoingBatch | Hole] = field(default_factory=deque)
+    _in_flight: deque[Send] = field(default_factory=deque)
     _in_flight_bytes: int = 0
-    _returned: list[Send[T]] = field(default_factory=list)
+    _returned: list[Send] = field(default_factory=list)
     """Batches that were refused or not answered, until the end of the log shows which of them it has."""
     _next_sequence: int | None = None
     """None = the number of the next batch is its offset, so that the log shows a batch that was written at
@@ -92,7 +89,7 @@ class AppendLog(Generic[T]):
         max_in_flight_bytes: int,
         pack_below_bytes: int = 0,
         leader_epoch: int | None = None,
-    ) -> "AppendLog[T]":
+    ) -> "AppendLog":
         """The state of a copy that was written up to about `position`, which was checked in the log of
         `leader_epoch`; the first ReadEnd finds its actual end."""
         return cls(
@@ -135,7 +132,7 @@ class AppendLog(Generic[T]):
     def in_flight_bytes(self) -> int:
         return self._in_flight_bytes
 
-    def offer(self, items: Iterable[Append[T] | Hole], *, next_offset: int) -> None:
+    def offer(self, items: Iterable[OutgoingBatch | Hole], *, next_offset: int) -> None:
         """Offer the items of the source between `wanted` and `next_offset`, in order and without gaps."""
         at = self.wanted
         for item in items:
@@ -157,11 +154,10 @@ class AppendLog(Generic[T]):
                 self._queue[-1] = Hole(item.first - before, before + item.count)
             else:
                 self._queue.append(item)
-            self.queued_bytes += item.size_bytes if isinstance(item, Append) else 0
         assert at == next_offset, (at, next_offset)
         self.wanted = next_offset
 
-    def next(self) -> ReadEnd | Send[T] | Hole | None:
+    def next(self) -> ReadEnd | Send | Hole | None:
         """The next action; a hole is to be filled. None = wait for an answer or for more items. The action
         counts as begun."""
         if self.phase is Phase.UNSURE:
@@ -181,7 +177,7 @@ class AppendLog(Generic[T]):
             return None
         return self._send()
 
-    def answered(self, sent: Send[T], base_offset: int) -> None:
+    def answered(self, sent: Send, base_offset: int) -> None:
         """The leader, and every replica in sync, has the batch at `base_offset`."""
         self._take_back(sent)
         if base_offset != sent.first:
@@ -197,7 +193,7 @@ class AppendLog(Generic[T]):
         self.acknowledged = max(self.acknowledged, sent.end)
         self._checked_to = max(self._checked_to, self.acknowledged)
 
-    def refused(self, sent: Send[T]) -> None:
+    def refused(self, sent: Send) -> None:
         """The batch was refused, or the answer is lost. Report a lost answer only when its connection is
         closed."""
         self._take_back(sent)
@@ -305,7 +301,7 @@ class AppendLog(Generic[T]):
         self.acknowledged = self._checked_to = offset
         self._drop_queue(offset)
 
-    def _compare(self, item: Append[T] | Hole, proof: FillProof) -> None:
+    def _compare(self, item: OutgoingBatch | Hole, proof: FillProof) -> None:
         """Compare an offered item with the content of the copy."""
         if not proof.agrees(item):
             self._become_foreign(max(item.first, proof.filled[0].first))
@@ -322,12 +318,12 @@ class AppendLog(Generic[T]):
         else:
             self._continue_at(proof.end)
 
-    def _may_send_behind(self, head: Append[T]) -> bool:
+    def _may_send_behind(self, head: OutgoingBatch) -> bool:
         if not self._may_pipeline:
             return False
         return self._in_flight_bytes + head.size_bytes <= self.max_in_flight_bytes
 
-    def _send(self) -> Send[T]:
+    def _send(self) -> Send:
         batches = [self._pop()]
         size = batches[0].size_bytes
         while self._in_flight and self._queue:
@@ -345,13 +341,12 @@ class AppendLog(Generic[T]):
         self._in_flight_bytes += size
         return sent
 
-    def _pop(self) -> Append[T]:
+    def _pop(self) -> OutgoingBatch:
         head = self._queue.popleft()
-        assert isinstance(head, Append)
-        self.queued_bytes -= head.size_bytes
+        assert isinstance(head, OutgoingBatch)
         return head
 
-    def _take_back(self, sent: Send[T]) -> None:
+    def _take_back(self, sent: Send) -> None:
         self._in_flight.remove(sent)
         self._in_flight_bytes -= sent.size_bytes
 
@@ -365,7 +360,6 @@ class AppendLog(Generic[T]):
         self._proof = None
         self._returned.clear()
         self._queue.clear()
-        self.queued_bytes = 0
 
     def _continue_at(self, end: int) -> None:
         """Continue at the copy's end with the queued items from there on; if some are missing, they have to
@@ -375,11 +369,9 @@ class AppendLog(Generic[T]):
         self._end_under_epoch = end
         for sent in sorted(self._returned, key=lambda each: each.first, reverse=True):
             self._queue.extendleft(reversed(sent.batches))
-            self.queued_bytes += sent.size_bytes
         self._returned.clear()
         while self._queue and self._queue[0].end <= end:
-            item = self._queue.popleft()
-            self.queued_bytes -= item.size_bytes if isinstance(item, Append) else 0
+            self._queue.popleft()
         head = self._queue[0] if self._queue else None
         if isinstance(head, Hole) and head.first < end:
             self._queue[0] = Hole(end, head.end - end)
@@ -397,6 +389,5 @@ class AppendLog(Generic[T]):
 
     def _drop_queue(self, wanted: int) -> None:
         self._queue.clear()
-        self.queued_bytes = 0
         self.wanted = wanted
         self.generation += 1

@@ -8,29 +8,10 @@ Converts prepared batches of the source into items for a copy with the same offs
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from twinlog.batches import OutgoingBatch, Prepared
 
-T = TypeVar("T")
-
 SEQUENCE_MASK = 0x7FFFFFFF
-
-
-@dataclass(frozen=True, slots=True)
-class Append(Generic[T]):
-    """Records with consecutive source offsets, to be written as one batch."""
-
-    first: int
-    count: int
-    size_bytes: int
-    payload: T
-    codec: int = 0
-    """Only batches of one codec are packed together: in another one they may be far larger."""
-
-    @property
-    def end(self) -> int:
-        return self.first + self.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +64,10 @@ class ReadEnd:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Send(Generic[T]):
+class Send:
     """Send the batches as one, with `base_sequence`; report the answer to `answered` or `refused`."""
 
-    batches: tuple[Append[T], ...]
+    batches: tuple[OutgoingBatch, ...]
     base_sequence: int
     size_bytes: int
 
@@ -116,12 +97,12 @@ class FillProof:
         if self.filled and self.filled[0].first < offset:
             self.filled[0] = Hole(offset, self.filled[0].end - offset)
 
-    def agrees(self, item: Append[T] | Hole) -> bool:
+    def agrees(self, item: OutgoingBatch | Hole) -> bool:
         """Whether the filled ranges agree with this item of the source. If they do, everything before the end
         of the item is settled."""
         while self.filled and self.filled[0].first < item.end:
             hole = self.filled[0]
-            if isinstance(item, Append) and item.first < hole.end:
+            if isinstance(item, OutgoingBatch) and item.first < hole.end:
                 return False
             if item.end < hole.end:
                 self.filled[0] = Hole(item.end, hole.end - item.end)
@@ -130,17 +111,17 @@ class FillProof:
         return True
 
 
-def items_of(prepared: Prepared, *, from_offset: int) -> Iterator[Append[OutgoingBatch] | Hole]:
+def items_of(prepared: Prepared, *, from_offset: int) -> Iterator[OutgoingBatch | Hole]:
     """The items between `from_offset` and `prepared.next_offset`, without gaps.
 
     The batches must have been prepared with `keeps_offsets`, so that each is dense.
     """
     at = from_offset
     for batch in prepared.batches:
-        if batch.first_source_offset > at:
-            yield Hole(at, batch.first_source_offset - at)
+        if batch.first > at:
+            yield Hole(at, batch.first - at)
         assert batch.is_dense, batch.runs
-        yield Append(batch.first_source_offset, batch.record_count, batch.size_bytes, batch, batch.codec)
-        at = batch.first_source_offset + batch.record_count
+        yield batch
+        at = batch.end
     if prepared.next_offset > at:
         yield Hole(at, prepared.next_offset - at)

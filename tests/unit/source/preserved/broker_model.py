@@ -13,11 +13,21 @@ from enum import Enum
 from random import Random
 from typing import NamedTuple
 
+from twinlog.batches import Codec, Lane, LaneReason, OutgoingBatch
+from twinlog.batches.header import HEADER_BYTES
+from twinlog.batches.outgoing import OffsetRun
 from twinlog_source.preserved.marker_numbers import MarkerState
 
 MASK = 0x7FFFFFFF
 REMEMBERED_BATCHES = 5
 MARKER = -2
+RECORD_BYTES = 100
+
+
+def records(first: int, count: int, codec: Codec = Codec.NONE) -> OutgoingBatch:
+    """A batch of the source, with `RECORD_BYTES` for each record."""
+    content, runs = bytes(RECORD_BYTES * count - HEADER_BYTES), (OffsetRun(first, count),)
+    return OutgoingBatch(codec, count, 0, 0, content, runs, first + count, Lane.RAW, LaneReason.UNOPENED)
 
 
 class Refusal(Enum):

@@ -79,7 +79,7 @@ class Owner:
     """The target lets it write markers at the leader."""
     others_may_write: Callable[[], bool] = lambda: False
     """Whether the lease of an owner before is not over."""
-    sent: dict[Request, Send[OutgoingBatch]] = field(default_factory=dict)
+    sent: dict[Request, Send] = field(default_factory=dict)
     reading: ReadEnd | None = None
     filling: Hole | None = None
     fill_stage: int = 0
@@ -101,7 +101,7 @@ class Owner:
     copies: PreservedCopies = field(init=False)
     copy: PartitionCopy = field(init=False)
     at_target: PreservedCopy = field(init=False)
-    appends: AppendLog[OutgoingBatch] = field(init=False)
+    appends: AppendLog = field(init=False)
 
     def __post_init__(self) -> None:
         nothing: Any = None

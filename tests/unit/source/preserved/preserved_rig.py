@@ -189,11 +189,11 @@ class PreservedRig:
             PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, held_bytes=1)
         )
 
-    def sent(self, at_target: PreservedCopy) -> Send[OutgoingBatch]:
+    def sent(self, at_target: PreservedCopy) -> Send:
         send = at_target.appends.next()
         assert isinstance(send, Send)
         return send
 
-    def answered(self, at_target: PreservedCopy, send: Send[OutgoingBatch], base: int) -> None:
+    def answered(self, at_target: PreservedCopy, send: Send, base: int) -> None:
         at_target.appends.answered(send, base)
         self.changed(at_target)

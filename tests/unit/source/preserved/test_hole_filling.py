@@ -6,7 +6,6 @@ from typing import cast
 
 import pytest
 
-from twinlog.batches import OutgoingBatch
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.clock import FakeClock
@@ -25,7 +24,7 @@ SECONDS_EACH = 0.1
 
 
 def partition_at_rest(target: TopicPartition) -> PreservedCopy:
-    appends: AppendLog[OutgoingBatch] = AppendLog.starting_at(0, max_in_flight_bytes=1 << 20)
+    appends: AppendLog = AppendLog.starting_at(0, max_in_flight_bytes=1 << 20)
     appends.next()
     appends.end_read(Tail(0, 0, True))
     copy = PartitionCopy(partition=target, target_topic=target.topic, committed=0, random=lambda: 1.0)

@@ -6,9 +6,10 @@ from random import Random
 
 import pytest
 
+from twinlog.batches import OutgoingBatch
 from twinlog.batches.header import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from twinlog_source.preserved.append_log import AppendLog, Phase
-from twinlog_source.preserved.append_steps import SEQUENCE_MASK, Append, Hole, ReadEnd, Send, Tail
+from twinlog_source.preserved.append_steps import SEQUENCE_MASK, Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.own_batches import FilledRanges
 from unit.histories import histories
 from unit.source.preserved.broker_model import (
@@ -19,6 +20,7 @@ from unit.source.preserved.broker_model import (
     Produce,
     Refusal,
     Request,
+    records,
 )
 
 OURS = "ours"
@@ -43,9 +45,9 @@ class Writer:
     random: Random
     leader: Leader
     source: list[bool]
-    log: AppendLog[None]
+    log: AppendLog
     connection: Connection
-    sent: dict[Request, Send[None]] = field(default_factory=dict)
+    sent: dict[Request, Send] = field(default_factory=dict)
     reading: ReadEnd | None = None
     filling: Hole | None = None
     fill_stage: int = 0
@@ -79,14 +81,14 @@ class Writer:
     def _offer(self) -> None:
         at = self.log.wanted
         stop = min(len(self.source), at + self.random.randint(1, 12))
-        items: list[Append[None] | Hole] = []
+        items: list[OutgoingBatch | Hole] = []
         while at < stop:
             end = at + 1
             if self.source[at]:
                 longest = min(stop, at + self.random.randint(1, 5))
                 while end < longest and self.source[end]:
                     end += 1
-                items.append(Append(at, end - at, (end - at) * 10, None))
+                items.append(records(at, end - at))
             else:
                 items.append(Hole(at, 1))
             at = end
@@ -255,7 +257,7 @@ class Schedule:
         if self.writers and self.random.random() < 0.5:
             self.writers[-1].awake = False
         stored = self.random.randint(0, self.writers[-1].log.acknowledged) if self.writers else 0
-        log: AppendLog[None] = AppendLog.starting_at(stored, max_in_flight_bytes=200, pack_below_bytes=80)
+        log: AppendLog = AppendLog.starting_at(stored, max_in_flight_bytes=2_000, pack_below_bytes=800)
         self.writers.append(Writer(self.random, self.leader, self.source, log, self.leader.connect()))
 
     def _holds(self) -> None:

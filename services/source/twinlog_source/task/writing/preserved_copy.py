@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 class PreservedCopy:
     copy: PartitionCopy
     target: TopicPartition
-    appends: AppendLog[OutgoingBatch]
+    appends: AppendLog
     topic_id: str = ""
     """The id of the target topic that the driver knows; "" = brokers without topic ids."""
     common_until: int = 0
@@ -256,7 +256,7 @@ class PreservedCopy:
     def _drop_from(self, offset: int) -> None:
         """What was offered from there on is void, and what goes beyond: an owner before may have packed the
         records into other batches, and written only the first of them."""
-        while self._batches and _end_of(self._batches[-1]) > offset:
+        while self._batches and self._batches[-1].end > offset:
             self._batches.pop()
         while self._epochs and self._epochs[-1].offset >= offset:
             self._epochs.pop()
@@ -266,9 +266,9 @@ class PreservedCopy:
     def _settle(self, now: float) -> None:
         """Process acknowledgements: move the position, report the faults behind it."""
         copy, acknowledged = self.copy, self.appends.acknowledged
-        while self._batches and _end_of(self._batches[0]) <= acknowledged:
+        while self._batches and self._batches[0].end <= acknowledged:
             batch = self._batches.popleft()
-            self.settle(copy, batch, batch.first_source_offset)
+            self.settle(copy, batch, batch.first)
         while self._epochs and self._epochs[0].offset < acknowledged:
             copy.epochs = extended(copy.epochs, (self._epochs.popleft(),))
         if min(copy.sent, acknowledged) > copy.committed:
@@ -289,10 +289,6 @@ class PreservedCopy:
     def _note_rest(self) -> None:
         """The partition is at rest only when its copy is: a failure meanwhile is not forgotten."""
         self.copy.rounds = int(not self.is_idle)
-
-
-def _end_of(batch: OutgoingBatch) -> int:
-    return batch.first_source_offset + batch.record_count
 
 
 def hole_words(partition: TopicPartition, first: int, end: int) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from twinlog.backoff import backoff_seconds
-from twinlog.batches import OutgoingBatch, merge
+from twinlog.batches import merge
 from twinlog.batches.outgoing import OffsetRun, Seal, sealed_header
 from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, KafkaError, WireFormatError
@@ -210,12 +210,11 @@ class PreservedWriter:
                 del self.busy[target]
         return None
 
-    def _sealed(self, each: PreservedCopy, send: Send[OutgoingBatch]) -> "_Sent | None":
+    def _sealed(self, each: PreservedCopy, send: Send) -> "_Sent | None":
         try:
-            batch = send.batches[0].payload
+            batch = send.batches[0]
             if len(send.batches) > 1:
-                payloads = [append.payload for append in send.batches]
-                batch = merge(payloads, level=None, max_open_bytes=MOST_MERGED_BYTES)
+                batch = merge(send.batches, level=None, max_open_bytes=MOST_MERGED_BYTES)
         except WireFormatError as error:
             # The source has a batch that cannot be opened: send it unchanged.
             each.appends.pack_below_bytes = 0
@@ -260,7 +259,7 @@ class PreservedWriter:
             if each is not None:
                 self.back_off([each], error)
 
-    def _acknowledge(self, each: PreservedCopy, send: Send[OutgoingBatch], base_offset: int) -> None:
+    def _acknowledge(self, each: PreservedCopy, send: Send, base_offset: int) -> None:
         each.appends.answered(send, base_offset)
         if each.appends.phase is not Phase.FOREIGN:
             each.failures, each.problem = 0, None
@@ -324,4 +323,4 @@ class PreservedWriter:
 @dataclass(slots=True, eq=False, kw_only=True)
 class _Sent(SealedBatch):
     each: PreservedCopy
-    send: Send[OutgoingBatch]
+    send: Send

@@ -202,7 +202,7 @@ def settle_batch(
 ) -> tuple[int, int] | None:
     """The target has the batch at `base_offset`: count it, and queue its offset syncs. The caller moves the
     position. Returns the result of `PartitionCopy.written`."""
-    unexplained = copy.written(base_offset, batch.record_count, batch.first_source_offset)
+    unexplained = copy.written(base_offset, batch.record_count, batch.first)
     counters = copy.counters
     counters.records += batch.record_count
     counters.bytes += batch.size_bytes

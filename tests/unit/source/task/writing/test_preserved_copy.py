@@ -37,7 +37,7 @@ class Rig:
         self.copy = PartitionCopy(
             partition=PARTITION, target_topic="t", committed=self.position, random=lambda: 1.0
         )
-        self.log: AppendLog[OutgoingBatch] = AppendLog.starting_at(self.position, max_in_flight_bytes=1 << 20)
+        self.log: AppendLog = AppendLog.starting_at(self.position, max_in_flight_bytes=1 << 20)
         self.preserved = PreservedCopy(
             copy=self.copy,
             target=PARTITION,
@@ -47,7 +47,7 @@ class Rig:
             topic_id="id",
             may_fill_at=self.may_fill_at,
             alone_at=self.alone_at,
-            settle=lambda _, batch, base: self.settled.append((batch.first_source_offset, base)),
+            settle=lambda _, batch, base: self.settled.append((batch.first, base)),
             is_stored=lambda: self.stored,
             fill_later=self.later.append,
         )
@@ -79,12 +79,12 @@ class Rig:
         )
         self.preserved.offer(chunk, 0.0)
 
-    def send(self) -> Send[OutgoingBatch]:
+    def send(self) -> Send:
         sent = self.log.next()
         assert isinstance(sent, Send)
         return sent
 
-    def answer(self, sent: Send[OutgoingBatch]) -> None:
+    def answer(self, sent: Send) -> None:
         self.log.answered(sent, sent.first)
         self.preserved.changed(0.0)
 
