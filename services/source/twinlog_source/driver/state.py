@@ -20,7 +20,8 @@ from twinlog_source.driver.ownership import Ownership
 from twinlog_source.driver.parts import FlowParts, assemble_parts
 from twinlog_source.driver.recheck import Recheck
 from twinlog_source.driver.transform_check import TransformCheck
-from twinlog_source.log.control import ControlRecord, ControlState
+from twinlog_source.log.control import ControlState
+from twinlog_source.log.fact_records import ControlRecord
 from twinlog_source.log.facts import PauseFact, ThrottleFact
 from twinlog_source.log.gaps import Gap
 from twinlog_source.log.journal import Journal, Ledger

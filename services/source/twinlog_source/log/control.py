@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from twinlog.model import TopicPartition
+from twinlog_source.log.fact_records import KIND_OF, ControlRecord
 from twinlog_source.log.facts import (
     ClaimFact,
     CopyFact,
@@ -24,15 +25,16 @@ from twinlog_source.log.facts import (
     ZeroFact,
 )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlRecord:
-    """One record: a fact and its value (None = withdrawn)."""
-
-    kind: str
-    topic: str | None
-    partition: int | None
-    fact: Fact | None
+_OF_PARTITION = {
+    "zero": "zeros",
+    "epochs": "leader_epochs",
+    "target": "targets",
+    "copy": "copies",
+    "origin": "origins",
+    "proof": "proofs",
+    "foreign": "foreign",
+}
+"""By kind: where `ControlState` has such facts."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,7 +48,7 @@ class ControlState:
     topics: dict[str, TopicFact] = field(default_factory=dict)
     pauses: dict[tuple[str | None, int | None], PauseFact] = field(default_factory=dict)
     throttles: dict[str | None, ThrottleFact] = field(default_factory=dict)
-    zeros: set[TopicPartition] = field(default_factory=set)
+    zeros: dict[TopicPartition, ZeroFact] = field(default_factory=dict)
     leader_epochs: dict[TopicPartition, tuple[EpochStart, ...]] = field(default_factory=dict)
     targets: dict[TopicPartition, TargetFact] = field(default_factory=dict)
     copies: dict[TopicPartition, CopyFact] = field(default_factory=dict)
@@ -76,19 +78,8 @@ class ControlState:
 
     def forget(self) -> None:
         """Forget everything that others may have removed from the log: it is read again."""
-        self.zeros.clear()
-        for facts in (
-            self.topics,
-            self.pauses,
-            self.throttles,
-            self.leader_epochs,
-            self.targets,
-            self.copies,
-            self.proofs,
-            self.foreign,
-            self.origins,
-        ):
-            facts.clear()
+        for name in ("topics", "pauses", "throttles", *_OF_PARTITION.values()):
+            getattr(self, name).clear()
         self.writer = self.restoring = None
 
     def apply(self, record: ControlRecord) -> None:
@@ -101,46 +92,28 @@ class ControlState:
     def record(self, fact: Fact) -> None:
         """The fact is on the log."""
         match fact:
-            case ClaimFact() as claim:
-                if self.claim is not None and self.claim.instance != claim.instance:
+            case ClaimFact():
+                if self.claim is not None and self.claim.instance != fact.instance:
                     self.former_claim = self.claim
-                self.claim = claim
-            case OwnerFact() as owner:
-                self.owner = owner
-            case TopicFact() as topic:
-                self.topics[topic.topic] = topic
-            case PauseFact() as pause:
-                self.pauses[pause.topic, pause.partition] = pause
-            case ThrottleFact() as throttle:
-                self.throttles[throttle.topic] = throttle
-            case WriterFact() as writer:
-                self.writer = writer
-            case ProducerFact() as producer:
-                self.producers[producer.producer_id] = producer
-            case RestoreFact() as restoring:
-                self.restoring = restoring
+                self.claim = fact
+            case OwnerFact():
+                self.owner = fact
+            case WriterFact():
+                self.writer = fact
+            case RestoreFact():
+                self.restoring = fact
+            case TopicFact():
+                self.topics[fact.topic] = fact
+            case PauseFact():
+                self.pauses[fact.topic, fact.partition] = fact
+            case ThrottleFact():
+                self.throttles[fact.topic] = fact
+            case ProducerFact():
+                self.producers[fact.producer_id] = fact
+            case LeaderEpochsFact():
+                self.leader_epochs[fact.partition] = fact.epochs
             case _:
-                self._record_of_partition(fact)
-
-    def _record_of_partition(
-        self,
-        fact: ZeroFact | LeaderEpochsFact | TargetFact | CopyFact | OriginFact | ProofFact | ForeignFact,
-    ) -> None:
-        match fact:
-            case ZeroFact() as zero:
-                self.zeros.add(zero.partition)
-            case LeaderEpochsFact() as epochs:
-                self.leader_epochs[epochs.partition] = epochs.epochs
-            case TargetFact() as target:
-                self.targets[target.partition] = target
-            case CopyFact() as copy:
-                self.copies[copy.partition] = copy
-            case OriginFact() as origin:
-                self.origins[origin.partition] = origin
-            case ProofFact() as proof:
-                self.proofs[proof.partition] = proof
-            case ForeignFact() as foreign:
-                self.foreign[foreign.partition] = foreign
+                getattr(self, _OF_PARTITION[KIND_OF[type(fact)]])[fact.partition] = fact
 
     def retract(self, kind: str, topic: str | None = None, number: int | None = None) -> None:
         """The fact was removed from the log."""
@@ -150,24 +123,5 @@ class ControlState:
             self.throttles.pop(topic, None)
         elif kind == "restore":
             self.restoring = None
-        elif topic is not None and number is not None:
-            self._retract_of_partition(kind, TopicPartition(topic, number))
-
-    def _retract_of_partition(self, kind: str, partition: TopicPartition) -> None:
-        match kind:
-            case "zero":
-                self.zeros.discard(partition)
-            case "epochs":
-                self.leader_epochs.pop(partition, None)
-            case "target":
-                self.targets.pop(partition, None)
-            case "copy":
-                self.copies.pop(partition, None)
-            case "origin":
-                self.origins.pop(partition, None)
-            case "proof":
-                self.proofs.pop(partition, None)
-            case "foreign":
-                self.foreign.pop(partition, None)
-            case _:
-                pass
+        elif topic is not None and number is not None and kind in _OF_PARTITION:
+            getattr(self, _OF_PARTITION[kind]).pop(TopicPartition(topic, number), None)

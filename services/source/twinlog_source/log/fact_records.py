@@ -14,7 +14,6 @@ from twinlog.wire.source_offset import (
     encode_connect_key,
     encode_document,
 )
-from twinlog_source.log.control import ControlRecord
 from twinlog_source.log.facts import (
     MOST_SLOTS,
     CheckedEnd,
@@ -74,12 +73,22 @@ _KINDS: Mapping[str, _Stored] = {
 }
 KINDS = frozenset(_KINDS)
 """The kinds of facts that this release knows."""
-_KIND_OF = {stored.fact: kind for kind, stored in _KINDS.items()}
+KIND_OF = {stored.fact: kind for kind, stored in _KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlRecord:
+    """One record: a fact and its value (None = withdrawn)."""
+
+    kind: str
+    topic: str | None
+    partition: int | None
+    fact: Fact | None
 
 
 def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
     """Key and value of a fact's record."""
-    kind = _KIND_OF[type(fact)]
+    kind = KIND_OF[type(fact)]
     stored = _KINDS[kind]
     document = {
         stored.renamed.get(each.name, each.name): _told(getattr(fact, each.name))

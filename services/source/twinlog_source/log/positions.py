@@ -162,7 +162,7 @@ class PositionsLog:
 
     def known(self) -> dict[TopicPartition, int]:
         """The next offset to copy of each partition, as read so far."""
-        return {**dict.fromkeys(self.control.zeros - self.unreadable.keys(), 0), **self._positions}
+        return {**dict.fromkeys(self.control.zeros.keys() - self.unreadable.keys(), 0), **self._positions}
 
     async def forget_if_stale(self) -> None:
         """Begin again if the log was not read for so long that tombstones may be gone which were never read.

@@ -24,7 +24,6 @@ from twinlog_source.partitions.events import (
     MovementChecked,
     OpenTransactionsSeen,
     Proven,
-    RecordDated,
     Reported,
     RowsEvent,
     TopicsChosen,
@@ -34,7 +33,6 @@ from twinlog_source.partitions.reports import PartitionReport, PartitionState
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.transitions import (
     added_by_lane,
-    change,
     check_movement,
     cut_off,
     end_in_order,
@@ -100,7 +98,7 @@ class PartitionTable:
             case _:
                 row = self.rows.get(event.partition)
                 if row is not None:
-                    change(row, event, now)
+                    event.change(row, now)
         return ()
 
     def plannable(self) -> frozenset[TopicPartition]:
@@ -230,6 +228,4 @@ class PartitionTable:
             latency_ms = report.replication_latency_ns // 1_000_000
             self.last_copied_record_ms = max(self.last_copied_record_ms, now_ms - latency_ms)
             written_at = now - latency_ms / 1000
-            change(
-                row, RecordDated(partition=row.partition, offset=report.position, written_at=written_at), now
-            )
+            row.lag_time.note_written(report.position, written_at)

@@ -1,95 +1,16 @@
-"""How each event changes a partition's row. Pure: no I/O, time is an argument. Used by `PartitionTable.apply`
-only.
-
-Invariant A: a position goes back only by `LogReread`, `Moved`, `Begun`, or when its log is
-replaced.
-
-Invariant B: unknown is None; an event never turns it into 0.
-"""
+"""How rows of partitions change. Pure: no I/O, time is an argument. For events and `PartitionTable` only."""
 
 from dataclasses import replace
-from typing import assert_never
 
 from twinlog.batches import LaneReason
 from twinlog.batches.lanes import LEFT_OUT
 from twinlog_source.log.facts import EpochStart
-from twinlog_source.partitions.events import (
-    Assigned,
-    BeginningRefused,
-    Begun,
-    CopyChanged,
-    CopyDecided,
-    CopyEvent,
-    CopyReread,
-    CopyTranslated,
-    ForeignKnown,
-    LossRecorded,
-    Moved,
-    PartitionEvent,
-    PositionEvent,
-    PositionRead,
-    RecordDated,
-    SetAside,
-    SourceRecreated,
-    TargetChanged,
-    TargetChecked,
-    TargetContinued,
-    TargetEndSeen,
-    TargetEvent,
-    TargetForgotten,
-    TargetRecreated,
-    TargetRemembered,
-    TargetReplaced,
-    TargetStartSeen,
-)
 from twinlog_source.partitions.foreign_stretches import with_write
-from twinlog_source.partitions.lag_time import LagTime
-from twinlog_source.partitions.reports import PartitionReport, PartitionState
-from twinlog_source.partitions.rows import Blocker, PartitionRow, Shortened
+from twinlog_source.partitions.reports import PartitionReport
+from twinlog_source.partitions.rows import PartitionRow, Shortened
 
 LONG_AGO_SECONDS = 1e6
 """Longer than any write may be on its way."""
-
-
-def change(row: PartitionRow, event: PartitionEvent, now: float) -> None:
-    """Apply an event of one partition; `now` is in monotonic seconds."""
-    match event:
-        case Assigned(slot=slot):
-            _assign(row, slot, now)
-        case RecordDated(offset=offset, written_at=at):
-            row.lag_time.note_written(offset, at)
-        case CopyChanged() | CopyDecided() | CopyReread() | CopyTranslated():
-            _change_copy(row, event)
-        case (
-            TargetRecreated()
-            | ForeignKnown()
-            | TargetForgotten()
-            | TargetChanged()
-            | TargetRemembered()
-            | TargetEndSeen()
-            | TargetContinued()
-            | TargetChecked()
-            | TargetStartSeen()
-            | LossRecorded()
-            | TargetReplaced()
-        ):
-            _change_target(row, event)
-        case _:
-            _change_position(row, event)
-
-
-def _assign(row: PartitionRow, slot: int, now: float) -> None:
-    row.slot = slot
-    if not row.knows_former_tasks:
-        cut_off(row, now)
-    if row.copy is not None:
-        _note_skipped(row, row.copy.skip_from, row.copy.skip_to)
-    row.records.begin(now)
-    row.bytes.begin(now)
-    row.counted_lanes = {}
-    row.told_shortened = None
-    row.disproved_end = None
-    _forget_words(row)
 
 
 def cut_off(row: PartitionRow, now: float) -> None:
@@ -110,44 +31,13 @@ def end_in_order(row: PartitionRow, now: float) -> None:
         cut_off(row, now - LONG_AGO_SECONDS)
 
 
-def _note_skipped(row: PartitionRow, first: int, end: int) -> None:
+def note_skipped(row: PartitionRow, first: int, end: int) -> None:
     """The present task knows about the skipped range, and so does each later one: none of them reads it."""
     if first < end and (row.skip_cut_off is None or row.skip_cut_off[0] != (first, end)):
         row.skip_cut_off = (first, end), row.cut_off_at
 
 
 # ------------------------------------------------------------------------------------------------ positions
-
-
-def _change_position(row: PartitionRow, event: PositionEvent) -> None:
-    match event:
-        case PositionRead(position=position, leader_epochs=epochs):
-            row.position, row.stored, row.blocker, row.leader_epochs = position, True, None, epochs
-        case Begun(position=position, stored=stored):
-            row.initial = row.position = position
-            row.stored, row.blocker = stored, None
-            row.leader_epochs = () if stored else row.leader_epochs
-        case BeginningRefused(before=before):
-            row.position = before
-        case SourceRecreated():
-            _forget_source(row)
-        case SetAside():
-            row.blocker = Blocker(reason=event.reason, message=event.message, retry_at=event.retry_at)
-        case Moved(position=position):
-            row.position, row.stored, row.leader_epochs = position, True, ()
-            row.target_end_is_old, row.held_from, row.blocker = True, None, None
-            if row.report is not None:
-                # Whatever held it up, its next task tries at once.
-                row.report = replace(
-                    row.report,
-                    state=PartitionState.WAITING,
-                    reason="",
-                    message="",
-                    retry_in_seconds=None,
-                    source_lost_from=None,
-                )
-        case _:
-            assert_never(event)
 
 
 def reread(row: PartitionRow, position: int | None, epochs: tuple[EpochStart, ...]) -> None:
@@ -163,12 +53,6 @@ def follow(row: PartitionRow, position: int | None) -> None:
     """Another process copies the flow, and has committed this position; None = the log has none."""
     row.position, row.stored, row.held_from = position, position is not None, None
     _observe_lag(row)
-
-
-def _forget_source(row: PartitionRow) -> None:
-    row.target_end_is_old, row.held_from = True, None
-    row.position, row.stored, row.report, row.end, row.end_problem = None, False, None, None, None
-    row.lag_time = LagTime()
 
 
 # ----------------------------------------------------------------------------------------------------- ends
@@ -213,7 +97,7 @@ def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, n
     # Also at the same place again: records that an operator had copied again may be lost again.
     if shortened_to is not None and told != row.told_shortened:
         row.told_shortened = told
-        _see_target_end(row, shortened_to, next_written=report.target_shortened_at)
+        see_target_end(row, shortened_to, next_written=report.target_shortened_at)
         row.disproved_end = None  # The task knows about the loss, so the end that it reports is newer.
     if report.target_end is None or report.target_end != row.disproved_end:
         row.target_end, row.disproved_end = report.target_end, None
@@ -240,7 +124,7 @@ def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, n
             skip_to=report.skipped.end,
             leader_epoch=report.leader_epoch if report.leader_epoch is not None else row.copy.leader_epoch,
         )
-        _note_skipped(row, report.skipped.first, report.skipped.end)
+        note_skipped(row, report.skipped.first, report.skipped.end)
 
 
 def added_by_lane(row: PartitionRow, report: PartitionReport) -> dict[str, int]:
@@ -253,7 +137,7 @@ def added_by_lane(row: PartitionRow, report: PartitionReport) -> dict[str, int]:
     return copied
 
 
-def _forget_words(row: PartitionRow) -> None:
+def forget_words(row: PartitionRow) -> None:
     """The last task's reports about the kind of the copy are settled."""
     if row.report is not None and row.report.needs_translation:
         row.report = replace(row.report, needs_translation=False)
@@ -262,55 +146,13 @@ def _forget_words(row: PartitionRow) -> None:
 # ------------------------------------------------------------------------------------------------ the target
 
 
-def _change_target(row: PartitionRow, event: TargetEvent) -> None:
-    match event:
-        case TargetForgotten() | TargetRecreated():
-            _forget_target(row)
-            row.foreign_write, row.foreign_records, row.foreign_writes = None, 0, ()
-        case ForeignKnown(records=records, writes=writes):
-            row.foreign_write = writes[-1] if records else None
-            row.foreign_records, row.foreign_writes = records, writes
-        case TargetChanged():
-            row.target_end = row.target_checked = None
-        case TargetRemembered(end_offset=end, position=position, held_from=held_from):
-            row.target_end, row.target_end_at = end, position
-            # The position may have gone back since an older end.
-            row.held_from = held_from if event.is_newest and row.held_from is None else row.held_from
-            row.target_end_is_old, row.target_checked = not event.is_newest, event.checked
-        case TargetEndSeen(end_offset=end):
-            _see_target_end(row, end)
-        case TargetContinued(end_offset=end, log_end=log_end):
-            _see_continued(row, end, log_end)
-        case TargetChecked(checked=checked):
-            row.target_checked = checked
-        case TargetStartSeen(start_offset=start):
-            _see_target_start(row, start)
-        case LossRecorded(loss=loss):
-            row.losses = tuple(each for each in row.losses if each != loss)
-        case TargetReplaced(position=position):
-            row.replaced_at = position if row.replaced_at is None else row.replaced_at
-            row.losses = ()
-        case _:
-            assert_never(event)
-
-
-def _forget_target(row: PartitionRow) -> None:
+def forget_target(row: PartitionRow) -> None:
     row.target_end_is_old = False
     row.target_end, row.target_end_at, row.losses, row.replaced_at = None, 0, (), None
     row.held_from = row.disproved_end = row.target_checked = None
 
 
-def _see_target_start(row: PartitionRow, start: int) -> None:
-    if row.copy is not None and row.copy.preserved:
-        # What is filled before the copy's beginning is deleted later; the start only grows then.
-        row.held_from = max(start, row.copy.since, row.held_from or 0)
-    elif row.target_end is not None:
-        # No more records than offsets; the others are transaction markers, and records of other producers.
-        # While no position goes back, the copy only loses what it began with.
-        row.held_from = max(row.held_from or 0, row.target_end_at - (row.target_end - start))
-
-
-def _see_target_end(row: PartitionRow, end_offset: int, *, next_written: int | None = None) -> None:
+def see_target_end(row: PartitionRow, end_offset: int, *, next_written: int | None = None) -> None:
     """The target's log ends, or ended, here.
 
     `next_written` is the source offset of the record that was written there next; None = none yet.
@@ -324,31 +166,16 @@ def _see_target_end(row: PartitionRow, end_offset: int, *, next_written: int | N
         first_lost=first_lost,
         position=row.position if next_written is None else max(first_lost, next_written),
     )
-    row.losses = _with_loss(row.losses, lost)
+    add_loss(row, lost)
     row.disproved_end = row.target_end
     row.target_end, row.target_end_at = end_offset, first_lost
     if row.target_checked is not None and end_offset < row.target_checked.end_offset:
         row.target_checked = row.target_checked._replace(end_offset=end_offset, position=first_lost)
 
 
-def _see_continued(row: PartitionRow, end_offset: int, log_end: int) -> None:
-    """The target's log has other records from `end_offset` on than those that were checked there."""
-    checked = row.target_checked
-    if checked is None or end_offset >= checked.end_offset or row.position is None:
-        return
-    first_lost = max(0, min(checked.position, row.position) - (checked.end_offset - end_offset))
-    lost = Shortened(end_offset=end_offset, first_lost=first_lost, position=row.position)
-    row.losses = _with_loss(row.losses, lost)
-    row.target_checked = checked._replace(end_offset=end_offset, position=first_lost)
-    if row.target_end is not None and log_end < row.target_end:
-        row.disproved_end = row.target_end
-        row.target_end = log_end
-        row.target_end_at = row.position if log_end > end_offset else first_lost
-
-
-def _with_loss(losses: tuple[Shortened, ...], lost: Shortened) -> tuple[Shortened, ...]:
-    """Add a loss. It may include records that were written behind earlier losses; overlapping losses are
-    joined."""
+def add_loss(row: PartitionRow, lost: Shortened) -> None:
+    """It may include records that were written behind earlier losses; overlapping losses are joined."""
+    losses = row.losses
     while losses and lost.first_lost <= losses[-1].position:
         *rest, last = losses
         lost = Shortened(
@@ -357,31 +184,4 @@ def _with_loss(losses: tuple[Shortened, ...], lost: Shortened) -> tuple[Shortene
             position=max(last.position, lost.position),
         )
         losses = tuple(rest)
-    return (*losses, lost)
-
-
-# ------------------------------------------------------------------------------------------ the kind of copy
-
-
-def _change_copy(row: PartitionRow, event: CopyEvent) -> None:
-    row.copy = event.copy
-    match event:
-        case CopyChanged(copy=copy):
-            if copy is None:
-                row.skip_cut_off = None
-        case CopyDecided(has_no_writer=has_no_writer):
-            row.blocker = None
-            if has_no_writer:
-                # Also if this process followed the flow and read its log before the take-over.
-                row.knows_former_tasks, row.cut_off_at = True, None
-            _forget_words(row)
-        case CopyReread():
-            _forget_words(row)
-        case CopyTranslated(position=position):
-            row.position, row.stored = position, True
-            held_from = row.held_from
-            _forget_target(row)
-            row.held_from = held_from
-            _forget_words(row)
-        case _:
-            assert_never(event)
+    row.losses = (*losses, lost)

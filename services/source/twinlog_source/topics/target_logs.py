@@ -23,12 +23,12 @@ from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.events import (
     CopyChanged,
+    Event,
     ForeignKnown,
     LossRecorded,
     TargetChecked,
     TargetContinued,
     TargetEndSeen,
-    TargetEvent,
     TargetForgotten,
     TargetRecreated,
     TargetReplaced,
@@ -323,7 +323,7 @@ class TargetLogs:
         await self.journal.record(fact)
         self.marks.control.record(fact)
 
-    def _note(self, event: TargetEvent) -> None:
+    def _note(self, event: Event) -> None:
         self.table.apply(event, self.clock.monotonic())
 
     async def put_ends_on_log(self, topics: Topics) -> None:
