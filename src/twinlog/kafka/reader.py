@@ -18,7 +18,7 @@ from twinlog.kafka.ports import EpochEnd, FetchedRecords, LogEnd, ManagedReader,
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.errors import damaged
 from twinlog.kafka.raw.fetch.reader import fetch_from_leader
-from twinlog.kafka.raw.fetch.wire import FetchAnswer
+from twinlog.kafka.raw.fetch.wire import FetchedPartition
 from twinlog.kafka.raw.offset_lookup import (
     delete_records,
     epoch_ends,
@@ -86,7 +86,7 @@ class KafkaLogReader:
                 if read.next_offset > offset or loop.time() >= wait_until:
                     return read
 
-    def _open(self, fetched: FetchAnswer, offset: int, doing: str) -> FetchedRecords:
+    def _open(self, fetched: FetchedPartition, offset: int, doing: str) -> FetchedRecords:
         if fetched.log_start_offset < 0:  # Brokers before 1.0 do not send it.
             raise from_reason(UNSUPPORTED, doing, alias=self._session.alias)
         try:
@@ -108,7 +108,7 @@ class KafkaLogReader:
 
 
 def read_records(
-    fetched: FetchAnswer, offset: int, *, read_committed: bool, check_crcs: bool
+    fetched: FetchedPartition, offset: int, *, read_committed: bool, check_crcs: bool
 ) -> tuple[list[Record], int]:
     """The visible records from `offset` on, and where reading continues. Raises WireFormatError on damage."""
     records: list[Record] = []

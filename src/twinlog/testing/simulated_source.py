@@ -17,7 +17,7 @@ from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.encoding import take_int32, take_string
 from twinlog.kafka.protocol.patience import throttle_seconds
 from twinlog.kafka.protocol.requests import HandWrittenRequest
-from twinlog.kafka.raw.fetch.wire import FetchAnswer, FetchResponse
+from twinlog.kafka.raw.fetch.wire import FetchedPartition, FetchResponse
 from twinlog.model import TopicPartition
 
 _FETCH_VERSION = 11
@@ -116,16 +116,18 @@ class SimulatedBrokers:
         log = self._logs.get(partition)
         return len(log.batches) if log else 0
 
-    def _answers(self, asked: AskedPosition) -> Iterable[FetchAnswer]:
+    def _answers(self, asked: AskedPosition) -> Iterable[FetchedPartition]:
         left = asked.max_bytes
         for partition, offset in asked.positions.items():
             if partition in self.out_of_range:
-                yield FetchAnswer(
+                yield FetchedPartition(
                     partition, ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, -1, (), -1, memoryview(b"")
                 )
                 continue
             if self._names_replica(asked, partition):
-                yield FetchAnswer(partition, 0, -1, -1, -1, (), self.preferred[partition], memoryview(b""))
+                yield FetchedPartition(
+                    partition, 0, -1, -1, -1, (), self.preferred[partition], memoryview(b"")
+                )
                 continue
             end = self._end(partition)
             records: list[bytes] = []
@@ -134,7 +136,7 @@ class SimulatedBrokers:
                 records += (offset.to_bytes(8), batch[8:])
                 left -= len(batch)
                 offset += 1
-            yield FetchAnswer(partition, 0, end, end, 0, (), -1, memoryview(b"".join(records)))
+            yield FetchedPartition(partition, 0, end, end, 0, (), -1, memoryview(b"".join(records)))
 
 
 @dataclass(slots=True)

@@ -134,7 +134,6 @@ async def _owner(
                 copy=PartitionCopy(
                     partition=partition, target_topic=topic, committed=position, random=lambda: 1.0
                 ),
-                target=partition,
                 appends=AppendLog.starting_at(position, max_in_flight_bytes=4 << 20),
             )
             owner.copies[partition] = each

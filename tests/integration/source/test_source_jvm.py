@@ -42,7 +42,7 @@ import socket
 from twinlog.clock import SystemClock
 from twinlog.machine.java import spark_environment
 from twinlog_source.pipeline.runner import SparkRunner
-from twinlog_source.pipeline.session import SparkUnavailableError
+from twinlog_source.pipeline.launch import SparkUnavailableError
 
 
 async def main():

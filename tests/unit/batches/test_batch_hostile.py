@@ -18,7 +18,7 @@ from twinlog.batches.prepared import Prepared
 from twinlog.batches.records import open_records
 from twinlog.batches.visibility import VisibleCounter
 from twinlog.errors import WireFormatError
-from twinlog.kafka.raw.fetch.wire import FetchAnswer
+from twinlog.kafka.raw.fetch.wire import FetchedPartition
 from twinlog.kafka.reader import read_records
 from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import source_batch
@@ -56,9 +56,9 @@ def peak_bytes(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def answer_of(data: bytes) -> FetchAnswer:
+def answer_of(data: bytes) -> FetchedPartition:
     """The answer of a log from 0 to 10."""
-    return FetchAnswer(TopicPartition("t", 0), 0, 10, 10, 0, (), -1, memoryview(data))
+    return FetchedPartition(TopicPartition("t", 0), 0, 10, 10, 0, (), -1, memoryview(data))
 
 
 def test_what_stays_within_the_limit_is_decompressed() -> None:

@@ -10,12 +10,13 @@ import structlog
 from twinlog.errors import ConfigError, KafkaError, StateError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
+from twinlog.policy.expected_offsets import MOST_AT_LEADER
 from twinlog_source.driver.driver_moves import MoveOrder, copied_already_words, uncertain
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.subjects import Subject, require_partitions
 from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.rows import PartitionRow
-from twinlog_source.preserved.fill_limits import MOST_AT_LEADER, is_visible
+from twinlog_source.preserved.fill_limits import is_visible
 
 MOVE_SECONDS = 8.0
 """The longest time for tasks to end and a new position to be written; less than the deadline of a call."""

@@ -23,12 +23,11 @@ from twinlog_source.pipeline.launch import SPARK_FAILURES, SparkUnavailableError
 from twinlog_source.pipeline.session import (
     cancel_group,
     close_context,
-    is_local,
     is_stopped,
-    local_cores,
     open_context,
     ui_address,
 )
+from twinlog_source.pipeline.settings import is_local, local_cores
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.records.pipe import PipeJob, TransformFailedError
 from twinlog_source.task.run import WorkerSpec

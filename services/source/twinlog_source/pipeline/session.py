@@ -25,25 +25,7 @@ from twinlog_source.pipeline.launch import (
     kill_jvm,
     launch_jvm,
 )
-from twinlog_source.pipeline.settings import (
-    is_local,
-    local_cores,
-    resolve_master,
-    spark_settings,
-)
-
-__all__ = [
-    "SPARK_FAILURES",
-    "SparkUnavailableError",
-    "cancel_group",
-    "close_context",
-    "is_local",
-    "is_stopped",
-    "local_cores",
-    "open_context",
-    "resolve_master",
-    "ui_address",
-]
+from twinlog_source.pipeline.settings import is_local, spark_settings
 
 ANSWER_SECONDS = 20.0
 """How long a JVM may take to answer a question or to stop; garbage collection and load take some of it."""

@@ -10,18 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from twinlog.policy.expected_offsets import MOST_AT_LEADER, MOST_MARKERS
-
-__all__ = [
-    "FILLER_RECORDS",
-    "MOST_AT_LEADER",
-    "MOST_MARKERS",
-    "FillLimit",
-    "batches_of",
-    "is_visible",
-    "markers_of",
-    "next_batch",
-]
+from twinlog.policy.expected_offsets import MOST_MARKERS
 
 FILLER_RECORDS = (1_000_000, 100_000, 10_000)
 """Batches of these sizes are built once and kept. The largest takes 817 KB with zstd, and a second or two to

@@ -35,15 +35,9 @@ from twinlog.kafka.raw.errors import about, partition_error
 from twinlog.kafka.raw.leaders import leader_of, refresh_metadata
 from twinlog.kafka.raw.produce.wire import SealedBatch, produce_request
 from twinlog.model import TopicPartition
+from twinlog.policy.expected_offsets import MOST_MARKERS
 from twinlog_source.log.facts import FENCED
-from twinlog_source.preserved.fill_limits import (
-    FILLER_RECORDS,
-    MOST_MARKERS,
-    FillLimit,
-    batches_of,
-    markers_of,
-    next_batch,
-)
+from twinlog_source.preserved.fill_limits import FILLER_RECORDS, FillLimit, batches_of, markers_of, next_batch
 from twinlog_source.preserved.hole_leaders import Ended, HoleLeaders, Holes, LeftOut, More, nothing_more
 from twinlog_source.preserved.own_batches import is_marker_at
 from twinlog_source.preserved.reasons import PreservedReason

@@ -31,7 +31,7 @@ from twinlog.kafka.raw.offset_lookup import log_ends
 from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
 from twinlog.kafka.raw.transactions.leader_markers import AbortMarker, write_markers
 from twinlog.model import TopicPartition
-from twinlog_source.preserved.fill_limits import MOST_AT_LEADER
+from twinlog.policy.expected_offsets import MOST_AT_LEADER
 from twinlog_source.preserved.hole_leaders import DOING, Ended, HoleLeaders, Holes, LeftOut
 from twinlog_source.preserved.marker_numbers import MarkerState, first_number, following_numbers
 from twinlog_source.preserved.own_batches import is_marker_at

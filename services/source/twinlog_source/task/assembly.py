@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-from twinlog.batches import CopyPolicy
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
@@ -143,7 +142,6 @@ async def open_copier(
         fetching = fetch_options(properties["source_consumer"], alias=flow.source)
         dials = copy_settings(setup, flow.source, check_crcs=fetching.check_crcs)
         copies: dict[TopicPartition, PartitionCopy] = {}
-        policies: dict[TopicPartition, CopyPolicy] = {}
         source_topic_ids: dict[str, str] = {}
         by_target: dict[TopicPartition, PartitionCopy] = {}
         throttle = Throttle()
@@ -168,12 +166,11 @@ async def open_copier(
 
         def unexplained(copy: PartitionCopy, begin: int, end: int) -> None:
             if not copy.shared:
-                foreign_writes.suspect(copy.partition, copy.target_topic, begin, end)
+                foreign_writes.suspect(copy.partition, copy.target, begin, end)
 
         source_reader = SourceReader(
             fetcher=await stack.enter_async_context(RawFetcher(source, fetching, topic_ids=source_topic_ids)),
             copies=copies,
-            policies=policies,
             throttle=throttle,
             read_committed=setup.read_committed,
             clock=clock,
@@ -270,7 +267,6 @@ async def open_copier(
                 preserved=preserved,
             ),
             copies=copies,
-            policies=policies,
             source_topic_ids=source_topic_ids,
             target_topic_ids=target_topic_ids,
             by_target=by_target,

@@ -5,7 +5,6 @@ import asyncio
 import random
 from dataclasses import dataclass, field
 
-from twinlog.batches import CopyPolicy
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.raw import DataClientPool
@@ -42,7 +41,6 @@ class Copier:
     syncs: OffsetSyncs
     reporter: Reporter
     copies: dict[TopicPartition, PartitionCopy]
-    policies: dict[TopicPartition, CopyPolicy]
     source_topic_ids: dict[str, str]
     """By topic; "" = unknown. Only these topics are fetched."""
     target_topic_ids: dict[str, str]
@@ -78,6 +76,7 @@ class Copier:
             copy = PartitionCopy(
                 partition=partition,
                 target_topic=assignment.target_topic,
+                policy=self.dials.policy(assignment),
                 committed=assignment.position,
                 random=random.random,
                 epochs=assignment.leader_epochs,
@@ -93,8 +92,7 @@ class Copier:
             self.copies[partition] = copy
             self.source_topic_ids[partition.topic] = assignment.source_topic_id
             self.target_topic_ids[assignment.target_topic] = assignment.target_topic_id
-            self.by_target[TopicPartition(assignment.target_topic, partition.partition)] = copy
-            self.policies[partition] = self.dials.policy(assignment)
+            self.by_target[copy.target] = copy
             if assignment.preserved is not None:
                 self._require_preserved().assign(assignment, copy)
             if assignment.sync_pace is not None:

@@ -68,9 +68,8 @@ class ForeignWrites:
     _looked_to: dict[TopicPartition, int] = field(default_factory=dict)
     """By target partition: offsets below are reported."""
 
-    def suspect(self, source: TopicPartition, target_topic: str, begin: int, end: int) -> None:
+    def suspect(self, source: TopicPartition, target: TopicPartition, begin: int, end: int) -> None:
         """These offsets of the copy are foreign unless they are aborted."""
-        target = TopicPartition(target_topic, source.partition)
         self._waiting.append(_Range(source, target, begin, end))
         self._arrived.set()
 

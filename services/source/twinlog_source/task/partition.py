@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from twinlog.backoff import Jitter, backoff_seconds
-from twinlog.batches import Lane
+from twinlog.batches import CopyPolicy, Lane
 from twinlog.batches.prepared import LeaderEpoch
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
@@ -75,6 +75,8 @@ class PartitionCopy:
     committed: int
     """The next offset to copy: everything below is committed on the target, or is not to be copied."""
     random: Callable[[], float]
+    policy: CopyPolicy = field(default_factory=CopyPolicy)
+    """How its batches are copied."""
     compacted: bool = False
     """The source topic is compacted, or may be."""
     shared: bool = False
@@ -92,6 +94,7 @@ class PartitionCopy:
     """Of a preserved copy: what was fetched and is not acknowledged."""
     needs_translation: bool = False
     """The copy cannot keep the offsets from `committed` on: nothing more is read."""
+    target: TopicPartition = field(init=False)
     fetched: int = field(init=False)
     """The next offset to fetch; ahead of `committed` by what is queued or sent."""
     sent: int = field(init=False)
@@ -155,6 +158,7 @@ class PartitionCopy:
 
     def __post_init__(self) -> None:
         self.fetched = self.sent = self.committed
+        self.target = TopicPartition(self.target_topic, self.partition.partition)
 
     def fetchable(self, now: float) -> bool:
         """Whether the next fetch includes it. A back-off that is over ends here."""

@@ -27,9 +27,9 @@ position.
 from twinlog.kafka.protocol.client_pool import DataClientPool as DataClientPool
 from twinlog.kafka.raw.fetch.fetcher import RawFetcher as RawFetcher
 from twinlog.kafka.raw.fetch.reader import BatchReader as BatchReader
-from twinlog.kafka.raw.fetch.results import FetchedPartition as FetchedPartition
 from twinlog.kafka.raw.fetch.results import FetchFailure as FetchFailure
 from twinlog.kafka.raw.fetch.results import FetchSizes as FetchSizes
+from twinlog.kafka.raw.fetch.wire import FetchedPartition as FetchedPartition
 from twinlog.kafka.raw.leaders import prepare_to_fetch as prepare_to_fetch
 from twinlog.kafka.raw.offset_lookup import epoch_ends as epoch_ends
 from twinlog.kafka.raw.offset_lookup import list_offsets as list_offsets

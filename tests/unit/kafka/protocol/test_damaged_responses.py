@@ -14,7 +14,6 @@ from twinlog.kafka.protocol import metadata
 from twinlog.kafka.protocol.schemas import API_KEYS, SchemaRequest
 from twinlog.kafka.raw.fetch import wire as fetch_wire
 from twinlog.kafka.raw.produce import wire as produce_wire
-from twinlog.kafka.raw.transactions import coordinator
 from twinlog.kafka.raw.transactions import wire as transaction_wire
 from twinlog.testing.broker.codec import write_answer
 from unit.wire.damage import damaged
@@ -105,10 +104,6 @@ RESPONSES += [
         struct.pack(">ii", 0, 1) + plain(b"t") + struct.pack(">iih", 1, 0, 0),
     ),
     (lambda data: transaction_wire.read_end(data, 0, 5), struct.pack(">ihqh", 0, 0, 7, 1) + b"\0"),
-    (
-        lambda data: coordinator.read_broker_features(data, 0, 3),
-        struct.pack(">h", 0) + b"\x02" + struct.pack(">hhh", 0, 0, 9) + b"\0" + struct.pack(">i", 0) + b"\0",
-    ),
 ]
 _PLACE = {"node_id": 1, "host": "h", "port": 9092, "error_code": 0, "error_message": None}
 _OFFSETS = [{"partition_index": 0, "committed_offset": 7, "metadata": "m"}]

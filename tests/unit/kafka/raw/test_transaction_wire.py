@@ -93,9 +93,10 @@ def test_features_of_the_cluster_are_read() -> None:
 
 def test_an_old_or_unwilling_broker_has_no_features() -> None:
     old = broker_features_request().prepare({18: (0, 2)})
-    assert not old.pieces
-    assert old.read(ApiVersionResponse_v0(0, [(0, 0, 8)]).encode(), 0) == ({}, {})
-    assert broker_features_request().prepare({18: (0, 3)}).read(b"\x00\x23\x01", 0) == ({}, {})
+    assert old.pieces == [b""]
+    assert old.read(ApiVersionResponse_v0(0, [(0, 0, 8)]).encode() + bytes(4), 0) == ({}, {})
+    refused = b"\x00\x23\x01" + bytes(5)
+    assert broker_features_request().prepare({18: (0, 3)}).read(refused, 0) == ({}, {})
 
 
 @pytest.mark.parametrize("length", [0, 126, 127, 128, 16_382, 16_383, 300_000_000])

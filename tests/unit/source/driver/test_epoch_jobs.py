@@ -27,7 +27,7 @@ from twinlog_source.driver.epoch_jobs import (
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.log.control import ControlState
 from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.pipeline.session import SparkUnavailableError
+from twinlog_source.pipeline.launch import SparkUnavailableError
 from twinlog_source.records.pipe import PipeJob
 
 P = TopicPartition("t", 0)

@@ -8,10 +8,10 @@ import pytest
 
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
+from twinlog.policy.expected_offsets import MOST_AT_LEADER, MOST_MARKERS
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.preserved.append_log import AppendLog
 from twinlog_source.preserved.append_steps import Hole, Tail
-from twinlog_source.preserved.fill_limits import MOST_AT_LEADER, MOST_MARKERS
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.hole_leaders import Ended, Holes, LeftOut, More, nothing_more
 from twinlog_source.preserved.leader_filler import LeaderFiller
@@ -28,7 +28,7 @@ def partition_at_rest(target: TopicPartition) -> PreservedCopy:
     appends.next()
     appends.end_read(Tail(0, 0, True))
     copy = PartitionCopy(partition=target, target_topic=target.topic, committed=0, random=lambda: 1.0)
-    return PreservedCopy(copy=copy, target=target, appends=appends)
+    return PreservedCopy(copy=copy, appends=appends)
 
 
 @dataclass

@@ -9,12 +9,12 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Flow, TopicPartition
+from twinlog.policy.expected_offsets import MOST_MARKERS
 from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.log.gaps import Gap
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole, ReadEnd
-from twinlog_source.preserved.fill_limits import MOST_MARKERS
 from twinlog_source.task.loss_judge import (
     AGAIN_SECONDS,
     LATE_LOOK_SECONDS,

@@ -90,7 +90,6 @@ class AnswerTaker(ABC):
     """Whoever reads has a buffer and a loop, and is told by `queued` and `wake`."""
 
     copies: Mapping[TopicPartition, PartitionCopy]
-    policies: Mapping[TopicPartition, CopyPolicy]
     throttle: Throttle
     read_committed: bool
     clock: Clock
@@ -202,15 +201,14 @@ class AnswerTaker(ABC):
         return {each for each in producer_ids(answer.records) if origins.get(each, NOT_YET) == NOT_YET}
 
     def _policy(self, copy: PartitionCopy, records: bytes | memoryview) -> CopyPolicy:
-        policy = self.policies[copy.partition]
         if copy.origins is None:
-            return policy
+            return copy.policy
         echoes = {
             producer_id: where
             for producer_id in producer_ids(records)
             if (where := copy.origins[producer_id])[0] < where[1]
         }
-        return replace(policy, echoes=echoes) if echoes else policy
+        return replace(copy.policy, echoes=echoes) if echoes else copy.policy
 
     def _is_under_another_leader(self, answer: FetchedPartition) -> bool:
         """Whether the fetched records begin with another leader epoch than the last copied one."""

@@ -15,10 +15,10 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.deadline import pause
 from twinlog.model import TopicPartition
+from twinlog.policy.expected_offsets import MOST_AT_LEADER
 from twinlog_source.log.facts import FENCED
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole
-from twinlog_source.preserved.fill_limits import MOST_AT_LEADER
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.hole_leaders import Holes, nothing_more
 from twinlog_source.preserved.leader_filler import LeaderFiller

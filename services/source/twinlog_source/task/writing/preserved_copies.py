@@ -114,7 +114,6 @@ class PreservedCopies:
 
         taken = self.by_source[copy.partition] = PreservedCopy(
             copy=copy,
-            target=TopicPartition(assignment.target_topic, copy.partition.partition),
             appends=AppendLog.starting_at(
                 assignment.position,
                 max_in_flight_bytes=IN_FLIGHT_BYTES,

@@ -39,7 +39,6 @@ log = structlog.get_logger(__name__)
 @dataclass(slots=True, kw_only=True, eq=False)
 class PreservedCopy:
     copy: PartitionCopy
-    target: TopicPartition
     appends: AppendLog
     topic_id: str = ""
     """The id of the target topic that the driver knows; "" = brokers without topic ids."""
@@ -98,6 +97,10 @@ class PreservedCopy:
         self.copy.keeps_offsets = True
         self.copy.is_full = True  # Until the end of the copy tells where to read.
         self._generation = self.appends.generation
+
+    @property
+    def target(self) -> TopicPartition:
+        return self.copy.target
 
     @property
     def skipped(self) -> tuple[int, int]:

@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from twinlog.batches import CopyPolicy, Lane, OutgoingBatch
+from twinlog.batches import Lane, OutgoingBatch
 from twinlog.batches.joining import join
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
@@ -121,7 +121,6 @@ def doubtful_seconds(others_took: float, *, doubtful_bytes: int, other_bytes: in
 @dataclass(slots=True, kw_only=True)
 class RoundSending:
     copies: Mapping[TopicPartition, PartitionCopy]
-    policies: Mapping[TopicPartition, CopyPolicy]
     target_throttled: Callable[[], bool]
     """Whether a quota of the target delays requests now."""
     clock: Clock
@@ -146,11 +145,10 @@ class RoundSending:
     def send(self, transport: Transport, current: Round) -> None:
         """Begins the transaction of the round when there is something to send."""
         for copy, batches in self._batches(current):
-            target = TopicPartition(copy.target_topic, copy.partition.partition)
             for batch in batches:
                 if current.transaction is None:
                     current.transaction = transport.begin()
-                current.sent.append((copy, batch, current.transaction.send(target, batch)))
+                current.sent.append((copy, batch, current.transaction.send(copy.target, batch)))
         for batch in [each for chunk in current.chunks for each in chunk.dead_letters]:
             assert self.dead_letters is not None
             if current.transaction is None:
@@ -194,7 +192,7 @@ class RoundSending:
         for chunk in current.chunks:
             by_copy.setdefault(chunk.copy.partition, []).extend(chunk.prepared.batches)
         for partition, batches in by_copy.items():
-            yield self.copies[partition], join(batches, target=self.policies[partition].target)
+            yield self.copies[partition], join(batches, target=self.copies[partition].policy.target)
 
 
 def settle_batch(

@@ -99,7 +99,6 @@ class TargetWriter:
         self.positions = StoredPositions(topic=self.positions_topic, copies=self.copies, clock=self.clock)
         self.sending = RoundSending(
             copies=self.copies,
-            policies=self.source_reader.policies,
             target_throttled=self.target_throttled,
             clock=self.clock,
             dead_letters=dead.partition if (dead := self.source_reader.dead_letters) is not None else None,

@@ -11,8 +11,8 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.raw.errors import partition_error
-from twinlog.kafka.raw.fetch.results import FetchedPartition, FetchFailure
-from twinlog.kafka.raw.fetch.wire import FetchAnswer, FetchPart
+from twinlog.kafka.raw.fetch.results import FetchFailure
+from twinlog.kafka.raw.fetch.wire import FetchedPartition, FetchPart
 from twinlog.kafka.raw.leaders import leader_of
 from twinlog.model import TopicPartition
 
@@ -78,7 +78,7 @@ class FetchAnswers:
             if self._asked.get(partition) == offset:
                 del self._asked[partition]
 
-    def take(self, answer: FetchAnswer, offset: int, node: int) -> None:
+    def take(self, answer: FetchedPartition, offset: int, node: int) -> None:
         """What a broker said of a partition whose request asked for this offset."""
         partition = answer.partition
         standing = self.standing(partition)
@@ -102,15 +102,7 @@ class FetchAnswers:
         if standing.is_busy:
             self._served += 1
             standing.served_at = self._served
-        self.ready[partition] = FetchedPartition(
-            partition=partition,
-            fetch_offset=offset,
-            records=answer.records,
-            aborted=answer.aborted,
-            high_watermark=answer.high_watermark,
-            last_stable_offset=answer.last_stable_offset,
-            log_start_offset=answer.log_start_offset,
-        )
+        self.ready[partition] = answer._replace(fetch_offset=offset)
 
     def fail(self, partition: TopicPartition, offset: int, error: KafkaError) -> None:
         """Its fetch from this offset failed."""

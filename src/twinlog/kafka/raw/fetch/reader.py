@@ -19,7 +19,7 @@ from twinlog.kafka.errors import from_code
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.patience import LONGEST_THROTTLE_SECONDS
 from twinlog.kafka.raw.errors import about, damaged, partition_error
-from twinlog.kafka.raw.fetch.wire import FETCH, FetchAnswer, FetchPart, FetchResponse, fetch_request
+from twinlog.kafka.raw.fetch.wire import FETCH, FetchedPartition, FetchPart, FetchResponse, fetch_request
 from twinlog.model import TopicPartition
 
 
@@ -34,7 +34,7 @@ async def fetch_from_leader(
     read_committed: bool,
     doing: str,
     limits: Collection[asyncio.Timeout],
-) -> FetchAnswer:
+) -> FetchedPartition:
     """Return the leader's answer; a refusal is raised as KafkaError.
 
     If the leader moved or is being elected, retry for half of the session's time-out. While the leader
@@ -75,7 +75,7 @@ async def _fetch(
     read_committed: bool,
     doing: str,
     limits: Collection[asyncio.Timeout],
-) -> FetchAnswer:
+) -> FetchedPartition:
     """The answer may be a refusal of the partition."""
     throttled_seconds = 0.0
     while True:
@@ -179,7 +179,7 @@ class BatchReader:
                     return fetched
                 await pause(_END_PAUSE_SECONDS)
 
-    def _opened(self, answer: FetchAnswer, offset: int, doing: str) -> FetchedBatches:
+    def _opened(self, answer: FetchedPartition, offset: int, doing: str) -> FetchedBatches:
         end = answer.last_stable_offset if self.read_committed else answer.high_watermark
         try:
             batches = tuple(iter_following(answer.records, offset, answer.high_watermark))

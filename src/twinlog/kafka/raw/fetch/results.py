@@ -1,27 +1,10 @@
-"""The request and the result of a fetch, for each partition."""
+"""The sizes and the failures of a fetch, for each partition; `wire` has its results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from twinlog.batches.visibility import AbortedTransaction
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedPartition:
-    """The result for one partition; `records` may be empty."""
-
-    partition: TopicPartition
-    fetch_offset: int
-    """The requested position."""
-    records: memoryview
-    """Batches, the last one possibly incomplete; for `twinlog.batches.prepare`."""
-    aborted: tuple[AbortedTransaction, ...]
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    """-1 from brokers before 1.0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

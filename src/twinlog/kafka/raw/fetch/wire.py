@@ -57,8 +57,8 @@ class FetchPart(NamedTuple):
     """Instead of the request's `max_partition_bytes`."""
 
 
-class FetchAnswer(NamedTuple):
-    """One partition of a fetch response; offsets that the broker did not send are -1."""
+class FetchedPartition(NamedTuple):
+    """The answer for one partition; offsets that the broker did not send are -1."""
 
     partition: TopicPartition
     error_code: int
@@ -69,11 +69,14 @@ class FetchAnswer(NamedTuple):
     preferred_replica: int
     """The node to read from instead (KIP-392), or -1."""
     records: memoryview
+    """Batches, the last one possibly incomplete; for `twinlog.batches.prepare`. May be empty."""
+    fetch_offset: int = _UNKNOWN_OFFSET
+    """The requested position."""
 
 
 class FetchResponse(NamedTuple):
     error_code: int
-    answers: list[FetchAnswer]
+    answers: list[FetchedPartition]
     throttle_ms: int = 0
     """Above 0 when a quota is exceeded: the broker then leaves out what it has read, so that partitions
     without an answer have no data yet, and reads nothing more from the connection for this long (KIP-219)."""
@@ -215,7 +218,7 @@ def read_fetch_response(data: Frame, position: int, version: int) -> FetchRespon
         (error_code,) = INT16.unpack_from(data, position)
         position += _SESSION_BYTES
     view = memoryview(data)
-    answers: list[FetchAnswer] = []
+    answers: list[FetchedPartition] = []
     topic_count, position = take_int32(data, position)
     for _ in range(topic_count):
         topic, position = take_string(data, position)
@@ -239,7 +242,7 @@ def read_fetch_response(data: Frame, position: int, version: int) -> FetchRespon
             size, position = take_int32(data, position)
             after = position + max(size, 0)
             answers.append(
-                FetchAnswer(
+                FetchedPartition(
                     TopicPartition(topic, number),
                     code,
                     high,
@@ -261,7 +264,7 @@ def read_flexible_fetch_response(
     throttle_ms, position = take_int32(data, position)
     (error_code,) = INT16.unpack_from(data, position)
     view = memoryview(data)
-    answers: list[FetchAnswer] = []
+    answers: list[FetchedPartition] = []
     topic_count, position = take_compact_length(data, position + _SESSION_BYTES)
     for _ in range(topic_count):
         if topics is None:
@@ -278,7 +281,7 @@ def read_flexible_fetch_response(
             after = position + size
             if topic:  # Otherwise it was not requested.
                 answers.append(
-                    FetchAnswer(
+                    FetchedPartition(
                         TopicPartition(topic, number),
                         code,
                         high,

@@ -7,7 +7,6 @@ other errors are raised at once.
 """
 
 import asyncio
-import struct
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,17 +19,8 @@ from twinlog.kafka.codes import COORDINATOR_MOVED, ErrorCode
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import TIMEOUT, from_code, from_reason
 from twinlog.kafka.protocol.client_pool import DataClientPool
-from twinlog.kafka.protocol.encoding import (
-    INT16,
-    NO_TAGS,
-    Frame,
-    compact_string,
-    skip_tags,
-    take_compact_length,
-    take_compact_string,
-    take_varint,
-)
-from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces, no_throttle
+from twinlog.kafka.protocol.requests import HandWrittenRequest
+from twinlog.kafka.protocol.schemas import SchemaRequest
 from twinlog.kafka.raw.errors import partition_error
 from twinlog.kafka.raw.settings import Admit, admit_all
 from twinlog.kafka.raw.transactions.wire import (
@@ -41,21 +31,8 @@ from twinlog.kafka.raw.transactions.wire import (
 )
 from twinlog.model import TopicPartition
 
-# The request versions of a broker, and the features of its cluster (ApiVersions from version 3, KIP-584).
-#
-# aiokafka uses version 0, which has no features.
-
-_API_VERSIONS = 18
-_FIRST_WITH_FEATURES = 3
 _SOFTWARE = "twinlog"
 """Brokers show this name in their metrics, with Twinlog's version."""
-_API = struct.Struct(">hhh")
-"""API key, oldest and newest version."""
-_LEVELS = struct.Struct(">hh")
-"""The newest and oldest level of a feature that all brokers support."""
-_THROTTLE_BYTES = 4
-_FINALIZED = 2
-"""The tag of the features in force."""
 
 
 class BrokerFeatures(NamedTuple):
@@ -72,52 +49,18 @@ _NOTHING = BrokerFeatures({}, {})
 
 
 def broker_features_request() -> HandWrittenRequest[BrokerFeatures]:
-    """ApiVersions, versions 0 to 3."""
-
-    def encode(version: int) -> Pieces:
-        if version < _FIRST_WITH_FEATURES:
-            return []
-        return [compact_string(_SOFTWARE), compact_string(__version__), NO_TAGS]
-
-    return HandWrittenRequest(
-        _API_VERSIONS,
-        range(4),
-        encode,
-        read_broker_features,
-        flexible_from=_FIRST_WITH_FEATURES,
-        throttle_of=no_throttle,
-    )
+    """ApiVersions; from version 3 on with the features of the cluster (KIP-584). aiokafka uses version 0."""
+    software = {"client_software_name": _SOFTWARE, "client_software_version": __version__}
+    return SchemaRequest("api_versions", range(4), software, _features)
 
 
-def read_broker_features(data: Frame, position: int, version: int) -> BrokerFeatures:
-    (error_code,) = INT16.unpack_from(data, position)
-    if error_code or version < _FIRST_WITH_FEATURES:
+def _features(answer: Any) -> BrokerFeatures:
+    if answer.error_code or not hasattr(answer, "finalized_features"):
         return _NOTHING
-    versions: dict[int, tuple[int, int]] = {}
-    count, position = take_compact_length(data, position + INT16.size)
-    for _ in range(count):
-        api_key, oldest, newest = _API.unpack_from(data, position)
-        versions[api_key] = (oldest, newest)
-        position = skip_tags(data, position + _API.size)
-    finalized: dict[str, int] = {}
-    tag_count, position = take_varint(data, position + _THROTTLE_BYTES)
-    for _ in range(tag_count):
-        tag, position = take_varint(data, position)
-        size, position = take_varint(data, position)
-        if tag == _FINALIZED:
-            finalized = _read_finalized(data, position)
-        position += size
-    return BrokerFeatures(versions, finalized)
-
-
-def _read_finalized(data: Frame, position: int) -> dict[str, int]:
-    levels: dict[str, int] = {}
-    count, position = take_compact_length(data, position)
-    for _ in range(count):
-        name, position = take_compact_string(data, position)
-        levels[name], _ = _LEVELS.unpack_from(data, position)
-        position = skip_tags(data, position + _LEVELS.size)
-    return levels
+    return BrokerFeatures(
+        {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys},
+        {each.name: each.max_version_level for each in answer.finalized_features},
+    )
 
 
 T = TypeVar("T")

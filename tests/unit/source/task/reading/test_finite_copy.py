@@ -48,6 +48,8 @@ class SourceLog:
         return {
             partition: FetchedPartition(
                 partition=partition,
+                error_code=0,
+                preferred_replica=-1,
                 fetch_offset=offset,
                 records=memoryview(
                     b"".join(batch for first, batch in self.batches.items() if first + 5 > offset)
@@ -75,10 +77,10 @@ def reader_of(
     log: SourceLog, copy: PartitionCopy, horizon: Horizon, *, policy: CopyPolicy | None = None
 ) -> SourceReader:
     nothing: Any = None
+    copy.policy = policy or CopyPolicy(keeps_offsets=copy.keeps_offsets)
     return SourceReader(
         fetcher=cast("RawFetcher", log),
         copies={P: copy},
-        policies={P: policy or CopyPolicy(keeps_offsets=copy.keeps_offsets)},
         throttle=Throttle(),
         read_committed=True,
         clock=LoopClock(),

@@ -41,6 +41,8 @@ class EndlessLogs:
         return {
             partition: FetchedPartition(
                 partition=partition,
+                error_code=0,
+                preferred_replica=-1,
                 fetch_offset=offset,
                 records=memoryview(offset.to_bytes(8) + self.batch[8:]),
                 aborted=(),
@@ -70,7 +72,9 @@ def reader_of(
 ) -> SourceReader:
     nothing: Any = None
     copies = {
-        each: PartitionCopy(partition=each, target_topic=each.topic, committed=0, random=lambda: 0.0)
+        each: PartitionCopy(
+            partition=each, target_topic=each.topic, committed=0, random=lambda: 0.0, policy=policy
+        )
         for each in partitions
     }
     for each, copy in copies.items():
@@ -78,7 +82,6 @@ def reader_of(
     return SourceReader(
         fetcher=cast("RawFetcher", fetcher),
         copies=copies,
-        policies=dict.fromkeys(copies, policy),
         throttle=Throttle(),
         read_committed=True,
         clock=clock,

@@ -69,6 +69,8 @@ class Backlog:
         )
         return FetchedPartition(
             partition=partition,
+            error_code=0,
+            preferred_replica=-1,
             fetch_offset=offset,
             records=memoryview(records)[:size_bytes],
             aborted=(),
@@ -80,12 +82,17 @@ class Backlog:
 
 async def read_of(backlog: Backlog, throttle: Throttle) -> int:
     """Bytes of whole batches that were read within SECONDS."""
-    copy = PartitionCopy(partition=PARTITION, target_topic="A.t", committed=0, random=lambda: 1.0)
+    copy = PartitionCopy(
+        partition=PARTITION,
+        target_topic="A.t",
+        committed=0,
+        random=lambda: 1.0,
+        policy=CopyPolicy(coalesce_below_bytes=0),
+    )
     nothing: Any = None
     backlog.source_reader = SourceReader(
         fetcher=cast("RawFetcher", backlog),
         copies={PARTITION: copy},
-        policies={PARTITION: CopyPolicy(coalesce_below_bytes=0)},
         throttle=throttle,
         read_committed=True,
         clock=backlog.clock,

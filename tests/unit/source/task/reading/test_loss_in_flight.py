@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from twinlog.batches import CopyPolicy
 from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import RawFetcher
@@ -58,7 +57,6 @@ async def test_a_refused_position_that_nothing_changes_is_not_fetched_again_and_
         reader = SourceReader(
             fetcher=fetcher,
             copies={P: copy},
-            policies={P: CopyPolicy()},
             throttle=Throttle(),
             read_committed=True,
             clock=LoopClock(),

@@ -41,6 +41,7 @@ def test_what_is_held_stays_bounded_and_every_partition_goes_on(count: int, sile
         at_target = {each: rig.assigned(each) for each in partitions}
         brokers = SimulatedBrokers(dict.fromkeys(partitions, 1))
         for each in partitions:
+            rig.copies[each].policy = CopyPolicy(keeps_offsets=True)
             await brokers.append(each, [BATCH] * BATCHES)
         nothing: Any = None
         held: list[int] = []
@@ -49,7 +50,6 @@ def test_what_is_held_stays_bounded_and_every_partition_goes_on(count: int, sile
             reader = SourceReader(
                 fetcher=fetcher,
                 copies=rig.copies,
-                policies=dict.fromkeys(partitions, CopyPolicy(keeps_offsets=True)),
                 throttle=Throttle(),
                 read_committed=True,
                 clock=LoopClock(),

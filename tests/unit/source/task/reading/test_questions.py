@@ -54,7 +54,6 @@ def reading(
             source_reader = SourceReader(
                 fetcher=fetcher,
                 copies=copies,
-                policies=dict.fromkeys(copies, CopyPolicy()),
                 throttle=Throttle(),
                 read_committed=True,
                 clock=LoopClock(),
@@ -261,7 +260,7 @@ def test_a_record_that_could_not_be_opened_for_spark_is_not_taken_for_a_filtered
 
     async def story(source_reader: SourceReader) -> None:
         nonlocal failing
-        source_reader.policies[ONE] = CopyPolicy(transform=before)  # type: ignore[index]
+        copies[ONE].policy = CopyPolicy(transform=before)
         source_reader.changed_topics = lambda _: True
         await brokers.append(ONE, [BATCH, BATCH, BATCH])
         await until(lambda: copies[ONE].fetched >= 1)

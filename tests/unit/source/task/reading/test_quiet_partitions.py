@@ -44,7 +44,13 @@ class Copying:
     async def run(self, load: Sequence[tuple[float, TopicPartition, bytes]]) -> None:
         """Append each batch at its time, and return when everything is written."""
         self.copies = {
-            each: PartitionCopy(partition=each, target_topic="A.t", committed=0, random=lambda: 1.0)
+            each: PartitionCopy(
+                partition=each,
+                target_topic="A.t",
+                committed=0,
+                random=lambda: 1.0,
+                policy=CopyPolicy(coalesce_below_bytes=0),
+            )
             for each in self.brokers.leaders
         }
         nothing: Any = None
@@ -55,7 +61,6 @@ class Copying:
             source_reader = SourceReader(
                 fetcher=fetcher,
                 copies=self.copies,
-                policies=dict.fromkeys(self.copies, CopyPolicy(coalesce_below_bytes=0)),
                 throttle=self.throttle,
                 read_committed=True,
                 clock=LoopClock(),

@@ -123,7 +123,6 @@ def test_the_end_of_a_preserved_copy_is_told_once_it_is_on_the_log() -> None:
     copy = rig.copies[GOOD]
     preserved = PreservedCopy(
         copy=copy,
-        target=GOOD,
         appends=AppendLog.starting_at(0, max_in_flight_bytes=1),
         skip_from=4,
         skip_to=9,

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from twinlog.errors import FatalKafkaError
+from twinlog.policy.expected_offsets import MOST_MARKERS
 from twinlog.testing.brokers import eventually
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.partitions import reports
 from twinlog_source.partitions.orders import PreservedTerms, TaskAssignment
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Tail
-from twinlog_source.preserved.fill_limits import MOST_MARKERS
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.writing.preserved_copy import PreservedCopy

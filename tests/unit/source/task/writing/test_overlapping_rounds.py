@@ -8,7 +8,7 @@ from typing import Any, Self, cast
 
 import pytest
 
-from twinlog.batches import CopyPolicy, NewRecord, OutgoingBatch, Prepared, build_batch
+from twinlog.batches import NewRecord, OutgoingBatch, Prepared, build_batch
 from twinlog.batches.outgoing import OffsetRun
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
@@ -131,7 +131,6 @@ def writer_to(target: Target, clock: Clock) -> TargetWriter:
     reader = SourceReader(
         fetcher=cast("RawFetcher", NothingFetched()),
         copies=copies,
-        policies=dict.fromkeys(PARTITIONS, CopyPolicy()),
         throttle=Throttle(),
         read_committed=True,
         clock=clock,

@@ -8,12 +8,12 @@ import pytest
 
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.model import TopicPartition
+from twinlog.policy.expected_offsets import MOST_MARKERS
 from twinlog.testing.brokers import eventually
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Tail
-from twinlog_source.preserved.fill_limits import MOST_MARKERS
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.partition import State

@@ -40,7 +40,6 @@ class Rig:
         self.log: AppendLog = AppendLog.starting_at(self.position, max_in_flight_bytes=1 << 20)
         self.preserved = PreservedCopy(
             copy=self.copy,
-            target=PARTITION,
             appends=self.log,
             skip_from=self.skip[0],
             skip_to=self.skip[1],

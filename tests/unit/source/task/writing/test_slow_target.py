@@ -122,7 +122,11 @@ class Copying:
             await brokers.append(partition, [LARGE] * 2000)
         copies = {
             each: PartitionCopy(
-                partition=each, target_topic=f"A.{each.topic}", committed=0, random=lambda: 1.0
+                partition=each,
+                target_topic=f"A.{each.topic}",
+                committed=0,
+                random=lambda: 1.0,
+                policy=CopyPolicy(coalesce_below_bytes=0),
             )
             for each in (*BUSY, QUIET)
         }
@@ -150,7 +154,6 @@ class Copying:
         return SourceReader(
             fetcher=fetcher,
             copies=copies,
-            policies=dict.fromkeys(copies, CopyPolicy(coalesce_below_bytes=0)),
             throttle=Throttle(),
             read_committed=True,
             clock=LoopClock(),

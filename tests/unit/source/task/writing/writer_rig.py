@@ -141,7 +141,6 @@ class WriterRig:
         self.source_reader = SourceReader(
             fetcher=cast("RawFetcher", NothingFetched()),
             copies=self.copies,
-            policies={},
             throttle=Throttle(),
             read_committed=True,
             clock=self.clock,
@@ -201,7 +200,6 @@ class WriterRig:
                 clock=self.clock,
             ),
             copies=self.copies,
-            policies={},
             source_topic_ids={},
             target_topic_ids={},
             by_target={},
