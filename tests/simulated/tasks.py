@@ -3,16 +3,16 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 
 from simulated.process import Process
 from twinlog.clock import Clock
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.model import Flow
 from twinlog.transforms.expressions import Expressions
-from twinlog_source.records.changing import MakePipe
+from twinlog_source.records.changing import ChangingOf, MakePipe
 from twinlog_source.records.pipe import PipeJob, record_pipe
-from twinlog_source.task.run import TaskLostError, WorkerSpec, connection
+from twinlog_source.task.run import TaskLostError, TaskSpec, WorkerSpec
+from twinlog_source.task.stream.session import TaskConnection
 from twinlog_source.task.stream.worker import Worker
 
 _CONNECT_TIMEOUT_SECONDS = 20.0
@@ -86,7 +86,10 @@ class SimulatedWorkers:
     async def _ends(self, spec: WorkerSpec) -> bool:
         """Run it; whether it was needed no longer, rather than lost."""
         process = self.running[spec.number] = self._new_process(f"worker {spec.number}")
-        connect = partial(connection, rpc=process.rpc, clock=self._clock)
+
+        def connect(task: TaskSpec, changing: ChangingOf) -> TaskConnection:
+            return TaskConnection(spec=task, changing=changing, rpc=process.rpc, clock=self._clock)
+
         worker = Worker(spec=spec, connect=connect, rpc=process.rpc, make_pipe=self._make_pipe)
         running = process.start(worker.run())
         try:

@@ -9,12 +9,11 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.raw import DataClientPool
 from twinlog.model import Flow, TopicPartition
-from twinlog_source.partitions.orders import PriorFailure, SetPaused, Start
-from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.partitions.orders import SetPaused, Start
 from twinlog_source.partitions.shares import SlotLimits
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.loss_judge import LossJudge
-from twinlog_source.task.partition import LONGEST_RETRY_SECONDS, PartitionCopy, State
+from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.log_questions import LogQuestions
 from twinlog_source.task.reading.source_reader import SourceReader
 from twinlog_source.task.reading.throttle import Throttle
@@ -98,7 +97,7 @@ class Copier:
             if assignment.sync_pace is not None:
                 self.syncs.paced.resume(partition, assignment.sync_pace, self.clock.monotonic())
             if assignment.prior_failure is not None:
-                self._restore_failure(copy, assignment.prior_failure)
+                copy.restore_failure(assignment.prior_failure, self.clock.monotonic())
             if assignment.position_stored:
                 self.target_writer.note_stored(partition, assignment.position)
             else:
@@ -172,15 +171,3 @@ class Copier:
         if self.preserved is None:
             raise StateError("a copy that keeps offsets was assigned, and no writer for it was prepared")
         return self.preserved
-
-    def _restore_failure(self, copy: PartitionCopy, prior_failure: PriorFailure) -> None:
-        wait = prior_failure.retry_in_seconds
-        copy.restore_failure(
-            state=State.FAULTED if prior_failure.state is PartitionState.FAULTED else State.BACKOFF,
-            reason=prior_failure.reason,
-            message=prior_failure.message,
-            failures=prior_failure.failures,
-            retry_at=None if wait is None else self.clock.monotonic() + min(wait, LONGEST_RETRY_SECONDS),
-        )
-        if prior_failure.source_lost_from is not None:
-            copy.source_lost_from = prior_failure.source_lost_from

@@ -14,7 +14,6 @@ Invariant C: a partition that is not RUNNING has a reason.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from twinlog.backoff import Jitter, backoff_seconds
 from twinlog.batches import CopyPolicy, Lane
@@ -22,18 +21,13 @@ from twinlog.batches.prepared import LeaderEpoch
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.partitions.latency import LatencyHistogram
+from twinlog_source.partitions.orders import PriorFailure
+from twinlog_source.partitions.reports import PartitionState
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.task.reading.returns import Returns
 
 FIRST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 60.0
-
-
-class State(StrEnum):
-    RUNNING = "RUNNING"
-    PAUSED = "PAUSED"
-    BACKOFF = "BACKOFF"
-    FAULTED = "FAULTED"
 
 
 def retry_wait(failures: int, jitter: float) -> float:
@@ -99,7 +93,7 @@ class PartitionCopy:
     """The next offset to fetch; ahead of `committed` by what is queued or sent."""
     sent: int = field(init=False)
     """The next offset to send; ahead of `committed` by the content of the open transaction."""
-    state: State = State.RUNNING
+    state: PartitionState = PartitionState.RUNNING
     reason: str = ""
     message: str = ""
     reason_before: str = ""
@@ -162,12 +156,12 @@ class PartitionCopy:
 
     def fetchable(self, now: float) -> bool:
         """Whether the next fetch includes it. A back-off that is over ends here."""
-        if self.state is not State.RUNNING:
-            if self.state is State.PAUSED or self.retry_at is None or now < self.retry_at:
+        if self.state is not PartitionState.RUNNING:
+            if self.state is PartitionState.PAUSED or self.retry_at is None or now < self.retry_at:
                 return False
             self._try_again()
         stands_still = self.held or self.is_full or self.needs_translation
-        return not stands_still and now >= self.not_before and self.state is State.RUNNING
+        return not stands_still and now >= self.not_before and self.state is PartitionState.RUNNING
 
     @property
     def fetched_epoch(self) -> int | None:
@@ -200,7 +194,7 @@ class PartitionCopy:
     def takes_answers(self) -> bool:
         """Whether the answer to a fetch in flight may be copied. Not if the partition was paused, moved or
         set aside meanwhile: the records are fetched again when it continues."""
-        return self.state is State.RUNNING and not self.needs_translation
+        return self.state is PartitionState.RUNNING and not self.needs_translation
 
     def wait_until(self, at: float, reason: str) -> None:
         """Copy nothing behind `fetched` before this moment, in monotonic seconds."""
@@ -334,7 +328,7 @@ class PartitionCopy:
             wait_seconds = retry_wait(self.failures, self.random())
         self.failures += 1
         self.counters.failures_by_reason[reason] = self.counters.failures_by_reason.get(reason, 0) + 1
-        self._become(State.BACKOFF if retriable else State.FAULTED, reason, message)
+        self._become(PartitionState.BACKOFF if retriable else PartitionState.FAULTED, reason, message)
         self.retry_at = now + wait_seconds if wait_seconds < math.inf else None
 
     def give_up_offsets(self, *, reason: str, message: str) -> None:
@@ -342,35 +336,39 @@ class PartitionCopy:
         partition again as a translated one."""
         self.needs_translation = True
         self.rewind()
-        self._become(State.FAULTED, reason, message)
+        self._become(PartitionState.FAULTED, reason, message)
 
-    def restore_failure(
-        self, *, state: State, reason: str, message: str, failures: int, retry_at: float | None
-    ) -> None:
+    def restore_failure(self, prior: PriorFailure, now: float) -> None:
         """The earlier task had set the partition aside: it stays so, and is not retried earlier."""
-        self._become(state, reason, message)
-        self.failures, self.retry_at = failures, retry_at
+        is_fault, wait_seconds = prior.state is PartitionState.FAULTED, prior.retry_in_seconds
+        self._become(
+            PartitionState.FAULTED if is_fault else PartitionState.BACKOFF, prior.reason, prior.message
+        )
+        self.failures = prior.failures
+        if wait_seconds is not None:
+            self.retry_at = now + min(wait_seconds, LONGEST_RETRY_SECONDS)
+        self.source_lost_from = prior.source_lost_from
 
     def pause(self, *, paused: bool) -> None:
         """Pause by an operator's command, or end the pause. A fault stays visible during the pause."""
         self._paused = paused
-        if paused and self.state is State.RUNNING:
+        if paused and self.state is PartitionState.RUNNING:
             self.drop_queued()
             self._continue()
-        elif not paused and self.state is State.PAUSED:
-            self._become(State.RUNNING)
+        elif not paused and self.state is PartitionState.PAUSED:
+            self._become(PartitionState.RUNNING)
 
     def _try_again(self) -> None:
-        self.on_trial = self.state is State.FAULTED
+        self.on_trial = self.state is PartitionState.FAULTED
         self._continue()
 
     def _continue(self) -> None:
         """Copy, or pause if that is ordered."""
         if self._paused:
-            self._become(State.PAUSED, PartitionReason.PAUSED_BY_OPERATOR)
+            self._become(PartitionState.PAUSED, PartitionReason.PAUSED_BY_OPERATOR)
         else:
-            self._become(State.RUNNING)
+            self._become(PartitionState.RUNNING)
 
-    def _become(self, state: State, reason: str = "", message: str = "") -> None:
+    def _become(self, state: PartitionState, reason: str = "", message: str = "") -> None:
         self.reason_before = self.reason
         self.state, self.reason, self.message, self.retry_at = state, reason, message, None

@@ -13,6 +13,7 @@ from twinlog.policy.expected_offsets import MOST_MARKERS
 from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.log.gaps import Gap
+from twinlog_source.partitions.reports import PartitionState
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole, ReadEnd
 from twinlog_source.task.loss_judge import (
@@ -21,7 +22,7 @@ from twinlog_source.task.loss_judge import (
     TRUNCATION_DOUBT_SECONDS,
     LossJudge,
 )
-from twinlog_source.task.partition import PartitionCopy, State
+from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 from unit.source.preserved.preserved_rig import FIRST, PreservedRig
 
@@ -134,7 +135,7 @@ async def test_a_copy_that_compares_and_has_to_stop_names_all_that_the_source_lo
     await rig.judge()
     rig.wait(TRUNCATION_DOUBT_SECONDS)
     await rig.judge()
-    assert (rig.copy.state, rig.copy.reason) == (State.FAULTED, "DATA_LOSS")
+    assert (rig.copy.state, rig.copy.reason) == (PartitionState.FAULTED, "DATA_LOSS")
     assert "offsets 8 to 19" in rig.copy.message
     assert (rig.copy.committed, rig.copy.source_lost_from) == (20, 8)
     assert not at_target.appends.is_proving

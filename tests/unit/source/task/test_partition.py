@@ -9,7 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from twinlog.batches.prepared import LeaderEpoch
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
-from twinlog_source.task.partition import PartitionCopy, State
+from twinlog_source.partitions.orders import PriorFailure
+from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.task.partition import PartitionCopy
 
 
 def copy_at(position: int, random: Callable[[], float] = lambda: 1.0) -> PartitionCopy:
@@ -156,7 +158,7 @@ def test_a_partition_is_not_idle_while_its_fault_is_in_a_round() -> None:
 def test_what_somebody_must_heal_is_faulted_and_tried_again_all_the_same() -> None:
     copy = copy_at(5)
     copy.fail(reason="RECORD_TOO_LARGE", message="offset 5", retriable=False, now=10.0)
-    assert (copy.state, copy.reason) == (State.FAULTED, "RECORD_TOO_LARGE")
+    assert (copy.state, copy.reason) == (PartitionState.FAULTED, "RECORD_TOO_LARGE")
     assert copy.fetchable(10.9) is False
     assert copy.fetchable(11.0) is True
     copy.fail(reason="RECORD_TOO_LARGE", message="offset 5", retriable=False, now=11.0)
@@ -165,7 +167,10 @@ def test_what_somebody_must_heal_is_faulted_and_tried_again_all_the_same() -> No
 
 def test_a_prior_failure_goes_on_growing_where_the_task_before_left_it() -> None:
     copy = copy_at(5)
-    copy.restore_failure(state=State.BACKOFF, reason="X", message="", failures=4, retry_at=20.0)
+    prior = PriorFailure(
+        state=PartitionState.BACKOFF, reason="X", message="", failures=4, retry_in_seconds=20.0
+    )
+    copy.restore_failure(prior, now=0.0)
     assert copy.fetchable(20.0)
     assert copy.reason_before == "X"
     copy.fail(reason="X", message="", retriable=True, now=20.0)
@@ -177,7 +182,7 @@ def test_a_pause_survives_a_fault() -> None:
     copy.pause(paused=True)
     copy.fail(reason="X", message="", retriable=True, now=0.0)
     assert not copy.fetchable(100.0)
-    assert copy.state is State.PAUSED
+    assert copy.state is PartitionState.PAUSED
     copy.pause(paused=False)
     assert copy.fetchable(100.0)
 
@@ -256,4 +261,4 @@ def test_a_partition_whose_back_off_ends_while_it_is_paused_says_that_it_is_paus
     copy.fail(reason="X", message="m", retriable=True, now=0.0)
     copy.pause(paused=True)
     assert not copy.fetchable(100.0)
-    assert (copy.state, copy.reason) == (State.PAUSED, "PAUSED_BY_OPERATOR")
+    assert (copy.state, copy.reason) == (PartitionState.PAUSED, "PAUSED_BY_OPERATOR")

@@ -17,7 +17,7 @@ from twinlog_source.partitions.reports import (
     TaskReport,
 )
 from twinlog_source.reasons import HELD, PartitionReason
-from twinlog_source.task.partition import PartitionCopy, State
+from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 from twinlog_source.task.writing.syncs import OffsetSyncs
 from twinlog_source.task.writing.target_writer import TargetWriter
@@ -143,7 +143,7 @@ class Reporter:
 
     def _waited_seconds(self, copy: PartitionCopy, now: float) -> float:
         """For how long nothing that was read has been acknowledged; 0 when nothing is in flight."""
-        if copy.is_idle or copy.state is not State.RUNNING:
+        if copy.is_idle or copy.state is not PartitionState.RUNNING:
             self._unacknowledged.pop(copy.partition, None)
             return 0.0
         position, since = self._unacknowledged.get(copy.partition, (-1, now))
@@ -192,15 +192,14 @@ class Reporter:
         self, copy: PartitionCopy, problem: KafkaError | None, waited_seconds: float, now: float
     ) -> tuple[PartitionState, str, str]:
         """State, reason and message, as the driver shows them."""
-        if copy.state is State.RUNNING and problem is not None:
+        if copy.state is PartitionState.RUNNING and problem is not None:
             return PartitionState.BACKOFF, problem.reason, str(problem)
-        state = PartitionState(copy.state)
         if waited_seconds >= SLOW_SECONDS:
             words = f"the target has acknowledged nothing for {SLOW_SECONDS:g} s; the task keeps trying"
-            return state, PartitionReason.TARGET_SLOW, words
-        if copy.state is State.RUNNING and (waits := copy.waits(now)):
-            return state, waits, HELD[waits]
-        return state, copy.reason, copy.message
+            return copy.state, PartitionReason.TARGET_SLOW, words
+        if copy.state is PartitionState.RUNNING and (waits := copy.waits(now)):
+            return copy.state, waits, HELD[waits]
+        return copy.state, copy.reason, copy.message
 
 
 def _lasting_problem(preserved: PreservedCopy, now: float) -> KafkaError | None:

@@ -26,7 +26,7 @@ from twinlog.api.source.v1 import worker_service_pb2_grpc as pb_grpc
 from twinlog.clock import Clock, SystemClock
 from twinlog.errors import FatalKafkaError, TransientKafkaError, TwinlogError
 from twinlog.kafka.deadline import pause
-from twinlog.model import Flow, TopicPartition
+from twinlog.model import TopicPartition
 from twinlog.service.rpc import GRPC, Rpc
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.log.facts import FENCED
@@ -49,6 +49,7 @@ from twinlog_source.records.changing import ChangingOf
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
 from twinlog_source.task.reading.answers import Echoes
+from twinlog_source.task.run import TaskSpec
 from twinlog_source.task.stream.driver_lease import DriverLease
 from twinlog_source.task.stream.messages import Question, command_of, fill, question_message
 
@@ -81,14 +82,7 @@ log = structlog.get_logger(__name__)
 class TaskConnection:
     """The conversation of one task with its driver; call `run` once, on its own event loop."""
 
-    flow: Flow
-    epoch: int
-    slot: int
-    driver_endpoint: str
-    driver_certificate: str
-    """PEM: a peer with another certificate is not the driver."""
-    token: str
-    connect_timeout_seconds: float
+    spec: TaskSpec
     clock: Clock = field(default_factory=SystemClock)
     rpc: Rpc = GRPC
     changing: ChangingOf
@@ -118,9 +112,10 @@ class TaskConnection:
         reason of a failure."""
         loop = asyncio.get_running_loop()
         self._setup, self._start = loop.create_future(), loop.create_future()
-        self._lease_seconds = self.connect_timeout_seconds
-        trusted = grpc.ssl_channel_credentials(self.driver_certificate.encode())
-        async with self.rpc.secure_channel(self.driver_endpoint, trusted, CHANNEL_OPTIONS) as channel:
+        worker = self.spec.worker
+        self._lease_seconds = worker.connect_timeout_seconds
+        trusted = grpc.ssl_channel_credentials(worker.driver_certificate.encode())
+        async with self.rpc.secure_channel(worker.driver_endpoint, trusted, CHANNEL_OPTIONS) as channel:
             stream: Any = pb_grpc.WorkerServiceStub(channel).Run(wait_for_ready=True)
             async with asyncio.TaskGroup() as group:
                 work = group.create_task(self._work(stream), name="task work")
@@ -213,8 +208,8 @@ class TaskConnection:
             setup = await self._setup
             async with open_copier(
                 setup,
-                self.flow,
-                slot=self.slot,
+                self.spec.flow,
+                slot=self.spec.slot,
                 clock=self.clock,
                 ask_driver=lambda: self._ask_driver(stream),
                 admit=lambda producer_id, name: self._admit(stream, producer_id, name),
@@ -230,7 +225,11 @@ class TaskConnection:
                 await self._finish(stream, EndReason.END_OF_EPOCH, "", copier)
         except TwinlogError as error:
             log.warning(
-                "task_failed", flow=str(self.flow), slot=self.slot, reason=error.reason, error=str(error)
+                "task_failed",
+                flow=str(self.spec.flow),
+                slot=self.spec.slot,
+                reason=error.reason,
+                error=str(error),
             )
             await self._finish(stream, error.reason, str(error))
         except grpc.aio.AioRpcError as error:
@@ -324,10 +323,10 @@ class TaskConnection:
 
     def _hello(self) -> pb.Hello:
         return pb.Hello(
-            flow=types_pb2.Flow(source=self.flow.source, target=self.flow.target),
-            epoch=self.epoch,
-            slot=self.slot,
-            token=self.token,
+            flow=types_pb2.Flow(source=self.spec.flow.source, target=self.spec.flow.target),
+            epoch=self.spec.epoch,
+            slot=self.spec.slot,
+            token=self.spec.token,
             worker=f"{socket.gethostname()}:{os.getpid()}",
             version=__version__,
         )

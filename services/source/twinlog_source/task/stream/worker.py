@@ -35,16 +35,10 @@ from twinlog.transforms.expressions import Expressions
 from twinlog_source.reasons import EndReason
 from twinlog_source.records.changing import ChangingOf, MakePipe, kept_pipes
 from twinlog_source.records.pipe import PipeJob, TransformFailedError, record_pipe
-from twinlog_source.task.run import (
-    TaskLostError,
-    TaskSpec,
-    WorkerSpec,
-    configure_task_logging,
-    connection,
-)
+from twinlog_source.task.run import TaskLostError, TaskSpec, WorkerSpec, configure_task_logging
 from twinlog_source.task.settings import give_back_memory
 from twinlog_source.task.stream.messages import fill
-from twinlog_source.task.stream.session import CHANNEL_OPTIONS
+from twinlog_source.task.stream.session import CHANNEL_OPTIONS, TaskConnection
 from twinlog_source.task.writing.spans import export_spans
 
 SIGN_SECONDS = 3.0
@@ -71,6 +65,10 @@ class Connection(Protocol):
 
 
 Connect = Callable[[TaskSpec, ChangingOf], Connection]
+
+
+def connection(spec: TaskSpec, changing: ChangingOf) -> Connection:
+    return TaskConnection(spec=spec, changing=changing)
 
 
 def run_worker(spec: WorkerSpec) -> None:
@@ -109,9 +107,7 @@ class Worker:
                 tasks: set[asyncio.Task[None]] = set()
 
                 def begin(spec: TaskSpec) -> None:
-                    task = group.create_task(
-                        self._stay(spec, changing, over), name=f"task of {spec.flow_name}"
-                    )
+                    task = group.create_task(self._stay(spec, changing, over), name=f"task of {spec.flow}")
                     tasks.add(task)
                     task.add_done_callback(tasks.discard)
 
@@ -150,13 +146,11 @@ class Worker:
 
     def _task_of(self, order: pb.TaskOrder) -> TaskSpec:
         return TaskSpec(
-            flow_name=str(Flow(order.flow.source, order.flow.target)),
+            flow=Flow(order.flow.source, order.flow.target),
             epoch=order.epoch,
             slot=order.slot,
-            driver_endpoint=self.spec.driver_endpoint,
-            driver_certificate=self.spec.driver_certificate,
             token=order.token,
-            connect_timeout_seconds=self.spec.connect_timeout_seconds,
+            worker=self.spec,
         )
 
     async def _give_signs(self, stream: Any) -> None:
@@ -212,7 +206,7 @@ class Worker:
             give_back_memory()
             if reason != EndReason.LEASE_LOST or over.is_set():
                 return
-            log.info("task_runs_again", flow=spec.flow_name, epoch=spec.epoch, why=message)
+            log.info("task_runs_again", flow=str(spec.flow), epoch=spec.epoch, why=message)
             unserved = 0 if was_served else unserved + 1
             seconds = min(self.again_seconds * 2.0 ** min(unserved, 10), LONGEST_AGAIN_SECONDS)
             if await wait_or_stop(over, seconds):
@@ -225,5 +219,5 @@ class Worker:
             return *await connected.run(), connected.was_served
         except Exception as error:
             # The boundary of one flow. Its driver counts the task as lost, and makes the next one wait.
-            log.exception("task_crashed", flow=spec.flow_name, epoch=spec.epoch, slot=spec.slot)
+            log.exception("task_crashed", flow=str(spec.flow), epoch=spec.epoch, slot=spec.slot)
             return EndReason.LEASE_LOST, type(error).__name__, True

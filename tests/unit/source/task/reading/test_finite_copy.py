@@ -14,8 +14,9 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import LoopClock
+from twinlog_source.partitions.reports import PartitionState
 from twinlog_source.reasons import PartitionReason
-from twinlog_source.task.partition import PartitionCopy, State
+from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import PreparedChunk
 from twinlog_source.task.reading.horizon import Horizon
 from twinlog_source.task.reading.source_reader import SourceReader
@@ -104,7 +105,7 @@ async def read_until(condition: Callable[[], bool], reader: SourceReader, log: S
 async def test_nothing_behind_the_end_of_a_finite_copy_is_read_where_its_batch_is_too_large() -> None:
     log, copy = SourceLog(), new_copy()
     reader = reader_of(log, copy, Horizon(until={P: 7}, max_open_bytes=1_000))
-    await read_until(lambda: copy.state is State.FAULTED, reader, log)
+    await read_until(lambda: copy.state is PartitionState.FAULTED, reader, log)
     assert copy.reason == "BATCH_TOO_LARGE"
     assert "the copy ends within this batch" in copy.message
     read = [each.prepared.next_offset for each in reader.chunks]

@@ -8,7 +8,7 @@ from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.partitions.events import Reported
 from twinlog_source.partitions.orders import PriorFailure, Start
 from twinlog_source.partitions.reports import PartitionState
-from twinlog_source.task.partition import LONGEST_RETRY_SECONDS, State
+from twinlog_source.task.partition import LONGEST_RETRY_SECONDS
 from unit.source.flow_rig import FlowRig, P
 from unit.source.task.writing.writer_rig import WriterRig
 
@@ -31,7 +31,7 @@ async def test_the_wait_for_the_next_try_goes_on_from_task_to_task(
         copy, now = task.copies[P], task.clock.monotonic()
         if not has_failed:
             copy.fail(reason="X", message="", retriable=True, now=now, wait_seconds=left_seconds)
-        assert (copy.state, copy.failures) == (State.BACKOFF, 1)
+        assert (copy.state, copy.failures) == (PartitionState.BACKOFF, 1)
         assert copy.retry_at == pytest.approx(now + left_seconds)
         told = copier.reporter.report(everything=True)
         driver.table.apply(Reported(slot=0, report=told, now_ms=rig.clock.now_ms()), rig.clock.monotonic())

@@ -119,7 +119,7 @@ def test_a_task_that_is_lost_or_crashes_is_run_again_while_the_others_continue()
         served: Counter[str] = Counter()
 
         async def serve(connection: Connection) -> Ended:
-            flow = connection.spec.flow_name
+            flow = str(connection.spec.flow)
             served[flow] += 1
             connection.was_served = True
             if flow != "A->C":
@@ -163,13 +163,13 @@ def test_a_worker_that_is_let_go_leaves_no_task_behind() -> None:
         running: Counter[str] = Counter()
 
         async def serve(connection: Connection) -> Ended:
-            running[connection.spec.flow_name] += 1
+            running[str(connection.spec.flow)] += 1
             if running.total() == len(FLOWS):
                 driver.may_go.set()
             try:
                 await asyncio.Event().wait()
             finally:
-                running[connection.spec.flow_name] -= 1
+                running[str(connection.spec.flow)] -= 1
             return ENDED
 
         await worked(driver, serve)

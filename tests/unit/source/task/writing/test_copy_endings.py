@@ -11,10 +11,11 @@ from twinlog.testing.brokers import eventually
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.partitions import reports
 from twinlog_source.partitions.orders import PreservedTerms, TaskAssignment
+from twinlog_source.partitions.reports import PartitionState
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Tail
 from twinlog_source.preserved.own_batches import ForeignWrite
-from twinlog_source.task.partition import PartitionCopy, State
+from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 from unit.source.preserved.preserved_rig import FIRST, PreservedRig
 
@@ -230,7 +231,7 @@ def test_a_copy_that_must_keep_the_offsets_waits_until_its_holes_can_be_filled()
     first = rig.assigned(FIRST, required=True)
     assert rig.failed(first, FatalKafkaError("refused", reason="FILL_REFUSED"))
     assert rig.preserved.by_source[FIRST].giving_up is None
-    assert rig.copies[FIRST].state is State.FAULTED
+    assert rig.copies[FIRST].state is PartitionState.FAULTED
 
 
 async def test_a_copy_that_shall_end_ends_once_what_it_waited_to_fill_is_compared() -> None:

@@ -17,7 +17,8 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.virtual_time import LoopClock
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
-from twinlog_source.task.partition import PartitionCopy, State
+from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import PreparedChunk
 from twinlog_source.task.reading.source_reader import SourceReader
 from twinlog_source.task.reading.throttle import Throttle
@@ -162,7 +163,7 @@ def feed(
     """Queue a few records of one of the partitions, as a fetch would."""
     copy = writer.copies[chooser.choice(partitions)]
     count = min(chooser.randint(1, 5), LAST - copy.fetched)
-    if copy.state is not State.RUNNING or not count:
+    if copy.state is not PartitionState.RUNNING or not count:
         return
     batches = tuple(
         build_batch([NewRecord(None, b"%d" % offset, offset)])._replace(

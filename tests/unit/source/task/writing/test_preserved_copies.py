@@ -12,11 +12,11 @@ from twinlog.policy.expected_offsets import MOST_MARKERS
 from twinlog.testing.brokers import eventually
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact
+from twinlog_source.partitions.reports import PartitionState
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Tail
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.task.foreign_writes import ForeignWrites
-from twinlog_source.task.partition import State
 from twinlog_source.task.reading.throttle import BUFFERED_BYTES
 from twinlog_source.task.resting_copies import RestingCopies
 from twinlog_source.task.writing.preserved_copies import DRAIN_SECONDS, ROOM_SECONDS
@@ -81,15 +81,15 @@ def test_what_a_retry_does_not_heal_sets_only_its_partition_aside() -> None:
     assert wait_seconds is not None
     assert wait_seconds > 0
     copy = rig.copies[FIRST]
-    assert (copy.state, copy.reason, copy.committed) == (State.FAULTED, "RECORD_TOO_LARGE", 0)
-    assert rig.copies[SECOND].state is State.RUNNING
+    assert (copy.state, copy.reason, copy.committed) == (PartitionState.FAULTED, "RECORD_TOO_LARGE", 0)
+    assert rig.copies[SECOND].state is PartitionState.RUNNING
 
 
 def test_what_a_retry_may_heal_is_counted_and_tried_again_soon() -> None:
     rig = PreservedRig()
     first = rig.assigned(FIRST)
     assert rig.failed(first, TransientKafkaError("away", reason="KAFKA_UNAVAILABLE")) is None
-    assert rig.copies[FIRST].state is State.RUNNING
+    assert rig.copies[FIRST].state is PartitionState.RUNNING
     assert rig.copies[FIRST].counters.failures_by_reason == {"KAFKA_UNAVAILABLE": 1}
 
 

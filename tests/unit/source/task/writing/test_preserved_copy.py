@@ -8,9 +8,10 @@ from twinlog.batches.outgoing import OffsetRun
 from twinlog.batches.prepared import LeaderEpoch
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
+from twinlog_source.partitions.reports import PartitionState
 from twinlog_source.preserved.append_log import AppendLog
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Send, Tail
-from twinlog_source.task.partition import PartitionCopy, State
+from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import PreparedChunk
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 
@@ -165,9 +166,9 @@ def test_a_fault_is_told_once_everything_before_it_is_acknowledged() -> None:
     rig.fetch([(0, 2), (2, 1)], 3, fault=fault)
     first, second = rig.send(), rig.send()
     rig.answer(first)
-    assert rig.copy.state is State.RUNNING
+    assert rig.copy.state is PartitionState.RUNNING
     rig.answer(second)
-    assert (rig.copy.state, rig.copy.reason) == (State.FAULTED, "RECORD_TOO_LARGE")
+    assert (rig.copy.state, rig.copy.reason) == (PartitionState.FAULTED, "RECORD_TOO_LARGE")
     assert rig.copy.committed == 3
     assert rig.copy.fetched == 3
 
@@ -278,7 +279,7 @@ def test_nothing_is_read_of_a_copy_that_cannot_keep_the_offsets() -> None:
     rig.copy.is_full = False
     assert not rig.copy.fetchable(1e9)
     assert (rig.copy.state, rig.copy.reason, rig.copy.committed) == (
-        State.FAULTED,
+        PartitionState.FAULTED,
         "FOREIGN_WRITE",
         7,
     )

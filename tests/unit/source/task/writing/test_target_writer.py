@@ -10,8 +10,14 @@ from twinlog.batches import NewRecord
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.raw import COMMITTED, OUTCOME, RawFetcher
 from twinlog.model import TopicPartition
-from twinlog_source.task.partition import PartitionCopy, State
+from twinlog_source.partitions.orders import PriorFailure
+from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.task.partition import PartitionCopy
 from unit.source.task.writing.writer_rig import BAD, GOOD, OneOutOfRange, WriterRig, away
+
+
+def failed_before(state: PartitionState, reason: str) -> PriorFailure:
+    return PriorFailure(state=state, reason=reason, message="", failures=3, retry_in_seconds=0.0)
 
 
 async def test_positions_move_when_the_round_is_committed() -> None:
@@ -32,8 +38,8 @@ async def test_a_refused_partition_is_set_aside_and_the_others_are_sent_again() 
 
     await rig.run_until(lambda: rig.copied_again(GOOD, 3))
     bad = rig.copies[BAD]
-    assert (bad.state, bad.reason, bad.committed) == (State.FAULTED, "TOPIC_UNAUTHORIZED", 0)
-    assert rig.copies[GOOD].state is State.RUNNING
+    assert (bad.state, bad.reason, bad.committed) == (PartitionState.FAULTED, "TOPIC_UNAUTHORIZED", 0)
+    assert rig.copies[GOOD].state is PartitionState.RUNNING
     assert rig.target.committed == [TopicPartition("A.good", 0)]
 
 
@@ -42,9 +48,7 @@ async def test_records_that_may_be_refused_again_are_in_no_transaction_with_thos
     rig = WriterRig()
     bad, good = TopicPartition("A.bad", 0), TopicPartition("A.good", 0)
     rig.target.refused[bad] = FatalKafkaError("no key", reason="RECORD_INVALID")
-    rig.copies[BAD].restore_failure(
-        state=State.FAULTED, reason="RECORD_INVALID", message="", failures=3, retry_at=0.0
-    )
+    rig.copies[BAD].restore_failure(failed_before(PartitionState.FAULTED, "RECORD_INVALID"), now=0.0)
     assert rig.copies[BAD].fetchable(0.0)
     for end in range(1, 4):
         rig.fetched(GOOD, end)
@@ -56,9 +60,7 @@ async def test_records_that_may_be_refused_again_are_in_no_transaction_with_thos
 
 async def test_a_partition_is_on_trial_until_something_of_it_is_committed() -> None:
     rig = WriterRig()
-    rig.copies[BAD].restore_failure(
-        state=State.FAULTED, reason="RECORD_INVALID", message="", failures=3, retry_at=0.0
-    )
+    rig.copies[BAD].restore_failure(failed_before(PartitionState.FAULTED, "RECORD_INVALID"), now=0.0)
     assert rig.copies[BAD].fetchable(0.0)
     assert rig.copies[BAD].on_trial
     rig.fetched(BAD, 2)
@@ -70,16 +72,14 @@ async def test_a_partition_that_failed_before_does_not_hold_up_the_others() -> N
     """The target neither takes nor refuses it; without the others it would be awaited."""
     rig = WriterRig()
     rig.target.silent.add(TopicPartition("A.bad", 0))
-    rig.copies[BAD].restore_failure(
-        state=State.BACKOFF, reason="LEADER_UNAVAILABLE", message="", failures=3, retry_at=0.0
-    )
+    rig.copies[BAD].restore_failure(failed_before(PartitionState.BACKOFF, "LEADER_UNAVAILABLE"), now=0.0)
     assert rig.copies[BAD].fetchable(0.0)
     rig.fetched(GOOD, 3)
     rig.fetched(BAD, 2)
 
     await rig.run_until(lambda: rig.copied_again(GOOD, 3))
     bad = rig.copies[BAD]
-    assert (bad.state, bad.reason, bad.failures) == (State.BACKOFF, "LEADER_UNAVAILABLE", 4)
+    assert (bad.state, bad.reason, bad.failures) == (PartitionState.BACKOFF, "LEADER_UNAVAILABLE", 4)
 
 
 async def test_a_commit_whose_answer_was_lost_is_found_in_the_log_and_not_sent_twice() -> None:
