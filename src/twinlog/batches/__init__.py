@@ -16,7 +16,7 @@ The parts, for those who need less:
     visibility   AbortedTransaction, EndMarker, Visibility, classify, end_marker
     lanes        Lane, LaneReason, TargetTopicLimits, choose_lane
     raw_lane     take_raw
-    recode_lane  pack, merge, transcode, RecordTooLarge
+    recode_lane  pack, merge, RecordTooLarge
     outgoing     OutgoingBatch, OffsetRun, Seal, sealed_header, sealed
     records      open_records, write_records, decode_batch
     bodies       DecodedRecord, encode_body, decode_record
@@ -63,7 +63,6 @@ from twinlog.batches.prepared import Prepared as Prepared
 from twinlog.batches.recode_lane import Packed as Packed
 from twinlog.batches.recode_lane import RecordTooLarge as RecordTooLarge
 from twinlog.batches.recode_lane import pack as pack
-from twinlog.batches.recode_lane import transcode as transcode
 from twinlog.batches.records import decode_batch as decode_batch
 from twinlog.batches.records import open_records as open_records
 from twinlog.batches.records import write_records as write_records

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from twinlog.batches.bodies import RawHeaders, encode_body
-from twinlog.batches.codec import Codec, compress
-from twinlog.batches.lanes import Lane, LaneReason
-from twinlog.batches.outgoing import OffsetRun, OutgoingBatch
-from twinlog.batches.records import write_records
+from twinlog.batches.codec import Codec
+from twinlog.batches.lanes import LaneReason
+from twinlog.batches.outgoing import OutgoingBatch
+from twinlog.batches.recode_lane import encode
 
 
 class NewRecord(NamedTuple):
@@ -23,15 +23,4 @@ def build_batch(records: Sequence[NewRecord], *, codec: Codec = Codec.NONE) -> O
         (index, record.timestamp_ms, encode_body(record.key, record.value, record.headers))
         for index, record in enumerate(records)
     ]
-    base_timestamp_ms = opened[0][1]
-    return OutgoingBatch(
-        codec=codec,
-        record_count=len(opened),
-        base_timestamp_ms=base_timestamp_ms,
-        max_timestamp_ms=max(timestamp_ms for _, timestamp_ms, _ in opened),
-        records=compress(codec, write_records(opened, base_timestamp_ms)),
-        runs=(OffsetRun(0, len(opened)),),
-        next_source_offset=len(opened),
-        lane=Lane.RECODE,
-        reason=LaneReason.OWN_RECORDS,
-    )
+    return encode(opened, codec, None, LaneReason.OWN_RECORDS, len(opened))

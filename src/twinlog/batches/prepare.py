@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from twinlog.batches.bodies import OpenRecord
-from twinlog.batches.codec import Codec
+from twinlog.batches.codec import Codec, compress, decompress
 from twinlog.batches.header import (
     HEADER_BYTES,
     HIGHEST_OFFSET,
@@ -21,7 +21,7 @@ from twinlog.batches.header import (
 from twinlog.batches.lanes import Lane, LaneReason, choose_lane
 from twinlog.batches.outgoing import OffsetRun, OutgoingBatch
 from twinlog.batches.prepared import CopyFault, CopyPolicy, LeaderEpoch, Prepared
-from twinlog.batches.recode_lane import Packed, dense_pieces, pack, transcode
+from twinlog.batches.recode_lane import Packed, dense_pieces, pack
 from twinlog.batches.records import open_records, payload
 from twinlog.batches.small_batches import PACKED_HEAD_BYTES, gather, worth_packing
 from twinlog.batches.visibility import AbortedTransaction, VisibilityTracker
@@ -240,14 +240,12 @@ class _Preparation:
         policy = self._policy
         codec = self._codec_for(batch)
         if reason is LaneReason.OTHER_CODEC:
-            whole = transcode(
-                batch,
-                codec=codec,
-                target=policy.target,
-                check_crc=policy.check_crc,
-                max_open_bytes=policy.max_open_bytes,
-            )
-            if whole:
+            # Without reading its records, which the raw lane would have taken.
+            raw = take_raw(batch, check_crc=policy.check_crc)
+            opened = decompress(raw.codec, raw.records, policy.max_open_bytes)
+            packed = compress(codec, opened, policy.target.level)
+            whole = raw._replace(codec=codec, records=packed, lane=Lane.RECODE, reason=reason)
+            if whole.size_bytes <= policy.target.max_message_bytes:
                 self._send(whole)
                 self._position = whole.next_source_offset
                 return

@@ -6,11 +6,10 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from twinlog.batches.bodies import OpenRecord
-from twinlog.batches.codec import Codec, compress, decompress
-from twinlog.batches.header import HEADER_BYTES, Batch
+from twinlog.batches.codec import Codec, compress
 from twinlog.batches.lanes import Lane, LaneReason, TargetTopicLimits
 from twinlog.batches.outgoing import OffsetRun, OutgoingBatch
-from twinlog.batches.records import payload, write_records
+from twinlog.batches.records import write_records
 
 _TIMESTAMP_MS = itemgetter(1)
 
@@ -59,30 +58,6 @@ def pack(
             waiting.append((chunk[middle:], goes_on_at))
             waiting.append((chunk[:middle], chunk[middle][0]))
     return Packed(tuple(done), None)
-
-
-def transcode(
-    batch: Batch, *, codec: Codec, target: TargetTopicLimits, check_crc: bool, max_open_bytes: int
-) -> OutgoingBatch | None:
-    """Change only the codec of a batch that otherwise fits the raw lane, without reading its records. None
-    when the result is above the target's limit. Raises WireFormatError: CORRUPT_BATCH, or BATCH_TOO_LARGE
-    when it is larger than `max_open_bytes`."""
-    header = batch.header
-    opened = decompress(header.codec, payload(batch, check_crc=check_crc), max_open_bytes)
-    records = compress(codec, opened, target.level)
-    if HEADER_BYTES + len(records) > target.max_message_bytes:
-        return None
-    return OutgoingBatch(
-        codec=codec,
-        record_count=header.record_count,
-        base_timestamp_ms=header.base_timestamp_ms,
-        max_timestamp_ms=header.max_timestamp_ms,
-        records=records,
-        runs=(OffsetRun(header.base_offset, header.record_count),),
-        next_source_offset=header.next_offset,
-        lane=Lane.RECODE,
-        reason=LaneReason.OTHER_CODEC,
-    )
 
 
 def encode(

@@ -9,14 +9,12 @@ Whether the target allows writing markers at its leaders.
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
 
 import structlog
 
 from twinlog.errors import FatalKafkaError, KafkaError, StateError, TransientKafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
-from twinlog.kafka.ports import EpochEnd, LogEnd
 from twinlog.kafka.raw import (
     BatchReader,
     DataClientPool,
@@ -26,7 +24,7 @@ from twinlog.kafka.raw import (
     epoch_ends,
 )
 from twinlog.kafka.raw.errors import about, not_told, partition_error
-from twinlog.kafka.raw.leaders import leader_of, refresh_metadata
+from twinlog.kafka.raw.leaders import answered, leader_of, refresh_metadata
 from twinlog.kafka.raw.offset_lookup import log_ends
 from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
 from twinlog.kafka.raw.transactions.leader_markers import AbortMarker, write_markers
@@ -35,8 +33,6 @@ from twinlog.policy.expected_offsets import MOST_AT_LEADER
 from twinlog_source.preserved.hole_leaders import DOING, Ended, HoleLeaders, Holes, LeftOut
 from twinlog_source.preserved.marker_numbers import MarkerState, first_number, following_numbers
 from twinlog_source.preserved.own_batches import is_marker_at
-
-A = TypeVar("A")
 
 
 def _state_of(producers: ProducerStates, producer_id: int) -> MarkerState:
@@ -182,29 +178,17 @@ class LeaderFiller:
             return dict(holes)
         told: set[TopicPartition] = set()
 
-        def answered(found: Mapping[TopicPartition, A | KafkaError]) -> dict[TopicPartition, A]:
-            answers: dict[TopicPartition, A] = {}
-            for partition, answer in found.items():
-                if isinstance(answer, KafkaError):
-                    told.add(partition)
-                    left_out(partition, answer)
-                else:
-                    answers[partition] = answer
-            return answers
+        def refused(partition: TopicPartition, error: KafkaError) -> None:
+            told.add(partition)
+            left_out(partition, error)
 
         # Read the numbers between two reads of the end: if both ends are equal, nothing was written
         # meanwhile.
         seconds = _LEADER_SECONDS
-        ends: dict[TopicPartition, LogEnd] = answered(
-            await log_ends(self._reads, asked, timeout_seconds=seconds)
-        )
-        known: dict[TopicPartition, ProducerStates] = answered(
-            await producer_states(self._reads, ends, timeout_seconds=seconds)
-        )
+        ends = answered(await log_ends(self._reads, asked, timeout_seconds=seconds), refused)
+        known = answered(await producer_states(self._reads, ends, timeout_seconds=seconds), refused)
         epochs = {partition: ends[partition].leader_epoch for partition in known}
-        leader_ends: dict[TopicPartition, EpochEnd] = answered(
-            await epoch_ends(self._reads, epochs, timeout_seconds=seconds)
-        )
+        leader_ends = answered(await epoch_ends(self._reads, epochs, timeout_seconds=seconds), refused)
         for partition, leader_end in leader_ends.items():
             if holes[partition][0] == ends[partition].offset == leader_end.end_offset:
                 self._states[partition] = _state_of(known[partition], producer_id)

@@ -9,13 +9,12 @@ first two differ, records are still being replicated, and the end is not known y
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from twinlog.batches.header import BatchHeader
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import LogEnd, OffsetSpec
 from twinlog.kafka.raw import BatchReader, DataClientPool, epoch_ends, list_offsets
-from twinlog.kafka.raw.leaders import leader_topic_ids
+from twinlog.kafka.raw.leaders import answered, leader_topic_ids
 from twinlog.kafka.raw.offset_lookup import log_ends
 from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
 from twinlog.kafka.reasons import KafkaReason
@@ -32,8 +31,6 @@ from twinlog_source.preserved.own_batches import (
 )
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.preserved.target_probe import LOOKS_BACK, batch_at, record_batch_at
-
-A = TypeVar("A")
 
 NOT_REPLICATED = "NOT_REPLICATED"
 """The leader has records that not all replicas have: the end is read again."""
@@ -82,12 +79,12 @@ class CopyTails:
                 found(partition, error)
 
     async def _read(self, asked: Mapping[TopicPartition, ReadEnd], found: TailRead) -> None:
-        ends = _answered(await log_ends(self._session, asked, timeout_seconds=self._timeout_seconds), found)
+        ends = answered(await log_ends(self._session, asked, timeout_seconds=self._timeout_seconds), found)
         ends = await self._without_recreated(asked, ends, found)
-        states = _answered(
+        states = answered(
             await producer_states(self._session, ends, timeout_seconds=self._timeout_seconds), found
         )
-        leader_ends = _answered(
+        leader_ends = answered(
             await epoch_ends(
                 self._session,
                 {partition: ends[partition].leader_epoch for partition in states},
@@ -343,14 +340,3 @@ class CopyTails:
                 return _Before(header)
             at = header.base_offset - 1
         return _Before(None)
-
-
-def _answered(found: Mapping[TopicPartition, A | KafkaError], refused: TailRead) -> dict[TopicPartition, A]:
-    """Return the copies that were answered; report the others."""
-    answered: dict[TopicPartition, A] = {}
-    for partition, answer in found.items():
-        if isinstance(answer, KafkaError):
-            refused(partition, answer)
-        else:
-            answered[partition] = answer
-    return answered

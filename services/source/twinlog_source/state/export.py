@@ -6,7 +6,7 @@ together; otherwise the file gets a pair that the flow itself has stored.
 
 from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from twinlog import __version__
 from twinlog.errors import KafkaError, NotFoundError
@@ -147,18 +147,7 @@ def _of_a_running_flow(line: CopyLine, control: ControlState) -> CopyLine:
         anchor = (line.position, 0)
     elif fact is not None and fact.topic_id == line.target_topic_id and fact.end_offset:
         anchor = (fact.position, fact.end_offset)
-    return CopyLine(
-        topic=line.topic,
-        partition=line.partition,
-        position=line.position,
-        target_topic=line.target_topic,
-        source_topic_id=line.source_topic_id,
-        target_topic_id=line.target_topic_id,
-        preserved=line.preserved,
-        anchor_position=anchor[0],
-        anchor_end=anchor[1],
-        target_end=None,
-    )
+    return replace(line, anchor_position=anchor[0], anchor_end=anchor[1], target_end=None)
 
 
 async def settled_ends(

@@ -238,18 +238,7 @@ class StateImport:
             elif found.reason != KafkaReason.TOPIC_UNKNOWN:
                 raise found  # A copy that is left out of the plan would be repeated.
         return [
-            CopyLine(
-                topic=topic,
-                partition=number,
-                position=0,
-                target_topic=topics[topic],
-                source_topic_id="",
-                target_topic_id="",
-                preserved=False,
-                anchor_position=None,
-                anchor_end=None,
-                target_end=None,
-            )
+            CopyLine(topic=topic, partition=number, position=0, target_topic=topics[topic])
             for topic, count in counts.items()
             for number in range(count)
             if TopicPartition(topic, number) not in known

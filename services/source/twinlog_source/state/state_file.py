@@ -54,16 +54,16 @@ class CopyLine:
     position: int
     """The next source offset to copy."""
     target_topic: str
-    source_topic_id: str
-    target_topic_id: str
+    source_topic_id: str = ""
+    target_topic_id: str = ""
     """The ids of the topics to which the position belongs; "" if brokers have no topic ids."""
-    preserved: bool
+    preserved: bool = False
     """The copy has the source's offsets."""
-    anchor_position: int | None
-    anchor_end: int | None
+    anchor_position: int | None = None
+    anchor_end: int | None = None
     """Exactly the records before `anchor_position` were on the copy before `anchor_end`; None = no such pair
     is known."""
-    target_end: int | None
+    target_end: int | None = None
     """The end of the copy if nothing was being copied; None = it was, or a transaction was open."""
 
     @property

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from twinlog.errors import KafkaError
@@ -38,6 +38,19 @@ def by_topic(
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(asked(partition))
     return topics
+
+
+def answered(
+    found: Mapping[TopicPartition, T | KafkaError], refused: Callable[[TopicPartition, KafkaError], None]
+) -> dict[TopicPartition, T]:
+    """The partitions with an answer; the others are passed to `refused`."""
+    answers: dict[TopicPartition, T] = {}
+    for partition, answer in found.items():
+        if isinstance(answer, KafkaError):
+            refused(partition, answer)
+        else:
+            answers[partition] = answer
+    return answers
 
 
 def leader_of(client: DataClient, partition: TopicPartition) -> int | None:

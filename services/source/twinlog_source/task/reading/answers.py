@@ -29,9 +29,8 @@ from twinlog_source.reasons import PartitionReason
 from twinlog_source.records.changing import Changed
 from twinlog_source.records.dead_letters import DeadLetters
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.fetch_schedule import BACKLOG_BYTES
 from twinlog_source.task.reading.horizon import FOR_EVER, Cut, Horizon
-from twinlog_source.task.reading.preparing import CORRUPT_BATCH, RECORD_TOO_LARGE, prepare_partition
+from twinlog_source.task.reading.preparing import CORRUPT_BATCH, RECORD_TOO_LARGE, prepare_answer
 from twinlog_source.task.reading.throttle import Throttle
 
 EPOCH_AT, EPOCH_END = 12, 16
@@ -282,7 +281,7 @@ class AnswerTaker(ABC):
             return []
 
         policy = replace(policy, opened={})
-        fault = self._prepared(answer, cut, replace(policy, transform=open_only)).fault
+        fault = prepare_answer(answer, cut, replace(policy, transform=open_only)).fault
 
         def take(records: Sequence[OpenRecord]) -> list[OpenRecord]:
             if not all(record[0] in fetched for record in records):
@@ -307,21 +306,6 @@ class AnswerTaker(ABC):
             self._queue(copy, answer, cut, replace(policy, transform=take), changed, fetched)
         self.wake()
 
-    def _prepared(
-        self, answer: FetchedPartition, cut: Cut, policy: CopyPolicy, room_bytes: int | None = None
-    ) -> Prepared:
-        return prepare_partition(
-            answer.partition,
-            cut.records,
-            wanted_offset=answer.fetch_offset,
-            policy=policy,
-            aborted=answer.aborted,
-            backlog=len(cut.records) >= BACKLOG_BYTES,
-            log_end_offset=answer.high_watermark,
-            ends_at=cut.ends_at,
-            room_bytes=room_bytes,
-        )
-
     def _queue(
         self,
         copy: PartitionCopy,
@@ -333,14 +317,14 @@ class AnswerTaker(ABC):
     ) -> None:
         """`changed`: what Spark made of the records, which were `fetched` like this."""
         size_bytes = len(cut.records)
-        prepared = self._prepared(answer, cut, policy, self.room_bytes(copy))
+        prepared = prepare_answer(answer, cut, policy, self.room_bytes(copy))
         while (
             changed is not None
             and (fault := prepared.fault) is not None
             and fault.reason == RECORD_TOO_LARGE
             and changed.leave_out(copy.partition, fault.offset, fault.message)
         ):
-            prepared = self._prepared(answer, cut, policy, self.room_bytes(copy))
+            prepared = prepare_answer(answer, cut, policy, self.room_bytes(copy))
         is_reached = self.horizon.is_reached(copy.partition, prepared.next_offset)
         if not prepared.is_cut and (is_reached or cut.wait_seconds != FOR_EVER):
             # Otherwise not all of it was prepared: the rest is fetched again.

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from twinlog.batches.codec import MAX_OPEN_BYTES
-from twinlog.batches.cutting import head_before
 from twinlog.batches.header import HIGHEST_OFFSET, UNKNOWN_COUNT, iter_following
+from twinlog.batches.transformed import head_before
 from twinlog.errors import WireFormatError
 from twinlog.model import TopicPartition
 from twinlog_source.reasons import PartitionReason

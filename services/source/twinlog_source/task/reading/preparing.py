@@ -5,14 +5,15 @@ this module the task would end, run again, fetch the same bytes and end again, a
 its slot.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import structlog
 
-from twinlog.batches import AbortedTransaction, CopyFault, CopyPolicy, Prepared, prepare
+from twinlog.batches import CopyFault, CopyPolicy, Prepared, prepare
 from twinlog.batches.header import LOG_OVERHEAD_BYTES
-from twinlog.model import TopicPartition
+from twinlog.kafka.raw import FetchedPartition
+from twinlog_source.task.reading.fetch_schedule import BACKLOG_BYTES
+from twinlog_source.task.reading.horizon import Cut
 
 CORRUPT_BATCH, RECORD_TOO_LARGE = "CORRUPT_BATCH", "RECORD_TOO_LARGE"
 _LENGTH_AT = 8
@@ -21,48 +22,37 @@ _LENGTH_AT = 8
 log = structlog.get_logger(__name__)
 
 
-def prepare_partition(
-    partition: TopicPartition,
-    records: bytes | memoryview,
-    *,
-    wanted_offset: int,
-    policy: CopyPolicy,
-    aborted: Sequence[AbortedTransaction],
-    backlog: bool,
-    log_end_offset: int | None = None,
-    ends_at: int | None = None,
-    room_bytes: int | None = None,
+def prepare_answer(
+    answer: FetchedPartition, cut: Cut, policy: CopyPolicy, room_bytes: int | None = None
 ) -> Prepared:
-    """As `prepare`, but never raises. If it fails, only the first batch is taken, so that the fault is
-    reported for the one batch that triggers it.
-
-    `ends_at`: nothing else lies between `records` and this offset, which is the next one once all of
-    `records` are prepared."""
+    """As `prepare`, of what may be copied of an answer, but never raises. If it fails, only the first batch
+    is taken, so that the fault is reported for the one batch that triggers it."""
+    records, wanted_offset, partition = cut.records, answer.fetch_offset, str(answer.partition)
     try:
         prepared = prepare(
             records,
             wanted_offset=wanted_offset,
             policy=policy,
-            aborted=aborted,
-            backlog=backlog,
-            log_end_offset=log_end_offset,
+            aborted=answer.aborted,
+            backlog=len(records) >= BACKLOG_BYTES,
+            log_end_offset=answer.high_watermark,
             room_bytes=room_bytes,
         )
-        if ends_at is None or prepared.fault is not None or prepared.is_cut:
+        if cut.ends_at is None or prepared.fault is not None or prepared.is_cut:
             return prepared
-        return replace(prepared, next_offset=ends_at)
+        return replace(prepared, next_offset=cut.ends_at)
     except Exception:  # noqa: BLE001 (the boundary of one partition; the first batch is judged below)
-        log.debug("fetch_taken_batch_by_batch", partition=str(partition), offset=wanted_offset)
+        log.debug("fetch_taken_batch_by_batch", partition=partition, offset=wanted_offset)
     try:
         return prepare(
             _first_batch(records),
             wanted_offset=wanted_offset,
             policy=policy,
-            aborted=aborted,
-            log_end_offset=log_end_offset,
+            aborted=answer.aborted,
+            log_end_offset=answer.high_watermark,
         )
     except Exception as error:
-        log.exception("batch_not_understood", partition=str(partition), offset=wanted_offset)
+        log.exception("batch_not_understood", partition=partition, offset=wanted_offset)
         fault = CopyFault(
             reason=CORRUPT_BATCH,
             offset=wanted_offset,

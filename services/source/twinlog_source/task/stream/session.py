@@ -215,7 +215,7 @@ class TaskConnection:
                 admit=lambda producer_id, name: self._admit(stream, producer_id, name),
                 who_wrote=lambda writers: self._who_wrote(stream, writers),
                 may_write=self._may_write,
-                changing=partial(self.changing, self.flow),
+                changing=partial(self.changing, self.spec.flow),
             ) as copier:
                 self._copier = copier
                 await self._write(stream, pb.WorkerReport(prepared=pb.Prepared()))

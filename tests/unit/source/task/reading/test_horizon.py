@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.batches import Codec, DecodedRecord, iter_batches
-from twinlog.batches.cutting import head_before
 from twinlog.batches.header import crc_is_valid
 from twinlog.batches.records import decode_batch
+from twinlog.batches.transformed import head_before
 from twinlog.config.flow.source_settings import parse_until, until_json
 from twinlog.errors import ConfigError, WireFormatError
 from twinlog.model import TopicPartition

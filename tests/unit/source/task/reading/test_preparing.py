@@ -6,9 +6,11 @@ import pytest
 import structlog
 
 from twinlog.batches import Codec, CopyPolicy, DecodedRecord, Prepared, TargetTopicLimits
+from twinlog.kafka.raw import FetchedPartition
 from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import source_batch
-from twinlog_source.task.reading.preparing import prepare_partition
+from twinlog_source.task.reading.horizon import Cut
+from twinlog_source.task.reading.preparing import prepare_answer
 
 P = TopicPartition("t", 0)
 
@@ -37,15 +39,9 @@ def mistaken_policy() -> CopyPolicy:
 
 
 def prepared(*batches: bytes, at: int = 0, ends_at: int | None = None) -> Prepared:
-    return prepare_partition(
-        P,
-        memoryview(b"".join(batches)),
-        wanted_offset=at,
-        policy=mistaken_policy(),
-        aborted=(),
-        backlog=False,
-        ends_at=ends_at,
-    )
+    records = memoryview(b"".join(batches))
+    answer = FetchedPartition(P, 0, 9, 9, 0, (), -1, records, at)
+    return prepare_answer(answer, Cut(records, ends_at=ends_at), mistaken_policy())
 
 
 def test_what_comes_before_the_batch_is_copied() -> None:

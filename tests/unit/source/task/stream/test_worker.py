@@ -184,7 +184,7 @@ def test_a_pipe_hears_why_its_job_has_ended_and_stays_when_the_task_goes_that_wa
         seen: list[Changing] = []
 
         async def serve(connection: Connection) -> Ended:
-            if connection.spec.flow_name != FLOWS[0]:
+            if str(connection.spec.flow) != FLOWS[0]:
                 return ENDED
             changing = connection.changing(Flow.parse(FLOWS[0]), Expressions(topics=("t",), where="true"))
             seen.append(changing)
