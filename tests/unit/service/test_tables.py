@@ -51,21 +51,25 @@ class World:
         await eventually(lambda: self.followed.rows == self.owner.rows)
 
 
-@asynccontextmanager
-async def world() -> AsyncIterator[World]:
-    cluster, stop = FakeCluster("B"), asyncio.Event()
-    told = ToldTables(stop)
-    joined = Joined(told)
+def following(joined: Joined, **settings: float) -> TableFollower:
     channel: Any = joined
-    follower = TableFollower(
+    return TableFollower(
         channel,
         peer="the owner",
         clock=FakeClock(),
         backoff=Backoff(initial_seconds=0.01, max_seconds=0.01, random=lambda: 1.0),
         on_change=lambda _name: None,
         patience_seconds=0.01,
-        read_seconds=0.01,
+        **settings,
     )
+
+
+@asynccontextmanager
+async def world() -> AsyncIterator[World]:
+    cluster, stop = FakeCluster("B"), asyncio.Event()
+    told = ToldTables(stop)
+    joined = Joined(told)
+    follower = following(joined, read_seconds=0.01)
     tables = [Table(cluster=cluster, topic="table", codec=Texts()) for _ in range(2)]
     follower.add(NAME, tables[1])
     made = World(cluster, tables[0], told, joined, follower, tables[1], stop)
@@ -152,15 +156,7 @@ async def test_a_cluster_that_does_not_answer_holds_up_the_tables_of_no_other() 
 
         silent.intercept("describe_topics", wait)
         tables = {TableName("C", f"of-c-{number}"): silent for number in range(20)} | {NAME: at.cluster}
-        channel: Any = at.joined
-        follower = TableFollower(
-            channel,
-            peer="the owner",
-            clock=FakeClock(),
-            backoff=Backoff(initial_seconds=0.01, max_seconds=0.01, random=lambda: 1.0),
-            on_change=lambda _name: None,
-            patience_seconds=0.01,
-        )
+        follower = following(at.joined)
         for name, cluster in tables.items():
             follower.add(name, Table(cluster=cluster, topic=name.topic, codec=Texts()))
         await at.owner.put({"a": "1"})

@@ -1,7 +1,6 @@
 """The runs of epochs: none stays that nobody needs."""
 
 import asyncio
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.virtual_time import run_in_virtual_time
-from twinlog.transforms.expressions import Expressions
 from twinlog_source.config import source_flows
-from twinlog_source.driver.cores import Need
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_jobs import (
     MEANWHILE_SECONDS,
@@ -28,7 +25,7 @@ from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.log.control import ControlState
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.pipeline.launch import SparkUnavailableError
-from twinlog_source.records.pipe import PipeJob
+from unit.source.driver.one_core import OneCore
 
 P = TopicPartition("t", 0)
 
@@ -43,34 +40,8 @@ class OneFile:
         return True
 
 
-@dataclass(slots=True)
-class StuckSpark:
+class StuckSpark(OneCore):
     """Its tasks end only when they are cut off."""
-
-    most: int = 1
-
-    spark_ui = ""
-
-    def warm_up(self) -> None:
-        """It is warm."""
-
-    async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
-        raise AssertionError
-
-    async def run_pipe(self, flow: Flow, expressions: Expressions, job: PipeJob) -> None:
-        raise AssertionError
-
-    async def claim(self, flow: Flow, need: Need) -> int:
-        return 1
-
-    def share(self, flow: Flow, need: Need | None) -> int:
-        return 1
-
-    def is_crowded(self) -> bool:
-        return False
-
-    def was_awake(self, seconds: float) -> bool:
-        return True
 
     async def run(self, epoch: Epoch) -> None:
         await epoch.wait_until(lambda: epoch.are(SlotState.LOST), 60.0)

@@ -13,10 +13,8 @@ from opentelemetry.metrics import NoOpMeterProvider
 
 from twinlog.errors import FatalKafkaError
 from twinlog.kafka.deadline import pause
-from twinlog.model import Flow, TopicPartition
+from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
-from twinlog.transforms.expressions import Expressions
-from twinlog_source.driver.cores import Need
 from twinlog_source.driver.epoch import Epoch, LastWords, SlotState
 from twinlog_source.driver.epoch_jobs import PREPARE_TIMEOUT_SECONDS, EpochJobs
 from twinlog_source.driver.flow_driver import FlowDriver
@@ -28,14 +26,14 @@ from twinlog_source.log.facts import OwnerFact
 from twinlog_source.partitions.orders import Start
 from twinlog_source.partitions.shares import NO_DEBT, LimitDebt
 from twinlog_source.reasons import EndReason
-from twinlog_source.records.pipe import PipeJob
+from unit.source.driver.one_core import OneCore
 from unit.source.flow_rig import POSITIONS, FlowRig
 
 EPOCH_SECONDS = 30.0
 
 
 @dataclass(slots=True)
-class Tasks:
+class Tasks(OneCore):
     """Spark with one task for each epoch: ready at once, and gone some time after it was told to end."""
 
     rig: FlowRig
@@ -47,31 +45,6 @@ class Tasks:
     epochs: dict[int, Epoch] = field(default_factory=dict)
     ended_at_ms: dict[int, int] = field(default_factory=dict)
     """By epoch: when its task ended."""
-
-    spark_ui = ""
-
-    def warm_up(self) -> None:
-        """It is warm."""
-
-    async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
-        raise AssertionError
-
-    async def run_pipe(self, flow: Flow, expressions: Expressions, job: PipeJob) -> None:
-        raise AssertionError
-
-    most: int = 1
-
-    async def claim(self, flow: Flow, need: Need) -> int:
-        return 1
-
-    def share(self, flow: Flow, need: Need | None) -> int:
-        return 1
-
-    def is_crowded(self) -> bool:
-        return False
-
-    def was_awake(self, seconds: float) -> bool:
-        return True
 
     async def run(self, epoch: Epoch) -> None:
         self.epochs[epoch.number] = epoch

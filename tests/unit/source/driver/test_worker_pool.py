@@ -13,7 +13,6 @@ from twinlog.errors import NotFoundError, TransientKafkaError, TwinlogError
 from twinlog.kafka.deadline import pause
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
-from twinlog.transforms.expressions import Expressions
 from twinlog_source.driver.cores import FLOWS_PER_WORKER, Need, cores_needed, share_cores
 from twinlog_source.driver.epoch import Epoch, LastWords, SlotState
 from twinlog_source.driver.worker_pool import (
@@ -26,8 +25,8 @@ from twinlog_source.driver.worker_pool import (
     WorkerPool,
 )
 from twinlog_source.reasons import EndReason
-from twinlog_source.records.pipe import PipeJob
 from twinlog_source.task.stream.worker import SIGN_SECONDS
+from unit.source.driver.one_core import WarmSpark
 
 NEEDS = st.dictionaries(
     st.integers(0, 40),
@@ -53,7 +52,7 @@ def test_no_core_is_idle_while_a_flow_needs_it_and_none_has_more_than_its_part(
 
 
 @dataclass(slots=True, eq=False)
-class Cluster:
+class Cluster(WarmSpark):
     """Spark with so many cores, whose workers copy what they are told."""
 
     cores: int | None
@@ -85,17 +84,6 @@ class Cluster:
 
     def now_ms(self) -> int:
         return LoopClock().now_ms()
-
-    spark_ui = ""
-
-    def warm_up(self) -> None:
-        """It is warm."""
-
-    async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
-        raise AssertionError
-
-    async def run_pipe(self, flow: Flow, expressions: Expressions, job: PipeJob) -> None:
-        raise AssertionError
 
     async def run_worker(self, number: int, token: str) -> None:
         if self.failure is not None:

@@ -55,47 +55,50 @@ def said(
     return TaskReport(partitions=(told,))
 
 
+def begun() -> PartitionTable:
+    """A table with one partition, which is copied from its beginning."""
+    table = PartitionTable()
+    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
+    table.apply(Begun(partition=P, position=0), 0.0)
+    return table
+
+
+def hears(table: PartitionTable, *words: TaskReport, slot: int = 0, now: float = 1.0) -> None:
+    for each in words:
+        table.apply(Reported(slot=slot, report=each, now_ms=1), now)
+
+
 def test_the_log_is_the_truth_after_fencing_and_the_beginning_where_it_says_nothing() -> None:
     table = PartitionTable()
     table.apply(TopicsChosen(targets={P: "A.t", Q: "A.t"}), 0.0)
     table.apply(Begun(partition=P, position=100), 0.0)
     table.apply(Begun(partition=Q, position=200), 0.0)
-    for partition in (P, Q):
-        table.apply(Reported(slot=0, report=report(partition, 500, 600, 10, 10), now_ms=1), 1.0)
+    hears(table, *(report(partition, 500, 600, 10, 10) for partition in (P, Q)))
     table.apply(LogReread(partitions=[P, Q], positions={P: 450}, leader_epochs={}), 2.0)
     assert (table.rows[P].position, table.rows[P].stored) == (450, True)
     assert (table.rows[Q].position, table.rows[Q].stored) == (200, False)
 
 
 def test_a_target_that_a_task_found_shortened_is_told_once() -> None:
-    table = PartitionTable()
-    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
-    table.apply(Begun(partition=P, position=0), 0.0)
+    table = begun()
     row = table.rows[P]
-    table.apply(Reported(slot=0, report=said(position=100, target_end=120), now_ms=1), 1.0)
+    hears(table, said(position=100, target_end=120))
     assert row.shortened is None
     for position, target_end in ((110, 100), (130, 140)):
-        table.apply(
-            Reported(
-                slot=0, report=said(position=position, target_end=target_end, shortened_to=90), now_ms=2
-            ),
-            2.0,
-        )
+        hears(table, said(position=position, target_end=target_end, shortened_to=90))
     assert row.shortened == Shortened(end_offset=90, first_lost=70, position=100)
     assert row.target_end == 140
 
 
 def test_a_target_that_loses_its_tail_at_the_same_place_a_second_time_is_told_again() -> None:
     """An operator set the position back after the first loss, and what was copied again is lost as well."""
-    table = PartitionTable()
-    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
-    table.apply(Begun(partition=P, position=0), 0.0)
+    table = begun()
     row = table.rows[P]
-    for words in (
+    hears(
+        table,
         said(position=100, target_end=120),
         said(position=110, target_end=100, shortened_to=90, shortened_at=100),
-    ):
-        table.apply(Reported(slot=0, report=words, now_ms=1), 1.0)
+    )
     assert row.shortened is not None
     table.apply(LossRecorded(partition=P, loss=row.shortened), 1.5)
     for words in (
@@ -103,41 +106,41 @@ def test_a_target_that_loses_its_tail_at_the_same_place_a_second_time_is_told_ag
         said(position=140, target_end=100, shortened_to=90, shortened_at=130),
     ):
         assert row.shortened is None
-        table.apply(Reported(slot=0, report=words, now_ms=2), 2.0)
+        hears(table, words)
     assert row.shortened == Shortened(end_offset=90, first_lost=70, position=130)
 
 
 def test_a_target_that_loses_the_same_records_a_second_time_is_told_again() -> None:
     """The position was set back to the same record, and the copy lost it at the same place."""
-    table = PartitionTable()
-    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
-    table.apply(Begun(partition=P, position=0), 0.0)
+    table = begun()
     row = table.rows[P]
-    for words in (
+    hears(
+        table,
         said(position=100, target_end=120),
         said(position=110, target_end=100, shortened_to=90, shortened_at=100, times=1),
-    ):
-        table.apply(Reported(slot=0, report=words, now_ms=1), 1.0)
+    )
     assert row.shortened is not None
     table.apply(LossRecorded(partition=P, loss=row.shortened), 1.5)
-    again = said(position=110, target_end=100, shortened_to=90, shortened_at=100, times=2)
-    table.apply(Reported(slot=0, report=again, now_ms=2), 2.0)
+    hears(table, said(position=110, target_end=100, shortened_to=90, shortened_at=100, times=2))
     assert row.shortened is not None
 
 
-def test_a_second_loss_does_not_hide_a_first_that_is_not_on_record_yet() -> None:
-    """The ledger could not be written meanwhile, and the copy went on."""
-    table = PartitionTable()
-    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
-    table.apply(Begun(partition=P, position=0), 0.0)
-    row = table.rows[P]
-    for words in (
+def _shortened_to_90_and_135() -> PartitionTable:
+    table = begun()
+    hears(
+        table,
         said(position=100, target_end=120),
         said(position=110, target_end=100, shortened_to=90, shortened_at=100, times=1),
         said(position=150, target_end=140, shortened_to=90, shortened_at=100, times=1),
         said(position=160, target_end=145, shortened_to=135, shortened_at=150, times=2),
-    ):
-        table.apply(Reported(slot=0, report=words, now_ms=1), 1.0)
+    )
+    return table
+
+
+def test_a_second_loss_does_not_hide_a_first_that_is_not_on_record_yet() -> None:
+    """The ledger could not be written meanwhile, and the copy went on."""
+    table = _shortened_to_90_and_135()
+    row = table.rows[P]
     first = Shortened(end_offset=90, first_lost=70, position=100)
     second = Shortened(end_offset=135, first_lost=145, position=150)
     assert list(row.losses) == [first, second]
@@ -146,46 +149,33 @@ def test_a_second_loss_does_not_hide_a_first_that_is_not_on_record_yet() -> None
 
 
 def test_losses_that_meet_are_one() -> None:
-    table = PartitionTable()
-    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
-    table.apply(Begun(partition=P, position=0), 0.0)
+    table = _shortened_to_90_and_135()
     row = table.rows[P]
-    for words in (
-        said(position=100, target_end=120),
-        said(position=110, target_end=100, shortened_to=90, shortened_at=100, times=1),
-        said(position=150, target_end=140, shortened_to=90, shortened_at=100, times=1),
-        said(position=160, target_end=145, shortened_to=135, shortened_at=150, times=2),
-    ):
-        table.apply(Reported(slot=0, report=words, now_ms=1), 1.0)
     table.apply(TargetEndSeen(partition=P, end_offset=80), 2.0)
     assert row.losses == (Shortened(end_offset=80, first_lost=70, position=160),)
 
 
 def test_a_target_that_the_driver_found_shortened_is_not_told_again_by_the_task() -> None:
-    table = PartitionTable()
-    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
-    table.apply(Begun(partition=P, position=0), 0.0)
+    table = begun()
     row = table.rows[P]
-    table.apply(Reported(slot=0, report=said(position=100, target_end=120), now_ms=1), 1.0)
+    hears(table, said(position=100, target_end=120))
     table.apply(TargetEndSeen(partition=P, end_offset=90), 1.5)
     assert row.shortened is not None
     table.apply(LossRecorded(partition=P, loss=row.shortened), 1.5)
-    table.apply(Reported(slot=0, report=said(position=100, target_end=120), now_ms=2), 2.0)
+    hears(table, said(position=100, target_end=120))
     table.apply(TargetEndSeen(partition=P, end_offset=90), 1.5)
-    table.apply(Reported(slot=0, report=said(position=105, target_end=96, shortened_to=90), now_ms=3), 3.0)
+    hears(table, said(position=105, target_end=96, shortened_to=90))
     assert row.shortened is None
     assert row.target_end == 96
     # Copied again up to the very end that was disproved.
-    table.apply(Reported(slot=0, report=said(position=120, target_end=120, shortened_to=90), now_ms=4), 4.0)
+    hears(table, said(position=120, target_end=120, shortened_to=90))
     assert row.target_end == 120
 
 
 def _shortened_to_80() -> PartitionTable:
     """The driver has found that the target ends at 80 instead of 100."""
-    table = PartitionTable()
-    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
-    table.apply(Begun(partition=P, position=0), 0.0)
-    table.apply(Reported(slot=0, report=said(position=100, target_end=100), now_ms=1), 1.0)
+    table = begun()
+    hears(table, said(position=100, target_end=100))
     table.apply(TargetEndSeen(partition=P, end_offset=80), 1.5)
     assert table.rows[P].target_end == 80
     return table
@@ -194,17 +184,14 @@ def _shortened_to_80() -> PartitionTable:
 def test_an_end_that_the_next_task_writes_counts_though_it_is_the_one_that_was_disproved() -> None:
     table = _shortened_to_80()
     table.apply(Assigned(partition=P, slot=1), 2.0)
-    table.apply(Reported(slot=1, report=said(position=120, target_end=100), now_ms=3), 3.0)
+    hears(table, said(position=120, target_end=100), slot=1)
     assert (table.rows[P].target_end, table.rows[P].target_end_at) == (100, 120)
 
 
 def test_an_end_that_is_told_with_a_shortening_was_written_after_it() -> None:
-    table = PartitionTable()
-    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
-    table.apply(Begun(partition=P, position=0), 0.0)
-    table.apply(Reported(slot=0, report=said(position=100, target_end=100), now_ms=1), 1.0)
-    words = said(position=120, target_end=100, shortened_to=80, shortened_at=100)
-    table.apply(Reported(slot=0, report=words, now_ms=2), 2.0)
+    table = begun()
+    hears(table, said(position=100, target_end=100))
+    hears(table, said(position=120, target_end=100, shortened_to=80, shortened_at=100))
     assert table.rows[P].shortened == Shortened(end_offset=80, first_lost=80, position=100)
     assert (table.rows[P].target_end, table.rows[P].target_end_at) == (100, 120)
 
@@ -212,16 +199,14 @@ def test_an_end_that_is_told_with_a_shortening_was_written_after_it() -> None:
 def test_what_was_disproved_of_one_target_topic_says_nothing_of_the_next() -> None:
     table = _shortened_to_80()
     table.apply(TargetRecreated(partition=P), 2.0)
-    table.apply(Reported(slot=0, report=said(position=200, target_end=100), now_ms=3), 3.0)
+    hears(table, said(position=200, target_end=100))
     assert table.rows[P].target_end == 100
 
 
 def test_counters_of_a_new_task_begin_at_zero_and_nothing_is_counted_twice() -> None:
-    table = PartitionTable()
-    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
-    table.apply(Begun(partition=P, position=0), 0.0)
+    table = begun()
     for now, records in ((1.0, 100), (2.0, 300)):
-        table.apply(Reported(slot=0, report=report(P, records, 1000, records, records * 10), now_ms=1), now)
+        hears(table, report(P, records, 1000, records, records * 10), now=now)
     table.apply(Assigned(partition=P, slot=1), 3.0)
     (copied,) = table.apply(Reported(slot=1, report=report(P, 350, 1000, 50, 500), now_ms=1), 4.0)
     assert isinstance(copied, Copied)
@@ -231,12 +216,10 @@ def test_counters_of_a_new_task_begin_at_zero_and_nothing_is_counted_twice() -> 
 
 
 def test_a_slot_with_a_backlog_wants_all_it_can_get() -> None:
-    table = PartitionTable()
-    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
-    table.apply(Begun(partition=P, position=0), 0.0)
-    table.apply(Reported(slot=0, report=report(P, 0, 5000, 0, 0), now_ms=1), 1.0)
+    table = begun()
+    hears(table, report(P, 0, 5000, 0, 0))
     assert table.load([P], now=1.0).most_bytes_per_second is None
-    table.apply(Reported(slot=0, report=report(P, 5000, 5000, 5000, 5000), now_ms=1), 2.0)
+    hears(table, report(P, 5000, 5000, 5000, 5000), now=2.0)
     demand = table.load([P], now=2.0).most_bytes_per_second
     assert demand is not None
     assert demand > 0
@@ -257,7 +240,7 @@ def test_a_partition_that_leaves_and_comes_back_within_an_epoch_goes_on_from_its
     copy = CopyFact(partition=stays, preserved=False, since=0, reason="COMPACTED", target_topic_id="id")
     table.apply(CopyDecided(partition=stays, copy=copy), 0.0)
     assert table.plannable() == {stays}
-    table.apply(Reported(slot=0, report=report(leaves, 7, 9, 7, 70), now_ms=1), 1.0)
+    hears(table, report(leaves, 7, 9, 7, 70))
     table.apply(TopicsChosen(targets=both, owned=both), 0.0)
     assert positions(table) == {stays: 0, leaves: 7}
 

@@ -9,8 +9,15 @@ from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.driver.ownership import RENEW_SECONDS
+from twinlog_source.driver.state import FlowState
 from unit.source.flow_rig import FlowRig, P, ledger, reported, set_position
 from unit.source.topics.lost_copies_rig import TRANSLATED, copied
+
+
+def lost_behind_8(state: FlowState, position: int, target_end: int) -> None:
+    """The task says that the target ended at 8 when the copy stood at 10."""
+    lost = {"target_shortened_to": 8, "target_shortened_at": 10}
+    reported(state, position=position, source_end=20, target_end=target_end, **lost)
 
 
 @pytest.mark.parametrize("operation", ["describe_topics", "append"])
@@ -42,14 +49,7 @@ async def test_a_loss_of_the_copy_is_on_record_before_the_end_it_left(rig: FlowR
     state = await copied(rig, source_end=20)
     rig.target.truncate(TopicPartition("A.t", 0), 8)
     await rig.write(rig.target, "A.t", 6)
-    reported(
-        state,
-        position=16,
-        source_end=20,
-        target_end=14,
-        target_shortened_to=8,
-        target_shortened_at=10,
-    )
+    lost_behind_8(state, position=16, target_end=14)
     await state.target_logs.put_ends_on_log(state.topics)
     assert ledger(await rig.owner()) == [(6, 10, "TARGET_TRUNCATED")]
 
@@ -61,14 +61,7 @@ async def test_what_a_task_wrote_behind_a_loss_does_not_make_the_loss_smaller(ri
     await rig.write(rig.target, "A.t", 2)
     assert await state.target_logs.look_at_ends(state.topics, copying=True), "it looks again soon"
     await state.target_logs.note_shortened(state.topics)
-    reported(
-        state,
-        position=12,
-        source_end=20,
-        target_end=10,
-        target_shortened_to=8,
-        target_shortened_at=10,
-    )
+    lost_behind_8(state, position=12, target_end=10)
     assert not await state.target_logs.look_at_ends(state.topics, copying=True)
     await state.target_logs.note_shortened(state.topics)
     assert ledger(state) == [(6, 10, "TARGET_TRUNCATED")]
@@ -87,14 +80,7 @@ async def test_a_second_look_gives_a_task_the_time_to_report_what_it_wrote_behin
     rig.clock.advance(RENEW_SECONDS)
     assert not await state.refresh(owned=frozenset([P]))
     await state.renew()
-    reported(
-        state,
-        position=12,
-        source_end=20,
-        target_end=10,
-        target_shortened_to=8,
-        target_shortened_at=10,
-    )
+    lost_behind_8(state, position=12, target_end=10)
     rig.clock.advance(RENEW_SECONDS)
     await state.renew()
     assert ledger(state) == [(6, 10, "TARGET_TRUNCATED")]

@@ -1,0 +1,35 @@
+"""What Spark does that runs nothing else than what a test says."""
+
+from twinlog.model import Flow
+from twinlog.transforms.expressions import Expressions
+from twinlog_source.driver.cores import Need
+from twinlog_source.records.pipe import PipeJob
+
+
+class WarmSpark:
+    spark_ui = ""
+
+    def warm_up(self) -> None:
+        """It is warm."""
+
+    async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
+        raise AssertionError
+
+    async def run_pipe(self, flow: Flow, expressions: Expressions, job: PipeJob) -> None:
+        raise AssertionError
+
+
+class OneCore(WarmSpark):
+    most = 1
+
+    async def claim(self, flow: Flow, need: Need) -> int:
+        return 1
+
+    def share(self, flow: Flow, need: Need | None) -> int:
+        return 1
+
+    def is_crowded(self) -> bool:
+        return False
+
+    def was_awake(self, seconds: float) -> bool:
+        return True
