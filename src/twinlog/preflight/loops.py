@@ -7,6 +7,7 @@ from typing import Final
 from twinlog.errors import KafkaError
 from twinlog.loops import ring_of, ring_text, same_places
 from twinlog.model import ClusterAlias, Flow
+from twinlog.policy.internal_topics import source_of_offsets
 from twinlog.preflight.facts import Facts, Finding, FlowFacts, error, fine, warning
 
 
@@ -30,6 +31,7 @@ def check_loops(facts: Facts) -> Iterator[Finding]:
         )
     if facts.flows and not rings:
         yield fine("all flows", "loops", "no topic is copied in a loop")
+    yield from _meshes(facts)
     yield from _old_formats(facts)
     yield from _collisions(facts.flows)
     yield from _alike(facts)
@@ -43,6 +45,28 @@ def copied_back(flows: Sequence[FlowFacts]) -> Collection[tuple[Flow, str]]:
         for flow, name, target_name in copies
         if (Flow(flow.target, flow.source), target_name, name) in copies
     }
+
+
+def _meshes(facts: Facts) -> Iterator[Finding]:
+    """Flows of other files that seem to copy both to the source and to the target: of the topics that they
+    copy under the same name, none knows what the other copies."""
+    for flow in facts.flows:
+        source, target = flow.flow.source, flow.flow.target
+        if flow.selector.policy.tracks_topic_sources:
+            continue
+        here = {source, target, *(each.flow.source for each in facts.flows if each.flow.target == target)}
+        there = [
+            {source_of_offsets(name) for name in facts.clusters[alias].topics} for alias in (source, target)
+        ]
+        for alias in sorted(set.intersection(*there) - here - {None}, key=str):
+            yield warning(
+                str(flow.flow),
+                "mesh",
+                f"{alias}->{source} and {alias}->{target} of other files copy topics, too; those that all of"
+                " them copy under the same name wait (ORIGIN_UNKNOWN)",
+                f"put all flows to {target} into one file, or delete mm2-offsets.{alias}.internal on {target}"
+                " if its flow is gone",
+            )
 
 
 def _old_formats(facts: Facts) -> Iterator[Finding]:

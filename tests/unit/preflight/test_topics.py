@@ -200,6 +200,24 @@ def test_identity_names_round_three_clusters(configure: Configure) -> None:
     assert [(finding.check, finding.about) for finding in findings] == [("loops", "A->B and B->C and C->A")]
 
 
+@pytest.mark.parametrize(("policy", "name"), [(IDENTITY, "orders"), ("", None)])
+def test_a_mesh_with_a_file_for_each_source_is_told_what_will_wait(
+    configure: Configure, policy: str, name: str | None
+) -> None:
+    tables = {"A": "BC", "B": "AC", "C": "AB"}
+    clusters = {
+        alias: cluster(alias, topics=frozenset({"orders", *(f"mm2-offsets.{each}.internal" for each in of)}))
+        for alias, of in tables.items()
+    }
+    properties = {"A->C.enabled": "true"} | ({"replication.policy.class": policy} if policy else {})
+    flows = {each: (topic(target_name=name),) for each in ("A->B", "A->C")}
+    found = [
+        each for each in troubles(facts_of(configure(properties), flows, clusters)) if each.check == "mesh"
+    ]
+    assert [each.about for each in found] == (["A->B", "A->C"] if policy else [])
+    assert all("into one file" in each.remedy for each in found)
+
+
 def test_identity_names_there_and_back_over_two_aliases_of_one_cluster_are_no_loop(
     configure: Configure,
 ) -> None:
