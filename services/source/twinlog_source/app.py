@@ -51,6 +51,7 @@ from twinlog_source.pipeline.settings import local_cores
 from twinlog_source.preserved.target_probe import KafkaTargetProbe
 from twinlog_source.records.trial import TransformTrial
 from twinlog_source.task.writing.transport import producer_settings
+from twinlog_source.topics.id_tables import IdTables
 from twinlog_source.topics.open_transactions import OpenTransactions
 from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.source_ends import TIMEOUT_SECONDS as ENDS_TIMEOUT_SECONDS
@@ -264,15 +265,18 @@ async def _driver(
             session, timeout_seconds=FENCE_SECONDS, transaction_timeout_seconds=_transaction_timeout(flow)
         ),
         origins=Origins(
-            flow=flow,
-            source=source,
-            reader=await stack.enter_async_context(sources.reader(read_committed=False)),
+            ids=IdTables(
+                flow=flow,
+                source=source,
+                reader=await stack.enter_async_context(sources.reader(read_committed=False)),
+                target=target,
+                target_reader=await stack.enter_async_context(reading.reader(read_committed=False)),
+                cluster_id=context.clusters.cluster_id,
+                clock=context.clock,
+            ),
             target=target,
-            target_reader=await stack.enter_async_context(reading.reader(read_committed=False)),
             positions=positions,
-            cluster_id=context.clusters.cluster_id,
             topics_of=lambda other: decisions.topics(other) if decisions.settled(other) else None,
-            clock=context.clock,
         ),
         clock=context.clock,
         on_gap=instruments.gap,

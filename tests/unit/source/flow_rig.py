@@ -29,6 +29,7 @@ from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.producers import Producers
 from twinlog_source.partitions.events import Reported
 from twinlog_source.partitions.reports import PartitionReport, TaskReport
+from twinlog_source.topics.id_tables import IdTables
 from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.start_positions import StartPositions
 from unit.decided import told
@@ -183,14 +184,17 @@ class FlowRig:
             starts=StartPositions(source=self.source, read_committed=True),
             journal=journal,
             origins=Origins(
-                flow=flow,
-                source=self.source,
-                reader=await self.stack.enter_async_context(self.source.reader()),
+                ids=IdTables(
+                    flow=flow,
+                    source=self.source,
+                    reader=await self.stack.enter_async_context(self.source.reader()),
+                    target=self.target,
+                    target_reader=await self.stack.enter_async_context(self.target.reader()),
+                    cluster_id=lambda alias: f"cluster {alias}",
+                    clock=self.clock,
+                ),
                 target=self.target,
-                target_reader=await self.stack.enter_async_context(self.target.reader()),
                 positions=positions,
-                cluster_id=lambda alias: f"cluster {alias}",
-                clock=self.clock,
             ),
             probe=FakeTargetProbe(self.target, last=self.last_producers),
             clock=self.clock,

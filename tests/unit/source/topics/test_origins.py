@@ -24,6 +24,7 @@ from twinlog_source.log.facts import Fact, OriginFact, ProducerFact, TopicFact
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.rows import PartitionRow
+from twinlog_source.topics.id_tables import IdTables
 from twinlog_source.topics.origins import Origins
 from unit.source.flow_rig import OneFile
 
@@ -102,17 +103,17 @@ class Sides:
             clock=self.clock,
         )
         await positions.refresh()
-        return Origins(
+        tables = IdTables(
             flow=flow,
             source=self.b,
             reader=await self.stack.enter_async_context(self.b.reader(read_committed=False)),
             target=self.a,
             target_reader=await self.stack.enter_async_context(self.a.reader(read_committed=False)),
-            positions=positions,
             cluster_id=lambda alias: f"cluster {alias}",
             clock=self.clock,
             pace_seconds=0.0,
         )
+        return Origins(ids=tables, target=self.a, positions=positions)
 
     async def note(self, origins: Origins, position: int) -> None:
         """As the driver does before it assigns the partition."""
@@ -229,7 +230,9 @@ async def test_what_a_third_cluster_also_copies_to_the_target_is_left_out() -> N
         await sides.tell("C", of_c)
         origins = await sides.origins()
         assert await asked(origins, sides, 3) == EVERYWHERE
-        origins.cluster_id = lambda alias: None if alias == "C" else f"cluster {alias}"  # Not reached yet.
+        origins.ids.cluster_id = lambda alias: (
+            None if alias == "C" else f"cluster {alias}"
+        )  # Not reached yet.
         assert await asked(origins, sides, 3) == EVERYWHERE
 
 

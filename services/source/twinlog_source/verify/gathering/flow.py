@@ -31,6 +31,7 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.report import RulesUsed
 from twinlog_source.config import source_flows
 from twinlog_source.log.positions import PositionsLog
+from twinlog_source.topics.id_tables import IdTables
 from twinlog_source.topics.origins import Origins
 from twinlog_source.verify.gathering.recorded import (
     AFTER_ALL,
@@ -174,7 +175,7 @@ class GatheredFlow:
         if begun is None or begun.unnamed_until or begun.since:
             return "not all of its copies are known by their producers"
         try:
-            await self.origins.read()
+            await self.origins.ids.read()
             unnamed = self.origins.range_of(partition, _NOBODY, {partition.topic: topic})
         except TwinlogError as error:
             return str(error)
@@ -372,17 +373,17 @@ async def _origins(
     reading = await stack.enter_async_context(connect(found.clients.source_consumer))
     there = await stack.enter_async_context(connect(found.clients.target_consumer))
     ids = {flow.source: await source.cluster_id(), flow.target: await target.cluster_id()}
-    return Origins(
+    tables = IdTables(
         flow=found,
         source=source,
         reader=await stack.enter_async_context(reading.reader(read_committed=False)),
         target=target,
         target_reader=await stack.enter_async_context(there.reader(read_committed=False)),
-        positions=positions,
         cluster_id=ids.get,
         clock=positions.clock,
         pace_seconds=0.0,
     )
+    return Origins(ids=tables, target=target, positions=positions)
 
 
 def _open(client: ClientConfig) -> KafkaCluster:
