@@ -73,9 +73,9 @@ async def _write_in_transactions(side: Side, topic: str, pool: BatchPool) -> Non
     batches = itertools.cycle(pool.batches)
     partitions = itertools.cycle([TopicPartition(topic, number) for number in range(_PARTITIONS)])
     left = _TRANSACTIONAL_TURN_RECORDS
-    async with TransactionRotation(side.session, _TRANSACTIONAL_IDS, ProducerSettings()) as producer:
+    async with TransactionRotation(side.session, _TRANSACTIONAL_IDS, ProducerSettings()) as rotation:
         while left > 0:
-            producer.begin()
+            producer = rotation.begin()
             size_bytes = 0
             while size_bytes < _TRANSACTION_BYTES:
                 batch = next(batches)

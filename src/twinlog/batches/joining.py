@@ -23,19 +23,14 @@ JOINED_BYTES = 64 << 10
 _MOST_OPEN_BYTES = 1 << 20
 
 
-def join(
-    batches: Sequence[OutgoingBatch], *, target: TargetTopicLimits, keeps_offsets: bool = False
-) -> Sequence[OutgoingBatch]:
-    """The same records in the same order, in as few batches as `JOINED_BYTES` allows.
-
-    With `keeps_offsets`, only batches without a missing offset between them are joined.
-    """
+def join(batches: Sequence[OutgoingBatch], *, target: TargetTopicLimits) -> Sequence[OutgoingBatch]:
+    """The same records in the same order, in as few batches as `JOINED_BYTES` allows."""
     if len(batches) < 2:
         return batches
-    return list(chain.from_iterable(_joined(group, target) for group in _groups(batches, keeps_offsets)))
+    return list(chain.from_iterable(_joined(group, target) for group in _groups(batches)))
 
 
-def _groups(batches: Sequence[OutgoingBatch], keeps_offsets: bool) -> Iterator[list[OutgoingBatch]]:
+def _groups(batches: Sequence[OutgoingBatch]) -> Iterator[list[OutgoingBatch]]:
     group: list[OutgoingBatch] = []
     group_bytes = 0
     for batch in batches:
@@ -44,7 +39,6 @@ def _groups(batches: Sequence[OutgoingBatch], keeps_offsets: bool) -> Iterator[l
             batch.codec is last.codec
             and max(last.size_bytes, batch.size_bytes) < JOINED_BELOW_BYTES
             and group_bytes + batch.size_bytes <= JOINED_BYTES
-            and (not keeps_offsets or last.end == batch.first)
         ):
             yield group
             group, group_bytes = [], 0

@@ -273,12 +273,12 @@ class OffsetSpec(StrEnum):
 
 
 class LogEnd(NamedTuple):
-    """The end of a partition for consumers."""
+    """What a leader tells of its log: where it ends for consumers, or the offset of a time."""
 
     offset: int
-    """The high watermark."""
+    """The high watermark; -1 for a time after the last record."""
     leader_epoch: int
-    """The epoch of the leader that answered."""
+    """The epoch of the leader that answered (KIP-320); -1 from brokers before 2.1."""
 
 
 class EpochEnd(NamedTuple):

@@ -68,13 +68,9 @@ class RawPartitionCopy:
             aborted=fetched.aborted,
             backlog=True,
         )
-        if isinstance(sink, TransactionRotation):
-            sink.begin()
-        acknowledged = [(batch, sink.send(self.target, batch)) for batch in prepared.batches]
-        if isinstance(sink, TransactionRotation):
-            await sink.commit()
-        else:
-            await sink.flush()
+        producer = sink.begin() if isinstance(sink, TransactionRotation) else sink
+        acknowledged = [(batch, producer.send(self.target, batch)) for batch in prepared.batches]
+        await (producer.flush() if producer is sink else producer.commit())
         for batch, base_offset in acknowledged:
             self._note(batch, base_offset.result())
         self.position = prepared.next_offset

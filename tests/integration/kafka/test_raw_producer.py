@@ -129,15 +129,15 @@ async def test_one_leader_and_several_take_turns_in_the_transactions_of_an_id(
             session, [f"{unique_topic}-0", f"{unique_topic}-1"], QUICK
         ) as rotation:
             for number in range(60):
-                rotation.begin()
+                producer = rotation.begin()
                 written = partitions if number % 3 else partitions[number % 6 : number % 6 + 1]
                 for partition in written:
-                    rotation.send(partition, a_batch(b"%d" % number))
-                await rotation.flush()
+                    producer.send(partition, a_batch(b"%d" % number))
+                await producer.flush()
                 for partition in written:
-                    rotation.send(partition, a_batch(b"%d+" % number))
+                    producer.send(partition, a_batch(b"%d+" % number))
                     expected[partition] += [b"%d" % number, b"%d+" % number]
-                await rotation.commit()
+                await producer.commit()
         client = await session.client("look")
         assert len({client.cluster.leader_for_partition(partition) for partition in partitions}) == 3
     for partition in partitions:
@@ -184,10 +184,10 @@ async def test_ids_in_turn_keep_the_order_of_transactions(target: BlockingCluste
         TransactionRotation(session, ids, QUICK) as rotation,
     ):
         for number in range(100):
-            rotation.begin()
+            producer = rotation.begin()
             for partition in partitions:
-                rotation.send(partition, a_batch(b"%d" % number, b"%d again" % number))
-            await rotation.commit()
+                producer.send(partition, a_batch(b"%d" % number, b"%d again" % number))
+            await producer.commit()
     expected = [value for number in range(100) for value in (b"%d" % number, b"%d again" % number)]
     for partition in partitions:
         assert await committed_values(target, partition) == expected

@@ -160,11 +160,11 @@ async def test_every_kind_of_request_waits_out_a_request_percentage(
             session, (f"{unique_topic}-0", f"{unique_topic}-1"), QUICK
         ) as rotation:
             for number in range(5):
-                rotation.begin()
-                rotation.send(
+                producer = rotation.begin()
+                producer.send(
                     partition, build_batch([NewRecord(None, bytes([number]), SystemClock().now_ms())])
                 )
-                await rotation.commit()
+                await producer.commit()
 
         for _ in range(MANY_REQUESTS):  # how many it takes depends on how fast the broker is
             if session.throttled_until:

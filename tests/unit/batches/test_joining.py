@@ -43,20 +43,18 @@ def contents(batches: list[OutgoingBatch]) -> list[tuple[int, int, bytes]]:
     return found
 
 
-@given(st.lists(st.tuples(RECORDS, CODECS, st.integers(0, 2)), min_size=1, max_size=8), st.booleans())
+@given(st.lists(st.tuples(RECORDS, CODECS, st.integers(0, 2)), min_size=1, max_size=8))
 def test_joined_batches_hold_the_same_records_in_the_same_order(
-    parts: list[tuple[list[NewRecord], Codec, int]], keeps_offsets: bool
+    parts: list[tuple[list[NewRecord], Codec, int]],
 ) -> None:
     batches, at = [], 5
     for records, codec, hole in parts:
         batches.append(batch_at(at, records, codec, hole))
         at = batches[-1].next_source_offset
-    joined = list(join(batches, target=LIMITS, keeps_offsets=keeps_offsets))
+    joined = list(join(batches, target=LIMITS))
     assert contents(joined) == contents(batches)
     assert joined[-1].next_source_offset == at
     assert len(joined) <= len(batches)
-    if keeps_offsets:
-        assert all(batch.is_dense for batch in joined)
 
 
 def test_neighbours_of_one_codec_become_one() -> None:

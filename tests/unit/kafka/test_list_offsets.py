@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from twinlog.errors import KafkaError
+from twinlog.kafka.ports import LogEnd
 from twinlog.kafka.protocol.encoding import INT32, string
-from twinlog.kafka.raw.offset_lookup import LATEST_TIMESTAMP, LogOffset, list_offsets_request, look_up_offsets
+from twinlog.kafka.raw.offset_lookup import LATEST_TIMESTAMP, list_offsets_request, look_up_offsets
 from twinlog.model import TopicPartition
 
 ORDERS = [TopicPartition("orders", 0), TopicPartition("orders", 7)]
@@ -52,8 +53,8 @@ def test_an_answer_is_read_with_the_leader_epoch_where_there_is_one(version: int
         )
     )
     assert agreed.read(body, 0) == [
-        (ORDERS[0], 0, LogOffset(42, 9 if version in WITH_EPOCH else None)),
-        (ORDERS[1], 3, LogOffset(-1, -1 if version in WITH_EPOCH else None)),
+        (ORDERS[0], 0, LogEnd(42, 9 if version in WITH_EPOCH else -1)),
+        (ORDERS[1], 3, LogEnd(-1, -1)),
     ]
 
 
@@ -95,7 +96,7 @@ class _Forgetful:
         left_out = self._left_out[min(self.answers, len(self._left_out) - 1)]
         self.answers += 1
         told = [partition for partition in (*ORDERS, PAYMENTS) if partition not in left_out]
-        return [(partition, 0, LogOffset(7, None)) for partition in told]
+        return [(partition, 0, LogEnd(7, -1)) for partition in told]
 
 
 ASKED = dict.fromkeys((*ORDERS, PAYMENTS), LATEST_TIMESTAMP)

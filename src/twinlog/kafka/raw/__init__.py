@@ -12,10 +12,10 @@
     await fence(target, ids_of_the_flow, timeout_seconds=30, transaction_timeout_seconds=60)
 
     async with TransactionRotation(target, ("twinlog-A-B-0-0", "twinlog-A-B-0-1"), ProducerSettings()) as txn:
-        txn.begin()
-        acks = [txn.send(TopicPartition("A.orders", 0), batch) for batch in prepared.batches]
-        txn.send(TopicPartition("mm2-offsets.A.internal", 4), build_batch(position_records))
-        await txn.commit()                          # waits for every ack, then for the commit
+        producer = txn.begin()
+        acks = [producer.send(TopicPartition("A.orders", 0), batch) for batch in prepared.batches]
+        producer.send(TopicPartition("mm2-offsets.A.internal", 4), build_batch(position_records))
+        await producer.commit()                       # waits for every ack, then for the commit
         base_offset = acks[0].result()              # each is an asyncio.Future[int]
 
 `RawProducer(target, ProducerSettings())` is the idempotent one: `send`, then `flush`. After any failure a

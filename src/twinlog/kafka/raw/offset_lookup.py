@@ -3,7 +3,7 @@ affects its own partitions."""
 
 import struct
 from collections.abc import Collection, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import EpochEnd, LogEnd, OffsetSpec
@@ -62,25 +62,16 @@ _LIST_OFFSETS = 2
 _OLDEST, _NEWEST = 2, 5
 _WITH_LEADER_EPOCH = 4
 _CONSUMER = -1
-_ANY_LEADER_EPOCH = -1
+_ANY_LEADER_EPOCH = _UNKNOWN_EPOCH = -1
 _NUMBER = struct.Struct(">i")
 _TIMESTAMP = struct.Struct(">q")
 _ANSWERED = struct.Struct(">ihqq")
 """Partition, error code, timestamp, offset."""
 
 
-class LogOffset(NamedTuple):
-    """A leader's answer for one partition."""
-
-    offset: int
-    """-1 for a time after the last record."""
-    leader_epoch: int | None
-    """The epoch of the leader that answered (KIP-320); None before version 4."""
-
-
 def list_offsets_request(
     timestamps_ms: Mapping[TopicPartition, int], *, read_committed: bool, with_leader_epoch: bool = False
-) -> HandWrittenRequest[list[tuple[TopicPartition, int, LogOffset]]]:
+) -> HandWrittenRequest[list[tuple[TopicPartition, int, LogEnd]]]:
     """For each partition the first offset at or after a time in ms, or EARLIEST_TIMESTAMP, LATEST_TIMESTAMP.
 
     The answer has an error code for each partition. `with_leader_epoch` needs Kafka 2.1.
@@ -101,7 +92,7 @@ def list_offsets_request(
     return HandWrittenRequest(_LIST_OFFSETS, range(oldest, _NEWEST + 1), encode, _read)
 
 
-def _read(data: Frame, position: int, version: int) -> list[tuple[TopicPartition, int, LogOffset]]:
+def _read(data: Frame, position: int, version: int) -> list[tuple[TopicPartition, int, LogEnd]]:
     answers = []
     topic_count, position = take_int32(data, position + 4)  # After the throttle time.
     for _ in range(topic_count):
@@ -110,10 +101,10 @@ def _read(data: Frame, position: int, version: int) -> list[tuple[TopicPartition
         for _ in range(count):
             number, code, _, offset = _ANSWERED.unpack_from(data, position)
             position += _ANSWERED.size
-            epoch: int | None = None
+            epoch = _UNKNOWN_EPOCH
             if version >= _WITH_LEADER_EPOCH:
                 epoch, position = take_int32(data, position)
-            answers.append((TopicPartition(topic, number), code, LogOffset(offset, epoch)))
+            answers.append((TopicPartition(topic, number), code, LogEnd(offset, epoch)))
     return answers
 
 
@@ -168,20 +159,12 @@ async def log_ends(
 ) -> dict[TopicPartition, LogEnd | KafkaError]:
     """The end of each partition, or the error; reads the metadata first. Needs Kafka 2.1. Raises KafkaError
     when no broker can be reached in time."""
-    answers = await ask_leaders(
+    return await ask_leaders(
         session, partitions, _request, "ask for the end of logs", timeout_seconds=timeout_seconds
     )
-    return {partition: _end(answer) for partition, answer in answers.items()}
 
 
-def _end(answer: LogOffset | KafkaError) -> LogEnd | KafkaError:
-    if isinstance(answer, KafkaError):
-        return answer
-    assert answer.leader_epoch is not None, "it was asked for"
-    return LogEnd(answer.offset, answer.leader_epoch)
-
-
-def _request(partitions: Collection[TopicPartition]) -> HandWrittenRequest[LeaderAnswers[LogOffset]]:
+def _request(partitions: Collection[TopicPartition]) -> HandWrittenRequest[LeaderAnswers[LogEnd]]:
     return list_offsets_request(
         dict.fromkeys(partitions, LATEST_TIMESTAMP), read_committed=False, with_leader_epoch=True
     )
@@ -227,7 +210,7 @@ async def look_up_offsets(
     session's time-out. Leaders that moved: see `ask_leaders`.
     """
 
-    def request(led: Collection[TopicPartition]) -> HandWrittenRequest[LeaderAnswers[LogOffset]]:
+    def request(led: Collection[TopicPartition]) -> HandWrittenRequest[LeaderAnswers[LogEnd]]:
         wanted = {partition: timestamps_ms[partition] for partition in led}
         return list_offsets_request(wanted, read_committed=read_committed)
 

@@ -6,12 +6,10 @@ cluster this saves a round trip. A transaction that begins so early is not commi
 was acknowledged, so order and atomicity are those of a single id.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
-from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.errors import KafkaError
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.produce.producer import ProducerState, RawProducer
@@ -55,10 +53,6 @@ class TransactionRotation:
         await self._stack.aclose()
 
     @property
-    def state(self) -> ProducerState:
-        return self._current.state
-
-    @property
     def failure(self) -> KafkaError | None:
         """The failure of the first failed id; None if there is none."""
         return next((producer.failure for producer in self._producers if producer.failure), None)
@@ -79,18 +73,6 @@ class TransactionRotation:
             self._turn = (self._turn + 1) % len(self._producers)
         self._current.begin()
         return self._current
-
-    def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
-        """See `RawProducer.send`."""
-        return self._current.send(partition, batch)
-
-    async def flush(self) -> None:
-        """See `RawProducer.flush`."""
-        await self._current.flush()
-
-    async def commit(self) -> None:
-        """See `RawProducer.commit`."""
-        await self._current.commit()
 
     @property
     def _current(self) -> RawProducer:
