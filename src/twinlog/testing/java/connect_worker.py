@@ -7,18 +7,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
-from twinlog import local
-from twinlog.local.download.artifacts import KAFKA_4_TOOLS, ensure_jars
 from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.process import GuardedProcess, ProcessError, last_lines
-from twinlog.machine.java import find_java
 from twinlog.properties_text import render_properties
+from twinlog.testing.java.command import QUICK_START, SERVICE_LOGGING, java_command
 
 _MAIN_CLASS: Final = "org.apache.kafka.connect.cli.ConnectDistributed"
-_LOGGING_FILE = Path(local.__file__).with_name("broker_log4j2.properties")
 _BYTES: Final = "org.apache.kafka.connect.converters.ByteArrayConverter"
 _START_SECONDS = 180.0
 _STOP_SECONDS = 30.0
@@ -57,18 +53,9 @@ class ConnectWorker:
 
     def start(self) -> None:
         """Return once its REST API answers. Raises ProcessError and leaves nothing running then."""
-        java = find_java()
-        jars = ensure_jars(KAFKA_4_TOOLS, java=java)
-        command = [
-            str(java.executable),
-            "-Xmx512m",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            f"-Dlog4j2.configurationFile={_LOGGING_FILE}",
-            *("-cp", jars.class_path),
-            _MAIN_CLASS,
-            str(self._file),
-        ]
+        command = java_command(
+            _MAIN_CLASS, str(self._file), logging=SERVICE_LOGGING, jvm=("-Xmx512m", *QUICK_START)
+        )
         self._process = GuardedProcess(command, output=self._log)
         deadline = time.monotonic() + _START_SECONDS
         while True:
@@ -109,7 +96,5 @@ class ConnectWorker:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

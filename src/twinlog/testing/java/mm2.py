@@ -7,15 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
-from twinlog import local, properties
-from twinlog.local.download.artifacts import KAFKA_4_TOOLS, ensure_jars
+from twinlog import properties
 from twinlog.local.processes.process import GuardedProcess, LogTail, ProcessError, last_lines
-from twinlog.machine.java import find_java
 from twinlog.model import ClusterAlias, Flow
 from twinlog.properties_text import render_properties
+from twinlog.testing.java.command import QUICK_START, SERVICE_LOGGING, java_command
 
 # Runs Kafka's own command-line tools, to check that Java reads what we write.
 
@@ -45,18 +43,9 @@ def run_java_tool(main_class: str, *arguments: str, timeout_seconds: float = 60.
 
     Raises ProcessError when it ends with another code than 0, and kills it after `timeout_seconds`.
     """
-    java = find_java()
-    jars = ensure_jars(KAFKA_4_TOOLS, java=java)
-    command = [
-        str(java.executable),
-        "-Xmx256m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        f"-Dlog4j2.configurationFile={_TOOLS_LOGGING_FILE}",
-        *("-cp", jars.class_path),
-        main_class,
-        *arguments,
-    ]
+    command = java_command(
+        main_class, *arguments, logging=_TOOLS_LOGGING_FILE, jvm=("-Xmx256m", *QUICK_START)
+    )
     with tempfile.TemporaryDirectory(prefix="twinlog-tool-") as directory:
         output, errors = Path(directory, "output"), Path(directory, "errors")
         name = main_class.rpartition(".")[2]
@@ -96,7 +85,6 @@ def read_formatted(
 
 
 _MAIN_CLASS = "org.apache.kafka.connect.mirror.MirrorMaker"
-_LOGGING_FILE = Path(local.__file__).with_name("broker_log4j2.properties")
 _CONNECTORS: Final = ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector")
 _HERDER_STARTED = re.compile(r"\[Worker clientId=(\S+?),.*\] Herder started")
 _CONNECTOR_CREATED = re.compile(r"Finished creating connector (\w+)")
@@ -160,7 +148,7 @@ class MirrorMaker2:
         self.properties_file = properties_file
         self.log_file = log_file
         self._heap_megabytes = heap_megabytes
-        self._speed = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"] if quick_start else []
+        self._speed = QUICK_START if quick_start else ()
         self._process: GuardedProcess | None = None
 
     @property
@@ -173,20 +161,10 @@ class MirrorMaker2:
     def start(self) -> None:
         """Return once every enabled flow has its connectors, after 5-10 s. Raises ProcessError and leaves
         nothing running then."""
-        java = find_java()
-        jars = ensure_jars(KAFKA_4_TOOLS, java=java)
         readiness = _Readiness(self._enabled_flows())
         tail = LogTail(self.log_file)
-        command = [
-            str(java.executable),
-            "-Xms256m",
-            f"-Xmx{self._heap_megabytes}m",
-            *self._speed,
-            f"-Dlog4j2.configurationFile={_LOGGING_FILE}",
-            *("-cp", jars.class_path),
-            _MAIN_CLASS,
-            str(self.properties_file),
-        ]
+        jvm = ("-Xms256m", f"-Xmx{self._heap_megabytes}m", *self._speed)
+        command = java_command(_MAIN_CLASS, str(self.properties_file), logging=SERVICE_LOGGING, jvm=jvm)
         self._process = GuardedProcess(command, output=self.log_file)
         try:
             self._wait(readiness, tail, self._process)
@@ -207,9 +185,7 @@ class MirrorMaker2:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _enabled_flows(self) -> set[str]:
