@@ -254,6 +254,42 @@ def test_verify_names_what_is_missing_doubled_changed_otherwise_or_left_out(
     live(life())
 
 
+def test_verify_compares_what_was_copied_with_the_transform_of_its_file(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, make_pipe=Steady) as world:
+            source = world.on["A"]
+            source.cluster.create_topic("orders")
+            files = []
+            for number, value in enumerate(("as before", "in the pipe below", "otherwise")):
+                text = world.file.read_text()
+                keys = [line for line in text.splitlines() if not line.startswith("A->B.twinlog.transform.v")]
+                world.file.write_text("\n".join([*keys, f"A->B.twinlog.transform.value = {value}"]))
+                files.append(tmp_path / f"{number}.properties")
+                files[-1].write_text(world.file.read_text())
+                source.produce("orders", 0, *(b"%d a %d" % (number, each) for each in range(10)))
+                world.start("configsync", "source")
+                await world.until(lambda: values(world, "B") == wanted(world))
+                await world.pause(5)
+                for service in ("source", "configsync"):
+                    await world.stop(service)
+            for number, file in enumerate(files):
+                report = await Verification(
+                    configuration=load(file, environ={}),
+                    request=VerifyRequest(flow=Flow("A", "B"), topics=frozenset({"orders"}), complete=True),
+                    clock=LoopClock(),
+                    run_pipe=nobody,
+                    make_pipe=Steady,
+                ).run()
+                (proof,) = report.proofs
+                left_out = [(each.from_offset, each.to_offset) for each in proof.not_compared]
+                ends = [(0, 10 * number), (10 * (number + 1), 30)]
+                assert left_out == [(begin, end) for begin, end in ends if begin < end]
+                assert {str(each.reason) for each in proof.not_compared} == {"TRANSFORMED"}
+                assert (proof.records, proof.differences) == (10, [])
+
+    live(life())
+
+
 async def nobody(_flow: Flow, _expressions: Expressions, _job: PipeJob) -> None: ...
 
 

@@ -1,13 +1,18 @@
 """The transforms of a flow, for each topic of its source. Pure."""
 
+import json
 from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
 
 from twinlog.batches.transformed import ChangeRecords
 from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.policy.configured import policy_from_config
 from twinlog.policy.rename import RenamingPolicy
 from twinlog.transforms import BoundChain, chain_from_config
-from twinlog.transforms.expressions import TOPICS, Expressions, expressions_of, origin_prefix
+from twinlog.transforms.expressions import PROVENANCE, TOPICS, Expressions, expressions_of, origin_prefix
+
+_CHAIN_KEYS = ("transforms", "predicates")
 
 
 def changes_records(config: Mapping[str, str]) -> bool:
@@ -20,6 +25,7 @@ class TopicTransforms:
 
     def __init__(self, config: Mapping[str, str], source: ClusterAlias) -> None:
         """`config`: as for `policy_from_config`, and raises as it does."""
+        self._config = config
         self._chain = chain_from_config(config)
         self._expressions = expressions_of(config)
         self._policy = policy_from_config({**config, "source.cluster.alias": source})
@@ -59,6 +65,19 @@ class TopicTransforms:
         if found is None or self._is_own(topic) or not found.matches(topic):
             return None
         return found
+
+    def digest(self, topic: str) -> str:
+        """Names what is done to the records of a topic of the source; empty if they are copied as they are.
+        Expressions may hold secrets, so this is kept of them where others can read."""
+        said: dict[str, Any] = {}
+        if self.changes(topic) is not None:
+            said = {key: text for key, text in self._config.items() if key.startswith(_CHAIN_KEYS)}
+        found = self.expressions(topic)
+        if found is not None:
+            said |= {**found.written, PROVENANCE: found.names_origins}
+        if not said:
+            return ""
+        return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
     def origin(self, partition: TopicPartition) -> bytes | None:
         """With which the origins of the copies of a partition's records begin; None = they do not name

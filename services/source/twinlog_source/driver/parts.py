@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from twinlog.policy.transformed import TopicTransforms
 from twinlog_source.driver.driver_moves import DriverMoves
 from twinlog_source.log.journal import Ledger
 from twinlog_source.log.topic_facts import TopicFacts
@@ -81,6 +82,9 @@ def assemble_parts(state: "FlowState") -> FlowParts:
         confirm=state.confirm,
         id_problem=wanted.id_problem,
         transform_problem=state.transform_check.problem_of,
+        transform_of=TopicTransforms(flow.transforms, flow.flow.source).digest
+        if flow.transforms
+        else lambda _: "",
         clock=clock,
     )
     return FlowParts(

@@ -21,6 +21,7 @@ from twinlog_source.log.facts import (
     TargetFact,
     ThrottleFact,
     TopicFact,
+    TransformsFact,
     WriterFact,
     ZeroFact,
 )
@@ -31,6 +32,7 @@ _OF_PARTITION = {
     "target": "targets",
     "copy": "copies",
     "origin": "origins",
+    "transforms": "transforms",
     "proof": "proofs",
     "foreign": "foreign",
 }
@@ -58,6 +60,7 @@ class ControlState:
     proofs: dict[TopicPartition, ProofFact] = field(default_factory=dict)
     foreign: dict[TopicPartition, ForeignFact] = field(default_factory=dict)
     origins: dict[TopicPartition, OriginFact] = field(default_factory=dict)
+    transforms: dict[TopicPartition, TransformsFact] = field(default_factory=dict)
 
     def pause_of(self, partition: TopicPartition) -> PauseFact | None:
         """The widest operator's pause that includes a partition: of its flow, its topic or itself."""

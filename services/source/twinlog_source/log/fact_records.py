@@ -32,6 +32,8 @@ from twinlog_source.log.facts import (
     TargetFact,
     ThrottleFact,
     TopicFact,
+    TransformsFact,
+    TransformStart,
     WriterFact,
     ZeroFact,
 )
@@ -68,6 +70,7 @@ _KINDS: Mapping[str, _Stored] = {
         CopyFact, _PARTITION, {"preserved": "offsets", "target_topic_id": "topic_id", "skip_from": "skip"}
     ),
     "origin": _Stored(OriginFact, _PARTITION),
+    "transforms": _Stored(TransformsFact, _PARTITION),
     "proof": _Stored(ProofFact, _PARTITION),
     "foreign": _Stored(ForeignFact, _PARTITION),
 }
@@ -255,6 +258,17 @@ def _epochs(value: object) -> object:
     return tuple(found) if len(found) == len(pairs) else _WRONG
 
 
+def _starts(value: object) -> object:
+    found: list[TransformStart] = []
+    for each in value if isinstance(value, list) else [None]:
+        match each:
+            case [str(digest), int(offset)]:
+                found.append(TransformStart(digest, offset))
+            case _:
+                return _WRONG
+    return tuple(found)
+
+
 def _writes(value: object) -> object:
     are_all = isinstance(value, list) and all(_are_ints(each, _FOREIGN_WRITE_FIELDS) for each in value)
     return tuple(map(tuple, value)) if isinstance(value, list) and are_all else _WRONG
@@ -272,6 +286,7 @@ _READERS: Mapping[Any, Callable[[object], object]] = {
     tuple[int, ...]: _list_of(int),
     tuple[str, ...]: _list_of(str),
     tuple[EpochStart, ...]: _epochs,
+    tuple[TransformStart, ...]: _starts,
     tuple[tuple[int, ...], ...]: _writes,
     CheckedEnd | None: lambda value: CheckedEnd(*value) if _are_ints(value, 3) else None,
     Mapping[str, int]: lambda value: (

@@ -236,6 +236,25 @@ class OriginFact:
     copies. If it is gone, nobody knows that of what is below the position."""
 
 
+class TransformStart(NamedTuple):
+    """From `offset` of the source on, records are changed as `digest` says (`TopicTransforms.digest`)."""
+
+    digest: str
+    """Empty = they are copied as they are."""
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformsFact:
+    """By what the records of a copy were changed, the present transform last. Written before the first record
+    is changed by it; what lies before the first start was copied as it is."""
+
+    partition: TopicPartition
+    target_topic_id: str
+    """The topic id of the copy: another one begins anew."""
+    starts: tuple[TransformStart, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofFact:
     """What continuous verification has proven of a copy; the next owner continues from here."""
@@ -289,6 +308,7 @@ Fact = (
     | WriterFact
     | ProducerFact
     | OriginFact
+    | TransformsFact
     | ProofFact
     | ForeignFact
     | RestoreFact

@@ -15,7 +15,7 @@ from twinlog.errors import KafkaError, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.policy.expected_offsets import OffsetsRule
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
-from twinlog_source.log.facts import PRESERVED, CopyFact
+from twinlog_source.log.facts import PRESERVED, CopyFact, TransformsFact, TransformStart
 from twinlog_source.log.gaps import lost_with_target
 from twinlog_source.log.journal import Journal, Ledger
 from twinlog_source.log.producers import Producers
@@ -67,6 +67,8 @@ class CopyModes:
     """As `WantedTopics.id_problem`."""
     transform_problem: Callable[[str], TwinlogError | None] = lambda _topic: None
     """Why records of a topic may not be copied before Spark has looked at what it is to do to them."""
+    transform_of: Callable[[str], str] = lambda _topic: ""
+    """As `TopicTransforms.digest`."""
     clock: Clock
     without_writer: set[TopicPartition] = field(default_factory=set)
     """Copies without a write in flight when the flow was taken over, and that no task has had since."""
@@ -82,9 +84,9 @@ class CopyModes:
         copies the undecided ones."""
         new: list[PartitionRow] = []
         known: list[tuple[PartitionRow, CopyFact]] = []
-        for row in self._undecided(topics):
-            if only not in (None, row.partition):
-                continue
+        undecided = [row for row in self._undecided(topics) if only in (None, row.partition)]
+        await self._note_transforms(undecided, topics)
+        for row in undecided:
             topic = topics[row.partition.topic]
             fact, wanted = self.marks.copy_of(row.partition, topic), self.rule.wanted(topic.source_topic)
             is_first = row.partition not in self.marks.control.copies
@@ -103,6 +105,31 @@ class CopyModes:
             await self._continue(known, topics)
         if new:
             await self._begin(new, topics)
+
+    async def _note_transforms(self, rows: Collection[PartitionRow], topics: Topics) -> None:
+        """Put on the log from which offset on records are changed otherwise than before."""
+        facts: list[TransformsFact] = []
+        for row in rows:
+            partition, target_id = row.partition, topics[row.partition.topic].target_topic_id
+            known, digest = self.marks.control.transforms.get(partition), self.transform_of(partition.topic)
+            starts: tuple[TransformStart, ...] = ()
+            offset = row.position or 0
+            if known is not None and known.target_topic_id == target_id:
+                starts = known.starts
+            elif known is not None or not row.stored:
+                offset = 0  # All of this copy.
+            if digest != (starts[-1].digest if starts else ""):
+                # After a position was set back: what is copied again.
+                kept = [each for each in starts if each.offset < offset]
+                starts = (*kept, TransformStart(digest, offset))
+                facts.append(TransformsFact(partition=partition, target_topic_id=target_id, starts=starts))
+        if not facts:
+            return
+        await self.confirm()
+        await self.journal.record_all(facts)
+        for fact in facts:
+            self.marks.control.record(fact)
+            log.info("transform_begins", topic=fact.partition.topic, partition=fact.partition.partition)
 
     def look_again(self, recreated: Collection[str]) -> None:
         """Do not wait any longer with partitions of these source topics: their target topics have changed."""

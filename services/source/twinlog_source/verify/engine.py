@@ -162,7 +162,12 @@ class Verification:
             if each.source_log_start is not None and not each.head_is_free
         }
         for proof in proofs:
-            proof.not_compared = [*lost.get(proof.source, ()), *proof.not_compared]
+            others = [
+                each
+                for each in gathered.of_other_transforms.get(proof.source, ())
+                if not proof.source_from <= each.from_offset < proof.source_to  # It was proven before.
+            ]
+            proof.not_compared = [*lost.get(proof.source, ()), *others, *proof.not_compared]
         changed = await gathered.topics.changed()
         for proof in proofs:
             if proof.source.topic in changed:

@@ -23,6 +23,8 @@ from twinlog_source.log.facts import (
     TargetFact,
     ThrottleFact,
     TopicFact,
+    TransformsFact,
+    TransformStart,
     WriterFact,
     ZeroFact,
 )
@@ -53,6 +55,12 @@ FACTS: st.SearchStrategy[Fact] = st.one_of(
     st.builds(PauseFact, topic=NAMES, partition=st.one_of(st.none(), NUMBERS), by=NAMES, at_ms=NUMBERS),
     st.builds(ThrottleFact, topic=st.one_of(st.none(), NAMES), bytes_per_second=NUMBERS),
     st.builds(ZeroFact, partition=PARTITIONS),
+    st.builds(
+        TransformsFact,
+        partition=PARTITIONS,
+        target_topic_id=NAMES,
+        starts=st.lists(st.builds(TransformStart, NAMES, NUMBERS)).map(tuple),
+    ),
     st.builds(
         LeaderEpochsFact,
         partition=PARTITIONS,

@@ -24,6 +24,8 @@ from twinlog_source.log.facts import (
     TargetFact,
     ThrottleFact,
     TopicFact,
+    TransformsFact,
+    TransformStart,
     WriterFact,
     ZeroFact,
 )
@@ -42,6 +44,7 @@ ONE_OF_EACH: tuple[Fact, ...] = (
     CopyFact(partition=P, preserved=True, since=0, reason="", target_topic_id="id"),
     WriterFact(producer_id=1, producer_epoch=1),
     ProducerFact(producer_id=1, name="id", cluster_id="B", source_cluster_id="A", at_ms=1),
+    TransformsFact(partition=P, target_topic_id="id", starts=(TransformStart("7f", 3),)),
     OriginFact(partition=P, target_topic_id="id", topic_id="id"),
     ProofFact(partition=P, verdict="EQUAL", proven_until=1, proven_at_ms=1, checked_at_ms=1),
     ForeignFact(partition=P, topic_id="id", records=1, writes=((0, 1, 1, 7, 0, 1),)),

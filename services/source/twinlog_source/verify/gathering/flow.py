@@ -23,6 +23,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
+from twinlog.policy.transformed import TopicTransforms
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
@@ -38,6 +39,7 @@ from twinlog_source.verify.gathering.recorded import (
     RecordedCopies,
     bounds_of_nothing,
     narrowed,
+    of_one_transform,
     with_truncations,
 )
 from twinlog_source.verify.gathering.topics import VerifiedTopics, replicated_topic
@@ -70,6 +72,8 @@ class GatheredFlow:
     recorded: RecordedCopies = field(init=False)
     open_copies: dict[TopicPartition, NotCompared] = field(default_factory=dict)
     """By source partition: what an open transaction on the copy hides."""
+    of_other_transforms: dict[TopicPartition, list[NotCompared]] = field(default_factory=dict)
+    """By source partition: what was copied with other transforms than the configuration has."""
     _positions_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
@@ -85,6 +89,7 @@ class GatheredFlow:
             positions=self.positions,
             pairs=self.topics.pairs,
             is_complete=self.request.complete,
+            transform_of=TopicTransforms(self.flow.policy_config, self.flow.flow.source).digest,
         )
 
     @property
@@ -152,9 +157,13 @@ class GatheredFlow:
                 target_compacted=self.topics.pairs[partition.topic].target_compacted,
                 begins_anywhere=self.recorded.begins_anywhere(partition),
             )
-            gathered.append(
-                narrowed(with_truncations(bounds), begins, ends, is_whole_copy=self.request.ends is not None)
+            bounds = narrowed(
+                with_truncations(bounds), begins, ends, is_whole_copy=self.request.ends is not None
             )
+            bounds, self.of_other_transforms[partition] = of_one_transform(
+                bounds, self.recorded.same_transform(partition)
+            )
+            gathered.append(bounds)
         return [*gathered, *await self._only_on_target()]
 
     async def _one_origin(self, partition: TopicPartition, copy: TopicPartition) -> str:

@@ -3,14 +3,16 @@
 The bounds of a comparison, from the request and from truncations of the source. Pure.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from twinlog.comparison.model import Bounds, KnownGap, NotCompared, Range, Reason, Side
 from twinlog.config import FlowConfig
 from twinlog.config.flow.settings import AutoOffsetReset, OffsetsMode
 from twinlog.model import TopicPartition
 from twinlog.policy.expected_offsets import offsets_rule
+from twinlog_source.log.facts import TransformStart
 from twinlog_source.log.gaps import Gap
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.copy_mode import OffsetsReason
@@ -37,6 +39,31 @@ def narrowed(
         start = min(begin, bounds.source_goal)
         bounds = replace(bounds, source_start=start, source_lost=(), head_is_free=True)
     return bounds
+
+
+def of_one_transform(bounds: Bounds, same: Range | None) -> tuple[Bounds, list[NotCompared]]:
+    """The bounds within the offsets that were copied with the `same` transform, and what lies outside."""
+    if same is None:
+        return bounds, []
+    partition, goal = bounds.source, bounds.source_goal
+    left_out = [
+        NotCompared(
+            side=Side.SOURCE,
+            from_offset=begin,
+            to_offset=end,
+            reason=Reason.TRANSFORMED,
+            detail="copied with other transforms: verify this range with the file of that time",
+        )
+        for begin, end in (
+            (bounds.source_start, min(same.from_offset, goal)),
+            (max(same.to_offset, bounds.source_start), goal),
+        )
+        if begin < end
+    ]
+    if not left_out:
+        return bounds, []
+    end = {partition: same.to_offset}
+    return narrowed(bounds, {partition: same.from_offset}, end, is_whole_copy=False), left_out
 
 
 def with_truncations(bounds: Bounds) -> Bounds:
@@ -76,6 +103,8 @@ class RecordedCopies:
     pairs: Mapping[str, TopicPair]
     is_complete: bool
     """Everything counts as copied."""
+    transform_of: Callable[[str], str]
+    """As `TopicTransforms.digest`."""
 
     def position_of(self, partition: TopicPartition, positions: Mapping[TopicPartition, int]) -> int | None:
         """None also if the stored position belongs to a deleted topic: then nothing of this one is copied
@@ -103,6 +132,20 @@ class RecordedCopies:
         if fact.preserved:
             return fact.since, None
         return (0, fact.since) if fact.since > 0 and not self.was_recreated(partition) else (None, None)
+
+    def same_transform(self, partition: TopicPartition) -> Range | None:
+        """The source offsets whose records were copied with the transform of this configuration; None = all,
+        as far as is recorded."""
+        fact = self.positions.control.transforms.get(partition)
+        if fact is None or fact.target_topic_id != self.pairs[partition.topic].target.topic_id:
+            return None
+        starts = [TransformStart("", 0), *fact.starts, TransformStart("", AFTER_ALL)]
+        found = [
+            Range(start.offset, after.offset)
+            for start, after in pairwise(starts)
+            if start.digest == self.transform_of(partition.topic) and start.offset < after.offset
+        ]
+        return found[-1] if found else Range(AFTER_ALL, AFTER_ALL)
 
     def is_both_ways(self, partition: TopicPartition) -> bool:
         """Whether the copy has offsets of its own because another flow copies the topic back."""
