@@ -15,7 +15,7 @@ leader that is slow to show a marker.
 import asyncio
 from asyncio import FIRST_COMPLETED
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from twinlog.batches import Codec, NewRecord, OutgoingBatch, TargetTopicLimits, build_batch
@@ -59,18 +59,9 @@ class _Writing:
 
 @dataclass(slots=True, kw_only=True)
 class FillWindow:
-    """For one run. All callables but `markers_of` raise KafkaError."""
+    """For one run."""
 
-    led: Callable[[Holes, LeftOut], Awaitable[Holes]]
-    """Returns the holes whose partitions have a leader, and passes the others on."""
-    markers_of: Callable[[int], int]
-    """How many markers a hole of this length gets; the rest are empty records of its first transaction."""
-    prepare: Callable[[TopicPartition, int], Awaitable[None]]
-    """Called before a partition gets this many empty records."""
-    write: Callable[[Mapping[TopicPartition, int]], Awaitable[int]]
-    """Runs a transaction with this many empty records, and returns its producer id."""
-    is_filled: Callable[[TopicPartition, int, int], Awaitable[bool]]
-    """Looks for the marker at this offset of this producer, and tells whether the log ends with it."""
+    filler: "Filler"
     most_partitions: int
     """Of one transaction."""
     _waiting: deque[tuple[TopicPartition, tuple[int, int]]] = field(default_factory=deque)
@@ -100,17 +91,18 @@ class FillWindow:
 
     async def _add(self, holes: Holes, left_out: LeftOut) -> None:
         """The shortest of them come first."""
-        led = await self.led(holes, left_out) if holes else {}
-        self._waiting.extend(sorted(led.items(), key=lambda item: self.markers_of(item[1][1])))
+        led = await self.filler.led(holes, left_out) if holes else {}
+        self._waiting.extend(sorted(led.items(), key=lambda item: self.filler.markers_of(item[1][1])))
 
     async def _transaction(self) -> list[tuple[TopicPartition, int, int]]:
         """Run the next one; return the partitions whose last marker it wrote, its offset and its producer."""
         while self._waiting and len(self._writing) < self.most_partitions:
             partition, (first, count) = self._waiting.popleft()
-            markers = self.markers_of(count)
-            await self.prepare(partition, count - markers)
+            markers = self.filler.markers_of(count)
+            await self.filler.prepare(partition, count - markers)
             self._writing[partition] = _Writing(count - markers, markers, first + count - 1)
-        producer_id = await self.write({partition: each.empty for partition, each in self._writing.items()})
+        empty = {partition: each.empty for partition, each in self._writing.items()}
+        producer_id = await self.filler.write(empty)
         for each in self._writing.values():
             each.empty = 0
             each.markers -= 1
@@ -120,7 +112,7 @@ class FillWindow:
     async def _look(self, partition: TopicPartition, last: int, producer_id: int, ended: Ended) -> None:
         """The marker is in the log soon after the coordinator has answered."""
         try:
-            ended(partition, await self.is_filled(partition, last, producer_id))
+            ended(partition, await self.filler.is_filled(partition, last, producer_id))
         except KafkaError as error:
             self._failures.append(error)
 
@@ -216,26 +208,29 @@ class Filler:
         Raises KafkaError (PRODUCER_FENCED when another owner has initialised the id; FILL_REFUSED when a
         leader accepts no empty records, with the partition in the metadata).
         """
-        window = FillWindow(
-            led=self._leaders.led,
-            markers_of=lambda count: markers_of(count, self.most_markers),
-            prepare=self._make_batches,
-            write=self._run_transaction,
-            is_filled=self._is_filled_to,
-            most_partitions=PARTITIONS_PER_TRANSACTION,
-        )
+        window = FillWindow(filler=self, most_partitions=PARTITIONS_PER_TRANSACTION)
         try:
             await window.run(holes, ended, left_out, more)
         except KafkaError:
             self._identity = None
             raise
 
-    async def _make_batches(self, partition: TopicPartition, empty: int) -> None:
-        """Before the transaction begins: no deadline runs yet, and no consumer waits for its end."""
+    async def led(self, holes: Holes, left_out: LeftOut) -> Holes:
+        """The holes whose partitions have a leader; the others are passed on. Raises KafkaError."""
+        return await self._leaders.led(holes, left_out)
+
+    def markers_of(self, count: int) -> int:
+        """How many markers a hole of this length gets; the rest are empty records of its first
+        transaction."""
+        return markers_of(count, self.most_markers)
+
+    async def prepare(self, partition: TopicPartition, empty: int) -> None:
+        """Make batches of so many empty records before the transaction begins: no deadline runs yet, and no
+        consumer waits for its end."""
         for records in set(batches_of(empty, self._most_records(partition))):
             await self._empty_batch(records)
 
-    async def _run_transaction(self, empty: Mapping[TopicPartition, int]) -> int:
+    async def write(self, empty: Mapping[TopicPartition, int]) -> int:
         """Write this many empty records and one marker to each partition; return the producer id. By then the
         marker of the previous transaction is in the log, because the coordinator begins no other one
         before."""
@@ -337,7 +332,7 @@ class Filler:
                 self._empty[records] = await asyncio.to_thread(_empty_batch, records)
         return self._empty[records]
 
-    async def _is_filled_to(self, partition: TopicPartition, last: int, filler_id: int) -> bool:
+    async def is_filled(self, partition: TopicPartition, last: int, filler_id: int) -> bool:
         """Whether the log ends with our marker at this offset, so that nothing else is in the hole."""
         doing, wait_seconds = f"wait for the marker at {partition}", _FIRST_LOOK_SECONDS
         try:

@@ -24,20 +24,6 @@ from twinlog_source.state.state_file import CopyLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
-    position: int
-    records: int
-    """Number of compared records."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Differs:
-    """The copy has something else than the source."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InOrder:
     source: TopicPartition
     copy: TopicPartition
@@ -49,25 +35,24 @@ class InOrder:
     """The copy has the source's offsets."""
 
 
-async def compare_in_order(logs: InOrder, source: LogReader, target: LogReader) -> Reached | Differs:
-    """Raises KafkaError when a log cannot be read."""
+async def compare_in_order(logs: InOrder, source: LogReader, target: LogReader) -> "Verdict | str":
+    """Where the copy continues, or why that is not known. Raises KafkaError when a log cannot be read."""
     here = patient_records(source, logs.source, logs.source_from, logs.source_end)
     position, count = logs.source_from, 0
     try:
         async for copied in patient_records(target, logs.copy, logs.copy_from, logs.copy_end):
             original = await anext(here, None)
             if original is None:
-                return Differs(why=f"{logs.copy} has at offset {copied.offset} what the source has not")
+                return f"{logs.copy} has at offset {copied.offset} what the source has not"
             if not is_copy(original, copied) or (logs.same_offsets and original.offset != copied.offset):
-                return Differs(
-                    why=f"{logs.copy} at {copied.offset} is not {logs.source} at {original.offset}"
-                )
+                return f"{logs.copy} at {copied.offset} is not {logs.source} at {original.offset}"
             position, count = original.offset + 1, count + 1
     except KafkaError as error:
         if error.reason != KafkaReason.OFFSET_OUT_OF_RANGE:
             raise
-        return Differs(why=f"records are gone that would have to be compared: {error}")
-    return Reached(position=position, records=count)
+        return f"records are gone that would have to be compared: {error}"
+    words = f"{count} records were copied after what the file says"
+    return Verdict(outcome=Outcome.DERIVED, position=position, message=words)
 
 
 class Outcome(StrEnum):

@@ -44,7 +44,6 @@ from twinlog_source.state.judgement import (
     InOrder,
     LogsNow,
     Outcome,
-    Reached,
     Verdict,
     compare_in_order,
     judge,
@@ -316,20 +315,13 @@ class StateImport:
                 target = await stack.enter_async_context(clusters.target.reader(read_committed=True))
                 for line, logs in waiting:
                     found = await compare_in_order(logs, source, target)
-                    verdicts[line.source] = line, self._verdict_of(line, found)
+                    if isinstance(found, str):
+                        found = not_derived(line, found, allow_repeats=self.allow_repeats)
+                    verdicts[line.source] = line, found
 
             async with asyncio.TaskGroup() as group:
                 for number in range(min(_COMPARED_AT_ONCE, len(unclear))):
                     group.create_task(worker(), name=f"compare copies {number}")
-
-    def _verdict_of(self, line: CopyLine, found: object) -> Verdict:
-        if isinstance(found, Reached):
-            return Verdict(
-                outcome=Outcome.DERIVED,
-                position=found.position,
-                message=f"{found.records} records were copied after what the file says",
-            )
-        return not_derived(line, getattr(found, "why", ""), allow_repeats=self.allow_repeats)
 
 
 def _is_reset(rules: bytes | None) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 
@@ -11,7 +12,7 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog_source.log.facts import FENCED
-from twinlog_source.preserved.filler import FillWindow
+from twinlog_source.preserved.filler import Filler, FillWindow
 from twinlog_source.preserved.hole_leaders import Holes, LeftOut
 
 A, B, C = (TopicPartition(name, 0) for name in "abc")
@@ -32,6 +33,9 @@ class Target:
 
     async def led(self, holes: Holes, left_out: LeftOut) -> Holes:
         return holes
+
+    def markers_of(self, count: int) -> int:
+        return count
 
     async def prepare(self, partition: TopicPartition, empty: int) -> None: ...
 
@@ -55,14 +59,7 @@ class Target:
         return dict(self.later.pop(at) for at in due)
 
     async def fill(self, holes: Holes, *, most_partitions: int = 50) -> None:
-        window = FillWindow(
-            led=self.led,
-            markers_of=lambda count: count,
-            prepare=self.prepare,
-            write=self.write,
-            is_filled=self.is_filled,
-            most_partitions=most_partitions,
-        )
+        window = FillWindow(filler=cast("Filler", self), most_partitions=most_partitions)
 
         def ended(partition: TopicPartition, is_filled: bool) -> None:
             assert is_filled
