@@ -1,5 +1,6 @@
 """The same topic names on both clusters, copied both ways."""
 
+import asyncio
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -297,9 +298,9 @@ async def all_in_order_of_arrival(world: World, on_a: list[bytes], on_b: list[by
     assert (found("A"), found("B")) == (on_a, on_b)
 
 
-async def verified(world: World, flow: Flow) -> tuple[str, int]:
-    """The verdict on a replicator that has stopped for good, and how many records differ."""
-    request = VerifyRequest(flow=flow, topics=frozenset({"orders"}), complete=True)
+async def verified(world: World, flow: Flow, *, complete: bool = True) -> tuple[str, int]:
+    """The verdict, of a replicator that has stopped for good if `complete`, and how many records differ."""
+    request = VerifyRequest(flow=flow, topics=frozenset({"orders"}), complete=complete)
     report = await Verification(
         configuration=load(world.file, environ={}), request=request, clock=LoopClock()
     ).run()
@@ -316,12 +317,18 @@ def test_verify_compares_the_records_of_one_cluster_with_their_copies(tmp_path: 
                 application.cluster.create_topic("orders", partition_count=2)
             await write(world, range(6), seconds=0)
             world.start("configsync", "source")
-            await all_once(world, 12)
-            await world.kill("source")
             a_to_b, b_to_a = Flow("A", "B"), Flow("B", "A")
+            await world.until(lambda: both_have_all(world) and len(values(world, "A")) == 12)
+            async with asyncio.TaskGroup() as group:
+                writing = group.create_task(write(world, range(6, 60), seconds=0.3), name="applications")
+                for flow in (a_to_b, b_to_a):
+                    told = await verified(world, flow, complete=False)
+                    assert (told, writing.done()) == (("EQUAL", 0), False), "while both sides write"
+            await all_once(world, 120)
+            await world.kill("source")
             assert await verified(world, a_to_b) == ("EQUAL", 0)
             assert await verified(world, b_to_a) == ("EQUAL", 0)
-            world.on["B"].produce("orders", 0, b"B6", b"B8")
+            world.on["B"].produce("orders", 0, b"B60", b"B62")
             assert await verified(world, a_to_b) == ("EQUAL", 0)
             assert await verified(world, b_to_a) == ("DIFFERENT", 2)
 

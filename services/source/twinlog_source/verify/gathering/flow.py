@@ -199,8 +199,11 @@ class GatheredFlow:
         if topic is None or origins is None:
             return of_anybody
         if side is Side.TARGET:
-            target_id = origins.cluster_id(self.flow.flow.target) or ""
-            return lambda header: self.positions.control.is_own(header.producer_id, target_id)
+            target_id, control = origins.cluster_id(self.flow.flow.target) or "", self.positions.control
+            begins_at = control.origins[partition].begins_at
+            return lambda header: (
+                header.base_offset >= begins_at and control.is_own(header.producer_id, target_id)
+            )
         topics = {partition.topic: topic}
 
         def is_of_the_source(header: BatchHeader) -> bool:
