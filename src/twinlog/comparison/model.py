@@ -50,6 +50,8 @@ class Reason(StrEnum):
     """The topic is copied both ways under the same name: both logs have records of both clusters."""
     TRANSFORMED = "TRANSFORMED"
     """The copy has what transforms made of the records."""
+    OTHER_TRANSFORMS = "OTHER_TRANSFORMS"
+    """The records were copied while other transforms were configured."""
     RECORD_TOO_LARGE = "RECORD_TOO_LARGE"
     """Transforms made the record too large for the copy, and the file says that it is left out then."""
     TOO_DIFFERENT = "TOO_DIFFERENT"

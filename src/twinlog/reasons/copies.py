@@ -176,6 +176,8 @@ VERIFY: Final = ReasonGroup(
             again when they are copied, or wait longer with `--wait`
         TARGET_OPEN_TRANSACTION: a transaction is open on the copy: `read_committed` consumers cannot read
             records after its beginning => run the command again; if it stays, see docs/states.md
+        OTHER_TRANSFORMS: the records were copied while the flow had other transforms or expressions => verify
+            with the file of that time, which compares these records only
         TRANSFORMED: the copy has what the flow's transforms made of the records, and not those that they
             drop: it is no other place for the source's => keep the records on the source, or copy them
             unchanged, too

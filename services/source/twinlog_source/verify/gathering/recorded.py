@@ -51,8 +51,7 @@ def of_one_transform(bounds: Bounds, same: Range | None) -> tuple[Bounds, list[N
             side=Side.SOURCE,
             from_offset=begin,
             to_offset=end,
-            reason=Reason.TRANSFORMED,
-            detail="copied with other transforms: verify this range with the file of that time",
+            reason=Reason.OTHER_TRANSFORMS,
         )
         for begin, end in (
             (bounds.source_start, min(same.from_offset, goal)),
