@@ -9,9 +9,9 @@ from typing import Final
 from twinlog.reasons.commands import COMMANDS, PROCESSES
 from twinlog.reasons.copies import COPIES, GAPS, PARTITIONS, VERIFY
 from twinlog.reasons.flows import FLOWS, GROUPS, TOPICS
-from twinlog.reasons.states import FINDINGS, IN_FORCE, PLACES, STATES
+from twinlog.reasons.states import FINDINGS, IN_FORCE, LANES, PLACES, STATES
 
 REASON_GROUPS: Final = (
     *(PARTITIONS, COPIES, GAPS, FLOWS, TOPICS, GROUPS, VERIFY, COMMANDS, PROCESSES),
-    *(STATES, IN_FORCE, PLACES, FINDINGS),
+    *(STATES, IN_FORCE, PLACES, FINDINGS, LANES),
 )

@@ -19,7 +19,8 @@ STATES: Final = ReasonGroup(
         STARTED: the step has begun => nothing
         PROGRESS: the step goes on => nothing
         DONE: the step, or the whole move, has ended => nothing
-        SKIPPED: the step was not needed, or not possible: the message says why => nothing
+        SKIPPED: the step was not needed, or not possible; of a record: a transform failed for it, and it is
+            not copied => see the message
         FAILED: the call ended with an error => see its reason
         SETTLED: configsync keeps the topics of the flow in step => nothing
         DEGRADED: the last look of configsync at the clusters failed; the known topics stay valid => see its
@@ -130,5 +131,33 @@ FINDINGS: Final = ReasonGroup(
         AS_EXPORTED: the position is as it was exported => nothing
         DERIVED: more was copied after the export: the position is from both logs => nothing
         REPEATED: what was copied after the export is copied again => nothing
+    """),
+)  # fmt: skip
+
+LANES: Final = ReasonGroup(
+    "Why batches were opened, or not copied, and who owns a flow (metrics, `twinlog move`)",
+    reasons("""
+        UNOPENED: the batch was copied without being opened => nothing
+        OLD_MAGIC: opened: its format is v0 or v1, which brokers no longer accept => nothing
+        LOG_APPEND_TIME: opened: its timestamps are the source broker's => nothing
+        COMPACTION_HOLES: opened: compaction has removed records of it => nothing
+        STARTS_BEFORE_POSITION: opened: its first records are already copied => nothing
+        TOO_LARGE_FOR_TARGET: opened and split: it is above the target topic's `max.message.bytes` => nothing
+        OTHER_CODEC: opened: the target topic's `compression.type` is another codec => nothing
+        SMALL_BATCHES: opened: many small batches of a backlog are packed together => nothing
+        OWN_RECORDS: made by Twinlog, not copied => nothing
+        CONTROL: not copied: the marker of a transaction => nothing
+        ABORTED: not copied: of an aborted transaction => nothing
+        BEHIND_POSITION: not copied: all of it is copied already => nothing
+        EMPTY: not copied: compaction has left its header only => nothing
+        ECHO: not copied: the target has these records already => nothing
+        FILTERED: not copied: a transform dropped the record => nothing
+        DEAD_LETTERED: not copied: a transform failed for the record, which is in the dead-letter topic =>
+            read it there
+        ONLY_ONE: no other process can own the flow => nothing
+        LEAST_LOADED: this process had the least to do => nothing
+        EVEN_LOAD: the process before had more to do => nothing
+        OUT_OF_REACH: the process before does not reach the source => see its reason there
+        BY_HAND: an operator moved the flow here, and here it stays => `twinlog move`
     """),
 )  # fmt: skip

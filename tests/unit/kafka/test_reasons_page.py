@@ -17,16 +17,14 @@ TABLES = ROOT / "src" / "twinlog" / "reasons"
 WORD = re.compile(r"[A-Z][A-Z0-9]+(_[A-Z0-9]+)*")
 OF_ISSUES = {"bad", "_of", "_refusal"}
 """The functions that make an issue of a verdict, or refuse a request."""
-SHOWN = ("Reason", "State", "Verdict", "Action", "Outcome", "Kind", "Basis", "Lane")
+SHOWN = ("Reason", "State", "Verdict", "Action", "Outcome", "Kind", "Basis", "Lane", "Why")
 """How enums are called whose members stand in a column or field of that name."""
 INSIDE = {
-    # Why a batch took its lane: told in docs/metrics.md.
-    *("LaneReason", "twinlog_source.task.partition.State"),
-    # Seen by no user.
     *("ProducerState", "LeaseState", "FilterOutcome", "TranslationOutcome", "ConfigSource"),
     *("twinlog_source.log.outcomes.Outcome", "twinlog_checkpoint.translation.walk.Outcome"),
     *("ActionKind", "MoveKind", "RecordKind"),
 }
+"""Seen by no user, or the name of a command."""
 
 
 GENERATED = ROOT / "src" / "twinlog" / "api"
