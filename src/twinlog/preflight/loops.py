@@ -112,8 +112,8 @@ def _collisions(flows: Sequence[FlowFacts]) -> Iterator[Finding]:
                 "name collision",
                 f"{' and '.join(origins)} are copied to the same topic, so their offsets cannot be"
                 " translated",
-                "use the default policy, and aliases of which none begins another one, or exclude the topic in"
-                " all flows but one",
+                "use the default policy, and aliases of which none begins another one, or exclude the topic"
+                " in all flows but one",
             )
 
 
