@@ -67,7 +67,7 @@ def without_markers(samples: Sequence[Sample], record_count: int) -> Sequence[Sa
     return [sample._replace(records=sample.records * record_count // offsets) for sample in samples]
 
 
-def measure_drain(samples: Sequence[Sample], warm_from: float = WARM_FROM) -> Drain:
+def measure_drain(samples: Sequence[Sample]) -> Drain:
     """Cut a run into its parts. Raises ValueError when nothing was copied.
 
     The run begins with the last sample without a record and ends with the first one that has the final count.
@@ -77,7 +77,7 @@ def measure_drain(samples: Sequence[Sample], warm_from: float = WARM_FROM) -> Dr
         raise ValueError("no record was copied")
     first = max(index for index, sample in enumerate(samples) if not sample.records)
     last = next(index for index, sample in enumerate(samples) if sample.records == final)
-    warm = next(index for index, sample in enumerate(samples) if sample.records >= final * warm_from)
+    warm = next(index for index, sample in enumerate(samples) if sample.records >= final * WARM_FROM)
     if warm == last:
         # So fast that no sample lies between: the last step is all there is.
         warm = last - 1

@@ -66,19 +66,16 @@ def ring_of(selectors: Iterable[TopicSelector], topic: str, places: Places | Non
     return None
 
 
-def ring_through(
-    selector: TopicSelector, others: Iterable[TopicSelector], topic: str, places: Places | None = None
-) -> Ring | None:
+def ring_through(selector: TopicSelector, others: Iterable[TopicSelector], topic: str) -> Ring | None:
     """The flows over which the copy of a topic comes back to the topic itself, `selector` first; None without
     such a way. `others` are flows of the file; those that show origins in names do not matter."""
-    places = places or {}
     name = _name_of_copy(selector, topic)
     if name is None:
         return None
-    home, there = (places.get(end, end) for end in (selector.flow.source, selector.flow.target))
-    onward, longest = _onward((selector, *others), places)
-    way = [(selector, (home, topic))]
-    return _closed_way(onward, places, (there, name), way, set(), longest, home=(home, topic))
+    home = (selector.flow.source, topic)
+    onward, longest = _onward((selector, *others), {})
+    there = (selector.flow.target, name)
+    return _closed_way(onward, {}, there, [(selector, home)], set(), longest, home=home)
 
 
 def circle_of(flow: Flow, flows: Iterable[Flow]) -> frozenset[Flow]:

@@ -142,9 +142,9 @@ class BlockingCluster:
             properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(certificate)}
         return properties
 
-    def client_file(self, user: str | None = None) -> Path:
+    def client_file(self) -> Path:
         """`client_properties` as a file, readable by the user only; removed by `stop`."""
-        name = user or self.spec.security.super_user
+        name = self.spec.security.super_user
         file = self._started_work.path / f"client-{name}.properties"
         file.touch(mode=0o600)
         file.write_text(render_properties(self.client_properties(name)))

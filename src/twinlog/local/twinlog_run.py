@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -32,10 +32,9 @@ class TwinlogRun:
     `async with` returns once all four services serve (the line `ready`), and stops them at its end.
     """
 
-    def __init__(self, properties: str, directory: Path, *, arguments: Sequence[str] = ()) -> None:
+    def __init__(self, properties: str, directory: Path) -> None:
         self.file = directory / "mm2.properties"
         self.log = directory / "twinlog.log"
-        self._arguments = tuple(arguments)
         self._lease = PortLease(len(SERVICES))
         self.endpoints: Mapping[str, str] = {
             service: f"127.0.0.1:{port}" for service, port in zip(SERVICES, self._lease.ports, strict=True)
@@ -55,14 +54,8 @@ class TwinlogRun:
         """Start it, and return at its line `ready`. Otherwise raises StateError with the end of its log."""
         seen = self._output().count("\nready") + self._output().startswith("ready")
         command: list[str | Path] = [
-            sys.executable,
-            "-m",
-            "twinlog",
-            "run",
-            self.file,
-            "--log-format",
-            "json",
-            *self._arguments,
+            *(sys.executable, "-m", "twinlog", "run", self.file),
+            *("--log-format", "json"),
         ]
         self._process = GuardedProcess(command, output=self.log)
         never = asyncio.Event()

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +45,6 @@ async def run_service(
     directory: Path,
     properties: str,
     *,
-    arguments: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[ServiceProcess]:
     """Run `twinlog-<name>` with this properties file, with gRPC on a free port and the log in `directory`;
@@ -59,7 +58,6 @@ async def run_service(
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", f"twinlog_{name}", "--config", str(config)),
             *("--listen", "127.0.0.1:0", "--port-file", str(port_file), "--log-format", "json"),
-            *arguments,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=log,
             stderr=log,

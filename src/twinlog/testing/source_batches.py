@@ -38,10 +38,10 @@ def old_message(
     return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
 
 
-def old_wrapper(offset: int, inner: bytes, *, magic: int = 1, codec: Codec = Codec.GZIP) -> bytes:
+def old_wrapper(offset: int, inner: bytes, *, magic: int = 1) -> bytes:
     """A compressed message around others; `offset` is that of its last one. Inner offsets of v1 begin at
     0."""
-    return old_message(offset, None, compress(codec, inner), magic=magic, attributes=codec)
+    return old_message(offset, None, compress(Codec.GZIP, inner), magic=magic, attributes=Codec.GZIP)
 
 
 _LEADER_EPOCH = 5

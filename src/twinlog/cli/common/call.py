@@ -33,7 +33,7 @@ from twinlog.cli.common.location import (
 from twinlog.cli.common.names import flow_of
 from twinlog.cli.common.options import option
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
-from twinlog.cli.common.pasteable import print_undo, say
+from twinlog.cli.common.pasteable import say
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.service.waiting import wait_or_stop
 
@@ -241,18 +241,15 @@ class Call:
         title: str = "",
         empty: str = "",
         lines: Iterable[str] = (),
-        undo: Sequence[str] = (),
-        fails: bool = False,
     ) -> None:
-        """Print a list of rows; below a table also `lines`, and the commands that undo it."""
+        """Print a list of rows; below a table also `lines`."""
 
         def text() -> None:
             print_rows(fields, rows, title=title, empty=empty)
             for line in lines:
                 say(line)
-            print_undo(undo)
 
-        self.tell([as_json(fields, row) for row in rows], text, fails=fails)
+        self.tell([as_json(fields, row) for row in rows], text)
 
 
 def _common(

@@ -55,9 +55,9 @@ class PageCertificate:
         """For the server. Each handshake takes the newest certificate; connections keep theirs."""
         self.context.sni_callback = self._choose
 
-    async def renew(self, stop: asyncio.Event, *, seconds: float = RENEWAL_SECONDS) -> None:
+    async def renew(self, stop: asyncio.Event) -> None:
         """Loop: look for newer files. Those that are not good leave the earlier ones in use."""
-        while not await wait_or_stop(stop, seconds):
+        while not await wait_or_stop(stop, RENEWAL_SECONDS):
             newest = await asyncio.to_thread(self._files.current)
             if newest != self._shown:
                 self._newest = await asyncio.to_thread(_context, newest)

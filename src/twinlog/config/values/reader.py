@@ -2,7 +2,7 @@
 by one."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields
 from enum import StrEnum
 from typing import Any, cast, get_type_hints
@@ -67,12 +67,10 @@ class SettingsReader:
         *,
         resolve: Callable[[Property], Property],
         findings: Findings,
-        table: Mapping[str, KeySpec] = BY_NAME,
     ) -> None:
         self._properties = properties
         self._resolve = resolve
         self._findings = findings
-        self._table = table
 
     def boolean(self, name: str) -> bool:
         return cast("bool", self._value(name))
@@ -95,7 +93,7 @@ class SettingsReader:
         enabled, interval = self.boolean(f"{task}{SWITCH_SUFFIX}"), f"{task}{INTERVAL_SUFFIX}"
         seconds = self.number(interval)
         if seconds < 0:
-            return False, float(self._table[interval].default or 0)
+            return False, float(BY_NAME[interval].default or 0)
         return enabled, seconds
 
     def text(self, name: str) -> str:
@@ -136,13 +134,13 @@ class SettingsReader:
 
     def property(self, name: str) -> Property | None:
         """The resolved property of a key, under its name or an older one; None when it is not set."""
-        for candidate in (name, *self._table[name].aliases):
+        for candidate in (name, *BY_NAME[name].aliases):
             if candidate in self._properties:
                 return self._resolve(self._properties[candidate])
         return None
 
     def _value(self, name: str) -> Value | None:
-        spec = self._table[name]
+        spec = BY_NAME[name]
         fallback = None if spec.default is None else parse_value(spec, spec.default)
         prop = self.property(name)
         if prop is None:

@@ -48,14 +48,12 @@ def bad_token(token: str) -> ConfigError:
     )
 
 
-def page_of(
-    entries: Iterable[MessageT], *, size: int, beside_bytes: int = 0, most_bytes: int = MAX_MESSAGE_BYTES
-) -> tuple[list[MessageT], bool]:
+def page_of(entries: Iterable[MessageT], *, size: int, beside_bytes: int = 0) -> tuple[list[MessageT], bool]:
     """The first entries that fill the page, and whether there are more; at least one entry if there is any.
 
     `size`: most entries, 0 = any number. `beside_bytes`: size of the message without them.
     """
-    room = most_bytes - _ROOM_BYTES - beside_bytes
+    room = MAX_MESSAGE_BYTES - _ROOM_BYTES - beside_bytes
     page: list[MessageT] = []
     for entry in entries:
         room -= entry.ByteSize() + _ENTRY_BYTES

@@ -55,10 +55,9 @@ class _Shown:
 class ToldTables(pb_grpc.TableServiceServicer):
     """The owner's side, for all tables of a process. Use it from one event loop."""
 
-    def __init__(self, stop: asyncio.Event, *, sign_of_life_seconds: float = SIGN_OF_LIFE_SECONDS) -> None:
+    def __init__(self, stop: asyncio.Event) -> None:
         """Streams end at `stop`."""
         self._stop = stop
-        self._sign_of_life_seconds = sign_of_life_seconds
         self._shown: dict[TableName, _Shown] = {}
         self._changed = asyncio.Event()
 
@@ -101,7 +100,7 @@ class ToldTables(pb_grpc.TableServiceServicer):
                 told[name], news = shown, True
                 for part in _parts(name, shown, before):
                     yield part
-            if not news and not await wait_for_any(changed, self._stop, seconds=self._sign_of_life_seconds):
+            if not news and not await wait_for_any(changed, self._stop, seconds=SIGN_OF_LIFE_SECONDS):
                 yield pb.FollowResponse()
 
 

@@ -119,11 +119,9 @@ _COORDINATOR_PARTITIONS = 50
 class Cluster(ClusterOutages):
     """What all brokers know."""
 
-    def __init__(self, *, node_count: int, clock: Clock, random: Random, auto_create: bool = False) -> None:
+    def __init__(self, *, node_count: int, clock: Clock, random: Random) -> None:
         self.clock = clock
         self.random = random
-        self.auto_create = auto_create
-        """Whether Metadata creates unknown topics (auto.create.topics.enable)."""
         self.cluster_id = f"fake-{random.getrandbits(64):016x}"
         self.nodes = {node_id: Node(node_id) for node_id in range(1, node_count + 1)}
         self.controller_id = 1

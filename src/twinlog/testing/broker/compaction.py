@@ -8,16 +8,16 @@ from twinlog.testing.broker.partitions import Partition
 from twinlog.testing.broker.stored import StoredBatch, rewritten
 
 
-def compact(partition: Partition, *, drop_tombstones: bool = False) -> None:
+def compact(partition: Partition) -> None:
     """Keep each key's last record below the last stable offset, and nothing of aborted transactions.
 
     Offsets stay: batches get holes. A batch without records goes, unless it is the last one of its producer.
     """
     for log in partition.logs.values():
-        log.replace_batches(_kept(log, drop_tombstones=drop_tombstones))
+        log.replace_batches(_kept(log))
 
 
-def _kept(log: PartitionLog, *, drop_tombstones: bool) -> list[StoredBatch]:
+def _kept(log: PartitionLog) -> list[StoredBatch]:
     end = log.last_stable_offset
     clean = [each for each in log.batches if each.header.next_offset <= end]
     newest: dict[bytes | None, int] = {}
@@ -33,9 +33,7 @@ def _kept(log: PartitionLog, *, drop_tombstones: bool) -> list[StoredBatch]:
         records = _records(log, batch)
         opened = map(decode_record, records)
         left = [
-            raw
-            for raw, record in zip(records, opened, strict=True)
-            if newest[record.key] == record.offset and not (drop_tombstones and record.value is None)
+            raw for raw, record in zip(records, opened, strict=True) if newest[record.key] == record.offset
         ]
         header = batch.header
         if left or (header.producer_id >= 0 and last_of_producer[header.producer_id] == header.base_offset):

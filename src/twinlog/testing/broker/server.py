@@ -11,7 +11,7 @@ from typing import Protocol, Self
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map
 
-from twinlog.clock import Clock, SystemClock
+from twinlog.clock import SystemClock
 from twinlog.kafka.protocol.schemas import API_KEYS
 from twinlog.testing.broker.calls import Call, Handler
 from twinlog.testing.broker.cluster import Cluster
@@ -176,17 +176,14 @@ class FakeKafka:
         node_count: int = 1,
         seed: int = 0,
         release: Release = KAFKA_4_3,
-        clock: Clock | None = None,
-        auto_create: bool = False,
         handlers: Mapping[int, Handler] = HANDLERS,
     ) -> None:
         """`name` keeps the host names of several clusters of one loop apart."""
         in_memory = isinstance(asyncio.get_running_loop(), VirtualTimeLoop)
         self.cluster = Cluster(
             node_count=node_count,
-            clock=clock or (LoopClock() if in_memory else SystemClock()),
+            clock=LoopClock() if in_memory else SystemClock(),
             random=Random(seed),  # noqa: S311 - it has to repeat itself
-            auto_create=auto_create,
         )
         self.faults = Faults()
         self.on_request: Callable[[Node, Request], None] = lambda _node, _request: None

@@ -66,9 +66,9 @@ class FakeGroupAdmin(FakeClusterBase):
         for partition, next_offset in (offsets or {}).items():
             group.offsets[partition] = CommittedOffset(next_offset=next_offset)
 
-    def refuse_group(self, group_id: str, code: int = 30) -> None:
-        """Answer every request about the group with this error; 0 = answer normally again."""
-        self.groups[group_id].refusal_code = code
+    def refuse_group(self, group_id: str) -> None:
+        """Answer every request about the group with GROUP_AUTHORIZATION_FAILED."""
+        self.groups[group_id].refusal_code = 30
 
     def _refusal(self, group_id: str, doing: str) -> KafkaError | None:
         code = self.groups[group_id].refusal_code if group_id in self.groups else 0

@@ -105,9 +105,6 @@ def _asked_topic(call: Call, asked: Any) -> Fields:
         return topic_fields(call, topic)
     if topic_id is not None:
         return missing_topic(ErrorCode.unknown_topic_id, None, topic_id)
-    if call.cluster.auto_create and call.get("allow_auto_topic_creation", True):
-        call.cluster.create_topic(name)
-        return missing_topic(ErrorCode.unknown_topic_or_partition, name, None)
     return missing_topic(ErrorCode.unknown_topic_or_partition, name, None)
 
 
