@@ -165,21 +165,11 @@ async def changed(
 async def test_records_arrive_changed_and_once_also_when_the_jvm_is_killed(
     changed: ChangedFlow, tmp_path: Path
 ) -> None:
-    async with TwinlogRun(changed.file, tmp_path) as run:
-        await changed.write(50)
-        await eventually(changed.have_arrived, timeout_seconds=300)  # Spark loads its SQL.
-        await changed.write(3_000)
-        await asyncio.to_thread(_kill_jvm, run)
-        await changed.write(500)
-        await eventually(changed.have_arrived, timeout_seconds=200)
-
-
-async def test_what_becomes_of_records_is_shown_and_verified(changed: ChangedFlow, tmp_path: Path) -> None:
     flow, orders = str(changed.flow), changed.orders
     async with TwinlogRun(changed.file, tmp_path) as run:
         changed.file = str(run.file)
         await changed.write(50)
-        await eventually(changed.have_arrived, timeout_seconds=300)
+        await eventually(changed.have_arrived, timeout_seconds=300)  # Spark loads its SQL.
         tried = await changed.command(
             "transform", "try", flow, "--topic", orders, "--last", "10", "-o", "json"
         )
@@ -188,6 +178,10 @@ async def test_what_becomes_of_records_is_shown_and_verified(changed: ChangedFlo
         assert "CAST_INVALID_INPUT" in tried.stdout
         status = await changed.command("status", "-o", "json")
         assert "8 DEAD_LETTERED, 34 FILTERED" in status.stdout, status.stdout
+        await changed.write(3_000)
+        await asyncio.to_thread(_kill_jvm, run)
+        await changed.write(500)
+        await eventually(changed.have_arrived, timeout_seconds=200)
     verify = "verify", flow, "--topic", orders
     verified = await changed.command(*verify)
     assert verified.returncode == 0, verified.stdout + verified.stderr
