@@ -146,7 +146,7 @@ class GroupSyncer:
             if isinstance(held, KafkaError):
                 self._warn(group, held)
                 continue
-            plan = plan_group_sync(
+            writes = plan_group_sync(
                 desired={
                     partition: checkpoint
                     for partition, checkpoint in self.history.latest(group).items()
@@ -158,8 +158,8 @@ class GroupSyncer:
                 ranges=ranges,
                 wrote=self.history.wrote_before,
             )
-            if plan.writes:
-                plans.append((group, plan.writes))
+            if writes:
+                plans.append((group, writes))
 
         async def write(planned: tuple[str, Mapping[TopicPartition, CommittedOffset]]) -> None:
             # A move that began meanwhile may have committed other offsets than these: the next look decides.
