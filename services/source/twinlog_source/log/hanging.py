@@ -39,9 +39,9 @@ from twinlog.kafka.raw import (
     ProducerIdentity,
     TransactionCoordinator,
     fence,
-    list_offsets,
     open_transactions,
 )
+from twinlog.kafka.raw.offset_lookup import list_offset
 from twinlog.model import TopicPartition
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import source_offset_key
@@ -277,8 +277,8 @@ class TakeOver:
         last_offsets: int | None = None,
     ) -> bool:
         """Pass the partition, or its last part, to `read`; return whether that was all of it."""
-        start = await self._offset(OffsetSpec.EARLIEST, partition)
-        end = await self._offset(OffsetSpec.LATEST, partition)
+        start = await list_offset(self.session, OffsetSpec.EARLIEST, partition)
+        end = await list_offset(self.session, OffsetSpec.LATEST, partition)
         offset = start if last_offsets is None else max(start, end - last_offsets)
         is_whole = offset == start
         reader = BatchReader(self.session, read_committed=False)
@@ -318,9 +318,3 @@ class TakeOver:
         """The partition of the positions topic that stores a source partition's position."""
         key = source_offset_key(self.positions.source_alias, source, connector=self.positions.connector_name)
         return TopicPartition(self.positions.topic, partition_for_key(key, self.positions.partition_count))
-
-    async def _offset(self, spec: OffsetSpec, partition: TopicPartition) -> int:
-        offset = (await list_offsets(self.session, spec, [partition]))[partition]
-        if isinstance(offset, KafkaError):
-            raise offset
-        return offset

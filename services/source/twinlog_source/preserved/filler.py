@@ -180,11 +180,6 @@ class Filler:
         """Whether the filler has an identity and left nothing open; True without an id."""
         return self._identity is not None or not self._has_id
 
-    @property
-    def producer_id(self) -> int:
-        """Raises StateError before `open`."""
-        return self._opened().producer_id
-
     def note_limit(self, partition: TopicPartition, limit: FillLimit) -> None:
         """Set the limits of a partition; Kafka's defaults apply to others."""
         self._limits[partition] = limit

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from twinlog.batches.header import BatchHeader
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import LogEnd, OffsetSpec
-from twinlog.kafka.raw import BatchReader, DataClientPool, epoch_ends, list_offsets
+from twinlog.kafka.raw import BatchReader, DataClientPool, epoch_ends
 from twinlog.kafka.raw.leaders import answered, leader_topic_ids
-from twinlog.kafka.raw.offset_lookup import log_ends
+from twinlog.kafka.raw.offset_lookup import list_offset, log_ends
 from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
@@ -308,9 +308,9 @@ class CopyTails:
             try:
                 fetched = await self._reader.fetch(partition, at, max_bytes=LOOK_BYTES, known_end=end)
             except KafkaError as error:
-                start = (
-                    await self._start(partition) if error.reason == KafkaReason.OFFSET_OUT_OF_RANGE else at
-                )
+                if error.reason != KafkaReason.OFFSET_OUT_OF_RANGE:
+                    raise
+                start = await list_offset(self._session, OffsetSpec.EARLIEST, partition)
                 if start <= at:
                     raise
                 at = start
@@ -322,12 +322,6 @@ class CopyTails:
                 if at < batch.header.next_offset <= end:
                     yield batch.header
             at = fetched.next_offset(at)
-
-    async def _start(self, partition: TopicPartition) -> int:
-        start = (await list_offsets(self._session, OffsetSpec.EARLIEST, [partition]))[partition]
-        if isinstance(start, KafkaError):
-            raise start
-        return start
 
     async def _before(self, partition: TopicPartition, offset: int) -> _Before:
         """The writer's last batch before an offset."""

@@ -6,7 +6,7 @@ Tunes glibc for the memory of tasks: keep freed blocks while copying, return the
 import ctypes
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from twinlog.batches import Codec, CopyPolicy, TargetTopicLimits
 from twinlog.config.flow.source_settings import parse_until
@@ -48,13 +48,8 @@ def _glibc() -> "ctypes.CDLL | None":
 class CopySettings:
     """How records are copied; the same for all partitions of a task."""
 
-    read_committed: bool
-    check_crcs: bool
-    coalesce_below_bytes: int
-    max_uncompressed_bytes: int
-    recode_compression_level: int | None
-    forced_codec: Codec | None
-    """The producer's `compression.type` if it is configured; None = records keep their codec."""
+    batches: CopyPolicy
+    """The codec is the producer's `compression.type` if it is configured; None = records keep theirs."""
     fail_on_data_loss: bool
     exactly_once: bool
     """Rounds are transactions."""
@@ -63,25 +58,16 @@ class CopySettings:
 
     def policy(self, assignment: TaskAssignment) -> CopyPolicy:
         """How batches of one partition are copied to its target topic."""
-        named = assignment.compression_type
-        if named in ("", "producer"):
-            codec = self.forced_codec
-        else:
+        limits, named = self.batches.target, assignment.compression_type
+        if named not in ("", "producer"):
             codec = Codec.NONE if named == "uncompressed" else Codec[named.upper()]
-        return CopyPolicy(
-            target=TargetTopicLimits(
-                max_message_bytes=assignment.max_message_bytes,
-                codec=codec,
-                level=self.recode_compression_level,
-            ),
-            read_committed=self.read_committed,
-            check_crc=self.check_crcs,
-            coalesce_below_bytes=self.coalesce_below_bytes,
-            max_open_bytes=self.max_uncompressed_bytes,
+            limits = replace(limits, codec=codec)
+        changes = None if self.transforms is None else self.transforms.changes(assignment.partition.topic)
+        return replace(
+            self.batches,
+            target=replace(limits, max_message_bytes=assignment.max_message_bytes),
             keeps_offsets=assignment.preserved is not None,
-            transform=None
-            if self.transforms is None
-            else self.transforms.changes(assignment.partition.topic),
+            transform=changes,
         )
 
 
@@ -100,12 +86,15 @@ def copy_settings(setup: TaskSetup, source: ClusterAlias, *, check_crcs: bool) -
     level = settings["twinlog.recode.compression.level"]
     codec = setup.clients["data_producer"].get("compression.type", "").strip().lower()
     return CopySettings(
-        read_committed=setup.read_committed,
-        check_crcs=check_crcs,
-        coalesce_below_bytes=int(settings["twinlog.coalesce.below.bytes"]),
-        max_uncompressed_bytes=int(settings["twinlog.batch.max.uncompressed.bytes"]),
-        recode_compression_level=int(level) if level else None,
-        forced_codec=Codec[codec.upper()] if codec else None,
+        batches=CopyPolicy(
+            target=TargetTopicLimits(
+                codec=Codec[codec.upper()] if codec else None, level=int(level) if level else None
+            ),
+            read_committed=setup.read_committed,
+            check_crc=check_crcs,
+            coalesce_below_bytes=int(settings["twinlog.coalesce.below.bytes"]),
+            max_open_bytes=int(settings["twinlog.batch.max.uncompressed.bytes"]),
+        ),
         fail_on_data_loss=settings["twinlog.on.data.loss"] == "fail",
         exactly_once=bool(setup.transactional_ids),
         transforms=TopicTransforms(settings, source) if changes_records(settings) else None,

@@ -196,6 +196,14 @@ async def list_offsets(
     )
 
 
+async def list_offset(session: DataClientPool, spec: OffsetSpec, partition: TopicPartition) -> int:
+    """As `list_offsets`, of one partition. Raises KafkaError."""
+    offset = (await list_offsets(session, spec, [partition]))[partition]
+    if isinstance(offset, KafkaError):
+        raise offset
+    return offset
+
+
 async def look_up_offsets(
     session: DataClientPool,
     timestamps_ms: Mapping[TopicPartition, int],

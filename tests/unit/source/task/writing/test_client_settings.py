@@ -73,7 +73,7 @@ def test_the_codec_of_the_copies_is_the_producers_when_the_file_names_one(
     line: str, codec: Codec | None
 ) -> None:
     setup = TaskSettings(flow=flow_of(line)).prepare(1, 0, positions_partition_count=25)
-    assert copy_settings(setup, "A", check_crcs=True).forced_codec is codec
+    assert copy_settings(setup, "A", check_crcs=True).batches.target.codec is codec
 
 
 def test_the_dials_of_the_producer_are_as_the_file_says() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
-from twinlog.batches import NewRecord, OutgoingBatch, Prepared, build_batch
+from twinlog.batches import CopyPolicy, NewRecord, OutgoingBatch, Prepared, build_batch
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.raw import FetchFailure, RawFetcher
 from twinlog.model import Flow, TopicPartition
@@ -27,12 +27,7 @@ from twinlog_source.task.writing.transport import Positions
 
 GOOD, BAD = TopicPartition("good", 0), TopicPartition("bad", 0)
 DIALS = CopySettings(
-    read_committed=True,
-    check_crcs=True,
-    coalesce_below_bytes=0,
-    max_uncompressed_bytes=1 << 20,
-    recode_compression_level=None,
-    forced_codec=None,
+    batches=CopyPolicy(coalesce_below_bytes=0, max_open_bytes=1 << 20),
     fail_on_data_loss=False,
     exactly_once=True,
 )
