@@ -16,6 +16,7 @@ from twinlog.cli.common.options import option
 from twinlog.cli.common.output import filter_output
 from twinlog.supervisor.runs import complete_standard_streams
 
+_DURING_A_MOVE = ("status", "watch", "stop", "give-up")
 _PANELS: dict[str, dict[str, LazyCommand]] = {
     "Start": {
         "run": shown("start:run_command", "Run all four services for the flows of a properties file.",
@@ -80,9 +81,14 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
             "Measure how fast the target takes records, and with how many slots.",
             "twinlog calibrate 'A->B' --dry-run", "twinlog calibrate 'A->B'"),
         "positions": shown("source.positions:app", "Show or move where partitions are copied from.",
-            "twinlog positions get 'A->B' --topic orders"),
+            "twinlog positions get 'A->B' --topic orders",
+            "twinlog positions set 'A->B' --topic orders --to 2026-01-31T12:00:00Z --dry-run"),
         "rules": shown("configsync.rules:app", "Show and change the rules of a flow while it runs.",
-            "twinlog rules get 'A->B'", "twinlog rules add 'A->B' topics 'payments.*' --dry-run"),
+            "twinlog rules get 'A->B'", "twinlog rules diff 'A->B'",
+            "twinlog rules set 'A->B' topics 'orders,payments.*'",
+            "twinlog rules add 'A->B' topics 'payments.*' --dry-run",
+            "twinlog rules remove 'A->B' topics 'payments.*'", "twinlog rules reset 'A->B' topics",
+            "twinlog rules restore 'A->B' topics"),
         "plan": shown("configsync.plan:plan_command",
             "Show the topics, configs, ACLs and quotas that configsync would change, and why.",
             "twinlog plan 'A->B'", "twinlog plan --check"),
@@ -93,9 +99,11 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
     },
     "Move applications": {
         "failover": shown("moves.failover:app", "Move consumer groups to the target cluster.",
-            "twinlog failover plan 'A->B'", "twinlog failover run 'A->B' --fence --dry-run"),
+            "twinlog failover plan 'A->B'", "twinlog failover run 'A->B' --fence --dry-run",
+            *(f"twinlog failover {act} 'A->B'" for act in _DURING_A_MOVE)),
         "failback": shown("moves.failback:app", "Move consumer groups back to the source cluster.",
-            "twinlog failback plan 'A->B'"),
+            "twinlog failback plan 'A->B'", "twinlog failback run 'A->B' --dry-run",
+            *(f"twinlog failback {act} 'A->B'" for act in _DURING_A_MOVE)),
         "reverse": shown("moves.reverse:reverse_command",
             "Let the flow back take over, for topics with the same names on both sides.",
             "twinlog reverse 'A->B'", "twinlog reverse 'A->B' --fence --execute"),
@@ -127,7 +135,8 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
         "demo": shown("demo:demo_command",
             "Run two clusters and all services, and fail a group over: about a minute.", "twinlog demo"),
         "local": shown("local:app", "Run real Kafka clusters on this machine for tests.",
-            "twinlog local up A B --detach"),
+            "twinlog local up A B --detach", "twinlog local status",
+            "twinlog local stop A", "twinlog local start A", "twinlog local down A B"),
         "completion": shown("common.lazy:completion_command", "Print a shell completion script.",
             "twinlog completion bash"),
     },

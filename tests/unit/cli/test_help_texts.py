@@ -87,6 +87,9 @@ def test_every_command_shows_how_it_is_called() -> None:
         with about(name):
             texts = (command.help or "", command.epilog or "", *(each.help or "" for each in _below(command)))
             assert any(f"twinlog {name}" in text for text in texts)
+            for below, each in getattr(command, "commands", {}).items():
+                shown = f"{each.help} {each.epilog}"
+                assert each.hidden or f"twinlog {name} {below}" in shown, below
             assert entry.panel
             for example in entry.examples:
                 found, _ = command_of(shlex.split(example))

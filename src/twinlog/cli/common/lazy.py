@@ -4,6 +4,7 @@
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
@@ -61,7 +62,7 @@ class LazyCommand:
     negative_numbers: bool = False
     """Arguments that begin with a minus reach the command, which refuses them with its own message."""
     examples: tuple[str, ...] = ()
-    """Command lines that its help shows, unless its own text has some."""
+    """Command lines that its help shows, unless its own text has some, and that of the command below."""
     panel: str = ""
     """The part of `twinlog --help` that it stands in."""
 
@@ -141,9 +142,16 @@ def load(name: str, entry: LazyCommand) -> Any:
     command = typer.main.get_command(app)
     command.name = name
     _write_plainly(command)
-    if entry.examples:
-        command.epilog = "\n\n".join(("Examples:", *map(_plain, entry.examples)))
+    _show_examples(command, entry.examples)
+    for below, each in getattr(command, "commands", {}).items():
+        start = f"twinlog {name} {below}"
+        _show_examples(each, [example for example in entry.examples if f"{example} ".startswith(f"{start} ")])
     return command
+
+
+def _show_examples(command: Any, examples: Sequence[str]) -> None:
+    if examples:
+        command.epilog = "\n\n".join(("Examples:", *map(_plain, examples)))
 
 
 def _write_plainly(command: Any) -> None:
