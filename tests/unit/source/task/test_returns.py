@@ -130,6 +130,19 @@ def test_an_application_that_writes_the_same_records_again_and_again_goes_on(sec
     assert log.sent == log.end
 
 
+@pytest.mark.parametrize("seconds", [20.0, 300.0])
+def test_an_application_that_writes_more_again_and_again_than_is_opened_goes_on(seconds: float) -> None:
+    """Reference data, all with the timestamp of the last delivery."""
+    log, data = Log(), [(1000, b"%d" % index + bytes(16 << 10)) for index in range(64)]
+    for _ in range(20):
+        for first in range(0, len(data), 8):
+            log.arrives(*data[first : first + 8])
+            log.copy(seconds=0.05)
+        log.copy(seconds=seconds)
+        assert not log.is_endless
+    assert log.held_until, "it was looked at"
+
+
 @pytest.mark.parametrize("coarse_ms", [1000, 86_400_000])
 def test_a_loop_is_noticed_where_more_has_a_timestamp_than_is_opened(coarse_ms: int) -> None:
     """24 MiB come at once, and go round in other batches, each time with 24 MiB more every minute."""

@@ -136,6 +136,10 @@ class _Trial:
     key: int
     hold_seconds: float
     until: float
+    offset: int
+    """Where the record was last."""
+    round_offsets: float
+    """How far the log grew from round to round."""
     end: int | None = None
     """Where the log ended then."""
     over_at: float = math.inf
@@ -144,10 +148,20 @@ class _Trial:
     """Before `end`."""
     again: int = 0
     """Behind it."""
+    is_sample: bool = False
+    """Not all before `end` was opened."""
+
+    def is_application(self, end: int) -> bool:
+        """The record came while nothing was copied. Where not all was opened: the log grew as if it did."""
+        found = (end - self.offset) / self.round_offsets if self.is_sample else self.found
+        return max(found, self.found) >= HOLD_ROUNDS - 2
 
     def see(self, batch: Batch, end: int, now: float) -> None:
         watched = self.watched
-        if batch.header.last_offset <= watched.looked_to or not watched.may_open(now):
+        if batch.header.last_offset <= watched.looked_to:
+            return
+        if not watched.may_open(now):
+            self.is_sample |= batch.header.base_offset < end
             return
         offsets = [record[0] for record in watched.open(batch) if _key(record) == self.key]
         self.found += sum(offset < end for offset in offsets)
@@ -212,12 +226,12 @@ class Returns:
             trial.end, trial.watched.bursts = end, BURSTS
         for batch in self._candidates(view, [trial.watched.timestamp_ms], echoes):
             trial.see(batch, trial.end, now)
-        if trial.again >= AGAIN and trial.found < HOLD_ROUNDS - 2:
+        is_application = trial.is_application(trial.end)
+        if trial.again >= AGAIN and not is_application:
             return math.inf
         if trial.over_at == math.inf and _next_offset(view) >= trial.end:
             trial.over_at = now + trial.hold_seconds
-        if trial.found >= HOLD_ROUNDS - 2 or now >= trial.over_at:
-            is_application = trial.found >= HOLD_ROUNDS - 2
+        if is_application or now >= trial.over_at:
             self._trial, self._quiet_until = None, now + QUIET_SECONDS[is_application]
             self._watched.clear()
             self._back.clear()
@@ -246,7 +260,7 @@ class Returns:
                     each.remember(key, offset, now)
                 elif each.found(key, sent) >= RETURNS:
                     del self._watched[index], self._taken_at[index]
-                    self._came_back(each, key, now)
+                    self._came_back(each, key, offset, now)
                     break
             if self._trial is not None:
                 # It is fetched again then.
@@ -256,15 +270,16 @@ class Returns:
                 del self._watched[index]
                 self._taken_at[index] += SOON_SECONDS - PERIODS_SECONDS[index]
 
-    def _came_back(self, watched: _Watched, key: int, now: float) -> None:
+    def _came_back(self, watched: _Watched, key: int, offset: int, now: float) -> None:
         self._back.append((now, key))
         while now - self._back[0][0] > TOGETHER_SECONDS:
             self._back.popleft()
         if len({each for _, each in self._back}) >= RECORDS:
             least, most = HOLD_SECONDS
-            round_seconds = (now - watched.records[key].at) / RETURNS
-            hold_seconds = min(most, max(least, HOLD_ROUNDS * round_seconds))
-            self._trial = _Trial(watched, key, hold_seconds, now + hold_seconds)
+            first = watched.records[key]
+            hold_seconds = min(most, max(least, HOLD_ROUNDS * (now - first.at) / RETURNS))
+            round_offsets = (offset - first.offset) / RETURNS
+            self._trial = _Trial(watched, key, hold_seconds, now + hold_seconds, offset, round_offsets)
 
     def _due(self, now: float) -> int | None:
         """The period for which it is time to watch another record."""
