@@ -21,6 +21,8 @@ DEAD_LETTERS = "twinlog.dead.letter.topic"
 PROVENANCE = "twinlog.provenance.headers"
 ORIGIN_HEADER = b"twinlog.origin"
 """Of a copy that says where it comes from: `<cluster>/<topic>/<partition>/<offset>/<timestamp in ms>`."""
+_MOST_DIGITS = 19
+"""Of an offset. Anybody may write the header, and Python refuses to read numbers of some thousand digits."""
 COLUMNS = ("key", "value", "headers", "timestamp")
 """What an expression may change, in this order."""
 ONE_COPY = (
@@ -91,7 +93,7 @@ def origin_offset(record: OpenRecord, prefix: bytes) -> int | None:
     if told is None or not told.startswith(prefix):
         return None
     offset = told[len(prefix) :].partition(b"/")[0]
-    return int(offset) if offset.isdigit() else None
+    return int(offset) if offset.isdigit() and len(offset) <= _MOST_DIGITS else None
 
 
 def expressions_of(values: Mapping[str, str]) -> Expressions | None:

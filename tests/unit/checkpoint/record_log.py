@@ -27,7 +27,7 @@ class RecordLog:
         return Chunk(
             batches=tuple(iter_batches(data)),
             next_offset=fetched.next_offset,
-            size_bytes=sum(_size(record) for record in fetched.records),
+            size_bytes=sum(map(_size, fetched.records)) or int(fetched.next_offset > offset),
         )
 
 

@@ -2,12 +2,15 @@
 
 import pytest
 
+from twinlog.batches import encode_body
 from twinlog.errors import ConfigError
 from twinlog.policy.transformed import TopicTransforms
 from twinlog.transforms.expressions import (
+    ORIGIN_HEADER,
     Expressions,
     OnError,
     expressions_of,
+    origin_offset,
     problems_of_expressions,
 )
 
@@ -77,3 +80,11 @@ def test_topics_are_the_sources_without_internal_ones() -> None:
     assert transforms.changes("orders") is None
     assert transforms.expressions("heartbeats") is None
     assert transforms.expressions("mm2-offsets.A.internal") is None
+
+
+@pytest.mark.parametrize(
+    ("told", "offset"), [(b"7/1", 7), (b"", None), (b"-7/1", None), (b"9" * 5000 + b"/1", None)]
+)
+def test_an_origin_that_somebody_else_has_written_is_no_error(told: bytes, offset: int | None) -> None:
+    record = (0, 0, encode_body(None, None, ((ORIGIN_HEADER, b"A/t/0/" + told),)))
+    assert origin_offset(record, b"A/t/0/") == offset

@@ -55,10 +55,13 @@ async def original_place(
 async def _origins(
     copy: ComparedPartition, prefix: bytes, begin: int
 ) -> AsyncIterator[tuple[int, int | None]]:
-    """The records of the copy from an offset on: offset and origin."""
+    """The records of the copy from an offset on: offset and origin. None where its leader shows no more: a
+    new one does not know yet how much all replicas have."""
     at, max_bytes = max(begin, copy.bounds.start), FIRST_READ_BYTES
     while at < copy.bounds.end:
         chunk = await copy.read(at, max_bytes=max_bytes)
+        if not chunk.size_bytes:
+            yield at, None
         for batch in chunk.batches:
             for record in open_records(batch):
                 if record[0] >= at:

@@ -2,13 +2,15 @@
 
 import asyncio
 import re
+from collections.abc import Collection
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
+from twinlog.comparison.sides import Chunk
 from twinlog.kafka.ports import OffsetSpec
-from twinlog.model import Record
+from twinlog.model import Record, TopicPartition
 from twinlog.testing.fakes.cluster import Call
 from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog_checkpoint.translation.exact import LogSide
@@ -485,6 +487,37 @@ async def test_a_changed_copy_whose_records_name_their_origins_is_exact_whatever
             assert back.downstream_offset == max(origins[0], logs.source.log(ORIGIN, "start").start)
         else:
             assert (back.downstream_offset or 0) == logs.copied_to
+
+
+@dataclass(slots=True)
+class NewLeader:
+    """It does not know yet how much all replicas have, and shows only what lies before an offset."""
+
+    log: RecordLog
+    shown_to: int
+
+    async def expect(self, partitions: Collection[TopicPartition]) -> None:
+        await self.log.expect(partitions)
+
+    async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Chunk:
+        if offset >= self.shown_to:
+            return Chunk(batches=(), next_offset=offset)
+        return await self.log.read(partition, offset, max_bytes=1)
+
+
+@pytest.mark.parametrize("shown_to", [0, 50])
+async def test_a_new_leader_that_does_not_show_all_yet_puts_no_group_ahead(shown_to: int) -> None:
+    logs = MirroredLogs(seed=3, offset_lag_max=100, is_changed=True)
+    logs.produce(200)
+    logs.copy()
+    log = NewLeader(RecordLog(logs.target.reader()), shown_to)
+    exact, back = translator(logs), translator_back(logs)
+    exact.there, back.here = replace(exact.there, log=log), replace(back.here, log=log)
+    check_never_ahead(logs, await translate(exact, range(0, logs.source.log(ORIGIN, "end").end, 7)))
+    for record in logs.visible_target():
+        found = (await translate(back, [record.offset], COPY))[record.offset]
+        origin = int((record.headers[-1][1] or b"").split(b"/")[3])
+        assert found.downstream_offset is None or found.downstream_offset <= origin
 
 
 async def test_records_without_an_origin_leave_a_changed_copy_to_the_syncs() -> None:
