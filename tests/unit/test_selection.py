@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from twinlog.filters import DefaultTopicFilter, TopicFilter, topic_filter_from_config
+from twinlog.filters import TopicFilter
 from twinlog.model import Flow
 from twinlog.policy import DefaultReplicationPolicy, IdentityReplicationPolicy, ReplicationPolicy
 from twinlog.selection import TopicDecision, TopicReason, TopicSelector
 from unit.cases import about
+from unit.name_lists import topic_lists
 
 FLOW = Flow("source", "target")
 
@@ -22,12 +23,12 @@ def selector(
     return TopicSelector(
         flow=FLOW,
         policy=policy or DefaultReplicationPolicy(),
-        topic_filter=topic_filter or DefaultTopicFilter(),
+        topic_filter=topic_filter or topic_lists(),
         heartbeats_replication_enabled=heartbeats,
     )
 
 
-NOTHING = topic_filter_from_config({"topics": ""})
+NOTHING = topic_lists("")
 
 
 def test_a_selected_topic_says_its_pattern_and_its_name_on_the_target() -> None:
@@ -61,7 +62,7 @@ def test_the_first_rule_that_decides_is_the_reason(topic: str, reason: TopicReas
 
 
 def test_mm2_topics_are_internal_even_when_the_filter_takes_them() -> None:
-    takes_all = topic_filter_from_config({"topics.exclude": ""})
+    takes_all = topic_lists(exclude="")
     decision = selector(takes_all).decide("mm2-offsets.A.internal")
     assert decision.reason is TopicReason.INTERNAL
     assert "mirror" in decision.rule
@@ -73,7 +74,7 @@ def test_a_cycle_names_its_cluster() -> None:
 
 
 def test_not_included() -> None:
-    decision = selector(topic_filter_from_config({"topics": "orders, payments"})).decide("other")
+    decision = selector(topic_lists("orders, payments")).decide("other")
     assert decision.reason is TopicReason.NOT_INCLUDED
     assert decision.rule == "topics: no pattern matches"
     assert not decision.selected
@@ -105,7 +106,7 @@ def test_no_topic_is_copied_into_one_of_the_mirrors_own() -> None:
             for internal_separator in [".", "_", "-"]:
                 with about(policy, separator, internal_separator):
                     rules = selector(
-                        topic_filter_from_config({"topics.exclude": ""}),
+                        topic_lists(exclude=""),
                         policy(separator=separator, internal_separator=internal_separator),
                     )
                     own = [

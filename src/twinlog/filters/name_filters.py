@@ -1,42 +1,15 @@
-"""Which topics, groups and topic configs a flow includes: MM2's default filters.
+"""Which topics and groups a flow includes: MM2's default filters.
 
 A name is included when the include list matches it and the exclude list does not.
-
-Creates the filters of a properties file.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from twinlog.errors import ConfigError
 from twinlog.filters.patterns import PatternList
-
-TOPICS_KEY = "topics"
-TOPICS_EXCLUDE_KEY = "topics.exclude"
-GROUPS_KEY = "groups"
-GROUPS_EXCLUDE_KEY = "groups.exclude"
-CONFIG_PROPERTIES_EXCLUDE_KEY = "config.properties.exclude"
-
-DEFAULT_TOPICS = (".*",)
-DEFAULT_TOPICS_EXCLUDE = (r"mm2.*\.internal", r".*\.replica", "__.*")
-"""Kafka 4.0 and later (KIP-1074)."""
-DEFAULT_GROUPS = (".*",)
-DEFAULT_GROUPS_EXCLUDE = ("console-consumer-.*", "connect-.*", "__.*")
-DEFAULT_CONFIG_PROPERTIES_EXCLUDE = (
-    "follower.replication.throttled.replicas",
-    "leader.replication.throttled.replicas",
-    "message.timestamp.difference.max.ms",
-    "log.message.timestamp.before.max.ms",
-    "log.message.timestamp.after.max.ms",
-    "message.timestamp.type",
-    "unclean.leader.election.enable",
-    "min.insync.replicas",
-)
-"""Kafka 4.3 and later. The topic configs `message.timestamp.before|after.max.ms` are not in the list, so they
-are synced: MM2's list has the names of the broker configs, and patterns match whole names."""
 
 
 class FilterOutcome(StrEnum):
@@ -96,25 +69,9 @@ class GroupFilter(Protocol):
         ...
 
 
-class ConfigPropertyFilter(Protocol):
-    def should_replicate_config_property(self, name: str) -> bool: ...
-
-    def should_replicate_source_default(self, name: str) -> bool:
-        """Whether a value that is only the source's default is set on the target.
-
-        Called only for properties that should_replicate_config_property includes.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultTopicFilter:
-    names: NameFilter = field(
-        default_factory=lambda: NameFilter(
-            include=PatternList(TOPICS_KEY, DEFAULT_TOPICS),
-            exclude=PatternList(TOPICS_EXCLUDE_KEY, DEFAULT_TOPICS_EXCLUDE),
-        )
-    )
+    names: NameFilter
 
     def should_replicate_topic(self, topic: str) -> bool:
         return self.names.takes(topic)
@@ -125,81 +82,13 @@ class DefaultTopicFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultGroupFilter:
-    names: NameFilter = field(
-        default_factory=lambda: NameFilter(
-            include=PatternList(GROUPS_KEY, DEFAULT_GROUPS),
-            exclude=PatternList(GROUPS_EXCLUDE_KEY, DEFAULT_GROUPS_EXCLUDE),
-        )
-    )
+    names: NameFilter
 
     def should_replicate_group(self, group: str) -> bool:
         return self.names.takes(group)
 
     def judge_group(self, group: str) -> FilterVerdict:
         return self.names.judge(group)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultConfigPropertyFilter:
-    exclude: PatternList = field(
-        default_factory=lambda: PatternList(CONFIG_PROPERTIES_EXCLUDE_KEY, DEFAULT_CONFIG_PROPERTIES_EXCLUDE)
-    )
-    use_source_defaults: bool = False
-    """`use.defaults.from=source`: the source's defaults are set on the target as explicit values."""
-
-    def should_replicate_config_property(self, name: str) -> bool:
-        return not self.exclude.matches(name)
-
-    def should_replicate_source_default(self, name: str) -> bool:
-        return self.use_source_defaults
-
-
-USE_DEFAULTS_FROM_KEY = "use.defaults.from"
-
-_PACKAGE = "org.apache.kafka.connect.mirror."
-_FORMER_NAMES = {
-    TOPICS_EXCLUDE_KEY: "topics.blacklist",
-    GROUPS_EXCLUDE_KEY: "groups.blacklist",
-    CONFIG_PROPERTIES_EXCLUDE_KEY: "config.properties.blacklist",
-}
-"""Names from before Kafka 2.7, removed in 4.0. They are still read, because an ignored exclude list would
-copy too much."""
-
-
-def topic_filter_from_config(config: Mapping[str, str]) -> DefaultTopicFilter:
-    """Build the topic filter of a flow. Raises ConfigError for a bad list, pattern or filter class."""
-    _check_class(config, "topic.filter.class", "DefaultTopicFilter")
-    return DefaultTopicFilter(
-        names=NameFilter(
-            include=_patterns(config, TOPICS_KEY, DEFAULT_TOPICS),
-            exclude=_patterns(config, TOPICS_EXCLUDE_KEY, DEFAULT_TOPICS_EXCLUDE),
-        )
-    )
-
-
-def group_filter_from_config(config: Mapping[str, str]) -> DefaultGroupFilter:
-    """Build the group filter of a flow. Raises ConfigError for a bad list, pattern or filter class."""
-    _check_class(config, "group.filter.class", "DefaultGroupFilter")
-    return DefaultGroupFilter(
-        names=NameFilter(
-            include=_patterns(config, GROUPS_KEY, DEFAULT_GROUPS),
-            exclude=_patterns(config, GROUPS_EXCLUDE_KEY, DEFAULT_GROUPS_EXCLUDE),
-        )
-    )
-
-
-def config_property_filter_from_config(config: Mapping[str, str]) -> DefaultConfigPropertyFilter:
-    """Build the filter of topic configs. Raises ConfigError for a bad list, pattern or filter class."""
-    _check_class(config, "config.property.filter.class", "DefaultConfigPropertyFilter")
-    origin = config.get(USE_DEFAULTS_FROM_KEY, "target").strip()
-    if origin not in ("source", "target"):
-        raise ConfigError(
-            f"{USE_DEFAULTS_FROM_KEY}: expected source or target, got {origin!r}", key=USE_DEFAULTS_FROM_KEY
-        )
-    return DefaultConfigPropertyFilter(
-        exclude=_patterns(config, CONFIG_PROPERTIES_EXCLUDE_KEY, DEFAULT_CONFIG_PROPERTIES_EXCLUDE),
-        use_source_defaults=origin == "source",
-    )
 
 
 def split_list(key: str, text: str) -> tuple[str, ...]:
@@ -212,19 +101,3 @@ def split_list(key: str, text: str) -> tuple[str, ...]:
     if "" in elements:
         raise ConfigError(f"{key}: an element of the list {text!r} is empty", key=key)
     return tuple(dict.fromkeys(elements))
-
-
-def _patterns(config: Mapping[str, str], key: str, default: Sequence[str]) -> PatternList:
-    former = _FORMER_NAMES.get(key)
-    given = key if key in config or former not in config or former is None else former
-    return PatternList(given, split_list(given, config[given]) if given in config else default)
-
-
-def _check_class(config: Mapping[str, str], key: str, known: str) -> None:
-    name = config.get(key, _PACKAGE + known).strip()
-    if name != _PACKAGE + known:
-        raise ConfigError(
-            f"{key}: {name!r} cannot be run here; the one there is is {_PACKAGE}{known}, "
-            "set by its include and exclude lists",
-            metadata={"key": key, "value": name},
-        )

@@ -16,7 +16,6 @@ from twinlog.policy.replication import checkpoint_topics as checkpoint_topics
 from twinlog.policy.replication import count_hops as count_hops
 from twinlog.policy.replication import cycle_alias as cycle_alias
 from twinlog.policy.replication import heartbeat_topics as heartbeat_topics
-from twinlog.policy.replication import is_cycle as is_cycle
 from twinlog.policy.replication import remote_topics as remote_topics
 from twinlog.policy.replication import replication_hops as replication_hops
 from twinlog.policy.replication import upstream_clusters as upstream_clusters

@@ -218,11 +218,6 @@ def cycle_alias(policy: ReplicationPolicy, flow: Flow, topic: str) -> ClusterAli
     return next((alias for alias in _hops(policy, topic) if alias in blocked), None)
 
 
-def is_cycle(policy: ReplicationPolicy, flow: Flow, topic: str) -> bool:
-    """Whether copying `topic` from the flow's source to its target would make a cycle."""
-    return cycle_alias(policy, flow, topic) is not None
-
-
 def count_hops(policy: ReplicationPolicy, topic: str, upstream: ClusterAlias) -> int | None:
     """Return the number of hops since `topic` was on cluster `upstream` (1 = copied directly), None for
     never."""

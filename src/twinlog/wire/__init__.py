@@ -4,7 +4,6 @@ from twinlog.wire.checkpoint import Checkpoint as Checkpoint
 from twinlog.wire.checkpoint import decode_checkpoint as decode_checkpoint
 from twinlog.wire.checkpoint import encode_checkpoint as encode_checkpoint
 from twinlog.wire.formatters import RecordKind as RecordKind
-from twinlog.wire.formatters import format_record as format_record
 from twinlog.wire.heartbeat import Heartbeat as Heartbeat
 from twinlog.wire.heartbeat import decode_heartbeat as decode_heartbeat
 from twinlog.wire.heartbeat import encode_heartbeat as encode_heartbeat

@@ -4,12 +4,11 @@ Equal to `org.apache.kafka.connect.mirror.formatters.{Heartbeat,Checkpoint,Offse
 that parse the console consumer's output keep working.
 """
 
-from collections.abc import Callable
 from enum import StrEnum
 
-from twinlog.wire.checkpoint import Checkpoint, decode_checkpoint
-from twinlog.wire.heartbeat import Heartbeat, decode_heartbeat
-from twinlog.wire.offset_sync import OffsetSync, decode_offset_sync
+from twinlog.wire.checkpoint import Checkpoint
+from twinlog.wire.heartbeat import Heartbeat
+from twinlog.wire.offset_sync import OffsetSync
 
 
 class RecordKind(StrEnum):
@@ -40,15 +39,3 @@ def format_offset_sync(sync: OffsetSync) -> str:
         f"OffsetSync{{topicPartition={sync.partition}, upstreamOffset={sync.upstream_offset}, "
         f"downstreamOffset={sync.downstream_offset}}}"
     )
-
-
-_FORMATTERS: dict[RecordKind, Callable[[bytes | None, bytes | None], str]] = {
-    RecordKind.HEARTBEAT: lambda key, value: format_heartbeat(decode_heartbeat(key, value)),
-    RecordKind.CHECKPOINT: lambda key, value: format_checkpoint(decode_checkpoint(key, value)),
-    RecordKind.OFFSET_SYNC: lambda key, value: format_offset_sync(decode_offset_sync(key, value)),
-}
-
-
-def format_record(kind: RecordKind, key: bytes | None, value: bytes | None) -> str:
-    """Decode one record and return its line. Raises WireFormatError when it is not of that kind."""
-    return _FORMATTERS[kind](key, value)

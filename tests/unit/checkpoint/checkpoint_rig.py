@@ -9,7 +9,6 @@ from opentelemetry.metrics import NoOpMeter
 
 from twinlog.config import CheckpointSettings, ClientConfig, Configuration, OffsetSyncsLocation, Selection
 from twinlog.errors import KafkaError
-from twinlog.filters import DefaultGroupFilter, DefaultTopicFilter
 from twinlog.kafka.raw.producer_states import OpenTransaction
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy import DefaultReplicationPolicy, HostedTopic, ReplicationPolicy
@@ -33,6 +32,7 @@ from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.moves.planning.copy_states import CopyReport
 from twinlog_checkpoint.translation.exact import LogSide
 from unit.checkpoint.record_log import RecordLog
+from unit.name_lists import group_lists, topic_lists
 
 A_TO_B = Flow("A", "B")
 B_TO_A = Flow("B", "A")
@@ -247,8 +247,8 @@ class CheckpointFlowRig:
             transforms=self.transforms,
             flow=flow,
             policy=self.policy,
-            topics=TopicSelector(flow=flow, policy=self.policy, topic_filter=DefaultTopicFilter()),
-            groups=DefaultGroupFilter(),
+            topics=TopicSelector(flow=flow, policy=self.policy, topic_filter=topic_lists()),
+            groups=group_lists(),
             syncs_topic=HostedTopic(cluster="A", topic=self.syncs_topic),
             checkpoints_topic=CHECKPOINTS_TOPIC,
             settings=settings,

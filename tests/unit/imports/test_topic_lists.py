@@ -5,10 +5,10 @@ import json
 import pytest
 
 from twinlog.errors import ConfigError
-from twinlog.filters import topic_filter_from_config
 from twinlog.imports import Fate, Format
 from twinlog.selection_configured import topic_selector
 from unit.imports.estates import imported, read_back, texts
+from unit.name_lists import topic_lists
 
 PLACES = {"source": "A=a:9092", "target": "B=b:9092", "group": "ureplicator"}
 
@@ -29,7 +29,7 @@ def test_every_form_of_ureplicators_topics_is_read(text: str, format_: str) -> N
     [flow] = read_back(found).flows
     assert str(flow.flow) == "A->B"
     assert flow.enabled
-    chosen = topic_filter_from_config({"topics": ",".join(flow.configsync.topics.include)})
+    chosen = topic_lists(",".join(flow.configsync.topics.include))
     names = ("orders", "pay.ments", "payXments", "orders2")
     assert [name for name in names if chosen.should_replicate_topic(name)] == ["orders", "pay.ments"]
     assert flow.policy_config["replication.policy.class"].endswith(".IdentityReplicationPolicy")

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.errors import ConfigError
-from twinlog.filters import topic_filter_from_config
 from twinlog.model import Flow
 from twinlog.policy import ReplicationPolicy, cycle_alias, policy_from_config, upstream_clusters
 from twinlog.policy.rename import parse_renames
 from twinlog.selection import TopicReason, TopicSelector
 from unit.cases import about
+from unit.name_lists import topic_lists
 
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 RULES = "team-(.*) -> eu-team-$1; legacy_orders -> orders; ([a-z]+)_v([0-9]+) -> v$2.$1"
@@ -61,9 +61,7 @@ def test_what_is_not_in_the_way_is_read_back(topic: str) -> None:
 def test_selected_topics_never_share_a_copy(names: set[str], policy_class: str) -> None:
     more = {"replication.policy.class": policy_class} if policy_class else {}
     chosen = policy(**more)
-    selector = TopicSelector(
-        flow=Flow("A", "B"), policy=chosen, topic_filter=topic_filter_from_config({"topics": ".*"})
-    )
+    selector = TopicSelector(flow=Flow("A", "B"), policy=chosen, topic_filter=topic_lists(".*"))
     taken = [decision for name in names if (decision := selector.decide(name)).selected]
     assert len({decision.remote_topic for decision in taken}) == len(taken)
     for decision in taken:
@@ -95,9 +93,7 @@ def test_rules_that_cannot_be_read_back_are_refused_before_anything_starts() -> 
 
 
 def test_a_topic_that_has_the_new_name_of_another_is_not_copied_and_says_why() -> None:
-    selector = TopicSelector(
-        flow=Flow("A", "B"), policy=policy(), topic_filter=topic_filter_from_config({"topics": ".*"})
-    )
+    selector = TopicSelector(flow=Flow("A", "B"), policy=policy(), topic_filter=topic_lists(".*"))
     decision = selector.decide("orders")
     assert decision.reason is TopicReason.EXCLUDED
     assert "legacy_orders" in decision.rule
@@ -151,9 +147,7 @@ def test_without_rules_there_is_the_policy_itself() -> None:
 def test_a_rule_that_strips_a_prefix_names_no_endless_way(rules: str, topic: str, policy_class: str) -> None:
     more = {"replication.policy.class": policy_class} if policy_class else {}
     named = policy(rules, **more)
-    selector = TopicSelector(
-        flow=Flow("A", "B"), policy=named, topic_filter=topic_filter_from_config({"topics": ".*"})
-    )
+    selector = TopicSelector(flow=Flow("A", "B"), policy=named, topic_filter=topic_lists(".*"))
     assert selector.decide(topic).remote_topic == named.format_remote_topic("A", topic)
     assert len(named.original_topic(topic)) <= 249
 
@@ -171,7 +165,7 @@ def test_no_rule_makes_a_copy_an_internal_topic_of_the_target(
     selector = TopicSelector(
         flow=Flow("A", "B"),
         policy=policy(rule, **more),
-        topic_filter=topic_filter_from_config({"topics": ".*", "topics.exclude": ""}),
+        topic_filter=topic_lists(exclude=""),
     )
     decision = selector.decide(topic)
     assert not decision.selected or not decision.remote_topic.startswith(("__", "."))
@@ -181,7 +175,7 @@ def test_a_renamed_copy_is_never_called_consumer_offsets() -> None:
     selector = TopicSelector(
         flow=Flow("A", "B"),
         policy=policy("legacy-(.*) -> $1", **{"replication.policy.class": IDENTITY}),
-        topic_filter=topic_filter_from_config({"topics": "legacy-.*"}),
+        topic_filter=topic_lists("legacy-.*"),
     )
     decision = selector.decide("legacy-__consumer_offsets")
     assert (decision.reason, decision.remote_topic) == (TopicReason.INTERNAL, "__consumer_offsets")

@@ -15,15 +15,14 @@ from twinlog.wire import (
     Checkpoint,
     Heartbeat,
     OffsetSync,
-    RecordKind,
     decode_checkpoint,
     decode_heartbeat,
     decode_offset_sync,
     encode_checkpoint,
     encode_heartbeat,
     encode_offset_sync,
-    format_record,
 )
+from twinlog.wire.formatters import format_checkpoint, format_heartbeat, format_offset_sync
 
 Golden = Callable[[str], list[dict[str, Any]]]
 Record = Heartbeat | Checkpoint | OffsetSync
@@ -72,7 +71,7 @@ def test_heartbeats_are_mm2s(golden: Golden) -> None:
         )
         assert encode_heartbeat(heartbeat) == _bytes_of(vector)
         assert decode_heartbeat(*_bytes_of(vector)) == heartbeat
-        assert format_record(RecordKind.HEARTBEAT, *_bytes_of(vector)) == vector["line"]
+        assert format_heartbeat(heartbeat) == vector["line"]
 
 
 def test_checkpoints_are_mm2s(golden: Golden) -> None:
@@ -86,7 +85,7 @@ def test_checkpoints_are_mm2s(golden: Golden) -> None:
         )
         assert encode_checkpoint(checkpoint) == _bytes_of(vector)
         assert decode_checkpoint(*_bytes_of(vector)) == checkpoint
-        assert format_record(RecordKind.CHECKPOINT, *_bytes_of(vector)) == vector["line"]
+        assert format_checkpoint(checkpoint) == vector["line"]
 
 
 def test_offset_syncs_are_mm2s(golden: Golden) -> None:
@@ -98,7 +97,7 @@ def test_offset_syncs_are_mm2s(golden: Golden) -> None:
         )
         assert encode_offset_sync(sync) == _bytes_of(vector)
         assert decode_offset_sync(*_bytes_of(vector)) == sync
-        assert format_record(RecordKind.OFFSET_SYNC, *_bytes_of(vector)) == vector["line"]
+        assert format_offset_sync(sync) == vector["line"]
 
 
 def test_documented_bytes() -> None:

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from twinlog.filters import DefaultGroupFilter
 from twinlog_checkpoint.api.group_explainer import GroupFacts, Rule, explain
+from unit.name_lists import group_lists
 
 
 def test_offsets_that_may_not_be_read_are_said_with_the_reason() -> None:
     facts = GroupFacts(
         cluster_problem="",
-        verdict=DefaultGroupFilter().judge_group("g"),
+        verdict=group_lists().judge_group("g"),
         state_on_source="EMPTY",
         group_type="classic",
         offsets=None,

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from twinlog.filters import DefaultTopicFilter
 from twinlog.model import Flow
 from twinlog.policy import DefaultReplicationPolicy, IdentityReplicationPolicy, ReplicationPolicy
 from twinlog.selection import TopicDecision, TopicSelector
 from twinlog_configsync.flow.passes import Counterparts
+from unit.name_lists import topic_lists
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class CountingSelector(TopicSelector):
 
 
 def selector(policy: ReplicationPolicy) -> CountingSelector:
-    return CountingSelector(flow=Flow("A", "B"), policy=policy, topic_filter=DefaultTopicFilter())
+    return CountingSelector(flow=Flow("A", "B"), policy=policy, topic_filter=topic_lists())
 
 
 def test_a_name_is_decided_once() -> None:
