@@ -89,11 +89,13 @@ def _no_service(rows: Sequence[ServiceRow], file: str) -> Issue:
     """Whatever else was known of them is old: this is the only thing to act on."""
     first = _service(rows[0], file)
     told = tuple(f"{row.name}: {row.message or row.health}" for row in rows)
+    command = remedy("NO_SERVICE", file=file)
+    where = "" if command else ": give --config FILE"
     return replace(
         first,
         about=EVERYTHING,
-        message=f"no service answers (of {len(rows)}): they do not run, or elsewhere",
-        command=remedy("NO_SERVICE", file=file),
+        message=f"no service answers (of {len(rows)}): they do not run, or elsewhere{where}",
+        command=command,
         symptoms=len(rows) - 1,
         details=told,
     )
