@@ -66,6 +66,8 @@ class Owners:
     _owned_at: dict[str, float] = field(default_factory=dict)
     _two_since: dict[str, float] = field(default_factory=dict)
     are_all_owned: bool = False
+    cut_off: ServiceProcess | None = None
+    """From the target: it says what it was, because it cannot know of others; nor can it write."""
 
     async def watch(self) -> None:
         """Loop until cancelled."""
@@ -76,6 +78,7 @@ class Owners:
                     (flow.a, number): group.create_task(says_it_owns(flow, service), name="who owns it")
                     for flow in self.flows
                     for number, service in enumerate(self.services)
+                    if service is not self.cut_off
                 }
             self._look({at: answer.result() for at, answer in answers.items()}, asked_at)
             await quiet(LOOK_SECONDS)
@@ -87,7 +90,9 @@ class Owners:
             if count < 2:
                 self._two_since.pop(flow.a, None)
             elif asked_at - self._two_since.setdefault(flow.a, asked_at) > GRACE_SECONDS:
-                self.wrong.append(f"{flow.a} has {count} owners")
+                seconds = asked_at - self._two_since[flow.a]
+                told = [number for (each, number), does in owns.items() if each == flow.a and does]
+                self.wrong.append(f"{flow.a} has had the owners {told} for {seconds:.1f} s")
             since = self._owned_at.get(flow.a)
             if count:
                 self._owned_at[flow.a] = asked_at
@@ -159,10 +164,13 @@ class ReplicasChaos(Chaos):
                         await self._end(victim)
                         services.append(await start())
                     elif kind == "cut":
-                        link = self.links[self.dice.choice(sorted(self.links))]
-                        link.cut()
+                        alias = self.dice.choice(sorted(self.links))
+                        self.links[alias].cut()
+                        if alias == self.rig.b:
+                            owners.cut_off = next((each for each in far if each in services), None)
                         await quiet(self.dice.choice(CUT_SECONDS))
-                        link.mend()
+                        self.links[alias].mend()
+                        owners.cut_off = None
                     else:
                         await self._kill(kind, self.dice.choice(services))
                     self.outcome.kills[kind] += 1
