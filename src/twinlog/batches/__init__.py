@@ -15,7 +15,7 @@ The parts, for those who need less:
     header       BatchHeader, Batch, read_batches, iter_batches, crc_is_valid
     visibility   AbortedTransaction, EndMarker, Visibility, classify, end_marker
     lanes        Lane, LaneReason, TargetTopicLimits, choose_lane
-    raw_lane     take_raw
+    prepare      prepare, take_raw
     recode_lane  pack, merge, RecordTooLarge
     outgoing     OutgoingBatch, OffsetRun, Seal, sealed_header, sealed
     records      open_records, write_records, decode_batch

@@ -1,5 +1,5 @@
-"""The row of one partition: position, ends, copy, and its task's newest report. Only `transitions` changes
-it.
+"""The row of one partition: position, ends, copy, and its task's newest report. Only events and `transitions`
+change it.
 
 Estimates when a partition will have caught up. Pure: takes `now`.
 

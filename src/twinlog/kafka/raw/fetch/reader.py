@@ -18,6 +18,7 @@ from twinlog.kafka.deadline import deadline, extend, pause
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.patience import LONGEST_THROTTLE_SECONDS
+from twinlog.kafka.protocol.requests import HandWrittenRequest
 from twinlog.kafka.raw.errors import about, damaged, partition_error
 from twinlog.kafka.raw.fetch.wire import FETCH, FetchedPartition, FetchPart, FetchResponse, fetch_request
 from twinlog.model import TopicPartition
@@ -43,18 +44,17 @@ async def fetch_from_leader(
     """
     loop = asyncio.get_running_loop()
     retry_until = loop.time() + session.timeout_seconds / 2
+    request = fetch_request(
+        [FetchPart(partition, offset)],
+        max_wait_ms=math.ceil(max_wait_seconds * 1000),  # Never 0 for a rest: it would be asked again.
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        max_partition_bytes=max_bytes,
+        read_committed=read_committed,
+        rack="",
+    )
     while True:
-        answer = await _fetch(
-            session,
-            partition,
-            offset,
-            max_wait_seconds=max_wait_seconds,
-            min_bytes=min_bytes,
-            max_bytes=max_bytes,
-            read_committed=read_committed,
-            doing=doing,
-            limits=limits,
-        )
+        answer = await _fetch(session, partition, request, doing, limits)
         code = answer.error_code
         if code == 0:
             return answer
@@ -67,12 +67,7 @@ async def fetch_from_leader(
 async def _fetch(
     session: DataClientPool,
     partition: TopicPartition,
-    offset: int,
-    *,
-    max_wait_seconds: float,
-    min_bytes: int,
-    max_bytes: int,
-    read_committed: bool,
+    request: HandWrittenRequest[FetchResponse],
     doing: str,
     limits: Collection[asyncio.Timeout],
 ) -> FetchedPartition:
@@ -88,15 +83,6 @@ async def _fetch(
             for limit in limits:
                 extend(limit, left_seconds)
             await pause(left_seconds)
-        request = fetch_request(
-            [FetchPart(partition, offset)],
-            max_wait_ms=math.ceil(max_wait_seconds * 1000),  # Never 0 for a rest: it would be asked again.
-            min_bytes=min_bytes,
-            max_bytes=max_bytes,
-            max_partition_bytes=max_bytes,
-            read_committed=read_committed,
-            rack="",
-        )
         response: FetchResponse = await session.send(leader, request, doing)
         if response.error_code:
             raise partition_error(response.error_code, partition, doing, alias=session.alias)
