@@ -101,9 +101,6 @@ PLACES: Final = ReasonGroup(
         SKIP_UNREAD: the group would skip records that only the cluster has that it leaves => read them first,
             or `--accept-loss`
         SKIP_REFUSED: the cluster refused the commit => see the message, and run it again
-        COMMITTED: the translated offset was committed on the target => nothing
-        TARGET_AHEAD: the group's own offset on the target is larger; it is never moved back => nothing
-        NO_TARGET_PARTITION: the target has no such topic or partition yet => nothing
     """),
 )  # fmt: skip
 
