@@ -17,7 +17,6 @@ import aiokafka.client
 import aiokafka.errors
 from aiokafka.protocol.metadata import MetadataRequest
 
-from twinlog.config.keys.client import OAUTH_KEYS
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.security.client_security import SaslLogin, refused
@@ -123,44 +122,6 @@ _PRODUCER_NUMBERS = {"max.request.size": "max_request_size"}
 CALL_TIMEOUT_KEY = "default.api.timeout.ms"
 IDLE_KEY = "connections.max.idle.ms"
 """Java's -1 (never) is None for aiokafka."""
-_SECURITY_KEYS = (
-    "security.protocol",
-    "sasl.mechanism",
-    "sasl.jaas.config",
-    "sasl.kerberos.service.name",
-    *OAUTH_KEYS,
-    "ssl.truststore.type",
-    "ssl.truststore.location",
-    "ssl.truststore.password",
-    "ssl.truststore.certificates",
-    "ssl.keystore.type",
-    "ssl.keystore.location",
-    "ssl.keystore.password",
-    "ssl.keystore.key",
-    "ssl.keystore.certificate.chain",
-    "ssl.key.password",
-    "ssl.endpoint.identification.algorithm",
-    "ssl.enabled.protocols",
-    "ssl.protocol",
-    "ssl.cipher.suites",
-)
-
-CLIENT_KEYS = frozenset(("bootstrap.servers", "client.id", *_SECURITY_KEYS, *_CLIENT_NUMBERS, IDLE_KEY))
-"""Keys that every client accepts and that have an effect."""
-PRODUCER_KEYS = frozenset(
-    ("compression.type", "delivery.timeout.ms", "transaction.timeout.ms", *_PRODUCER_NUMBERS)
-)
-CONSUMER_KEYS = frozenset(
-    (
-        "client.rack",
-        "fetch.min.bytes",
-        "fetch.max.bytes",
-        "fetch.max.wait.ms",
-        "max.partition.fetch.bytes",
-        "isolation.level",
-        "check.crcs",
-    )
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,9 @@
 
 import re
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,14 +60,33 @@ def test_the_generator_writes_where_it_is_told(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == docs.render()
 
 
-def test_what_is_said_to_have_an_effect_is_what_the_clients_map() -> None:
-    assert EFFECTIVE_BY_CLIENT["admin"] == clients.CLIENT_KEYS | {clients.CALL_TIMEOUT_KEY}
-    assert EFFECTIVE_BY_CLIENT["producer"] == clients.CLIENT_KEYS | clients.PRODUCER_KEYS
-    # Where a new partition starts is decided by the source service, no client is told.
-    of_consumer = clients.CLIENT_KEYS | clients.CONSUMER_KEYS | {"auto.offset.reset"}
-    assert EFFECTIVE_BY_CLIENT["consumer"] == of_consumer
-    for client, names in EFFECTIVE_BY_CLIENT.items():
-        assert names <= KEYS_BY_CLIENT[client]
+class Asked(dict[str, str]):
+    """Properties that note which keys are read."""
+
+    def __init__(self) -> None:
+        super().__init__({"bootstrap.servers": "a:9092"})
+        self.keys_read: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.keys_read.add(key)
+        return super().get(key, default)
+
+
+def test_what_is_said_to_have_an_effect_is_what_the_clients_read() -> None:
+    common = EFFECTIVE_BY_CLIENT["admin"] & EFFECTIVE_BY_CLIENT["producer"]
+    every: list[tuple[str, Sequence[Callable[[Asked], object]]]] = [
+        ("admin", [clients.aiokafka_client_options, lambda of: clients.call_timeout_seconds(of, default=1)]),
+        ("producer", [clients.aiokafka_producer_options, clients.delivery_timeout_seconds]),
+        ("consumer", [clients.aiokafka_client_options, clients.fetch_options]),
+    ]
+    for client, reads in every:
+        asked = Asked()
+        for read in reads:
+            read(asked)
+        # Where a new partition starts is decided by the source service, no client is told.
+        own = EFFECTIVE_BY_CLIENT[client] - common - {"auto.offset.reset"}
+        assert own <= asked.keys_read <= EFFECTIVE_BY_CLIENT[client]
+        assert EFFECTIVE_BY_CLIENT[client] <= KEYS_BY_CLIENT[client]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,6 @@ from aiokafka.protocol.admin import SaslAuthenticateRequest
 
 from twinlog.errors import ConfigError
 from twinlog.kafka.clients import (
-    CLIENT_KEYS,
-    CONSUMER_KEYS,
-    PRODUCER_KEYS,
     FetchOptions,
     aiokafka_client_options,
     aiokafka_producer_options,
@@ -231,12 +228,6 @@ def test_a_wrong_codec_is_named() -> None:
 def test_delivery_timeout_is_in_seconds() -> None:
     assert delivery_timeout_seconds({"delivery.timeout.ms": "1500"}) == 1.5
     assert delivery_timeout_seconds({}) == 120.0
-
-
-def test_keys_with_an_effect_are_listed_once() -> None:
-    assert not CLIENT_KEYS & PRODUCER_KEYS
-    assert not CLIENT_KEYS & CONSUMER_KEYS
-    assert {"sasl.jaas.config", "ssl.truststore.location", "bootstrap.servers"} <= CLIENT_KEYS
 
 
 async def test_aiokafka_takes_the_options() -> None:
