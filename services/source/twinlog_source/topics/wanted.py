@@ -41,6 +41,8 @@ class TargetTopics:
     """By source topic; a later value of configsync takes precedence."""
     _created_again: dict[str, tuple[str, TopicDescription]] = field(default_factory=dict)
     """By source topic: the id that configsync told, as long as it does, and the present topic."""
+    _known_ids: dict[str, set[str]] = field(default_factory=dict)
+    """By source topic: the ids that its copy has had. A broker that lags behind may report one of them."""
     _due_at: float = 0.0
 
     async def corrected(
@@ -50,14 +52,18 @@ class TargetTopics:
         if now >= self._due_at:
             self._due_at = now + LOOK_SECONDS
             await self._look(topics)
-        return {name: self._correct(topic) for name, topic in topics.items()}
+        corrected = {name: self._correct(topic) for name, topic in topics.items()}
+        for name, topic in corrected.items():
+            self._known_ids.setdefault(name, set()).add(topic.target_topic_id)
+        return corrected
 
     async def _look(self, topics: Mapping[str, ReplicatedTopic]) -> None:
         changed = self._refused(KafkaReason.TOPIC_CHANGED, topics)
         described = await self.target.describe_topics(sorted(changed.values())) if changed else {}
         for name, target_topic in changed.items():
             found, said_id = described[target_topic], topics[name].target_topic_id
-            if not isinstance(found, KafkaError) and found.topic_id != said_id:
+            known = self._known_ids.setdefault(name, {said_id})
+            if not isinstance(found, KafkaError) and found.topic_id not in known:
                 self._created_again[name] = said_id, found
         refused = self._refused(KafkaReason.RECORD_TOO_LARGE, topics)
         configs = await self.target.describe_topic_configs(sorted(refused.values())) if refused else {}

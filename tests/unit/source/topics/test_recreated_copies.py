@@ -10,6 +10,8 @@ from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.partitions.events import CopyChanged, SetAside
+from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.topics.wanted import LOOK_SECONDS
 from unit.source.flow_rig import FlowRig, P, ledger, reported
 from unit.source.topics.lost_copies_rig import AUTO, PRESERVED, TRANSLATED
 
@@ -35,6 +37,23 @@ async def test_a_copy_recreated_while_the_source_shows_no_ids_does_not_begin_aga
     later = await rig.owner(TRANSLATED)
     assert later.table.rows[P].position == 5
     assert ledger(later) == [(0, 5, "TARGET_RECREATED")]
+
+
+async def test_a_copy_is_not_taken_for_the_deleted_one_that_a_broker_still_reports(rig: FlowRig) -> None:
+    await (await rig.owner(TRANSLATED)).journal.position(P, 5)
+    state = await rig.owner(TRANSLATED)
+    reported(state, position=5, state=PartitionState.BACKOFF, reason="TOPIC_CHANGED")
+    deleted = rig.target.topics["A.t"].topic_id
+    rig.target.add_topic("A.t")
+    present = rig.target.topics["A.t"].topic_id
+    for shown in (present, deleted, present):
+        rig.target.topics["A.t"].topic_id = shown
+        rig.clock.advance(LOOK_SECONDS)
+        await state.refresh(owned=frozenset())
+        assert state.topics["t"].target_topic_id == present
+        rig.target.topics["A.t"].topic_id = present
+        await rig.say(state.decisions)
+    assert ledger(state) == [(0, 5, "TARGET_RECREATED")]
 
 
 async def test_a_recreated_target_topic_is_not_also_reported_as_truncated(rig: FlowRig) -> None:
