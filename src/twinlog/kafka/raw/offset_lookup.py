@@ -78,12 +78,10 @@ def list_offsets_request(
     """
 
     def encode(version: int) -> Pieces:
-        by_topic: dict[str, list[tuple[int, int]]] = {}
-        for partition, timestamp_ms in timestamps_ms.items():
-            by_topic.setdefault(partition.topic, []).append((partition.partition, timestamp_ms))
+        topics = by_topic(timestamps_ms, lambda one: (one.partition, timestamps_ms[one]))
         epoch = INT32.pack(_ANY_LEADER_EPOCH) if version >= _WITH_LEADER_EPOCH else b""
-        pieces = [INT32.pack(_CONSUMER), bytes((read_committed,)), INT32.pack(len(by_topic))]
-        for topic, asked in by_topic.items():
+        pieces = [INT32.pack(_CONSUMER), bytes((read_committed,)), INT32.pack(len(topics))]
+        for topic, asked in topics.items():
             pieces += (string(topic), INT32.pack(len(asked)))
             pieces += [_NUMBER.pack(number) + epoch + _TIMESTAMP.pack(when) for number, when in asked]
         return pieces

@@ -17,6 +17,7 @@ from twinlog.kafka.protocol.encoding import (
     take_string,
 )
 from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
+from twinlog.kafka.raw.leaders import by_topic
 from twinlog.model import TopicPartition
 
 _ADD_PARTITIONS, _END = 24, 26
@@ -54,11 +55,9 @@ def add_partitions_request(
     """AddPartitionsToTxn, versions 0 (Kafka 0.11) to 2. Returns an error code for each partition."""
 
     def encode(_version: int) -> Pieces:
-        by_topic: dict[str, list[int]] = {}
-        for partition in partitions:
-            by_topic.setdefault(partition.topic, []).append(partition.partition)
-        pieces = [string(transactional_id), _PRODUCER.pack(*identity), INT32.pack(len(by_topic))]
-        for topic, numbers in by_topic.items():
+        topics = by_topic(partitions, lambda one: one.partition)
+        pieces = [string(transactional_id), _PRODUCER.pack(*identity), INT32.pack(len(topics))]
+        for topic, numbers in topics.items():
             pieces += (string(topic), struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
         return pieces
 
