@@ -115,8 +115,12 @@ async def open_copier(
 
         source = session("source_consumer", flow.source)
         target = session("data_producer", flow.target)
-        settings = replace(producer_settings(properties["data_producer"], alias=flow.target), admit=admit)
         target_topic_ids: dict[str, str] = {}
+        settings = replace(
+            producer_settings(properties["data_producer"], alias=flow.target),
+            admit=admit,
+            topic_ids=target_topic_ids,
+        )
         on_source = setup.offset_syncs_on_source
         syncs_role = "source_producer" if on_source else "target_producer"
         syncs_host = flow.source if on_source else flow.target
@@ -188,12 +192,7 @@ async def open_copier(
                 topic=records.expressions.dead_letters, connector_name=setup.connector_name
             )
             source_reader.changed_topics = lambda topic: transforms.expressions(topic) is not None
-        rounds = Rounds(
-            target,
-            setup.transactional_ids,
-            replace(settings, topic_ids=target_topic_ids),
-            on_failure=source_reader.arrived.set,
-        )
+        rounds = Rounds(target, setup.transactional_ids, settings, on_failure=source_reader.arrived.set)
         spans = TaskSpans.of(flow, slot, traceparent=setup.traceparent, clock=clock)
         target_writer = TargetWriter(
             positions_topic=positions_topic,

@@ -13,6 +13,7 @@ from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.reasons import PartitionReason
 
 # The largest batch that the target accepts, and which topic has the copy's name, read by the source service
@@ -58,14 +59,14 @@ class TargetTopics:
         return corrected
 
     async def _look(self, topics: Mapping[str, ReplicatedTopic]) -> None:
-        changed = self._refused(KafkaReason.TOPIC_CHANGED, topics)
+        changed = self._refused(topics, KafkaReason.TOPIC_CHANGED, PreservedReason.TARGET_RECREATED)
         described = await self.target.describe_topics(sorted(changed.values())) if changed else {}
         for name, target_topic in changed.items():
             found, said_id = described[target_topic], topics[name].target_topic_id
             known = self._known_ids.setdefault(name, {said_id})
             if not isinstance(found, KafkaError) and found.topic_id not in known:
                 self._created_again[name] = said_id, found
-        refused = self._refused(KafkaReason.RECORD_TOO_LARGE, topics)
+        refused = self._refused(topics, KafkaReason.RECORD_TOO_LARGE)
         configs = await self.target.describe_topic_configs(sorted(refused.values())) if refused else {}
         for name, target_topic in refused.items():
             entries = configs[target_topic]
@@ -76,12 +77,12 @@ class TargetTopics:
                 said = topics[name].limits.max_message_bytes
                 self._seen[name] = _Seen(said=said, found=largest)
 
-    def _refused(self, reason: KafkaReason, topics: Mapping[str, ReplicatedTopic]) -> dict[str, str]:
-        """The target topics whose batches are refused for this reason, by source topic."""
+    def _refused(self, topics: Mapping[str, ReplicatedTopic], *reasons: str) -> dict[str, str]:
+        """The target topics whose batches are refused for one of these reasons, by source topic."""
         return {
             row.partition.topic: row.target_topic
             for row in self.table.rows.values()
-            if row.task_reason == reason and row.partition.topic in topics
+            if row.task_reason in reasons and row.partition.topic in topics
         }
 
     def _correct(self, topic: ReplicatedTopic) -> ReplicatedTopic:
