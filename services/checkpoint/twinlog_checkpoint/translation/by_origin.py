@@ -44,7 +44,8 @@ async def original_place(
     """Where the source has an offset of the copy: the origin of the record there. Behind the last one it is
     the offset after the last origin. Raises as `copied_place`."""
     async for _, origin in _origins(copy, prefix, offset):
-        return None if origin is None else _within(Verdict.EXACT, origin, there)
+        # What lies before all pairs may come from a source topic that is gone.
+        return None if origin is None or pair is None else _within(Verdict.EXACT, origin, there)
     last = None
     async for _, last in _origins(copy, prefix, copy.bounds.start if pair is None else pair.upstream):
         if last is None:

@@ -520,6 +520,22 @@ async def test_a_new_leader_that_does_not_show_all_yet_puts_no_group_ahead(shown
         assert found.downstream_offset is None or found.downstream_offset <= origin
 
 
+async def test_origins_in_a_source_that_is_gone_are_no_places_of_the_present_one() -> None:
+    """Behind them the copy has all of the present source."""
+    logs = MirroredLogs(seed=3, offset_lag_max=20, is_changed=True)
+    logs.produce(100)
+    logs.copy()
+    former = logs.visible_target()
+    logs.source.add_topic(ORIGIN.topic)
+    logs.copied_to = 0
+    logs.produce(300)
+    logs.copy()
+    first = logs.visible_source()[0].offset
+    for record in former:
+        found = (await translate(translator_back(logs), [record.offset], COPY))[record.offset]
+        assert found.downstream_offset is None or found.downstream_offset <= first
+
+
 async def test_records_without_an_origin_leave_a_changed_copy_to_the_syncs() -> None:
     logs = MirroredLogs(seed=7, offset_lag_max=1, is_changed=True)
     logs.produce(100)
