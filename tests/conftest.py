@@ -155,6 +155,6 @@ async def _nothing_left_in_the_event_loop() -> AsyncIterator[None]:
     # By the wall's clock: threads of gRPC end its calls, and do not know the virtual time of the loop.
     ends_at = time.monotonic() + _LEAK_GRACE_SECONDS
     while (left := asyncio.all_tasks() - {asyncio.current_task()}) and time.monotonic() < ends_at:
-        await asyncio.sleep(0.001)
+        await asyncio.wait(left, timeout=0.001)
     assert not left, f"tasks left running: {sorted(task.get_name() for task in left)}"
     assert not unhandled, f"errors nobody looked at: {unhandled}"
