@@ -73,8 +73,8 @@ def rounds(log: Log, new: Iterable[Sequence[Record]], codec: Codec = Codec.NONE)
 @pytest.mark.parametrize("size", [1, 50])
 def test_a_loop_is_noticed_within_some_rounds(codec: Codec, size: int) -> None:
     times = count(1000)
-    new = [[(next(times), b"v%d" % number) for _ in range(size)] for number in range(80)]
-    assert 0 < rounds(Log(), new, codec) <= 60
+    new = [[(next(times), b"v%d" % number) for _ in range(size)] for number in range(120)]
+    assert 0 < rounds(Log(), new, codec) <= 90
 
 
 def test_a_loop_that_begins_later_is_noticed() -> None:
@@ -128,6 +128,21 @@ def test_an_application_that_writes_the_same_records_again_and_again_goes_on(sec
     assert log.held_until, "it was looked at"
     log.copy(seconds=seconds)
     assert log.sent == log.end
+
+
+def test_an_application_that_writes_the_same_records_now_and_then_goes_on() -> None:
+    """Reference data that are asked for at any time."""
+    for seed in range(60):
+        log, dice = Log(), random.Random(seed)
+        due = [dice.expovariate(0.1) for _ in range(2)]
+        while log.now < 1500:
+            for number, at in enumerate(due):
+                if at <= log.now:
+                    log.arrives((number, b"reference"))
+                    due[number] += dice.expovariate(0.1)
+            log.copy(seconds=5)
+            log.batches = [each for each in log.batches if each[0] >= log.sent]
+            assert not log.is_endless, seed
 
 
 @pytest.mark.parametrize("seconds", [20.0, 300.0])

@@ -10,8 +10,8 @@ Watched is a timestamp, and of the records with it those with the least hashes: 
 ones, in whatever batches they come. Where timestamps are coarse, more have it than may be opened. What is
 opened for one is bounded: `BURST_BYTES` at once, again where a round begins, `BURSTS` times in all, and
 `BYTES_PER_SECOND`. A loop that keeps the order is noticed within `RETURNS` + 1 rounds of two timestamps, the
-pause between them, the hold and `AGAIN` rounds; where nothing shows where a round begins, or the order
-changes, it takes as many times longer as less of a round is opened.
+pause between them, and twice the hold and `AGAIN` rounds; where nothing shows where a round begins, or the
+order changes, it takes as many times longer as less of a round is opened.
 """
 
 import math
@@ -40,9 +40,11 @@ RETURNS: Final = 4
 (delivery.timeout.ms and request.timeout.ms), and more only if somebody wants it."""
 RECORDS: Final = 2
 """So many different records have to come back: others that are written again and again are alike."""
-HOLD_ROUNDS: Final = 5
+HOLD_ROUNDS: Final = 10
 """For so many of the record's rounds nothing is copied. Of a loop it is there once then, and comes again when
 copies go on; it does not if an application wrote the same record often within a coarse timestamp."""
+WRITTEN: Final = 3
+"""So often it is there then if an application writes it."""
 AGAIN: Final = 2
 """So often it has to come within as many rounds then."""
 HOLD_SECONDS: Final = (5.0, 1800.0)
@@ -150,11 +152,13 @@ class _Trial:
     """Behind it."""
     is_sample: bool = False
     """Not all before `end` was opened."""
+    is_second: bool = False
+    """What an application writes now and then may stay away once by chance."""
 
     def is_application(self, end: int) -> bool:
         """The record came while nothing was copied. Where not all was opened: the log grew as if it did."""
-        found = (end - self.offset) / self.round_offsets if self.is_sample else self.found
-        return max(found, self.found) >= HOLD_ROUNDS - 2
+        grew = self.is_sample and end - self.offset >= self.round_offsets * HOLD_ROUNDS / 2
+        return grew or self.found >= WRITTEN
 
     def see(self, batch: Batch, end: int, now: float) -> None:
         watched = self.watched
@@ -228,7 +232,14 @@ class Returns:
             trial.see(batch, trial.end, now)
         is_application = trial.is_application(trial.end)
         if trial.again >= AGAIN and not is_application:
-            return math.inf
+            if trial.is_second:
+                return math.inf
+            offset, seconds = next(iter_batches(view)).header.base_offset, trial.hold_seconds
+            trial.watched.looked_to = offset - 1  # It is fetched again then.
+            self._trial = _Trial(
+                trial.watched, trial.key, seconds, now + seconds, offset, trial.round_offsets, is_second=True
+            )
+            return seconds
         if trial.over_at == math.inf and _next_offset(view) >= trial.end:
             trial.over_at = now + trial.hold_seconds
         if is_application or now >= trial.over_at:
