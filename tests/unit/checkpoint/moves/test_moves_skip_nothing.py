@@ -128,6 +128,20 @@ async def test_a_group_below_the_log_there_is_named_where_only_its_checkpoint_is
     assert any("group g" in each and "BEFORE_START" in each for each in plan.warnings)
 
 
+async def test_a_group_that_has_read_on_there_is_not_said_to_continue_at_the_first_record() -> None:
+    async with move_rig() as rig:
+        logs = rig.logs
+        state = CopyState(state="RUNNING", position=rig.source_end, equal_below=None)
+        rig.fakes.copy_states.report = CopyReport(partitions={ORIGIN: state})
+        log = logs.target.log(COPY, "delete records")
+        log.delete_before(logs.visible_target()[200].offset)
+        logs.source.set_group("g", {ORIGIN: logs.visible_source()[50].offset})
+        logs.target.set_group("g", {COPY: log.end})
+        plan = await rig.served.failover.plan(NO_WAIT)
+    assert actions(plan) == {"g": MoveAction.KEEP_AHEAD}
+    assert not [each for each in plan.warnings if "BEFORE_START" in each]
+
+
 @pytest.mark.parametrize("preserved", [False, True])
 async def test_a_group_past_the_end_of_the_log_that_it_leaves_is_named_with_both_places(
     preserved: bool,

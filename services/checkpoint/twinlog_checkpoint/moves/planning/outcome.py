@@ -134,7 +134,7 @@ def left_at(partitions: Sequence[MovePartition]) -> dict[str, dict[TopicPartitio
     """Each group's offsets on the cluster that it moves to, after the move."""
     places: dict[str, dict[TopicPartition, int]] = {}
     for entry in partitions:
-        offset = entry.present_offset if entry.action is MoveAction.KEEP_AHEAD else entry.to_offset
+        offset = entry.continues_at
         if entry.action in THERE and offset is not None and entry.to_partition is not None:
             places.setdefault(entry.group, {})[entry.to_partition] = offset
     return places

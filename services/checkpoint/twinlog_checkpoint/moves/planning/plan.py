@@ -76,6 +76,11 @@ class MovePartition:
     def to_offset(self) -> int | None:
         return self.translation.downstream_offset
 
+    @property
+    def continues_at(self) -> int | None:
+        """Where a group goes on that is moved, or is there already."""
+        return self.present_offset if self.action is MoveAction.KEEP_AHEAD else self.to_offset
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignRange:

@@ -96,7 +96,9 @@ def _cut_and_past(
     cut = [
         entry
         for entry in partitions
-        if entry.translation.verdict is Verdict.BEFORE_START and entry.action in THERE
+        if entry.translation.verdict is Verdict.BEFORE_START
+        and entry.action in THERE
+        and entry.continues_at == entry.to_offset
     ]
     told = []
     if cut:
@@ -109,7 +111,7 @@ def _cut_and_past(
     told += [
         f"group {entry.group}: its offset {entry.from_offset} is past the end {entry.past_end} of"
         f" {entry.from_partition} on {from_alias}, which lost records or was created again; on {to_alias} it"
-        f" continues at {entry.to_offset}, and reads what is behind"
+        f" continues at {entry.continues_at}, and reads what is behind"
         for entry in past[:_TOPICS_NAMED]
     ]
     if len(past) > _TOPICS_NAMED:
