@@ -90,6 +90,7 @@ def test_every_command_shows_how_it_is_called() -> None:
             for below, each in getattr(command, "commands", {}).items():
                 shown = f"{each.help} {each.epilog}"
                 assert each.hidden or f"twinlog {name} {below}" in shown, below
+                assert not ("Example: " in (each.help or "") and each.epilog), below
             assert entry.panel
             for example in entry.examples:
                 found, _ = command_of(shlex.split(example))

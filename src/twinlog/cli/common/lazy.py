@@ -145,7 +145,8 @@ def load(name: str, entry: LazyCommand) -> Any:
     _show_examples(command, entry.examples)
     for below, each in getattr(command, "commands", {}).items():
         start = f"twinlog {name} {below}"
-        _show_examples(each, [example for example in entry.examples if f"{example} ".startswith(f"{start} ")])
+        if f"Example: {start} " not in (each.help or ""):
+            _show_examples(each, [line for line in entry.examples if f"{line} ".startswith(f"{start} ")])
     return command
 
 
