@@ -115,9 +115,10 @@ class Changing:
     """One chunk at a time is in `alone`, so that it is to blame."""
     _passes_nothing: bool = False
     """Whether `alone` has passed a chunk without a record: what breaks it since is a record."""
-    _broke_at: dict[TopicPartition, int] = field(default_factory=dict)
-    """The last record that broke the pipe alone, by its offset: it is tried again, but not among others."""
-    _explained: tuple[TopicPartition, int, str] | None = None
+    _broke_at: dict[TopicPartition, OpenRecord] = field(default_factory=dict)
+    """The last record that broke the pipe alone: it is tried again, but not among others. A topic that was
+    created again has another one at its offset."""
+    _explained: tuple[TopicPartition, OpenRecord, str] | None = None
     """The last answer of `strict`: a partition that stopped tries the same record again."""
 
     @property
@@ -157,7 +158,7 @@ class Changing:
         """Fill `back`; `failed` gets the records that break the pipe."""
         suspects = [records]
         broke_at = self._broke_at.get(partition)
-        known = next((place for place, record in enumerate(records) if record[0] == broke_at), None)
+        known = next((place for place, record in enumerate(records) if record == broke_at), None)
         if known is None:
             try:
                 _add(back, await self.pipe.change(partition, records))
@@ -171,7 +172,7 @@ class Changing:
             some = suspects.pop()
             if not some:
                 continue
-            tries = 1 if len(some) > 1 or some[0][0] == broke_at else TRIES
+            tries = 1 if len(some) > 1 or some[0] == broke_at else TRIES
             try:
                 _add(back, await self._alone(partition, some, tries))
             except TransformFailedError as error:
@@ -179,8 +180,8 @@ class Changing:
                     middle = len(some) // 2
                     suspects += [some[middle:], some[:middle]]
                     continue
-                offset = self._broke_at[partition] = some[0][0]
-                failed[offset] = f"{self._breaking_key}: {error}"
+                self._broke_at[partition] = some[0]
+                failed[some[0][0]] = f"{self._breaking_key}: {error}"
                 if self.expressions.on_error is OnError.STOP:
                     return
 
@@ -216,13 +217,13 @@ class Changing:
 
     async def why(self, partition: TopicPartition, record: OpenRecord, failed: str) -> str:
         """What failed for a record, with what Spark says about it."""
-        if self._explained is None or self._explained[:2] != (partition, record[0]):
+        if self._explained is None or self._explained[:2] != (partition, record):
             why = failed
             try:
                 await self.strict.change(partition, [record])
             except TransformFailedError as error:
                 why = f"{failed}: {error}" if str(error) not in failed else failed
-            self._explained = partition, record[0], why
+            self._explained = partition, record, why
         return self._explained[2]
 
     def _name_origins(

@@ -150,6 +150,27 @@ def test_a_worker_that_is_killed_is_no_verdict_on_the_record_that_it_had(killed:
     run_in_virtual_time(run())
 
 
+def test_a_record_is_not_blamed_for_what_another_one_did_at_its_offset() -> None:
+    """The topic was created again, and a worker is killed."""
+
+    async def run() -> None:
+        alone = FakePipe()
+        changing = Changing(
+            expressions=Expressions(topics=("t",), python="a:b", on_error=OnError.SKIP),
+            source="A",
+            pipe=FakePipe(killed_at={2}),
+            alone=alone,
+            strict=FakePipe(),
+        )
+        former = await changing.change(TopicPartition("t", 0), [(1, 0, BREAK)])
+        assert list(former.failed) == [1]
+        alone.killed_at = {alone.calls + 1}
+        changed = await changing.change(TopicPartition("t", 0), [(1, 0, b"a")])
+        assert (list(changed.failed), list(changed.passed)) == ([], [1])
+
+    run_in_virtual_time(run())
+
+
 _BODIES = st.lists(st.sampled_from([b"a", b"b", b"c", DROP, FAIL, BREAK]), max_size=9)
 
 
