@@ -21,8 +21,8 @@ DEAD_LETTERS = "twinlog.dead.letter.topic"
 PROVENANCE = "twinlog.provenance.headers"
 ORIGIN_HEADER = b"twinlog.origin"
 """Of a copy that says where it comes from: `<cluster>/<topic>/<partition>/<offset>/<timestamp in ms>`."""
-_MOST_DIGITS = 19
-"""Of an offset. Anybody may write the header, and Python refuses to read numbers of some thousand digits."""
+_ORIGIN = re.compile(rb"(\d{1,19})/(-?\d{1,19})")
+"""Anybody may write the header, and Python refuses to read numbers of some thousand digits."""
 COLUMNS = ("key", "value", "headers", "timestamp")
 """What an expression may change, in this order."""
 ONE_COPY = (
@@ -85,15 +85,15 @@ def origin_header(prefix: bytes, offset: int, timestamp_ms: int) -> bytes:
     return encode_field(ORIGIN_HEADER) + encode_field(b"%b%d/%d" % (prefix, offset, timestamp_ms))
 
 
-def origin_offset(record: OpenRecord, prefix: bytes) -> int | None:
-    """The offset from which a record was copied; None if it was not copied from there, or does not say so.
-    Raises WireFormatError."""
+def origin_of(record: OpenRecord, prefix: bytes) -> tuple[int, int] | None:
+    """The offset from which a record was copied, and its timestamp there in ms; None if it was not copied
+    from there, or does not say so. Raises WireFormatError."""
     # The last header counts: a copy of a copy names both.
     told = next((value for key, value in reversed(headers_of(record[2])) if key == ORIGIN_HEADER), None)
     if told is None or not told.startswith(prefix):
         return None
-    offset = told[len(prefix) :].partition(b"/")[0]
-    return int(offset) if offset.isdigit() and len(offset) <= _MOST_DIGITS else None
+    found = _ORIGIN.fullmatch(told, len(prefix))
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def expressions_of(values: Mapping[str, str]) -> Expressions | None:

@@ -10,7 +10,7 @@ from twinlog.transforms.expressions import (
     Expressions,
     OnError,
     expressions_of,
-    origin_offset,
+    origin_of,
     problems_of_expressions,
 )
 
@@ -83,8 +83,10 @@ def test_topics_are_the_sources_without_internal_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "offset"), [(b"7/1", 7), (b"", None), (b"-7/1", None), (b"9" * 5000 + b"/1", None)]
+    ("told", "origin"), [(b"7/-1", (7, -1)), (b"", None), (b"-7/1", None), (b"9" * 5000 + b"/1", None)]
 )
-def test_an_origin_that_somebody_else_has_written_is_no_error(told: bytes, offset: int | None) -> None:
+def test_an_origin_that_somebody_else_has_written_is_no_error(
+    told: bytes, origin: tuple[int, int] | None
+) -> None:
     record = (0, 0, encode_body(None, None, ((ORIGIN_HEADER, b"A/t/0/" + told),)))
-    assert origin_offset(record, b"A/t/0/") == offset
+    assert origin_of(record, b"A/t/0/") == origin

@@ -8,28 +8,33 @@ then nothing is said.
 from collections.abc import AsyncIterator
 
 from twinlog.batches import open_records
-from twinlog.transforms.expressions import origin_offset
+from twinlog.batches.bodies import OpenRecord
+from twinlog.transforms.expressions import origin_of
 from twinlog_checkpoint.translation.history import OffsetPair
 from twinlog_checkpoint.translation.log_sides import FIRST_READ_BYTES, READ_BYTES, ComparedPartition
-from twinlog_checkpoint.translation.translation import LogBounds, Translation, Verdict
+from twinlog_checkpoint.translation.translation import Translation, Verdict, without_floor
 
 _BY_ORIGIN = "by the origins that the copy's records name"
+_OTHER_SOURCE = (
+    "the source has another record, or none yet, at the origin: it lost records or was created again"
+)
 
 
 async def copied_place(
-    copy: ComparedPartition, prefix: bytes, offset: int, pair: OffsetPair | None, there: LogBounds
+    copy: ComparedPartition, prefix: bytes, offset: int, pair: OffsetPair | None
 ) -> Translation | None:
     """Where the copy has a source offset; `pair` is at or below it. Raises as `ComparedPartition.read`, and
     WireFormatError."""
+    there = copy.bounds
     for begin in [there.start] if pair is None else [pair.downstream, there.start]:
         is_known = begin <= there.start
         """What lies before comes from lower offsets."""
         async for at, origin in _origins(copy, prefix, begin):
             if origin is None:
                 return None
-            if origin > offset and not is_known:
+            if origin[0] > offset and not is_known:
                 break  # The pair may be of a copy that is gone.
-            if origin >= offset:
+            if origin[0] >= offset:
                 return _told(Verdict.EXACT, at)
             is_known = True
         else:
@@ -39,39 +44,70 @@ async def copied_place(
 
 
 async def original_place(
-    copy: ComparedPartition, prefix: bytes, offset: int, pair: OffsetPair | None, there: LogBounds
+    copy: ComparedPartition, source: ComparedPartition, prefix: bytes, offset: int, pair: OffsetPair | None
 ) -> Translation | None:
-    """Where the source has an offset of the copy: the origin of the record there. Behind the last one it is
-    the offset after the last origin. Raises as `copied_place`."""
+    """Where the source has an offset of the copy: the origin of the first record from there on that it still
+    has. Behind the last one it is the offset after the last origin. Nowhere, if the source has another record
+    at an origin, or none of them all. Raises as `copied_place`."""
+    start = source.bounds.start
     async for _, origin in _origins(copy, prefix, offset):
         # What lies before all pairs may come from a source topic that is gone.
-        return None if origin is None or pair is None else _within(Verdict.EXACT, origin, there)
-    last = None
-    async for _, last in _origins(copy, prefix, copy.bounds.start if pair is None else pair.upstream):
-        if last is None:
+        if origin is None or pair is None:
             return None
-    return None if last is None else _within(Verdict.UP_TO_DATE, last + 1, there)
+        is_there = origin[0] <= start or await _is_there(source, *origin)
+        if is_there is not None:
+            return _at_source(is_there, Verdict.EXACT, max(origin[0], start))
+    before: list[tuple[int, int]] = []
+    for begin in copy.bounds.start if pair is None else pair.upstream, copy.bounds.start:
+        before.clear()
+        async for _, origin in _origins(copy, prefix, begin):
+            if origin is None:
+                return None
+            before.append(origin)
+        for origin in reversed(before):
+            is_there = origin[0] < start or await _is_there(source, *origin)
+            if is_there is not None:
+                return _at_source(is_there, Verdict.UP_TO_DATE, max(before[-1][0] + 1, start))
+    return without_floor(_OTHER_SOURCE) if before else None
+
+
+def _at_source(is_there: bool, verdict: Verdict, offset: int) -> Translation:
+    return _told(verdict, offset) if is_there else without_floor(_OTHER_SOURCE)
+
+
+async def _is_there(source: ComparedPartition, offset: int, timestamp_ms: int) -> bool | None:
+    """Whether the source has the record: another topic has another one at its offset. None = it is gone."""
+    if offset >= source.bounds.end:
+        return False
+    async for record in _records(source, offset):
+        if record is None or record[0] == offset:
+            return record is not None and record[1] == timestamp_ms
+        return None
+    return None
 
 
 async def _origins(
     copy: ComparedPartition, prefix: bytes, begin: int
-) -> AsyncIterator[tuple[int, int | None]]:
-    """The records of the copy from an offset on: offset and origin. None where its leader shows no more: a
-    new one does not know yet how much all replicas have."""
-    at, max_bytes = max(begin, copy.bounds.start), FIRST_READ_BYTES
-    while at < copy.bounds.end:
-        chunk = await copy.read(at, max_bytes=max_bytes)
+) -> AsyncIterator[tuple[int, tuple[int, int] | None]]:
+    """The records of the copy from an offset on: offset and origin, with its timestamp in ms; None at the end
+    where the leader shows no more."""
+    async for record in _records(copy, begin):
+        yield (begin, None) if record is None else (record[0], origin_of(record, prefix))
+
+
+async def _records(log: ComparedPartition, begin: int) -> AsyncIterator[OpenRecord | None]:
+    """The records from an offset on. None where its leader shows no more: a new one does not know yet how
+    much all replicas have."""
+    at, max_bytes = max(begin, log.bounds.start), FIRST_READ_BYTES
+    while at < log.bounds.end:
+        chunk = await log.read(at, max_bytes=max_bytes)
         if not chunk.size_bytes:
-            yield at, None
+            yield None
         for batch in chunk.batches:
             for record in open_records(batch):
                 if record[0] >= at:
-                    yield record[0], origin_offset(record, prefix)
+                    yield record
         at, max_bytes = chunk.next_offset, READ_BYTES
-
-
-def _within(verdict: Verdict, offset: int, there: LogBounds) -> Translation | None:
-    return None if offset > there.end else _told(verdict, there.begin(offset))
 
 
 def _told(verdict: Verdict, offset: int) -> Translation:

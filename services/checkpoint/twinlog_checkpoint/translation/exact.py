@@ -246,7 +246,8 @@ class ExactTranslator:
     ) -> dict[SourcePosition, Translation]:
         """The answers where the copy has other records. Raises KafkaError."""
         found = await self._by_origin(partition, floors, pairs, bounds, budget)
-        for position, answer in found.items():
+        # On the way back the source is looked at each time: it may have been created again.
+        for position, answer in () if self.copy_is_here else found.items():
             self._remember(position, _Known(pairs.generation, bounds, answer))
         left = {position: floor for position, floor in floors.items() if position not in found}
         found_floors = await self._floors(partition, left, bounds[1], _OTHER_RECORDS)
@@ -266,16 +267,14 @@ class ExactTranslator:
         prefix, generation = self.origin(partition), pairs.generation
         if prefix is None:
             return answers
-        if self.copy_is_here:
-            copy = ComparedPartition(log=self.here.log, partition=partition, bounds=bounds[0], budget=budget)
-        else:
-            at_target = self.counterpart(partition)
-            copy = ComparedPartition(log=self.there.log, partition=at_target, bounds=bounds[1], budget=budget)
-        look = original_place if self.copy_is_here else copied_place
+        here, there = self._sides(partition, bounds, budget)
         try:
             for position in positions:
-                pair = pairs.at_or_below(position.next_offset)
-                answer = await look(copy, prefix, position.next_offset, pair, bounds[1])
+                offset, pair = position.next_offset, pairs.at_or_below(position.next_offset)
+                if self.copy_is_here:
+                    answer = await original_place(here, there, prefix, offset, pair)
+                else:
+                    answer = await copied_place(there, prefix, offset, pair)
                 if answer is not None:
                     answers[position] = answer
         except (BudgetSpent, KafkaError, WireFormatError):
@@ -310,6 +309,15 @@ class ExactTranslator:
             log = (await log_bounds(self.there.admin, [counterpart], OffsetSpec.LATEST)).get(counterpart, log)
         return {position: _because(within(floor, log), reason) for position, floor in floors.items()}
 
+    def _sides(
+        self, partition: TopicPartition, bounds: Bounds, budget: ByteBudget
+    ) -> tuple[ComparedPartition, ComparedPartition]:
+        copy = self.counterpart(partition)
+        return (
+            ComparedPartition(log=self.here.log, partition=partition, bounds=bounds[0], budget=budget),
+            ComparedPartition(log=self.there.log, partition=copy, bounds=bounds[1], budget=budget),
+        )
+
     async def _align(
         self,
         partition: TopicPartition,
@@ -319,12 +327,8 @@ class ExactTranslator:
         budget: ByteBudget,
     ) -> _Found:
         """What the logs say of these offsets."""
-        copy = self.counterpart(partition)
-        aligner = Aligner(
-            here=ComparedPartition(log=self.here.log, partition=partition, bounds=bounds[0], budget=budget),
-            there=ComparedPartition(log=self.there.log, partition=copy, bounds=bounds[1], budget=budget),
-            pairs=pairs,
-        )
+        here, there = self._sides(partition, bounds, budget)
+        aligner = Aligner(here=here, there=there, pairs=pairs)
         found = _Found(reason=_NOT_FOUND)
         try:
             await aligner.align(wanted, found.answers)

@@ -448,7 +448,7 @@ async def test_a_changed_copy_is_mapped_and_no_more_records_are_read_again_than_
         assert again <= (int(bound[1]) if bound else 0)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(7))
 async def test_a_changed_copy_whose_records_name_their_origins_is_exact_whatever_happens_to_it(
     seed: int,
 ) -> None:
@@ -467,6 +467,8 @@ async def test_a_changed_copy_whose_records_name_their_origins_is_exact_whatever
             logs.create_again(from_start=False)
         case 5:
             logs.retain(100)
+        case 6:
+            logs.compact(logs.source, 0.8)
     logs.produce(300)
     logs.copy(None if seed else 100)
     logs.rest()
@@ -476,15 +478,16 @@ async def test_a_changed_copy_whose_records_name_their_origins_is_exact_whatever
     found = await translate(translator(logs), range(0, end + 1, 7))
     for offset, translation in found.items():
         assert translation.verdict in GOOD, (offset, translation)
-        logs.check(offset, translation.downstream_offset or 0, exact=seed != 1)
-    for record in (*logs.visible_target(), None):
+        logs.check(offset, translation.downstream_offset or 0, exact=seed not in (1, 6))
+    start, held = logs.source.log(ORIGIN, "start").start, {each.offset for each in logs.visible_source()}
+    for record in (*logs.visible_target()[::5], None):
         at = logs.target.log(COPY, "end").end if record is None else record.offset
         back = (await translate(translator_back(logs), [at], COPY))[at]
         assert back.verdict in GOOD, (at, back)
         left = [each for each in logs.visible_target() if each.offset >= at]
         origins = [int((each.headers[-1][1] or b"").split(b"/")[3]) for each in left]
-        if origins:
-            assert back.downstream_offset == max(origins[0], logs.source.log(ORIGIN, "start").start)
+        if present := [each for each in origins if each in held or each < start]:
+            assert back.downstream_offset == max(present[0], start)
         else:
             assert (back.downstream_offset or 0) == logs.copied_to
 
@@ -520,20 +523,34 @@ async def test_a_new_leader_that_does_not_show_all_yet_puts_no_group_ahead(shown
         assert found.downstream_offset is None or found.downstream_offset <= origin
 
 
-async def test_origins_in_a_source_that_is_gone_are_no_places_of_the_present_one() -> None:
-    """Behind them the copy has all of the present source."""
+@pytest.mark.parametrize("dropped", [0, 30])
+@pytest.mark.parametrize("is_synced", [True, False])
+async def test_origins_in_a_source_that_is_gone_are_no_places_of_the_present_one(
+    is_synced: bool, dropped: int
+) -> None:
+    """Behind them the copy has all of the present source. Its first sync may come later, or be of a record
+    whose offset is above those of old syncs."""
     logs = MirroredLogs(seed=3, offset_lag_max=20, is_changed=True)
     logs.produce(100)
     logs.copy()
-    former = logs.visible_target()
+    former, back, forward = logs.visible_target(), translator_back(logs), translator(logs)
+    places = [record.offset for record in former]
+    await translate(back, places, COPY)
+    known = deepcopy((logs.history, logs.store))
     logs.source.add_topic(ORIGIN.topic)
-    logs.copied_to = 0
+    logs.copied_to = dropped
     logs.produce(300)
     logs.copy()
-    first = logs.visible_source()[0].offset
-    for record in former:
-        found = (await translate(translator_back(logs), [record.offset], COPY))[record.offset]
-        assert found.downstream_offset is None or found.downstream_offset <= first
+    if not is_synced:
+        logs.history, logs.store = known
+    first = int((logs.visible_target()[len(former)].headers[-1][1] or b"").split(b"/")[3])
+    for each in (back, translator_back(logs)):
+        for found in (await translate(each, places, COPY)).values():
+            assert found.downstream_offset is None or found.downstream_offset <= first
+    for each in (forward, translator(logs)):
+        for offset, found in (await translate(each, range(logs.copied_to))).items():
+            if found.downstream_offset is not None:
+                logs.check(offset, found.downstream_offset, exact=False)
 
 
 async def test_records_without_an_origin_leave_a_changed_copy_to_the_syncs() -> None:
