@@ -240,10 +240,10 @@ async def test_filled_offsets_on_a_target_that_stamps_times_are_ours(
         assert await rig.copied_offsets(partition) == sorted(original)
 
 
-async def test_what_lands_in_a_topic_that_was_created_again_is_not_the_copy_of_its_offsets(
+async def test_nothing_lands_in_a_topic_that_was_created_again_while_it_was_written(
     kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
 ) -> None:
-    """Its leader does not know the writer, and takes any batch of it."""
+    """Its leader would take any batch of a new writer; this one names the topic by its id (KIP-516)."""
     async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
         (partition,) = rig.every
         await write_plain(kafka_pair.a, unique_topic, 30)
@@ -253,13 +253,14 @@ async def test_what_lands_in_a_topic_that_was_created_again_is_not_the_copy_of_i
             await write_plain(kafka_pair.a, unique_topic, 20)
             await eventually(lambda: running.look()[partition].reason == "TARGET_RECREATED")
             assert not running.look()[partition].needs_translation, "the driver decides about the new topic"
-        # The owner that begins the copy of the new topic does not take it for the records from 0 on.
+        assert await rig.target_bounds(OffsetSpec.LATEST) == {partition: 0}
+        # The owner that begins the copy of the new topic has all records at their offsets.
         rig.positions.clear()
         rig.target_topic_id = await topic_id(kafka_pair.b, unique_topic)
         async with rig.task() as running:
-            await eventually(lambda: running.look()[partition].needs_translation)
-            assert running.position(partition) == 0
-            assert "was recreated while" in running.look()[partition].message
+            await eventually(lambda: running.position(partition) == 50)
+            assert not running.look()[partition].needs_translation
+        assert await rig.copied_offsets(partition) == list(range(50))
 
 
 async def test_nothing_is_written_to_a_new_target_topic_before_the_driver_has_seen_it(
