@@ -167,6 +167,19 @@ async def test_a_group_whose_loss_was_accepted_keeps_no_later_plan_from_moving_t
         assert not (await rig.served.failback.recorded()).on_target
 
 
+async def test_a_group_whose_loss_was_accepted_moves_when_it_is_named_and_has_a_place_meanwhile() -> None:
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: rig.source_end + 5})
+        await run(rig.served.failover, MoveOptions(wait_seconds=0, accept_loss=True))
+        rig.logs.produce(100)
+        await rig.copy()
+        _, all_others = await run(rig.served.failover)
+        assert all_others.already_done
+        assert await offset_of(rig.logs.target, "g", COPY) is None
+        await run(rig.served.failover, MoveOptions(groups=("g",), wait_seconds=0))
+        assert await offset_of(rig.logs.target, "g", COPY) is not None
+
+
 async def test_an_offset_whose_records_are_still_to_be_copied_is_waited_for() -> None:
     late = TopicPartition("late", 0)
     async with move_rig() as rig:

@@ -304,7 +304,12 @@ class GroupPlaces:
         if not done_with or not await self.to_answers():
             return done_with  # Such a move is blocked.
         held = await readable_offsets(self.route.to_cluster, done_with)
-        return {group for group in done_with if held.get(group) or not homes[group].left_at}
+        # One whose loss was accepted has none there; once it is named, it may have a place.
+        return {
+            group
+            for group in done_with
+            if held.get(group) or not (homes[group].left_at or group in options.groups)
+        }
 
     async def _standing(
         self, groups: Collection[str], *, live: bool
