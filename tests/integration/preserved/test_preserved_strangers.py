@@ -1,5 +1,6 @@
 """What somebody else does to a preserved copy, and what only looks like it, on two fake clusters."""
 
+import asyncio
 import contextlib
 from pathlib import Path
 
@@ -261,6 +262,32 @@ async def test_nothing_lands_in_a_topic_that_was_created_again_while_it_was_writ
             await eventually(lambda: running.position(partition) == 50)
             assert not running.look()[partition].needs_translation
         assert await rig.copied_offsets(partition) == list(range(50))
+
+
+async def test_a_copy_into_which_others_write_all_the_time_becomes_translated_while_they_do(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    """The end of the leader's log is then never the same in two requests."""
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 30)
+        stop = asyncio.Event()
+
+        async def write_on() -> None:
+            async with AIOKafkaProducer(
+                bootstrap_servers=kafka_pair.b.bootstrap_servers, linger_ms=0
+            ) as producer:
+                while not stop.is_set():
+                    await producer.send_and_wait(unique_topic, b"theirs")
+
+        async with rig.task() as running, asyncio.TaskGroup() as others:
+            await eventually(lambda: running.position(partition) == 30)
+            others.create_task(write_on(), name="others write")
+            try:
+                await write_plain(kafka_pair.a, unique_topic, 20)
+                await eventually(lambda: running.look()[partition].needs_translation)
+            finally:
+                stop.set()
 
 
 async def test_nothing_is_written_to_a_new_target_topic_before_the_driver_has_seen_it(

@@ -3,7 +3,8 @@ there.
 
 Three requests, each to all leaders at once: the high watermark and the leader epoch (ListOffsets), the end of
 the leader's log (OffsetForLeaderEpoch), the writer's last sequence number (DescribeProducers). While the
-first two differ, records are still being replicated, and the end is not known yet.
+first two differ, records are still being replicated, and the end is not known yet; but where others write
+all the time, they never agree, and what is said then is that the copy is not ours alone.
 """
 
 import asyncio
@@ -94,10 +95,13 @@ class CopyTails:
         )
         at_once = asyncio.Semaphore(LOOKS_AT_ONCE)
 
-        async def look(partition: TopicPartition) -> None:
+        async def look(partition: TopicPartition, behind: int) -> None:
             async with at_once:
                 try:
                     tail = await self._tail(partition, ends[partition], states[partition], asked[partition])
+                    if behind and not await self._is_others(partition, tail):
+                        words = f"{partition}: {behind} records are being replicated"
+                        raise TransientKafkaError(words, reason=NOT_REPLICATED)
                 except KafkaError as error:
                     found(partition, error)
                 else:
@@ -106,11 +110,19 @@ class CopyTails:
         async with asyncio.TaskGroup() as group:
             for partition, end in leader_ends.items():
                 behind = end.end_offset - ends[partition].offset
-                if behind:
-                    words = f"{partition}: {behind} records are being replicated"
-                    found(partition, TransientKafkaError(words, reason=NOT_REPLICATED))
-                else:
-                    group.create_task(look(partition), name=f"look at {partition}")
+                group.create_task(look(partition, behind), name=f"look at {partition}")
+
+    async def _is_others(self, partition: TopicPartition, tail: Tail) -> bool:
+        """Whether others write to the copy, and all batches of its own lie before the tail's end: the leader
+        knows of none that comes after the last one there."""
+        if tail.foreign_from is None:
+            return False
+        if not tail.knows_writer:
+            return True
+        own = await self._own_before(partition, tail.foreign_from)
+        async for header in self._headers(partition, tail.foreign_from, tail.end, own):
+            own.owns(header)
+        return own.next_sequence == tail.next_sequence
 
     async def _without_recreated(
         self, asked: Mapping[TopicPartition, ReadEnd], ends: dict[TopicPartition, LogEnd], found: TailRead
