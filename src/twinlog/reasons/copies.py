@@ -61,6 +61,9 @@ PARTITIONS: Final = ReasonGroup(
             would copy everything again => `twinlog positions set`
         TARGET_SLOW: the target takes long to acknowledge or commit records; the copy continues when it has
             => look at the target's brokers if it stays
+        HIGH_WATERMARK_BEHIND: the copy's leader has records that not all of its replicas have, so where the
+            copy ends is asked again => if it stays: `kafka-topics.sh --describe
+            --under-replicated-partitions` on the target
         TARGET_LOST_TAIL: a preserved copy ended before its position (unclean election, an old disk): the
             log and the metric `twinlog.replication.failures` show it, the lost records are copied again,
             and the copy keeps the source's offsets => see why the target lost records

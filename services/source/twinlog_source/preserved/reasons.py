@@ -13,6 +13,8 @@ class PreservedReason(StrEnum):
     HOLES_TOO_FREQUENT = "HOLES_TOO_FREQUENT"
     FILL_REFUSED = "FILL_REFUSED"
     SOURCE_TRUNCATED = "SOURCE_TRUNCATED"
+    HIGH_WATERMARK_BEHIND = "HIGH_WATERMARK_BEHIND"
+    """A back-off: the leader has records that not all replicas have, so the end is read again."""
     TARGET_LOST_TAIL = "TARGET_LOST_TAIL"
     """A back-off: the records that the target lost are copied again."""
     TARGET_RECREATED = "TARGET_RECREATED"

@@ -33,8 +33,6 @@ from twinlog_source.preserved.own_batches import (
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.preserved.target_probe import LOOKS_BACK, batch_at, record_batch_at
 
-NOT_REPLICATED = "NOT_REPLICATED"
-"""The leader has records that not all replicas have: the end is read again."""
 LOOK_BYTES = 4 << 20
 """The size of one answer when batches are read."""
 LOOKS_AT_ONCE = 4
@@ -101,7 +99,7 @@ class CopyTails:
                     tail = await self._tail(partition, ends[partition], states[partition], asked[partition])
                     if behind and not await self._is_others(partition, tail):
                         words = f"{partition}: {behind} records are being replicated"
-                        raise TransientKafkaError(words, reason=NOT_REPLICATED)
+                        raise TransientKafkaError(words, reason=PreservedReason.HIGH_WATERMARK_BEHIND)
                 except KafkaError as error:
                     found(partition, error)
                 else:

@@ -236,7 +236,7 @@ class Owner:
         if topic_id != self.leader.topic_id:
             raise TransientKafkaError("another topic", reason="TARGET_RECREATED")
         if self.leader.high_watermark != len(self.leader.log):
-            raise TransientKafkaError("being replicated", reason="NOT_REPLICATED")
+            raise TransientKafkaError("being replicated", reason="HIGH_WATERMARK_BEHIND")
         lost_from = foreign_at if lost_since is None else self.leader.end_of_epoch(lost_since)
         if lost_from < foreign_at:
             return ForeignWrite(-1, lost_from, 0)
