@@ -346,6 +346,7 @@ async def _monitor(
             is_owned=lambda: driver.owned,
             clock=context.clock,
         ),
+        facts=driver.facts,
         clock=context.clock,
         flows=state.flows,
     )

@@ -1,19 +1,25 @@
-"""Measures the lag and the progress of a flow, whether or not this process copies it.
+"""Measures the lag and the progress of a flow, whether or not this process copies it, and logs what stands.
 
 Runs next to the driver's loop and depends on no task, no Spark and no target.
 """
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import structlog
 
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
+from twinlog.model import TopicPartition
 from twinlog.service.waiting import finish_or_cancel, wait_or_stop
+from twinlog.telemetry.logging import RepeatLimiter
 from twinlog_source.driver.positions_follower import PositionsFollower
 from twinlog_source.log.control import ControlState
 from twinlog_source.partitions.events import MovementChecked
+from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.partitions.rows import PartitionRow
+from twinlog_source.partitions.standing import STANDS, FlowFacts, PartitionStanding, standing_of
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.open_transactions import LOOK_SECONDS as TRANSACTIONS_LOOK_SECONDS
 from twinlog_source.topics.open_transactions import OpenTransactions
@@ -45,9 +51,13 @@ class FlowMonitor:
     follower: PositionsFollower
     transactions: OpenTransactions | None = None
     """None: the flow copies what no transaction has committed as well."""
+    facts: Callable[[], FlowFacts]
     clock: Clock
     flows: int = 1
     """The number of flows in the process."""
+    _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
+    _told: dict[TopicPartition, tuple[str, int | None]] = field(default_factory=dict)
+    """Reason and position of what stood when it was logged."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loop until `stop`. Reads ends and positions concurrently, so that neither cluster delays the
@@ -60,11 +70,39 @@ class FlowMonitor:
             group.create_task(self._follow(stop), name="positions of the owner")
             while not await wait_or_stop(stop, tick_seconds(self.flows)):
                 self.note_progress()
+                self.tell_standing()
 
     def note_progress(self) -> None:
         """Record which partitions have made progress."""
         paused = frozenset(filter(self.control.is_paused, self.table.rows)) if self.control.pauses else ()
         self.table.apply(MovementChecked(paused=paused), self.clock.monotonic())
+
+    def tell_standing(self) -> None:
+        """Log which partitions this process copies and are STALLED or FAULTED: once for each place and
+        reason, with the same reason together, and each reason once a minute at most."""
+        facts = self.facts()
+        found: dict[str, list[tuple[PartitionRow, PartitionStanding]]] = {}
+        for row in self.table.rows.values() if facts.is_owned else ():
+            is_slow = row.stall.since(facts.stalled_seconds, now=facts.now) is not None
+            if is_slow or row.task_state == PartitionState.FAULTED:
+                standing = standing_of(row, facts)
+                is_told = self._told.get(row.partition) == (standing.reason, row.position)
+                if standing.state in STANDS and not is_told:
+                    found.setdefault(standing.reason, []).append((row, standing))
+        for reason, stand in found.items():
+            if self._limiter.admit(reason, now=facts.now) is None:
+                continue
+            self._told |= {row.partition: (reason, row.position) for row, _ in stand}
+            row, standing = stand[0]
+            log.warning(
+                "partitions_stand",
+                flow=str(self.follower.flow.flow),
+                state=standing.state,
+                reason=reason,
+                partitions=len(stand),
+                first=str(row.partition),
+                message=standing.message,
+            )
 
     async def _read_ends(self, stop: asyncio.Event) -> None:
         while not await wait_or_stop(stop, max(TICK_SECONDS, self.ends.due_in_seconds)):

@@ -29,14 +29,13 @@ from twinlog_source.log.control import ControlState
 from twinlog_source.partitions.latency import LatencyHistogram, LatencyWindows
 from twinlog_source.partitions.reports import PartitionState
 from twinlog_source.partitions.rows import PartitionRow
-from twinlog_source.partitions.standing import QUOTA_SECONDS, FlowFacts, lag_of, standing_of
+from twinlog_source.partitions.standing import QUOTA_SECONDS, STANDS, FlowFacts, lag_of, standing_of
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.reasons import HELD
 
 VERIFIED_KINDS = tuple(str(kind) for kind in Kind)
 MOST_STALLED = 100
 """Most partitions of a flow that are shown with their reasons."""
-_STANDS = frozenset((PartitionState.STALLED, PartitionState.FAULTED))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +134,7 @@ class FlowGauges:
         found = [
             (facts.now - since if (since := standing.stalled_since) is not None else 0.0, row, standing)
             for row in self._rows()
-            if (standing := standing_of(row, facts)).state in _STANDS
+            if (standing := standing_of(row, facts)).state in STANDS
         ]
         found.sort(key=lambda each: (-each[0], each[1].partition))
         return [

@@ -41,6 +41,7 @@ KEEPS_UP_SECONDS = 2.0
 """A partition whose oldest uncopied record is younger than this counts as caught up; a busy one is never more
 than that."""
 
+STANDS = frozenset((PartitionState.STALLED, PartitionState.FAULTED))
 _MAY_STALL = frozenset((PartitionState.RUNNING, PartitionState.BACKOFF, PartitionState.WAITING))
 
 

@@ -1,7 +1,11 @@
 """The monitor measures a flow, also one that another process copies."""
 
 import asyncio
+from dataclasses import replace
 
+from structlog.testing import capture_logs
+
+from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog.wire import connect_json
@@ -9,8 +13,11 @@ from twinlog_source.driver.flow_monitor import FlowMonitor
 from twinlog_source.driver.positions_follower import FOLLOW_SECONDS, PositionsFollower
 from twinlog_source.driver.state import FlowState
 from twinlog_source.log.fact_records import control_key
+from twinlog_source.partitions.events import Reported, TopicsChosen
+from twinlog_source.partitions.reports import PartitionReport, PartitionState, TaskReport
 from twinlog_source.topics.source_ends import SourceEnds
 from unit.source.flow_rig import FlowRig
+from unit.source.partitions.standing_facts import FACTS
 
 
 def monitor_of_standby(rig: FlowRig, state: FlowState) -> FlowMonitor:
@@ -33,6 +40,7 @@ def monitor_of_standby(rig: FlowRig, state: FlowState) -> FlowMonitor:
             is_owned=lambda: False,
             clock=rig.clock,
         ),
+        facts=lambda: replace(FACTS, now=rig.clock.monotonic(), heard_at=lambda _: rig.clock.monotonic()),
         clock=rig.clock,
     )
 
@@ -55,3 +63,35 @@ async def test_a_record_of_a_later_release_does_not_end_a_standby(rig: FlowRig) 
         group.create_task(monitor.run(stop), name="monitor")
         await eventually(has_read_twice)
         stop.set()
+
+
+async def test_what_stands_is_logged_once_at_each_place_and_together(rig: FlowRig) -> None:
+    state = await rig.process()
+    monitor = monitor_of_standby(rig, state)
+    every = [TopicPartition("t", number) for number in range(3)]
+    state.table.apply(TopicsChosen(targets=dict.fromkeys(every, "A.t"), owned=()), rig.clock.monotonic())
+
+    def look(
+        position: int, kind: PartitionState, reason: str, seconds: float = 40.0
+    ) -> list[tuple[str, int]]:
+        """What is logged after that many seconds of this."""
+        said = [
+            PartitionReport(partition=each, position=position, source_end=9, state=kind, reason=reason)
+            for each in every
+        ]
+        with capture_logs() as lines:
+            for _ in range(2):
+                report = TaskReport(partitions=tuple(said))
+                state.table.apply(Reported(slot=0, report=report, now_ms=1), rig.clock.monotonic())
+                monitor.note_progress()
+                monitor.tell_standing()
+                rig.clock.advance(seconds)
+        return [(line["reason"], line["partitions"]) for line in lines]
+
+    behind = "HIGH_WATERMARK_BEHIND"
+    assert look(1, PartitionState.BACKOFF, behind, seconds=1.0) == []
+    assert look(1, PartitionState.BACKOFF, behind) == [(behind, 3)]
+    assert look(1, PartitionState.BACKOFF, behind) == []
+    assert look(1, PartitionState.FAULTED, "RECORD_TOO_LARGE") == [("RECORD_TOO_LARGE", 3)]
+    assert look(2, PartitionState.RUNNING, "", seconds=1.0) == []
+    assert look(2, PartitionState.BACKOFF, behind) == [(behind, 3)]
