@@ -9,7 +9,7 @@ from pathlib import Path
 
 import twinlog.api
 from twinlog.kafka.errors import CLIENT_REASONS, KAFKA_REASONS
-from twinlog.kafka.reasons_page import render_reasons
+from twinlog.kafka.reasons_page import REMEDIES, render_reasons
 from twinlog.reasons import REASON_GROUPS
 
 ROOT = Path(__file__).parents[3]
@@ -98,3 +98,8 @@ def test_every_reason_of_the_code_is_in_a_table_and_no_other() -> None:
     assert used - from_kafka - set(own) == set()
     assert set(own) - used == set(), "no longer given"
     assert all(len({each.name for each in group.reasons}) == len(group.reasons) for group in REASON_GROUPS)
+
+
+def test_what_twinlog_does_not_try_again_has_a_remedy() -> None:
+    reasons = (*KAFKA_REASONS.values(), *CLIENT_REASONS)
+    assert {reason.name for reason in reasons if not reason.retriable} == REMEDIES.keys()
