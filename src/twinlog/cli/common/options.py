@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, next_line, tell
+from twinlog.cli.common.failures import ANSWERS_IN_JSON, EXIT_FAILED, exiting_with, next_line, tell
 from twinlog.cli.common.names import flow_name
 from twinlog.errors import ConfigError, TwinlogError
 
@@ -67,23 +67,27 @@ async def ask_each(
 
 @contextmanager
 def telling_failures(answers: Iterable[object]) -> Iterator[None]:
-    """Tells the failures behind the answers that are printed inside, and exits with 1 if there are any."""
+    """Tells the failures behind the answers that are printed inside, and exits with 1 if there are any. In
+    JSON they are one document, with reason and remedy of the first: the answers have those of each."""
     failures = [each for each in answers if isinstance(each, FlowFailure)]
     with exiting_with(EXIT_FAILED if failures else 0):
         yield
-        for failure in failures:
-            print_failure(failure)
+        told = [_with_flow(failure) for failure in failures]
+        if told and ANSWERS_IN_JSON.get():
+            all_of_them, first = "; ".join(map(str, told)), told[0]
+            told = [TwinlogError(all_of_them, reason=first.reason, metadata=first.metadata)]
+        for error in told:
+            tell(error, f"error: {error} ({error.reason}){next_line(error)}")
 
 
-def print_failure(failure: FlowFailure) -> None:
-    """Print on stderr with the flow, as if the command had failed for this flow alone."""
+def _with_flow(failure: FlowFailure) -> TwinlogError:
+    """As if the command had failed for this flow alone."""
     message = str(failure.error).removeprefix(f"{failure.flow}: ")
-    error = TwinlogError(
+    return TwinlogError(
         f"{failure.flow}: {message}",
         reason=failure.error.reason,
         metadata={"flow": failure.flow, **failure.error.metadata},
     )
-    tell(error, f"error: {error} ({error.reason}){next_line(error)}")
 
 
 def failure_as_json(failure: FlowFailure) -> dict[str, Any]:
