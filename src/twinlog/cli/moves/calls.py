@@ -148,10 +148,10 @@ class MoveCall:
         return checks_of(status, self.kind, flow_name(self.flow), blockers)
 
     def warn(self, options: pb2.MoveOptions) -> None:
-        """Say what the services have against the move, before it runs without a question. What blocks the
-        plan itself, the checkpoint service refuses."""
+        """Say what the services have against the move, before it runs without a question; as JSON also that
+        they have nothing. What blocks the plan itself, the checkpoint service refuses."""
         checks = self.call.ask(lambda at: self._told(options))
-        if overall(checks) == NO_GO and self.call.in_json:
+        if self.call.in_json:
             print_json_line(decided(checks))
         elif overall(checks) == NO_GO:
             say(f"{verdict_words(checks)}; it goes on, as --yes says", err=True)
@@ -228,8 +228,10 @@ class MoveCall:
     async def _question(self, at: Services, options: pb2.MoveOptions) -> str:
         """Show the plan, and return the question. Exits with 1 if the move would be refused."""
         plan = await self._planned(at, options)
-        if not self.call.in_json or plan.blockers:
-            checks = await self._checks(plan, options)
+        checks = await self._checks(plan, options)
+        if self.call.in_json and not plan.blockers:
+            print_json_line(decided(checks))
+        else:
             print_plan(plan, checks, self.call.output, refuses=bool(plan.blockers))
         count = len({entry.group for entry in plan.partitions})
         groups = "1 group" if count == 1 else f"{count} groups"
