@@ -85,6 +85,7 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
         """Rules change while the flow runs: what depends on them has to ask each time."""
         return checkpointer.entry
 
+    topics = TopicChoice(lambda: entry_now().topics, around.known_topics)
     tail = SyncTail(
         flow=entry.flow,
         cluster=clusters.syncs,
@@ -97,6 +98,7 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
             reader_cluster=clusters.checkpoints_reader,
         ),
         clock=around.clock,
+        generation_of=topics.generation,
     )
     instruments = CheckpointInstruments(around.meter, entry.flow)
 
@@ -143,7 +145,7 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
             refresh_interval_seconds=settings.refresh_groups_interval_seconds,
             clock=around.clock,
         ),
-        topics=TopicChoice(lambda: entry_now().topics, around.known_topics),
+        topics=topics,
         tail=tail,
         log=CheckpointLog(
             flow=entry.flow,

@@ -271,7 +271,12 @@ def original_of(policy: ReplicationPolicy, partition: TopicPartition) -> TopicPa
 def pairs_of_copy(
     flow: Flow, policy: ReplicationPolicy, tail: SyncTail, partition: TopicPartition
 ) -> ReversedPairs | None:
-    """The known pairs, seen from a partition of the target; None when there are none."""
+    """The known pairs, seen from a partition of the target; None when there are none, or they are of a source
+    topic that is gone."""
     origin = named_origin(flow, policy, partition)
     pairs = None if origin is None else tail.history.of(origin)
-    return None if pairs is None else ReversedPairs(pairs)
+    if origin is None or pairs is None:
+        return None
+    known, present = pairs.source_generation, tail.generation_of(origin.topic)
+    is_gone = None not in (known, present) and known != present
+    return None if is_gone else ReversedPairs(pairs)

@@ -71,6 +71,11 @@ class TopicChoice:
         decision = self._selector.decide(topic)
         return None if decision.selected else decision.rule
 
+    def generation(self, topic: str) -> int | None:
+        """How often configsync has seen a source topic created; None = it does not know the topic."""
+        known = self._known.topics(self._selector.flow).get(topic)
+        return known.generation if isinstance(known, ReplicatedTopic) else None
+
     def identity(self, topic: str, *, source_id: str, target_id: str) -> CopyIdentity:
         """Compare a topic and its copy with these ids; "" (brokers without ids) proves nothing."""
         known = self._known.topics(self._selector.flow).get(topic)

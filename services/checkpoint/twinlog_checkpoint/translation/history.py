@@ -49,6 +49,7 @@ class CondensedPairs:
     """See `PairHistory.vouched`."""
     pairs: tuple[OffsetPair, ...]
     """Rising on both sides."""
+    source_generation: int | None = None
 
 
 class PairHistory:
@@ -64,6 +65,9 @@ class PairHistory:
         self._downstream = array("q")
         self._newest_sync: OffsetPair | None = None
         self._vouched_from = 0
+        self.source_generation: int | None = None
+        """How often configsync had seen the source topic created when the newest sync came; None = not known.
+        """
         self.generation = next(_generations)
         """Rises whenever a pair was dropped because a newer sync contradicts it: answers made before are
         void."""
@@ -77,6 +81,7 @@ class PairHistory:
         history = cls()
         history._newest_sync = condensed.newest_sync
         history._vouched_from = condensed.vouched_from
+        history.source_generation = condensed.source_generation
         history._upstream.extend(pair.upstream for pair in condensed.pairs)
         history._downstream.extend(pair.downstream for pair in condensed.pairs)
         return history
@@ -89,19 +94,20 @@ class PairHistory:
         spread = range(0, older, max(1, -(-older // CONDENSED_OLDER)))
         kept = [self._pair(index) for index in (*spread, *range(older, len(self)))]
         pairs = tuple(pair for pair in kept if pair is not None)
-        return CondensedPairs(newest_sync=self._newest_sync, vouched_from=self._vouched_from, pairs=pairs)
+        return CondensedPairs(self._newest_sync, self._vouched_from, pairs, self.source_generation)
 
     @property
     def newest_sync(self) -> OffsetPair | None:
         return self._newest_sync
 
-    def on_sync(self, sync: OffsetPair) -> None:
+    def on_sync(self, sync: OffsetPair, source_generation: int | None = None) -> None:
         """Take an offset sync, in the order of the offset-syncs topic; the newest one is always right.
 
         One that goes back on either side (the copy was rewound, a topic was re-created) voids all pairs at or
         above it on either side.
         """
         newest, self._newest_sync = self._newest_sync, sync
+        self.source_generation = source_generation
         if sync.upstream < self._vouched_from or _target_went_back(newest, sync):
             self._vouched_from = sync.upstream
         went_back = newest is not None and (
@@ -241,9 +247,11 @@ class SyncHistory:
         self._partitions: dict[TopicPartition, PairHistory] = {}
         self._topics: set[str] = set()
 
-    def on_sync(self, partition: TopicPartition, sync: OffsetPair) -> None:
+    def on_sync(
+        self, partition: TopicPartition, sync: OffsetPair, source_generation: int | None = None
+    ) -> None:
         self._topics.add(partition.topic)
-        self._partitions.setdefault(partition, PairHistory()).on_sync(sync)
+        self._partitions.setdefault(partition, PairHistory()).on_sync(sync, source_generation)
 
     def restore(self, partition: TopicPartition, condensed: CondensedPairs) -> None:
         self._topics.add(partition.topic)

@@ -72,6 +72,7 @@ def encode_partition(record: PartitionRecord) -> tuple[bytes, bytes]:
         "newest": [condensed.newest_sync.upstream, condensed.newest_sync.downstream],
         "vouched_from": condensed.vouched_from,
         "pairs": _deltas(condensed.pairs),
+        "source_generation": condensed.source_generation,
     }
     return _bytes({"topic": record.partition.topic, "partition": record.partition.partition}), _bytes(value)
 
@@ -93,7 +94,9 @@ def decode(key: bytes | None, value: bytes | None) -> Head | PartitionRecord | N
             "newest": [int(upstream), int(downstream)],
             "vouched_from": int(vouched_from),
             "pairs": list(deltas),
+            **others,
         }:
+            generation = others.get("source_generation")
             return PartitionRecord(
                 writer=writer,
                 partition=TopicPartition(topic, number),
@@ -102,6 +105,7 @@ def decode(key: bytes | None, value: bytes | None) -> Head | PartitionRecord | N
                     newest_sync=OffsetPair(upstream, downstream),
                     vouched_from=vouched_from,
                     pairs=_pairs(deltas),
+                    source_generation=generation if isinstance(generation, int) else None,
                 ),
             )
         case _:

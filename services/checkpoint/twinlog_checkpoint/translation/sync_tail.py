@@ -50,6 +50,8 @@ class SyncTail:
     history: SyncHistory = field(default_factory=SyncHistory)
     on_turn: Callable[[], None] = lambda: None
     """Told when the first pass is done."""
+    generation_of: Callable[[str], int | None] = lambda _topic: None
+    """Of a source topic, by configsync: how often it was created; None = not known."""
     may_be_absent: bool = False
     """Without the topic nothing has been copied yet. False for a flow of this process, which creates it."""
     blocker: TwinlogError | None = None
@@ -206,7 +208,10 @@ class SyncTail:
     def apply(self, sync: OffsetSync) -> None:
         """Take the next sync of the topic."""
         self.store.apply(sync)
-        self.history.on_sync(sync.partition, OffsetPair(sync.upstream_offset, sync.downstream_offset))
+        # What lies in the topic at the start may be of any.
+        generation = self.generation_of(sync.partition.topic) if self.store.read_to_end else None
+        pair = OffsetPair(sync.upstream_offset, sync.downstream_offset)
+        self.history.on_sync(sync.partition, pair, generation)
 
     def _finish_first_pass(self) -> None:
         self.store.finish_reading()

@@ -10,10 +10,12 @@ from twinlog.filters import DefaultTopicFilter, NameFilter, PatternList
 from twinlog.kafka.ports import AclBinding
 from twinlog.selection import TopicSelector
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
+from twinlog_checkpoint.translation.translation import SourcePosition, Verdict
 from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.groups.test_live_rules import group_filter
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, actions, move_rig, offset_of, run
+from unit.checkpoint.moves.test_move_backlog import replicated
 from unit.checkpoint.moves.test_sync_after_moves import translated
 
 FENCED = MoveOptions(wait_seconds=0, fence=True, grant_write=True)
@@ -205,3 +207,22 @@ async def test_a_failback_says_how_a_group_gets_a_place_after_everything_was_cop
         assert begin <= int(found[1]) <= rig.logs.visible_target()[len(there)].offset
         rig.logs.target.set_group("g", {COPY: int(found[1])})
         assert (await rig.served.failback.plan(NO_WAIT)).blockers == []
+
+
+async def test_syncs_of_a_source_that_is_gone_give_no_place_in_the_present_one() -> None:
+    """Asked before its first sync: the group has read none of its records."""
+    transforms = {"twinlog.transform.topics": ORIGIN.topic, "twinlog.transform.where": "true"}
+    async with move_rig(transforms=transforms) as rig:
+        rig.topics.known = {ORIGIN.topic: replicated(rig.fakes, ORIGIN.topic)}
+        rig.logs.produce(100)
+        await rig.copy()
+        place = SourcePosition(partition=COPY, next_offset=rig.logs.target.log(COPY, "end").end)
+        assert (await rig.parts.back.translate([place]))[place].verdict is Verdict.MAPPED
+        rig.logs.source.add_topic(ORIGIN.topic)
+        rig.topics.known = {ORIGIN.topic: replicated(rig.fakes, ORIGIN.topic, generation=2)}
+        rig.logs.copied_to, rig.synced_to = 0, -1
+        rig.logs.produce(900)
+        assert (await rig.parts.back.translate([place]))[place].downstream_offset is None
+        await rig.copy()
+        end = SourcePosition(partition=COPY, next_offset=rig.logs.target.log(COPY, "end").end)
+        assert (await rig.parts.back.translate([end]))[end].verdict is Verdict.MAPPED
