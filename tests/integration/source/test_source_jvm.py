@@ -85,6 +85,33 @@ print(worker(ours, True))
 """
 
 
+KILL = """
+from pyspark import SparkContext
+
+from twinlog.machine.java import spark_environment
+from twinlog_source.pipeline.job import load_workers
+from twinlog_source.pipeline.launch import kill_jvm
+from twinlog_source.pipeline.session import close_context, open_context
+
+context, output = open_context(
+    app_name="test", master="local[1]", threads=1, extra={}, environment=spark_environment()
+)
+load_workers(context)
+kill_jvm(SparkContext._gateway)
+print(output.last_words())
+close_context(context)
+print("closed")
+"""
+
+
+def test_a_jvm_that_is_killed_leaves_no_traceback_of_its_driver() -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", KILL], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (child.returncode, child.stdout.splitlines()[-1:]) == (0, ["closed"]), child.stderr
+    assert "Traceback" not in child.stderr, child.stderr
+
+
 def test_a_worker_that_spark_leaves_after_a_minute_without_a_task_ends_without_a_traceback() -> None:
     """In a process of its own: a worker changes how signals are handled."""
     ended = subprocess.run(

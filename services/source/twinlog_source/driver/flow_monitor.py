@@ -84,7 +84,8 @@ class FlowMonitor:
         found: dict[str, list[tuple[PartitionRow, PartitionStanding]]] = {}
         for row in self.table.rows.values() if facts.is_owned else ():
             is_slow = row.stall.since(facts.stalled_seconds, now=facts.now) is not None
-            if is_slow or row.task_state == PartitionState.FAULTED:
+            # A copy that becomes translated is FAULTED for a moment.
+            if is_slow or (row.task_state == PartitionState.FAULTED and not row.needs_translation):
                 standing = standing_of(row, facts)
                 is_told = self._told.get(row.partition) == (standing.reason, row.position)
                 if standing.state in STANDS and not is_told:

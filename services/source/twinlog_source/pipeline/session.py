@@ -69,6 +69,8 @@ def open_context(
     try:
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
         context = SparkContext(conf=conf, gateway=gateway)
+        # Otherwise the end of a killed JVM is printed as a failure of pyspark's, with its traceback.
+        context._accumulatorServer.handle_error = lambda *_: None
         context.setLogLevel("ERROR")
     except SPARK_FAILURES as error:
         # Only a running JVM can explain its exception.
