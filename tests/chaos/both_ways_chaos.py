@@ -1,6 +1,6 @@
 """Two or three clusters write to a topic of one name, services, tasks, JVM, brokers and whole processes are
 killed, and at the end each cluster has every record once, in the order of its cluster, and nothing is copied
-round.
+round. One begins alone: its copies have its offsets until the next one joins.
 
     python tests/chaos/both_ways_chaos.py --seed 7 --minutes 5
     python tests/chaos/both_ways_chaos.py --clusters 3 --minutes 5
@@ -44,6 +44,8 @@ TOPIC, PARTITIONS = "both", 4
 RECORDS_PER_SECOND = {"A": 500, "B": 300, "C": 100}
 TICK_SECONDS = 0.1
 KINDS = ("source", "source", "checkpoint", "configsync", "task", "task", "jvm", "broker", "process")
+JOINS_AFTER = 0.25
+"""Of the minutes, each further side."""
 DRAIN_SECONDS = 300.0
 
 
@@ -69,8 +71,9 @@ class Chaos:
     async def play(self, minutes: float, idle_minutes: float) -> None:
         """Raises AssertionError with what is wrong."""
         async with asyncio.TaskGroup() as group:
-            for side in self.sides:
-                group.create_task(self._write(side), name=f"load on {side.alias}")
+            for number, side in enumerate(self.sides):
+                later_seconds = number * minutes * 60 * JOINS_AFTER
+                group.create_task(self._write(side, later_seconds), name=f"load on {side.alias}")
             give_up_at = time.monotonic() + minutes * 60
             while time.monotonic() < give_up_at:
                 await quiet(2 + self.dice.random() * 6)
@@ -85,11 +88,12 @@ class Chaos:
                 group.create_task(self._write(side), name=f"last load on {side.alias}")
         await eventually(lambda: has_all(self.sides, PARTITIONS), DRAIN_SECONDS)
 
-    async def _write(self, side: Side) -> None:
-        """Until the end, one turn at least. Each record says its side and its number in its partition; some
-        are in transactions."""
+    async def _write(self, side: Side, later_seconds: float = 0.0) -> None:
+        """From then on until the end, one turn at least. Each record says its side and its number in its
+        partition; some are in transactions."""
         count = max(1, round(RECORDS_PER_SECOND[side.alias] * self.load * TICK_SECONDS / PARTITIONS))
         servers = side.kafka.bootstrap_servers
+        await quiet(later_seconds)
         async with AsyncExitStack() as stack:
             plain: AIOKafkaProducer = await stack.enter_async_context(producer(servers, "lz4", 16_384))
             careful: AIOKafkaProducer = await stack.enter_async_context(
