@@ -12,8 +12,8 @@ JOBS := 3
 SEEDS := 100
 # Packages come from the locks, file by file held against its hash. LOCKED=no: a Python that a locked package has no files for.
 LOCKED := yes
-# Tests of a file, and those that share what takes seconds to start (tests/conftest.py), run in one process.
-SIDE_BY_SIDE := -n $(JOBS) --dist loadgroup --no-loadscope-reorder
+# Tests of a file, and those that share what takes seconds to start (tests/together.py), run in one process.
+SIDE_BY_SIDE := -n $(JOBS) --dist loadscope --no-loadscope-reorder
 SOURCES := src services tests bench examples
 RELEASED_API := proto/released.binpb
 
@@ -63,10 +63,10 @@ nightly: install versions ## Everything else on real brokers, and each supported
 
 # Virtual time ends what waits for ever, so no thread has to look for that in each test.
 unit: install ## Tests without I/O, by example
-	$(BIN)/python -m pytest -n auto --dist loadgroup -o faulthandler_timeout=0 -m unit tests/unit
+	$(BIN)/python -m pytest -n auto --dist loadscope -o faulthandler_timeout=0 -m unit tests/unit
 
 properties: install ## Hypothesis, models and sizes, without I/O; HYPOTHESIS_PROFILE=exhaustive: many more examples
-	$(BIN)/python -m pytest -n auto --dist loadgroup -m properties tests/unit
+	$(BIN)/python -m pytest -n auto --dist loadscope -m properties tests/unit
 
 versions: install ## The contract and a whole run of records and groups on each supported release of Kafka
 	for kafka in 2.8 3.3 3.9 4.3 4.4; do TWINLOG_TEST_KAFKA=$$kafka \

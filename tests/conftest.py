@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from tiers import tier_of
+from together import Together
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.testing.brokers import TESTED_KAFKA, KafkaPair, start_clusters, stop_clusters, unique_name
@@ -21,21 +21,6 @@ from twinlog.testing.brokers import TESTED_KAFKA, KafkaPair, start_clusters, sto
 _BROKER_FIXTURES = {"kafka_pair", "tls_cluster", "sasl_cluster", "start_cluster"}
 ALICE_PASSWORD = 'alice\'s ;secret="quoted" \\ $'
 _UNIT_TESTS = Path(__file__).parent / "unit"
-_TLS_AND_SASL = "clusters with TLS and SASL"
-_GUARDED = "clusters with rights of their own"
-_TOGETHER = {
-    "tests/e2e/one_run/": "one run",
-    "tests/e2e/test_secured_flow.py": _TLS_AND_SASL,
-    "tests/integration/kafka/test_kafka_security.py": _TLS_AND_SASL,
-    "tests/contract/cluster/test_real_cluster.py": _TLS_AND_SASL,
-    "tests/integration/configsync/test_configsync_access.py": _GUARDED,
-    "tests/integration/configsync/test_configsync_acls.py": _GUARDED,
-    "tests/integration/checkpoint/test_checkpoint_operations.py": _GUARDED,
-    "tests/integration/cli/test_preflight_command.py": _GUARDED,
-    "tests/integration/source/test_read_only_source.py": _GUARDED,
-}
-"""Files, and directories of them, that share what takes seconds to start. Else the tests of a file do."""
-_MOST_UNIT_TESTS = 40
 _LEAK_GRACE_SECONDS = 5.0
 
 # As the Makefile does for `make`: where it is set, each worker compiles and rewrites hundreds of files again.
@@ -53,26 +38,20 @@ def pytest_configure() -> None:
             signal.signal(number, handler)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
+    return Together(config, log)
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Say which target runs a test and which tests run in one process; mark what needs brokers, and refuse it
-    among the unit tests.
-    """
-    unit_tests: Counter[Path] = Counter()
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say which target runs a test; mark what needs brokers, and refuse it among the unit tests."""
     for item in items:
         by_hypothesis = hasattr(getattr(item, "function", None), "is_hypothesis_test")
         item.add_marker("properties" if by_hypothesis else tier_of(item.nodeid))
-        is_unit = item.path.is_relative_to(_UNIT_TESTS)
-        file = item.path.relative_to(config.rootpath).as_posix()
-        if is_unit:
-            # They start nothing, so many of a file are split.
-            file = f"{file}-{unit_tests[item.path] // _MOST_UNIT_TESTS}"
-            unit_tests[item.path] += 1
-        group = next((shared for begin, shared in _TOGETHER.items() if file.startswith(begin)), file)
-        item.add_marker(pytest.mark.xdist_group(group))
         if _BROKER_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             continue
-        if is_unit:
+        if item.path.is_relative_to(_UNIT_TESTS):
             raise pytest.UsageError(f"{item.nodeid} is a unit test and asks for real brokers")
         item.add_marker(pytest.mark.broker)
 

@@ -150,6 +150,7 @@ _PROPERTIES = (
     "telemetry/test_service_telemetry.py::test_no_code_names_a_metric_outside_the_table",
     "telemetry/test_service_telemetry.py::test_the_work_of_redaction_grows_with_the_text_and_not_with_its_square",
     "test_loops.py::test_hundreds_of_flows_with_one_hub_form_circles_over_all_of_them",
+    "test_together.py",
     "verify/test_borders.py::test_a_copy_of_which_every_record_is_changed_is_judged",
     "verify/test_borders.py::test_the_last_record_of_a_range_is_compared",
     "verify/test_one_bit.py::test_one_flipped_bit_does_not_cost_a_second_reading_of_the_whole_source",

@@ -32,7 +32,6 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.xdist_group("histories")
 @pytest.mark.parametrize("name", HISTORIES)
 def test_a_history_leaves_what_it_left_before(name: str, lived: Path) -> None:
     assert (lived / f"{name}.txt").read_text() == (_GOLDEN / f"{name}.txt").read_text()
