@@ -27,7 +27,7 @@ from twinlog.kafka.ports import LogWriter, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
-from twinlog.service.runtime import wait_or_stop
+from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.service_process import ServiceProcess, run_service
 
 BEAT_SECONDS = 1.0

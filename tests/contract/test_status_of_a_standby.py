@@ -11,7 +11,7 @@ from opentelemetry.metrics import NoOpMeter
 from contract.ui_services import CLUSTERS, FLOW
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2_grpc as pb2_grpc
-from twinlog.cli.status.checkpoint import ask_checkpoint
+from twinlog.cli.status.details import ask_checkpoint
 from twinlog.cli.status.rows import STANDS_BY, FlowRow, Status
 from twinlog.errors import StateError
 from twinlog.service.interceptors import RpcBoundary

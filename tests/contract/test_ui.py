@@ -20,7 +20,7 @@ from contract.accessibility import NAMELESS, POOR_CONTRAST
 from contract.browser import Tab, new_tab
 from contract.ui_services import START_SECONDS, Services, UiRig, serving, ui
 from twinlog.cli.ui.feed import Feed
-from twinlog.cli.ui.server import MAX_STREAMS, MAX_STREAMS_OF_ADDRESS
+from twinlog.cli.ui.serving import MAX_STREAMS, MAX_STREAMS_OF_ADDRESS
 from twinlog.local.certificates import Authority
 from twinlog.testing.brokers import eventually
 

@@ -15,7 +15,7 @@ from twinlog.kafka.whole_logs import committed_records
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.runtime import wait_or_stop
+from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
 from twinlog.testing.java.mm2 import MirrorMaker2, quick_mm2_properties
 from twinlog.testing.records import write_batches

@@ -18,7 +18,7 @@ from twinlog.local.cluster import start_clusters, stop_clusters
 from twinlog.local.spec import ClusterSpec
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import TopicPartition
-from twinlog.service.runtime import wait_or_stop
+from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import eventually, retry_admin
 from twinlog.testing.records import write_batches
 

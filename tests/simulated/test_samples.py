@@ -18,7 +18,7 @@ import pytest
 from simulated.world import SERVICES, TICK_SECONDS, World
 from twinlog.cli.common.failures import RUN
 from twinlog.cli.common.location import IN_PLACE_OF_SERVICES
-from twinlog.cli.common.times import CLOCK
+from twinlog.cli.common.names import CLOCK
 from twinlog.testing.rpc import MemoryRpc
 from twinlog.testing.virtual_time import LoopClock, VirtualTimeLoop
 from unit.cli.snapshots.recorded import printed

@@ -34,7 +34,7 @@ from simulated.tasks import SimulatedWorkers
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.common.times import CLOCK
+from twinlog.cli.common.names import CLOCK
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import Status
 from twinlog.errors import TwinlogError

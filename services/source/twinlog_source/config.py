@@ -13,7 +13,7 @@ from twinlog.policy.expected_offsets import OffsetsRule, offsets_rule
 from twinlog.policy.transformed import changes_records
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
-from twinlog.service.owner.deployments import selection_fingerprint
+from twinlog.service.owner.name import selection_fingerprint
 from twinlog.transforms.expressions import Expressions, expressions_of
 
 

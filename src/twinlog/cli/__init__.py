@@ -11,9 +11,9 @@ import typer
 from twinlog import __version__
 from twinlog import service as _before_grpc  # noqa: F401 (see there)
 from twinlog.cli.common.failures import RUN, run_logging_to_stderr
+from twinlog.cli.common.fields import filter_output
 from twinlog.cli.common.lazy import COMPLETE_VARIABLE, LazyCommand, LazyGroup, prepare_completion, shown
 from twinlog.cli.common.options import option
-from twinlog.cli.common.output import filter_output
 from twinlog.supervisor.runs import complete_standard_streams
 
 _DURING_A_MOVE = ("status", "watch", "stop", "give-up")
@@ -30,7 +30,7 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
         "convert": shown("import_estate:import_command",
             "Convert the configuration of another replicator into a properties file, with a report.",
             "twinlog convert kafkamirrormaker2.yaml --to mm2.properties"),
-        "adopt": shown("adopt:adopt_command",
+        "adopt": shown("preflight:adopt_command",
             "Show where Twinlog would continue what MirrorMaker 2 copied, and whether it may start.",
             "twinlog adopt mm2.properties"),
         "mirror-maker": shown("mirror_maker:mirror_maker_command",
@@ -77,7 +77,7 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
         "move": shown("owners:move_command",
             "Move a flow to another process of a service, or show who owns what and why.", "twinlog move",
             "twinlog move 'A->B' --to host-2 --dry-run"),
-        "calibrate": shown("source.calibrate:calibrate_command",
+        "calibrate": shown("source.pause:calibrate_command",
             "Measure how fast the target takes records, and with how many slots.",
             "twinlog calibrate 'A->B' --dry-run", "twinlog calibrate 'A->B'"),
         "positions": shown("source.positions:app", "Show or move where partitions are copied from.",
@@ -98,10 +98,10 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
             "Show the ACLs of a flow or a cluster, and whether each is copied.", "twinlog acls 'A->B'"),
     },
     "Move applications": {
-        "failover": shown("moves.failover:app", "Move consumer groups to the target cluster.",
+        "failover": shown("moves.commands:failover", "Move consumer groups to the target cluster.",
             "twinlog failover plan 'A->B'", "twinlog failover run 'A->B' --fence --dry-run",
             *(f"twinlog failover {act} 'A->B'" for act in _DURING_A_MOVE)),
-        "failback": shown("moves.failback:app", "Move consumer groups back to the source cluster.",
+        "failback": shown("moves.commands:failback", "Move consumer groups back to the source cluster.",
             "twinlog failback plan 'A->B'", "twinlog failback run 'A->B' --dry-run",
             *(f"twinlog failback {act} 'A->B'" for act in _DURING_A_MOVE)),
         "reverse": shown("moves.reverse:reverse_command",
@@ -120,7 +120,7 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
             "Repair the differences that a verification found, or explain why one cannot be repaired."),
         "copy": shown("copy:copy_command",
             "Copy a flow up to now, a time or an offset, verify the copy, and exit.", failed=3),
-        "safe-to-delete": shown("verify.safe_to_delete:safe_to_delete_command",
+        "safe-to-delete": shown("verify.command:safe_to_delete_command",
             "Show up to which source offset all records are on the target and verified."),
     },
     "Rescue": {

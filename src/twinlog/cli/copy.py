@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from twinlog.cli.common.call import Call, reading_clusters
 from twinlog.cli.common.location import load_config, required_config
-from twinlog.cli.common.names import flow_of
-from twinlog.cli.common.options import OptionalFlowArgument, flow_of_file, option
-from twinlog.cli.common.times import (
+from twinlog.cli.common.names import (
     CLOCK,
     EXPECTED,
     MOST_SECONDS,
+    flow_of,
     offset_of,
     parse_time,
     partition_of,
     shortened,
 )
-from twinlog.cli.verify.engine import engine, verified
-from twinlog.cli.verify.files import check_writable, tell
-from twinlog.cli.verify.options import HtmlOption, ReportOption
+from twinlog.cli.common.options import OptionalFlowArgument, flow_of_file, option
+from twinlog.cli.verify.options import HtmlOption, ReportOption, engine, verified
 from twinlog.cli.verify.progress import shown_copy
+from twinlog.cli.verify.tables import check_writable, tell
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.model import TopicPartition
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.call import Services
 from twinlog.cli.source.client import every_partition, list_flows
-from twinlog.cli.source.partition_rows import is_troubled, state_name
+from twinlog.cli.source.partitions import is_troubled, state_name
 from twinlog.config.flow.source_settings import until_json
 from twinlog.errors import ConfigError, StateError, TwinlogError
 from twinlog.kafka.errors import KAFKA_REASONS

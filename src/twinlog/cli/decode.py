@@ -9,8 +9,8 @@ import typer
 
 from twinlog.cli.common.call import Call, reading_clusters
 from twinlog.cli.common.failures import tell
+from twinlog.cli.common.fields import print_json_line
 from twinlog.cli.common.options import argument, flag, option
-from twinlog.cli.common.output import print_json_line
 from twinlog.cli.common.private_file import read_file
 from twinlog.cli.decoding import TopicKind, decode, kind_of
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError, WireFormatError

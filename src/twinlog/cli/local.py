@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from twinlog.cli.common.call import Call, printing
-from twinlog.cli.common.fields import Field, Fields, table
+from twinlog.cli.common.fields import Field, Fields, print_rows, table
 from twinlog.cli.common.options import argument, flag, option
-from twinlog.cli.common.output import print_rows
 from twinlog.cli.first_file import End, first_file
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError
 from twinlog.local import registry

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from twinlog.cli.common.names import MOST_OFFSET, MOST_PARTITION
 from twinlog.cli.common.options import flag, option
 from twinlog.cli.common.private_file import read_file, write_private
-from twinlog.cli.common.times import MOST_OFFSET, MOST_PARTITION
 from twinlog.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def mirror_maker_command(
     Exit codes are those of `twinlog run`.
     """
     from twinlog.imports.mirror_maker1 import MirrorMaker1, mirror_maker_file
-    from twinlog.service.signals import exit_on_signals
+    from twinlog.service.runtime import exit_on_signals
 
     given = {
         "--consumer.rebalance.listener": rebalance_listener,

@@ -10,9 +10,9 @@ import typer
 
 from twinlog.cli.common.failures import RUN
 from twinlog.cli.common.location import note_file
+from twinlog.cli.common.names import counted
 from twinlog.cli.common.options import argument, flag, option
 from twinlog.cli.common.private_file import unwritable, write_private
-from twinlog.cli.common.times import counted
 from twinlog.cli.first_file import End, first_file
 from twinlog.errors import ConfigError
 from twinlog.printable import printable
@@ -64,7 +64,7 @@ def run_command(
 
 def run_file(request: "RunRequest") -> NoReturn:
     """Run the services until a signal, and exit."""
-    from twinlog.service.signals import exit_on_signals
+    from twinlog.service.runtime import exit_on_signals
 
     # Until the services are started, there is nothing that would have to be stopped in order.
     with exit_on_signals():
@@ -139,7 +139,7 @@ def start_command(
 
     twinlog start kafka-a:9092 kafka-b:9092 --topics 'orders,payments.*' --dry-run
     """
-    from twinlog.service.signals import exit_on_signals
+    from twinlog.service.runtime import exit_on_signals
     from twinlog.supervisor.plan import RunRequest
 
     with exit_on_signals():

@@ -9,14 +9,12 @@ import typer
 
 from twinlog.cli.common.call import Call, reading_clusters
 from twinlog.cli.common.failures import require_terminal
-from twinlog.cli.common.fields import Field, Fields, as_json, table
-from twinlog.cli.common.names import flow_of
+from twinlog.cli.common.fields import Field, Fields, as_json, print_rows, table
+from twinlog.cli.common.names import CLOCK, flow_of
 from twinlog.cli.common.options import argument, flag
-from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.private_file import read_file, refuse_to_replace, write_private
-from twinlog.cli.common.times import CLOCK
-from twinlog.cli.configsync.plan_view import count_of
-from twinlog.cli.verify.engine import engine
+from twinlog.cli.configsync.plan import count_of
+from twinlog.cli.verify.options import engine
 from twinlog.errors import StateError
 from twinlog.model import Flow
 

@@ -12,10 +12,9 @@ from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as pb2
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import ANSWERS_IN_JSON
-from twinlog.cli.common.fields import Field, Fields, table
+from twinlog.cli.common.fields import Field, Fields, print_json, table
 from twinlog.cli.common.fields import as_json as row_as_json
 from twinlog.cli.common.options import option
-from twinlog.cli.common.output import print_json
 from twinlog.cli.status.rows import Status
 from twinlog.errors import TwinlogError
 

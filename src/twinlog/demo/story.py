@@ -27,8 +27,8 @@ from twinlog.local.cluster import start_in_thread, stop_clusters
 from twinlog.local.spec import ClusterSpec
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import TopicPartition
-from twinlog.service.runtime import wait_or_stop
-from twinlog.service.signals import handle_signals
+from twinlog.service.runtime import handle_signals
+from twinlog.service.waiting import wait_or_stop
 
 # The demo's properties file.
 

@@ -9,7 +9,7 @@ from twinlog.batches import Codec, NewRecord, build_batch
 from twinlog.clock import Clock
 from twinlog.kafka.raw import DataClientPool, ProducerSettings, RawProducer
 from twinlog.model import TopicPartition
-from twinlog.service.runtime import wait_or_stop
+from twinlog.service.waiting import wait_or_stop
 
 # The demo's records: orders of an online shop, each derived from its number. Pure.
 

@@ -19,7 +19,7 @@ from twinlog.api.source.v1 import source_service_pb2_grpc as source_grpc
 from twinlog.demo.screen import TopicRow
 from twinlog.local.processes.process import GuardedProcess
 from twinlog.model import TopicPartition
-from twinlog.service.runtime import wait_or_stop
+from twinlog.service.waiting import wait_or_stop
 
 # The live page of the demo: `twinlog ui` as a separate process.
 

@@ -11,7 +11,7 @@ import psutil
 from twinlog.errors import StateError
 from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.process import GuardedProcess
-from twinlog.service.runtime import wait_or_stop
+from twinlog.service.waiting import wait_or_stop
 
 SERVICES = ("source", "checkpoint", "heartbeat", "configsync")
 READY_TIMEOUT_SECONDS = 120.0

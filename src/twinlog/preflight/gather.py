@@ -35,7 +35,7 @@ from twinlog.preflight.facts import (
 )
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
-from twinlog.service.feeds.rules_in_force import flow_in_force
+from twinlog.service.feeds.rules import flow_in_force
 
 _OTHER_FILES: Final = (
     "needed where a flow of another file copies the topics back: without it copies are copied round"

@@ -15,7 +15,7 @@ from twinlog.policy.replication import ReplicationPolicy
 from twinlog.preflight.adoption import AdoptionFacts, Log, Signs, StoredPositions
 from twinlog.preflight.facts import own_topics
 from twinlog.selection_configured import topic_selector
-from twinlog.service.feeds.rules_in_force import flow_in_force
+from twinlog.service.feeds.rules import flow_in_force
 from twinlog.service.owner.membership import services_of
 from twinlog.service.waiting import wait_or_stop
 from twinlog.wire.heartbeat import HEARTBEATS_PARTITION, decode_heartbeat

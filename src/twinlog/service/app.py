@@ -40,12 +40,11 @@ from twinlog.service.credentials import LoginCertificates, Tokens
 from twinlog.service.grpc_server import GrpcServer, GrpcService
 from twinlog.service.options import load_configuration, parse_options
 from twinlog.service.owner.membership import Membership
-from twinlog.service.owner.servicer import owners_service
-from twinlog.service.owner.standings import FlowStandings
+from twinlog.service.owner.servicer import FlowStandings, owners_service
 from twinlog.service.peers import Peers
 from twinlog.service.rpc import GRPC, Rpc
-from twinlog.service.runtime import Backoff, Loop, supervise, wait_or_stop
-from twinlog.service.signals import handle_signals
+from twinlog.service.runtime import Backoff, Loop, handle_signals, supervise
+from twinlog.service.waiting import wait_or_stop
 from twinlog.telemetry import instruments
 from twinlog.telemetry.exporter import open_telemetry
 from twinlog.telemetry.logging import configure_logging, toggle_debug

@@ -16,7 +16,7 @@ from twinlog.kafka.ports import KafkaCluster, Outage
 from twinlog.kafka.reasons import no_answer
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.interceptors import too_late
-from twinlog.service.runtime import wait_or_stop
+from twinlog.service.waiting import wait_or_stop
 from twinlog.telemetry import instruments
 from twinlog.telemetry.logging import RepeatLimiter
 from twinlog.telemetry.metrics.service import CLUSTER_REACHABLE

@@ -23,7 +23,7 @@ from twinlog.service.interceptors import REQUEST_SECONDS, RpcBoundary, too_late
 from twinlog.service.interceptors import Context as Context
 from twinlog.service.limits import MAX_CONCURRENT_RPCS, MAX_CONCURRENT_STREAMS, MAX_MESSAGE_BYTES
 from twinlog.service.rpc import GRPC, Rpc
-from twinlog.service.runtime import wait_or_stop
+from twinlog.service.waiting import wait_or_stop
 
 _log = structlog.stdlib.get_logger(__name__)
 

@@ -14,7 +14,7 @@ from twinlog import __version__
 from twinlog.backoff import Backoff, Jitter
 from twinlog.clock import Clock, SystemClock
 from twinlog.config import NoticeLevel
-from twinlog.service.signals import ending_signals
+from twinlog.service.runtime import ending_signals
 from twinlog.supervisor.children import Children, Program, load, read_signals, signals
 from twinlog.supervisor.plan import RunPlan, RunRequest, plan_run
 from twinlog.supervisor.runs import announced, beginning, complete_standard_streams, write_line

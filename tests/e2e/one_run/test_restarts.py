@@ -10,7 +10,7 @@ from twinlog.clock import SystemClock
 from twinlog.demo.comparison import CopyCheck, compare
 from twinlog.kafka.ports import NewTopic
 from twinlog.local.twinlog_run import SERVICES
-from twinlog.service.runtime import wait_or_stop
+from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import eventually, retry_admin, unique_name
 from twinlog.testing.records import write_batches
 

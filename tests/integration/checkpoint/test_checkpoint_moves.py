@@ -17,7 +17,7 @@ from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.runtime import wait_or_stop
+from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 from twinlog.testing.java.mm2 import quick_mm2_properties
 

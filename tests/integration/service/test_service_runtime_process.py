@@ -21,7 +21,7 @@ from twinlog.testing.brokers import eventually
 _SERVICE = """
 import asyncio, sys
 from twinlog.service.app import ServiceParts, service_main
-from twinlog.service.runtime import wait_or_stop
+from twinlog.service.waiting import wait_or_stop
 
 async def good(stop):
     await stop.wait()

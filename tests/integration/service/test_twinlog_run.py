@@ -150,7 +150,7 @@ except BaseException:
 """)
     script = """
 import sys
-from twinlog.service.signals import exit_on_signals
+from twinlog.service.runtime import exit_on_signals
 from twinlog.supervisor.children import load
 sys.path.insert(0, sys.argv[1])
 with exit_on_signals():

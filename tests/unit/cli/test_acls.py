@@ -10,8 +10,8 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Call
 from twinlog.cli.common.failures import ANSWERS_IN_JSON
+from twinlog.cli.common.fields import Output
 from twinlog.cli.common.options import FlowFailure
-from twinlog.cli.common.output import Output
 from twinlog.cli.configsync.acls import FlowAcls, flows_of, on_cluster, print_acls
 from twinlog.errors import ConfigError, StateError
 

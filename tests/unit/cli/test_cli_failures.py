@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 import twinlog.cli
 from twinlog.cli import COMMANDS, app, main
 from twinlog.cli.common.failures import ANSWERS_IN_JSON, FAILED, RUN, answers_in_json, told_failures
+from twinlog.cli.common.fields import print_json
 from twinlog.cli.common.lazy import load
-from twinlog.cli.common.output import print_json
 from unit.cases import about
 
 

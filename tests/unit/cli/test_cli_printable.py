@@ -8,7 +8,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.cli.common.table import Column, table_lines
+from twinlog.cli.common.fields import Column, table_lines
 from twinlog.printable import PrintableStream, printable, printable_json
 from twinlog.telemetry.logging import configure_logging
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.cli.common.output import print_table, toned
-from twinlog.cli.common.table import Column, table_lines
+from twinlog.cli.common.fields import Column, print_table, table_lines, toned
 
 KEYS = (Column(title="key"), Column(title="value"), Column(title="lag", right=True))
 LONG = "__consumer_offsets, .*[\\-\\.]internal, .*\\.replica, __.*, " * 3

@@ -5,7 +5,7 @@ import pytest
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Call
-from twinlog.cli.common.output import Output
+from twinlog.cli.common.fields import Output
 from twinlog.cli.configsync.plan import _require_clear
 from twinlog.cli.configsync.rules import _require_known, told_of_rules
 from twinlog.errors import ConfigError

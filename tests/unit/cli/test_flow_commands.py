@@ -9,13 +9,12 @@ from typer.testing import CliRunner, Result
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.source.v1 import source_service_pb2 as pb2
+from twinlog.cli.checkpoint.groups import Order, chosen_rows
 from twinlog.cli.checkpoint.groups import _named as named_groups
-from twinlog.cli.checkpoint.groups_view import Order, chosen_rows
 from twinlog.cli.common.call import Call, command
 from twinlog.cli.common.location import load_config
-from twinlog.cli.common.names import who
+from twinlog.cli.common.names import parse_time, who
 from twinlog.cli.common.options import argument, flow_and_names, flow_of_file, required_flow
-from twinlog.cli.common.times import parse_time
 from twinlog.cli.source.client import parse_bytes, parse_scope
 from twinlog.cli.source.gaps import _request, flow_and_verb
 from twinlog.cli.source.pause import _named as named_rate

@@ -13,10 +13,16 @@ from typer.testing import CliRunner
 
 from twinlog.cli import app
 from twinlog.cli.common.failures import help_after
-from twinlog.cli.common.next_command import next_command
-from twinlog.cli.common.output import print_table
-from twinlog.cli.common.pasteable import GIVEN_ENDPOINTS, GIVEN_FILE, document, pasteable, say, with_pasteable
-from twinlog.cli.common.table import Column
+from twinlog.cli.common.fields import Column, print_table
+from twinlog.cli.common.pasteable import (
+    GIVEN_ENDPOINTS,
+    GIVEN_FILE,
+    document,
+    next_command,
+    pasteable,
+    say,
+    with_pasteable,
+)
 from twinlog.cli.verdict.moving import Check
 from twinlog.errors import StateError
 from twinlog.kafka.errors import CLIENT_REASONS, KAFKA_REASONS

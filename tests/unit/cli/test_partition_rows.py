@@ -4,9 +4,8 @@ import pytest
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.cli.common.fields import as_json, cells_of, columns_of
-from twinlog.cli.common.table import table_lines
-from twinlog.cli.source import partition_rows as rows
+from twinlog.cli.common.fields import as_json, cells_of, columns_of, table_lines
+from twinlog.cli.source import partitions as rows
 
 NOW_MS = 1_700_000_000_000
 FIELDS = rows.partition_fields(NOW_MS)

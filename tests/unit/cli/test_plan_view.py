@@ -8,18 +8,17 @@ import typer
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Call
-from twinlog.cli.common.fields import as_json
+from twinlog.cli.common.fields import Output, as_json
 from twinlog.cli.common.options import ask_each
-from twinlog.cli.common.output import Output
-from twinlog.cli.configsync.plan import print_plans
-from twinlog.cli.configsync.plan_view import (
+from twinlog.cli.configsync.plan import (
     OUTCOME,
     offsets_words,
     print_next_step,
     print_outcome,
     print_plan,
+    print_plans,
 )
-from twinlog.cli.configsync.plan_view import PLAN as PLAN_FIELDS
+from twinlog.cli.configsync.plan import PLAN as PLAN_FIELDS
 from twinlog.errors import ConfigError, StateError, TransientKafkaError, TwinlogError
 
 CREATE = pb2.PlannedAction(

@@ -13,11 +13,11 @@ import typer
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.cli.common.call import Call
 from twinlog.cli.common.failures import EXIT_UNREAD, FAILED, exiting_with, told_failures
-from twinlog.cli.common.output import Output
+from twinlog.cli.common.fields import Output
 from twinlog.cli.copying import CopyProgress
 from twinlog.cli.moves.moves import print_run
-from twinlog.cli.verify.files import tell
 from twinlog.cli.verify.progress import LINE_EVERY_SECONDS, shown_copy
+from twinlog.cli.verify.tables import tell
 from twinlog.comparison.model import Difference, Kind, PartitionProof
 from twinlog.errors import ConfigError, StateError
 from twinlog.model import Flow, TopicPartition

@@ -14,8 +14,7 @@ from twinlog.kafka.table import Table
 from twinlog.model import Flow
 from twinlog.service.feeds import rules as rules_feed
 from twinlog.service.feeds.registry import Decisions, registry_name
-from twinlog.service.feeds.rules import AppliedRules
-from twinlog.service.feeds.rules_in_force import flow_in_effect
+from twinlog.service.feeds.rules import AppliedRules, flow_in_effect
 from twinlog.service.feeds.rules_record import NO_RULES, RuleOrigin, RulesRecord
 from twinlog.service.feeds.tables import ToldTables
 from twinlog.service.runtime import Backoff

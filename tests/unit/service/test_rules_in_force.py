@@ -8,7 +8,7 @@ import pytest
 from twinlog.config import Configuration, load
 from twinlog.errors import FatalKafkaError, StateError, TransientKafkaError
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.feeds.rules_in_force import flow_in_force
+from twinlog.service.feeds.rules import flow_in_force
 from twinlog.service.feeds.rules_record import RuleOrigin, RulesRecord, heeding
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 

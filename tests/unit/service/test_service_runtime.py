@@ -6,16 +6,8 @@ from collections.abc import Mapping
 import pytest
 
 from twinlog.errors import FatalKafkaError, TransientKafkaError, TwinlogError
-from twinlog.service.runtime import (
-    Backoff,
-    Loop,
-    LoopExited,
-    finish_or_cancel,
-    retrying_loop,
-    supervise,
-    wait_for_any,
-    wait_or_stop,
-)
+from twinlog.service.runtime import Backoff, Loop, LoopExited, retrying_loop, supervise
+from twinlog.service.waiting import finish_or_cancel, wait_for_any, wait_or_stop
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
 
 

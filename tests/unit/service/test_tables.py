@@ -11,7 +11,7 @@ import pytest
 
 from twinlog.kafka.table import Table
 from twinlog.service.feeds.tables import TableFollower, TableName, ToldTables
-from twinlog.service.waiting import Backoff
+from twinlog.service.runtime import Backoff
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster

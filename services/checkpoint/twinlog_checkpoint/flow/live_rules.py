@@ -8,8 +8,7 @@ from twinlog.config import Configuration
 from twinlog.errors import ConfigError, FatalKafkaError, WireFormatError
 from twinlog.model import Flow
 from twinlog.service.feeds.registry import Decisions
-from twinlog.service.feeds.rules import AppliedRules
-from twinlog.service.feeds.rules_in_force import rules_remedy
+from twinlog.service.feeds.rules import AppliedRules, rules_remedy
 from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flow
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.groups.syncer import GroupSyncer

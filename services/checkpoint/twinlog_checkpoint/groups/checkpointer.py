@@ -12,7 +12,8 @@ from twinlog.kafka.ports import KafkaCluster, LogWriter
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory, target_partition
-from twinlog.service.runtime import Backoff, retrying_loop, wait_or_stop
+from twinlog.service.runtime import Backoff, retrying_loop
+from twinlog.service.waiting import wait_or_stop
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.tracing import span
 from twinlog.wire import Checkpoint

@@ -8,7 +8,7 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
-from twinlog.service.runtime import wait_or_stop
+from twinlog.service.waiting import wait_or_stop
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.log_sides import bounds_or_errors
 from twinlog_checkpoint.translation.translation import LogBounds

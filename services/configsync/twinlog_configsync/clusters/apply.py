@@ -10,7 +10,7 @@ from twinlog.acl_rights import DENY, limits
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclAdmin, AclBinding, KafkaCluster, NewTopic, QuotaEntity
-from twinlog.service.runtime import wait_or_stop
+from twinlog.service.waiting import wait_or_stop
 from twinlog_configsync.clusters.observe import Observer
 from twinlog_configsync.model.actions import (
     AclAction,

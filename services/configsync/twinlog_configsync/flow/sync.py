@@ -7,7 +7,8 @@ from typing import Final
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.model import Flow
-from twinlog.service.runtime import Backoff, finish_or_cancel, wait_for_any, wait_or_stop
+from twinlog.service.runtime import Backoff
+from twinlog.service.waiting import finish_or_cancel, wait_for_any, wait_or_stop
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.tracing import span
 from twinlog_configsync.flow.change_log import ChangeLog

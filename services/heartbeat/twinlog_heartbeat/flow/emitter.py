@@ -18,7 +18,8 @@ from twinlog.errors import TwinlogError
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
 from twinlog.kafka.ports import LogWriter, TopicAdmin
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.runtime import Backoff, Loop, retrying_loop, wait_for_any
+from twinlog.service.runtime import Backoff, Loop, retrying_loop
+from twinlog.service.waiting import wait_for_any
 from twinlog.telemetry import instruments
 from twinlog.telemetry.instruments import Figures
 from twinlog.telemetry.metrics import heartbeat as metrics

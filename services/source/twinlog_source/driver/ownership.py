@@ -23,8 +23,7 @@ import structlog
 from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, StateError
 from twinlog.model import TopicPartition
-from twinlog.service.owner.deployments import are_twins, twin_deployment
-from twinlog.service.owner.name import OwnerReason
+from twinlog.service.owner.name import OwnerReason, are_twins, twin_deployment
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.stream.task_settings import every_transactional_id, ids_of_slot
 from twinlog_source.log.facts import FENCED, PRESERVED, ClaimFact, OwnerFact

@@ -29,7 +29,7 @@ from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
-from twinlog.service.feeds.rules_in_force import flow_in_effect, rules_remedy
+from twinlog.service.feeds.rules import flow_in_effect, rules_remedy
 from twinlog.service.feeds.rules_record import parsed_rules
 from twinlog_source.log.fact_records import KINDS, kind_of, parse_control
 from twinlog_source.log.facts import RestoreFact

@@ -12,7 +12,7 @@ from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
-from twinlog.service.feeds.rules_in_force import flow_in_force
+from twinlog.service.feeds.rules import flow_in_force
 
 _TIMEOUT_SECONDS = 30.0
 

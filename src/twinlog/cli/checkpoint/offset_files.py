@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from twinlog.cli.common.times import (
+from twinlog.cli.common.names import (
     MOST_OFFSET,
     MOST_PARTITION,
     offset_of,

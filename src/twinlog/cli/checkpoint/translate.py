@@ -12,11 +12,9 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.checkpoint.offset_files import BadLine, OffsetFile, Place, parse_place, read_places
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, tell
-from twinlog.cli.common.fields import UNKNOWN, Field, Fields, table, value_of
-from twinlog.cli.common.names import flow_name, parse_flow, partition_name
+from twinlog.cli.common.fields import UNKNOWN, Field, Fields, Output, table, value_of
+from twinlog.cli.common.names import CLOCK, flow_name, parse_flow, partition_name
 from twinlog.cli.common.options import argument, flag, flow_and_names, option
-from twinlog.cli.common.output import Output
-from twinlog.cli.common.times import CLOCK
 from twinlog.errors import ConfigError, NotFoundError
 from twinlog.model import TopicPartition
 

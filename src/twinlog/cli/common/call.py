@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from twinlog.cli.common.failures import EXIT_FAILED, RUN, exiting_with
-from twinlog.cli.common.fields import Field, as_json
+from twinlog.cli.common.fields import Field, Output, OutputOption, as_json, print_json, print_rows
 from twinlog.cli.common.location import (
     ConfigOption,
     EndpointOption,
@@ -32,7 +32,6 @@ from twinlog.cli.common.location import (
 )
 from twinlog.cli.common.names import flow_of
 from twinlog.cli.common.options import option
-from twinlog.cli.common.output import Output, OutputOption, print_json, print_rows
 from twinlog.cli.common.pasteable import say
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.service.waiting import wait_or_stop

@@ -21,8 +21,7 @@ from typing import Any
 
 import typer
 
-from twinlog.cli.common.next_command import next_command
-from twinlog.cli.common.pasteable import GIVEN_FILE, pasteable, with_pasteable
+from twinlog.cli.common.pasteable import GIVEN_FILE, next_command, pasteable, with_pasteable
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.printable import printable_json
 from twinlog.supervisor.runs import silence

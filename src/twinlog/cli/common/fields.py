@@ -4,20 +4,149 @@ the rows of the live page. A row is a message of a service, a dataclass or a dic
 A new fact is a field of the message and a line in the table of its kind.
 """
 
+import json
+import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import cache
 from operator import attrgetter, itemgetter
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
+import typer
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.common.table import Column
+from twinlog.cli.common.failures import ANSWERS_IN_JSON
+from twinlog.cli.common.options import option
+from twinlog.cli.common.pasteable import say, with_pasteable
+from twinlog.printable import PrintableStream, printable, printable_json
+
+# Tables as lines of text, fitted to the available width. Commands in their cells are complete.
+#
+# In a pipe every row is one line, whatever its length, because programs process it. On a terminal no line is
+# wider than the terminal: long cells are wrapped. If columns would become too narrow, empty and dispensable
+# ones are left out, or else each row becomes a paragraph. `rich.table` does neither: it cuts cells to the
+# width, in a pipe to 80 columns.
+
+_GAP: Final = "  "
+_NARROWEST: Final = 20
+"""Wrapped text is not made narrower than this."""
+_NARROWEST_NAME: Final = 44
+"""Cells without blanks are names: they are broken only when they are longer than this."""
+_WIDEST_PADDING: Final = 60
+"""In a pipe longer cells extend beyond their column, so that one of them does not widen all rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    title: str
+    right: bool = False
+    """Numbers are right-aligned."""
+    spare: int = 0
+    """If the terminal is too narrow, columns are left out, those with the highest number first; 0 = never."""
+
+
+def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int | None) -> list[str]:
+    """Heading and rows; `width` in characters, None in a pipe. No line ends with a blank."""
+    cells = [[printable(" ".join(re.split("[\n\t]", with_pasteable(cell)))) for cell in row] for row in rows]
+    natural = [
+        max([len(column.title), *(len(row[index]) for row in cells)]) for index, column in enumerate(columns)
+    ]
+    if width is None:
+        return _plain(columns, cells, [min(size, _WIDEST_PADDING) for size in natural])
+    fitting = _fitted(columns, cells, natural, width)
+    if fitting is None and (left_out := _least_missed(columns, cells)) is not None:
+        fewer = [column for index, column in enumerate(columns) if index != left_out]
+        rest = [[cell for index, cell in enumerate(row) if index != left_out] for row in rows]
+        return table_lines(fewer, rest, width=width)
+    return _paragraphs(columns, cells, width) if fitting is None else _wrapped(columns, cells, fitting)
+
+
+def _least_missed(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> int | None:
+    """A column without a word in it, else the most dispensable one; None where all are needed."""
+    for index in range(1, len(columns)):
+        if not any(row[index] for row in cells):
+            return index
+    spared = max(column.spare for column in columns)
+    return next((index for index, column in enumerate(columns) if column.spare == spared > 0), None)
+
+
+def _plain(columns: Sequence[Column], cells: Sequence[Sequence[str]], widths: Sequence[int]) -> list[str]:
+    head = [column.title for column in columns]
+    return [_line(columns, row, widths) for row in (head, *cells)]
+
+
+def _wrapped(columns: Sequence[Column], cells: Sequence[Sequence[str]], widths: Sequence[int]) -> list[str]:
+    lines = [
+        _line(columns, [column.title for column in columns], widths),
+        "─" * (sum(widths) + len(_GAP) * (len(widths) - 1)),
+    ]
+    for row in cells:
+        parts = [_wrap(cell, size) for cell, size in zip(row, widths, strict=True)]
+        for number in range(max(map(len, parts))):
+            pieces = [part[number] if number < len(part) else "" for part in parts]
+            lines.append(_line(columns, pieces, widths))
+    return lines
+
+
+def _paragraphs(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> list[str]:
+    """The first cell, and the others below it."""
+    indent = max(len(column.title) for column in columns) + 2 * len(_GAP)
+    lines: list[str] = []
+    for row in cells:
+        lines += [*([""] if lines else []), *_wrap(row[0], width)]
+        for column, cell in zip(columns[1:], row[1:], strict=True):
+            if cell:
+                first, *more = _wrap(cell, max(_NARROWEST, width - indent))
+                lines.append((_GAP + column.title).ljust(indent) + first)
+                lines += [" " * indent + line for line in more]
+    return lines
+
+
+def _fitted(
+    columns: Sequence[Column], cells: Sequence[Sequence[str]], natural: Sequence[int], width: int
+) -> list[int] | None:
+    """Widths that fit, by narrowing the widest columns first; None when they would become too narrow."""
+    floors = [
+        max(len(column.title), min(natural[index], _narrowest(row[index] for row in cells)))
+        for index, column in enumerate(columns)
+    ]
+    widths = list(natural)
+    excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+    while excess > 0:
+        spare = [size - floor for size, floor in zip(widths, floors, strict=True)]
+        if not any(spare):
+            return None
+        widest = max(range(len(widths)), key=lambda index: (spare[index] > 0, widths[index]))
+        widths[widest] -= 1
+        excess -= 1
+    return widths
+
+
+def _narrowest(cells: Iterable[str]) -> int:
+    return _NARROWEST if any(" " in cell for cell in cells) else _NARROWEST_NAME
+
+
+def _line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (
+        cell.rjust(size) if column.right else cell.ljust(size)
+        for column, cell, size in zip(columns, cells, widths, strict=True)
+    )
+    return _GAP.join(padded).rstrip()
+
+
+def _wrap(cell: str, width: int) -> list[str]:
+    """Break between words, and inside words only if one is longer than a line."""
+    lines = textwrap.wrap(cell, width, break_on_hyphens=False, break_long_words=False) or [""]
+    return [line[start : start + width] for line in lines for start in range(0, max(1, len(line)), width)]
+
 
 Row = TypeVar("Row")
 UNKNOWN = "-"
@@ -148,3 +277,110 @@ def plain(value: Any) -> Any:
         case Enum():
             return value.value
     return [plain(each) for each in value]
+
+
+# How commands print: tables, or JSON.
+
+# States in colour, for terminals: green is as it should be, yellow waits, red needs somebody. Pure.
+
+_GREEN, _YELLOW, _RED, _PLAIN = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    _GREEN: (
+        *("RUNNING", "SERVING", "ALIVE", "READY", "EXACT", "MAPPED", "PRESERVED", "UP_TO_DATE", "EQUAL"),
+        "PROVEN",
+    ),
+    _YELLOW: (
+        *("PAUSED", "PAUSE", "WAITING", "BACKOFF", "FLOOR", "ACTIVE_ON_TARGET", "FENCE", "MOVE", "LIMIT"),
+        *("BEFORE_START", "NOT_READY", "UNKNOWN", "INCOMPLETE"),
+    ),
+    _RED: (
+        *("FAULTED", "STALLED", "DOWN", "NOT_SERVING", "SILENT", "GAPS", "DIFFERS", "DIFFERENT", "FOREIGN"),
+        *("NO_SYNC", "NOT_REPLICATED", "TOO_OLD", "PAST_END", "SOURCE_UNREADABLE", "TARGET_UNREADABLE"),
+        "SHARED_COPY",
+    ),
+}
+_COLOURS: Final = {word: colour for colour, words in _WORDS.items() for word in words}
+_STATE: Final = re.compile(rf"(?<![\w.-])(?:{'|'.join(sorted(_COLOURS, key=len, reverse=True))})(?![\w.-])")
+
+
+def toned(line: str) -> str:
+    """The line with its states in colour; names of topics and groups stay plain.
+
+    >>> toned("orders-0  FAULTED")
+    'orders-0  \\x1b[31mFAULTED\\x1b[0m'
+    """
+    return _STATE.sub(lambda found: f"{_COLOURS[found.group()]}{found.group()}{_PLAIN}", line)
+
+
+class Output(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+def _note(output: Output) -> Output:
+    """Store the format, so that failures are reported in it."""
+    ANSWERS_IN_JSON.set(output is Output.JSON)
+    return output
+
+
+OutputOption = Annotated[Output, option("--output -o", "How to print.", callback=_note)]
+
+
+def print_json(value: Any) -> None:
+    """One indented document."""
+    typer.echo(printable_json(json.dumps(value, indent=2, ensure_ascii=False)))
+
+
+def print_json_line(value: Any) -> None:
+    """One document per line, for streams."""
+    typer.echo(printable_json(json.dumps(value, ensure_ascii=False)))
+
+
+def filter_output() -> None:
+    """Let no control sequences through except colours, because names come from other programs. For the whole
+    process."""
+    sys.stdout = PrintableStream(sys.stdout)
+    sys.stderr = PrintableStream(sys.stderr)
+
+
+def clear_screen() -> None:
+    """Does nothing when stdout is not a terminal."""
+    if sys.stdout.isatty():
+        stream = sys.stdout
+        typer.echo("\033[2J\033[H", nl=False, file=getattr(stream, "unfiltered", stream))
+
+
+def screen_rows() -> int | None:
+    """How many rows of a table fit the terminal below a heading, with one line to spare; None in a pipe."""
+    return max(1, shutil.get_terminal_size().lines - 4) if sys.stdout.isatty() else None
+
+
+def in_colour(line: str) -> str:
+    """States in colour on a terminal, unless NO_COLOR is set (https://no-color.org)."""
+    return toned(line) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else line
+
+
+def print_table(
+    title: str, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, empty: str = ""
+) -> None:
+    """A table that fits the terminal; in a pipe one line for each row, nothing cut off. `empty` is printed
+    when there are no rows."""
+    cells = [*rows]
+    if empty and not cells:
+        say(empty)
+        return
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    lines = table_lines(columns, cells, width=width)
+    if title:
+        typer.secho(title, bold=True)
+    for number, line in enumerate(lines):
+        typer.secho(line if number == 0 else in_colour(line), bold=number == 0)
+    if width is not None:
+        typer.echo()
+
+
+def print_rows(
+    fields: Sequence[Field[Row]], rows: Iterable[Row], *, title: str = "", empty: str = ""
+) -> None:
+    """As a table."""
+    print_table(title, columns_of(fields), [cells_of(fields, row) for row in rows], empty=empty)

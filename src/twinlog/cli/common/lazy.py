@@ -15,8 +15,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from twinlog.cli.common.failures import ANSWERS_IN_JSON, COMMAND, FAILED, answers_in_json, told_failures
+from twinlog.cli.common.names import MOST_OFFSET, MOST_PARTITION, MOST_SECONDS
 from twinlog.cli.common.options import argument
-from twinlog.cli.common.times import MOST_OFFSET, MOST_PARTITION, MOST_SECONDS
 
 COMPLETE_VARIABLE = "_TWINLOG_COMPLETE"
 """Set by the shell while it completes."""

@@ -9,11 +9,10 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.cli.common.call import PAGE, Call, Services, command
-from twinlog.cli.common.fields import Field, Fields, as_json, table, value_of
+from twinlog.cli.common.fields import Field, Fields, as_json, print_rows, table, value_of
 from twinlog.cli.common.names import flow_name
 from twinlog.cli.common.options import FlowFailure, argument, ask_each, failure_as_json, telling_failures
-from twinlog.cli.common.output import print_rows
-from twinlog.cli.configsync.client import chosen_flows
+from twinlog.cli.configsync.topics import chosen_flows
 from twinlog.errors import ConfigError
 from twinlog.service.feeds.pages import every
 

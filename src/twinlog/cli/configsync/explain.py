@@ -12,16 +12,15 @@ import typer
 
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
-from twinlog.cli.checkpoint.explain_group import group_command
+from twinlog.cli.checkpoint.groups import group_command
 from twinlog.cli.common.call import Call, Services, command, printing
 from twinlog.cli.common.fields import Field, Fields, as_json, table
-from twinlog.cli.common.names import flow_name, parse_flow, partition_name, shown_bytes
+from twinlog.cli.common.names import counted, flow_name, parse_flow, partition_name, shown_bytes
 from twinlog.cli.common.options import argument, named_of_flow
-from twinlog.cli.common.times import counted
-from twinlog.cli.configsync.plan_view import EXPECTED
-from twinlog.cli.configsync.plan_view import offsets_words as expected_words
+from twinlog.cli.configsync.plan import EXPECTED
+from twinlog.cli.configsync.plan import offsets_words as expected_words
 from twinlog.cli.source.client import every_partition, list_flows, scope_name
-from twinlog.cli.source.partition_rows import OFFSETS, is_troubled, state_name
+from twinlog.cli.source.partitions import OFFSETS, is_troubled, state_name
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.kafka.reasons_page import known_reasons
 

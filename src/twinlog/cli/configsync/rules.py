@@ -10,13 +10,11 @@ import typer
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command
-from twinlog.cli.common.fields import Field, Fields, as_json, table
-from twinlog.cli.common.names import flow_name, parse_flow, who
+from twinlog.cli.common.fields import Field, Fields, as_json, print_rows, table
+from twinlog.cli.common.names import MOST_OFFSET, flow_name, parse_flow, who
 from twinlog.cli.common.options import argument, option, together
-from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import print_undo, say, undo_command
-from twinlog.cli.common.times import MOST_OFFSET
-from twinlog.cli.configsync.client import chosen_flows
+from twinlog.cli.configsync.topics import chosen_flows
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from twinlog.printable import printable

@@ -8,9 +8,9 @@ import typer
 
 from twinlog.cli.common.call import Call, command
 from twinlog.cli.common.location import required_config
+from twinlog.cli.common.names import CLOCK
 from twinlog.cli.common.options import option
 from twinlog.cli.common.private_file import refuse_to_replace, write_private
-from twinlog.cli.common.times import CLOCK
 
 _GZIP = b"\x1f\x8b"
 

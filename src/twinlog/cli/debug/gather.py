@@ -34,7 +34,7 @@ from twinlog.cli.debug.secrets import (
     shown_value,
 )
 from twinlog.cli.source.client import every_partition
-from twinlog.cli.source.partition_rows import partition_fields, worst_first
+from twinlog.cli.source.partitions import partition_fields, worst_first
 from twinlog.cli.status import view
 from twinlog.config import ClientConfig, Configuration, FlowConfig, Service
 from twinlog.config.problems import Findings

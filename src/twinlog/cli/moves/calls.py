@@ -12,11 +12,10 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.common.call import Call, Services
 from twinlog.cli.common.failures import EXIT_FAILED, note, require_terminal
-from twinlog.cli.common.fields import as_json
+from twinlog.cli.common.fields import as_json, print_json_line
 from twinlog.cli.common.location import SERVICES
 from twinlog.cli.common.names import flow_name, parse_flow, who
 from twinlog.cli.common.options import flow_of_file, required_flow
-from twinlog.cli.common.output import print_json_line
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.moves.moves import clock_time, decided, print_plan, print_run, print_step
 from twinlog.cli.moves.plan_outcome import (

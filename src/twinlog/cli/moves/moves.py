@@ -10,12 +10,21 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with
-from twinlog.cli.common.fields import UNKNOWN, Field, Fields, as_json, table, value_of
-from twinlog.cli.common.names import flow_name, partition_name, who
+from twinlog.cli.common.fields import (
+    UNKNOWN,
+    Field,
+    Fields,
+    Output,
+    as_json,
+    print_json,
+    print_json_line,
+    print_rows,
+    table,
+    value_of,
+)
+from twinlog.cli.common.names import MOST_SECONDS, flow_name, partition_name, who
 from twinlog.cli.common.options import flag, option
-from twinlog.cli.common.output import Output, print_json, print_json_line, print_rows
 from twinlog.cli.common.pasteable import document, print_undo, say, undo_command
-from twinlog.cli.common.times import MOST_SECONDS
 from twinlog.cli.moves.plan_outcome import (
     PLAN,
     THERE,

@@ -19,12 +19,12 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as rules_pb2
 from twinlog.api.source.v1 import source_service_pb2 as source_pb2
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import require_terminal
+from twinlog.cli.common.fields import print_json_line
 from twinlog.cli.common.names import flow_name, flow_of, parse_flow, partition_name
 from twinlog.cli.common.options import argument, flag, option, together
-from twinlog.cli.common.output import print_json_line
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.moves.calls import RUN_TIMEOUT_SECONDS
-from twinlog.cli.moves.failover import Failover
+from twinlog.cli.moves.commands import Failover
 from twinlog.cli.moves.moves import WAIT, YesOption, move_options, print_run
 from twinlog.cli.source.client import every_partition
 from twinlog.errors import ConfigError, NotFoundError, StateError

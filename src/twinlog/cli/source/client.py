@@ -6,9 +6,8 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.common.call import PAGE
-from twinlog.cli.common.names import flow_name, parse_flow
+from twinlog.cli.common.names import MOST_PARTITION, flow_name, parse_flow
 from twinlog.cli.common.options import argument, option
-from twinlog.cli.common.times import MOST_PARTITION
 from twinlog.errors import ConfigError
 from twinlog.service.feeds.pages import every
 

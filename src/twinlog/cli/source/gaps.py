@@ -10,8 +10,8 @@ import typer
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command
-from twinlog.cli.common.fields import Field, Fields, as_json, table
-from twinlog.cli.common.names import flow_name, parse_flow, who
+from twinlog.cli.common.fields import Field, Fields, as_json, print_rows, table
+from twinlog.cli.common.names import MOST_OFFSET, counted, flow_name, parse_flow, producer_words, who
 from twinlog.cli.common.options import (
     argument,
     flag,
@@ -19,9 +19,7 @@ from twinlog.cli.common.options import (
     option,
     required_flow,
 )
-from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import say
-from twinlog.cli.common.times import MOST_OFFSET, counted, producer_words
 from twinlog.cli.source.client import (
     PartitionOption,
     TopicOption,

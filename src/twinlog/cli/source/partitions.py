@@ -1,6 +1,9 @@
 """`twinlog partitions`: the copy of every partition."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import typer
 
@@ -8,14 +11,250 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Differences, Services, command, looks
 from twinlog.cli.common.failures import tell
-from twinlog.cli.common.fields import Fields, as_json
-from twinlog.cli.common.names import parse_flow
+from twinlog.cli.common.fields import (
+    Field,
+    Fields,
+    as_json,
+    clear_screen,
+    print_json_line,
+    print_rows,
+    screen_rows,
+    table,
+    value_of,
+)
+from twinlog.cli.common.names import CLOCK, MOST_SECONDS, parse_flow, producer_words, shown_bytes
 from twinlog.cli.common.options import OptionalFlowArgument, flag, option
-from twinlog.cli.common.output import clear_screen, print_json_line, print_rows, screen_rows
-from twinlog.cli.common.times import CLOCK, MOST_SECONDS
-from twinlog.cli.source import partition_rows as rows
 from twinlog.cli.source.client import TopicOption, every_partition
 from twinlog.errors import TwinlogError
+
+# One partition as a row of a table, and as JSON. Pure.
+
+UNKNOWN = "?"
+
+_HARMLESS = ("", "DELAYED", "UNTIL_REACHED")
+_OLDEST_MS = 30 * 366 * 86_400_000
+"""No record of Kafka is so old."""
+_FEW = 5
+_WORST_FIRST = ("FAULTED", "STALLED", "BACKOFF", "WAITING", "PAUSED", "RUNNING")
+
+
+def is_troubled(status: pb2.PartitionStatus) -> bool:
+    """Whether it is not RUNNING, or differs from its source. A delayed partition is RUNNING."""
+    if status.proof.verdict == "DIFFERENT" or status.foreign_records:
+        return True
+    return status.state != pb2.PARTITION_STATE_RUNNING or status.reason not in _HARMLESS
+
+
+def worst_first(statuses: Iterable[pb2.PartitionStatus]) -> list[pb2.PartitionStatus]:
+    """Faulted partitions first, then those without progress, …, then RUNNING ones; otherwise in the original
+    order."""
+    ranks = {state: rank for rank, state in enumerate(_WORST_FIRST)}
+    return sorted(statuses, key=lambda each: (ranks.get(state_name(each), 0), not is_troubled(each)))
+
+
+def first_of_each(
+    statuses: Sequence[pb2.PartitionStatus],
+) -> tuple[list[pb2.PartitionStatus], dict[tuple[str, str], int]]:
+    """The first few partitions of each state and reason, and how many more there are of it."""
+    seen: Counter[tuple[str, str]] = Counter()
+    shown = []
+    for each in statuses:
+        kind = state_name(each), each.reason
+        seen[kind] += 1
+        if seen[kind] <= _FEW:
+            shown.append(each)
+    return shown, {kind: count - _FEW for kind, count in seen.items() if count > _FEW}
+
+
+OFFSETS: Fields[pb2.PartitionStatus] = table("offsets? offsets_reason offsets_since")
+"""Which offsets the copy has; null while undecided."""
+_PROOF: Fields[pb2.PartitionProof] = table("verdict proven_until proven_at checked_at differences reason")
+_FOREIGN: Fields[pb2.ForeignWrite] = table(
+    "from_offset to_offset records producer_id producer_epoch written_at"
+)
+
+
+def _known(offset: int) -> int | None:
+    return None if offset < 0 else offset
+
+
+def _or_unknown(value: int | None) -> str:
+    return UNKNOWN if value is None else str(value)
+
+
+POSITION: Field[pb2.PartitionStatus] = Field(
+    *("position", lambda row: _known(row.position), "position"),
+    lambda row: _or_unknown(_known(row.position)),
+    right=True,
+)
+SOURCE_END: Field[pb2.PartitionStatus] = Field(
+    *("source_end_offset", lambda row: _known(row.source_end_offset), "source end"),
+    lambda row: _or_unknown(_known(row.source_end_offset)),
+    right=True,
+)
+LAG: Field[pb2.PartitionStatus] = Field(
+    *("lag_records", "", "lag"), lambda row: _or_unknown(value_of(row, "lag_records")), right=True
+)
+
+
+def partition_fields(now_ms: int) -> Fields[pb2.PartitionStatus]:
+    """As of this time."""
+    return table(
+        "flow|flow4 topic=source.topic partition=source.partition =source|partition",
+        "target_topic state|state",
+        replace(POSITION, spare=1),
+        replace(SOURCE_END, column=""),
+        LAG,
+        Field(
+            "lag_seconds",
+            lambda row: _rounded(lag_seconds(row, now_ms=now_ms)),
+            "behind",
+            lambda row: shown_seconds(lag_seconds(row, now_ms=now_ms)),
+            right=True,
+        ),
+        Field(
+            "caught_up_in_seconds",
+            "caught_up_in",
+            "caught up",
+            lambda row: shown_catch_up(value_of(row, "caught_up_in")),
+            right=True,
+            spare=3,
+        ),
+        Field(
+            "records_per_second",
+            lambda row: _rounded(row.records_per_second),
+            "records/s",
+            lambda row: f"{row.records_per_second:.0f}",
+            right=True,
+            spare=2,
+        ),
+        Field(
+            "bytes_per_second",
+            lambda row: _rounded(row.bytes_per_second),
+            "bytes/s",
+            lambda row: shown_bytes(row.bytes_per_second),
+            right=True,
+            spare=3,
+        ),
+        Field("lane", _lane, "lane", lambda row: (_lane(row) or "").replace("RAW", "UNOPENED"), spare=6),
+        *OFFSETS,
+        Field("", column="offsets", text=lambda row: f"{row.offsets} {row.offsets_reason}".strip(), spare=7),
+        Field("proof", lambda row: _part(_PROOF, row, "proof"), "proof", proof_words, spare=4),
+        Field("", column="delay", text=_delay, right=True, spare=5),
+        Field("", column="next try", text=lambda row: _until(row, now_ms), right=True, spare=1),
+        "echo_records",
+        Field("left_out_records", lambda row: dict(sorted(row.left_out_records.items()))),
+        "foreign_records",
+        Field("foreign_write", lambda row: _part(_FOREIGN, row, "foreign_write")),
+        "slot",
+        Field(
+            "reason",
+            column="reason",
+            text=lambda row: (
+                f"{row.reason} {row.message}".strip() or _foreign_words(row) or left_out_words(row)
+            ),
+        ),
+        "message retry_at stalled_since as_of source_end_as_of",
+        Field(
+            "replication_latency_ms",
+            lambda row: (
+                row.replication_latency.ToMilliseconds() if row.HasField("replication_latency") else None
+            ),
+        ),
+    )
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 3)
+
+
+def _part(fields: Fields[Any], row: pb2.PartitionStatus, name: str) -> dict[str, Any] | None:
+    return as_json(fields, getattr(row, name)) if row.HasField(name) else None  # type: ignore[arg-type]
+
+
+def _lane(row: pb2.PartitionStatus) -> str | None:
+    return None if row.lane == pb2.LANE_UNSPECIFIED else value_of(row, "lane")
+
+
+def _delay(row: pb2.PartitionStatus) -> str:
+    known = row.HasField("replication_latency")
+    return shown_delay(row.replication_latency.ToMilliseconds()) if known else ""
+
+
+def lag_seconds(status: pb2.PartitionStatus, *, now_ms: int) -> float | None:
+    """The age of the oldest record that is not copied; None when unknown."""
+    if not status.HasField("lag_records"):
+        return None
+    if not status.lag_records:
+        return 0.0
+    if not status.HasField("oldest_record_at"):
+        return None
+    return max(0.0, (now_ms - status.oldest_record_at.ToMilliseconds()) / 1000)
+
+
+def left_out_words(status: pb2.PartitionStatus | pb2.FlowStatus) -> str:
+    """What twinlog.transform.* left out; empty = nothing."""
+    return ", ".join(f"{count:,} {why}" for why, count in sorted(status.left_out_records.items()))
+
+
+def _foreign_words(status: pb2.PartitionStatus) -> str:
+    if not status.foreign_records:
+        return ""
+    write = status.foreign_write
+    return (
+        f"FOREIGN_WRITE {status.foreign_records} of others' records in the copy, the last at"
+        f" {write.from_offset} to {write.to_offset - 1} of {producer_words(write.producer_id)}"
+    )
+
+
+def proof_words(status: pb2.PartitionStatus) -> str:
+    proof = status.proof
+    if not proof.verdict:
+        return ""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(proof.differences.items()))
+    if kinds:
+        since = f", since then {proof.reason}" if proof.reason else ""
+        return f"DIFFERENT: {kinds}{since}"
+    if not proof.HasField("proven_at"):
+        return f"{proof.verdict} {proof.reason}"
+    since = f", since then {proof.verdict} {proof.reason}" if proof.reason else ""
+    return f"PROVEN to {proof.proven_until} at {proof.proven_at.ToDatetime():%H:%M:%S}Z{since}"
+
+
+def state_name(status: pb2.PartitionStatus) -> str:
+    """`RUNNING`."""
+    return str(value_of(status, "state"))
+
+
+def shown_seconds(seconds: float | None) -> str:
+    """`12 s`, `5 min`, `3.2 h`, `2.0 d`; `?` when unknown."""
+    if seconds is None:
+        return UNKNOWN
+    for size, unit in ((86_400, "d"), (3_600, "h")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
+
+
+def shown_delay(milliseconds: int) -> str:
+    """`120 ms`, `12 s`; `?` of a record that has no time of its own: its timestamp is near 0, or below."""
+    if milliseconds > _OLDEST_MS:
+        return UNKNOWN
+    return f"{milliseconds} ms" if milliseconds < 10_000 else shown_seconds(milliseconds / 1000)
+
+
+def shown_catch_up(seconds: float | None) -> str:
+    """`yes`, `in 5 min`, or `?` when unknown."""
+    if seconds is None:
+        return UNKNOWN
+    return f"in {shown_seconds(seconds)}" if seconds else "yes"
+
+
+def _until(status: pb2.PartitionStatus, now_ms: int) -> str:
+    if not status.HasField("retry_at"):
+        return ""
+    return f"in {max(0.0, (status.retry_at.ToMilliseconds() - now_ms) / 1000):.0f} s"
+
 
 _NO_TROUBLE = "every partition runs"
 _NOTHING = "no partition is copied; `twinlog explain topic NAME` says why"
@@ -49,7 +288,7 @@ def partitions_command(
         return
     found = call.ask(lambda at: every_partition(at.source, wanted, topic))
     if trouble:
-        found = [status for status in found if rows.is_troubled(status)]
+        found = [status for status in found if is_troubled(status)]
     call.tell(
         [as_json(_fields(), status) for status in found],
         lambda: _print_rows(found, trouble=trouble, few_of_each=trouble and not verbose),
@@ -72,7 +311,7 @@ async def _follow(
             print_json_line([*changed, *removed])
         else:
             clear_screen()
-            found = [each for each in sorted(look, key=_key) if rows.is_troubled(each) or not trouble]
+            found = [each for each in sorted(look, key=_key) if is_troubled(each) or not trouble]
             _print_rows(found, trouble=trouble, most=screen_rows())
 
 
@@ -101,9 +340,7 @@ def _print_rows(
 ) -> None:
     """The table, worst first; on a screen that is redrawn, as many rows as fit. `few_of_each`: of many with
     the same problem the first, and how many more there are."""
-    shown, more = (
-        rows.first_of_each(rows.worst_first(found)) if few_of_each else (rows.worst_first(found), {})
-    )
+    shown, more = first_of_each(worst_first(found)) if few_of_each else (worst_first(found), {})
     shown = shown[:most]
     empty = _NO_TROUBLE if trouble else _NOTHING
     print_rows(_fields(), shown, empty=empty)
@@ -114,4 +351,4 @@ def _print_rows(
 
 
 def _fields() -> Fields[pb2.PartitionStatus]:
-    return rows.partition_fields(CLOCK.get().now_ms())
+    return partition_fields(CLOCK.get().now_ms())

@@ -7,13 +7,11 @@ import typer
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.call import Call, command
 from twinlog.cli.common.failures import require_terminal
-from twinlog.cli.common.fields import Field, Fields, as_json, table
-from twinlog.cli.common.names import who
+from twinlog.cli.common.fields import Field, Fields, as_json, print_rows, table
+from twinlog.cli.common.names import CLOCK, EXPECTED, offset_of, parse_time, shortened, shown_time, who
 from twinlog.cli.common.options import flag, option
-from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import print_undo, undo_command
-from twinlog.cli.common.times import CLOCK, EXPECTED, offset_of, parse_time, shortened, shown_time
-from twinlog.cli.configsync.plan_view import count_of
+from twinlog.cli.configsync.plan import count_of
 from twinlog.cli.source.client import (
     FlowArgument,
     PartitionOption,
@@ -22,7 +20,7 @@ from twinlog.cli.source.client import (
     parse_scope,
     scope_name,
 )
-from twinlog.cli.source.partition_rows import LAG, OFFSETS, POSITION, SOURCE_END
+from twinlog.cli.source.partitions import LAG, OFFSETS, POSITION, SOURCE_END
 from twinlog.errors import ConfigError, NotFoundError
 
 app = typer.Typer(

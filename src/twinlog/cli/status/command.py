@@ -6,10 +6,10 @@ import typer
 
 from twinlog.cli.common.call import Call, command
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with
+from twinlog.cli.common.fields import print_rows
+from twinlog.cli.common.names import MOST_SECONDS
 from twinlog.cli.common.options import flag, option
-from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import say
-from twinlog.cli.common.times import MOST_SECONDS
 
 if TYPE_CHECKING:
     from twinlog.cli.status.rows import Status

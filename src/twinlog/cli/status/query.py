@@ -18,12 +18,11 @@ from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
 from twinlog.cli.common.fields import value_of
 from twinlog.cli.common.names import flow_name
-from twinlog.cli.configsync.client import every_topic
 from twinlog.cli.configsync.rules import is_of_operator
+from twinlog.cli.configsync.topics import every_topic
 from twinlog.cli.status import rows as kinds
-from twinlog.cli.status.checkpoint import ask_checkpoint
+from twinlog.cli.status.details import ask_checkpoint, ask_source
 from twinlog.cli.status.rows import FlowRow, Note, Owner, ServiceRow, Status, asked, shown_stamp
-from twinlog.cli.status.source import ask_source
 from twinlog.service.answering_process import PROCESS_METADATA_KEY, AnsweringProcess
 from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.interceptors import SECURITY_METADATA_KEY, VERSION_METADATA_KEY

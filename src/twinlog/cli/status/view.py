@@ -8,7 +8,7 @@ from typing import Any
 
 from twinlog.cli.common.fields import Field, Fields, table
 from twinlog.cli.common.pasteable import document
-from twinlog.cli.source.partition_rows import shown_catch_up, shown_seconds
+from twinlog.cli.source.partitions import shown_catch_up, shown_seconds
 from twinlog.cli.status.rows import ClusterRow, FlowRow, InForce, Owner, ServiceRow, Status
 from twinlog.cli.verdict.issues import Issue, Verdict
 from twinlog.cli.verdict.verdict import verdict_of

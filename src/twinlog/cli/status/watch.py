@@ -7,15 +7,13 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import typer
 
-from twinlog.cli.common.fields import cells_of, columns_of
-from twinlog.cli.common.output import Output, in_colour, print_json_line
-from twinlog.cli.common.table import table_lines
-from twinlog.cli.common.times import CLOCK, shown_clock
+from twinlog.cli.common.fields import Output, cells_of, columns_of, in_colour, print_json_line, table_lines
+from twinlog.cli.common.names import CLOCK, shown_clock
 from twinlog.cli.status import view
 from twinlog.cli.status.rows import Status
 from twinlog.cli.verdict.issues import Verdict
 from twinlog.cli.verdict.verdict import verdict_of
-from twinlog.service.runtime import wait_or_stop
+from twinlog.service.waiting import wait_or_stop
 
 SECONDS = 2.0
 

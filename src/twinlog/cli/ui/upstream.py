@@ -18,12 +18,22 @@ from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatService
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.common.call import PAGE, pause_seconds
-from twinlog.cli.source.partition_rows import shown_seconds
+from twinlog.cli.source.partitions import shown_seconds
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import SERVING, FlowRow, Status
 from twinlog.cli.status.view import State, producers_of
-from twinlog.cli.ui import rows
-from twinlog.cli.ui.feed import Feed, Row
+from twinlog.cli.ui.feed import (
+    Feed,
+    Row,
+    gap_rows,
+    group_rows,
+    move_rows,
+    partition_key,
+    partition_row,
+    path_rows,
+    roles,
+    shared_owners,
+)
 from twinlog.cli.verdict.flows import partitions
 from twinlog.cli.verdict.issues import Issue, Level, Verdict, worst
 from twinlog.cli.verdict.moving import (
@@ -39,7 +49,7 @@ from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.clock import Clock
 from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.feeds.pages import every
-from twinlog.service.runtime import wait_or_stop
+from twinlog.service.waiting import wait_or_stop
 
 # How a flow is doing, in one word, and the head of the page: both from the one verdict. Pure.
 
@@ -269,8 +279,8 @@ class Upstream:
         feed["page"].put("page", page | head(verdict, len(status.flows)))
         services = {}
         for row in status.services:
-            owners = rows.shared_owners(row, status.flows)
-            services[row.name] = {**asdict(row), "roles": rows.roles(row, status.flows), "owners": owners}
+            owners = shared_owners(row, status.flows)
+            services[row.name] = {**asdict(row), "roles": roles(row, status.flows), "owners": owners}
         feed["services"].replace(services)
         if not answered:
             return  # What was known of clusters and flows stays.
@@ -349,24 +359,24 @@ _GROUPS = checkpoint.ListGroupsRequest(page_size=PAGE)
 _FOLLOWED: Final = (
     _Followed(
         *("partitions", "source", _paged(SourceServiceStub, "ListPartitions", _PARTITIONS, "partitions")),
-        lambda told: {rows.partition_key(each): rows.partition_row(each) for each in told.partitions},
+        lambda told: {partition_key(each): partition_row(each) for each in told.partitions},
         *(LISTS_SECONDS, "source"),
     ),
     _Followed(
         *("groups", "checkpoint", _paged(CheckpointServiceStub, "ListGroups", _GROUPS, "groups")),
-        lambda told: rows.group_rows(told.groups),
+        lambda told: group_rows(told.groups),
         *(LISTS_SECONDS, "checkpoint"),
     ),
     _Followed(
         *("gaps", "source", _paged(SourceServiceStub, "ListGaps", source.ListGapsRequest(), "gaps")),
-        rows.gap_rows,
+        gap_rows,
     ),
     _Followed(
         *("moves", "checkpoint", _whole(CheckpointServiceStub, "ListMoves", checkpoint.ListMovesRequest())),
-        rows.move_rows,
+        move_rows,
     ),
     _Followed(
         *("paths", "heartbeat", _whole(HeartbeatServiceStub, "GetTopology", heartbeat.GetTopologyRequest())),
-        rows.path_rows,
+        path_rows,
     ),
 )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from twinlog.cli.common.next_command import next_command
-from twinlog.cli.common.times import counted
+from twinlog.cli.common.names import counted
+from twinlog.cli.common.pasteable import next_command
 
 # The command that helps with an issue. Pure.
 

@@ -6,12 +6,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from twinlog.cli.common.location import SERVICES
-from twinlog.cli.common.times import counted
-from twinlog.cli.source.partition_rows import shown_seconds
+from twinlog.cli.common.names import counted
+from twinlog.cli.source.partitions import shown_seconds
 from twinlog.cli.status import rows as kinds
 from twinlog.cli.status.rows import FlowRow, Status
-from twinlog.cli.verdict.clusters import FOLLOWS_FROM_CLUSTER
-from twinlog.cli.verdict.flows import DISABLED, partitions
+from twinlog.cli.verdict.flows import DISABLED, FOLLOWS_FROM_CLUSTER, partitions
 from twinlog.cli.verdict.issues import Issue, Verdict
 from twinlog.cli.verdict.verdict import of_services, verdict_of
 from twinlog.kafka.reasons import no_answer

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from twinlog.cli.status.rows import SERVING, ServiceRow, Status, works_here
-from twinlog.cli.verdict.clusters import cluster_issues, is_symptom_of_cluster
-from twinlog.cli.verdict.flows import flow_issues
+from twinlog.cli.verdict.flows import cluster_issues, flow_issues, is_symptom_of_cluster
 from twinlog.cli.verdict.issues import Issue, Level, Verdict, bad, remedy, worst_first
 
 EVERYTHING = "twinlog"

@@ -1,14 +1,44 @@
 """Parses and checks the options of verifying commands."""
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from twinlog.cli.common.names import CLOCK, offset_of, parse_time, shortened, whole_number
 from twinlog.cli.common.options import option
-from twinlog.cli.common.times import CLOCK, offset_of, parse_time, shortened, whole_number
-from twinlog.cli.verify.engine import engine
 from twinlog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from twinlog.verify.report import FlowReport
+
+
+# How commands verify: the code that reads the logs is part of the source service.
+
+
+def engine(module: str) -> Any:
+    """A module of the source service, such as `verify.request`. Raises ConfigError if it is not installed."""
+    try:
+        return import_module(f"twinlog_source.{module}")
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("twinlog_source"):
+            raise
+        raise ConfigError(
+            "this command needs the package twinlog-source: install it on this machine"
+        ) from None
+
+
+async def verified(
+    configuration: Any, request: Any, on_progress: Callable[[Any], None] = lambda _: None
+) -> "FlowReport":
+    """Raises ConfigError if the request names something that does not exist."""
+    verification = engine("verify.engine").Verification(
+        configuration=configuration, request=request, clock=CLOCK.get(), on_progress=on_progress
+    )
+    report: FlowReport = await verification.run()
+    return report
 
 
 class Isolation(StrEnum):

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from twinlog.cli.common.call import Call, command
-from twinlog.cli.common.fields import Field, Fields, as_json, table
+from twinlog.cli.common.fields import Field, Fields, as_json, print_rows, table
 from twinlog.cli.common.options import flag, option
-from twinlog.cli.common.output import print_rows
 from twinlog.cli.common.pasteable import pasteable, with_pasteable
 from twinlog.cli.common.private_file import read_file
 from twinlog.errors import ConfigError

@@ -14,14 +14,14 @@ from twinlog.cli.common.call import Call
 from twinlog.cli.common.names import flow_name, who
 from twinlog.cli.common.pasteable import pasteable
 from twinlog.cli.source.client import every_partition, list_flows, parse_scope
-from twinlog.cli.verify.engine import engine, verified
+from twinlog.cli.verify.options import engine, verified
 from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import ConfigSource, KafkaCluster, NewTopic
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow
 from twinlog.service.feeds.pages import every
-from twinlog.service.feeds.rules_in_force import flow_in_force
+from twinlog.service.feeds.rules import flow_in_force
 from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.repair import Action, Remedy, remedies, what_was_not_seen
 from twinlog.verify.report import document

@@ -19,7 +19,7 @@ from twinlog.policy.internal_topics import configsync_topic
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, decode_topic
 from twinlog.service.feeds.rules_record import NO_RULES, RulesRecord, decode_rules
 from twinlog.service.feeds.tables import PATIENCE_SECONDS, TableFollower, TableName
-from twinlog.service.waiting import Backoff
+from twinlog.service.runtime import Backoff
 
 FLOW, TOPIC, RULES = "flow", "topic", "rules"
 TOLD_KINDS: Final = frozenset({FLOW, TOPIC, RULES})

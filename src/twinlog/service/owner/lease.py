@@ -17,13 +17,15 @@ import structlog
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogError
 from twinlog.model import Flow
-from twinlog.service.owner.deployments import (
+from twinlog.service.owner.name import (
+    OWNER_ADDRESS,
+    OwnerName,
+    OwnerReason,
     are_twins,
     twin_deployment,
 )
-from twinlog.service.owner.name import OWNER_ADDRESS, OwnerName, OwnerReason
-from twinlog.service.runtime import Loop, LoopExited, finish_or_cancel, wait_for_any
-from twinlog.service.waiting import STEP_GRACE_SECONDS
+from twinlog.service.runtime import Loop, LoopExited
+from twinlog.service.waiting import STEP_GRACE_SECONDS, finish_or_cancel, wait_for_any
 
 T = TypeVar("T")
 

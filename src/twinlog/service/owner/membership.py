@@ -22,7 +22,8 @@ from twinlog.policy.internal_topics import election_group, owners_group
 from twinlog.service.owner.assignment import Announcement, Assignment, Offer, Part, Reach, Why, assign, serves
 from twinlog.service.owner.lease import NO_ELECTION, FlowLease
 from twinlog.service.owner.name import OwnerName
-from twinlog.service.runtime import Backoff, finish_or_cancel, wait_for_any
+from twinlog.service.runtime import Backoff
+from twinlog.service.waiting import finish_or_cancel, wait_for_any
 from twinlog.telemetry.logging import RepeatLimiter
 
 STEPS_PER_SESSION: Final = 4

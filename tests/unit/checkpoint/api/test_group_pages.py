@@ -11,7 +11,7 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.cli.checkpoint.groups import every_group
 from twinlog.cli.checkpoint.translate import only_flow
-from twinlog.cli.status.checkpoint import add_groups
+from twinlog.cli.status.details import add_groups
 from twinlog.cli.status.rows import Status
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition

@@ -15,7 +15,7 @@ from twinlog.kafka.ports import AclBinding
 from twinlog.model import TopicPartition
 from twinlog.policy.internal_topics import configsync_topic
 from twinlog.service.feeds.registry import Decisions
-from twinlog.service.feeds.rules_in_force import flow_in_effect
+from twinlog.service.feeds.rules import flow_in_effect
 from twinlog.service.runtime import Backoff
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock

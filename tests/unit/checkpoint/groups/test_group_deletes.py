@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from twinlog.cli.checkpoint.groups_view import notes
+from twinlog.cli.checkpoint.groups import notes
 from twinlog.errors import WireFormatError
 from twinlog.model import TopicPartition
 from twinlog.moves.record import MoveKind, Moves, MoveState, Run

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
 
-from twinlog.cli.checkpoint.groups_view import notes
+from twinlog.cli.checkpoint.groups import notes
 from twinlog.errors import WireFormatError
 from twinlog.model import TopicPartition
 from twinlog.moves.record import Step

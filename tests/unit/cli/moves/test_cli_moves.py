@@ -11,9 +11,8 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as rules_pb2
 from twinlog.api.source.v1 import source_service_pb2 as source_pb2
-from twinlog.cli.checkpoint.groups_view import age, group_fields, listings, notes
-from twinlog.cli.common.fields import cells_of
-from twinlog.cli.common.output import Output
+from twinlog.cli.checkpoint.groups import age, group_fields, listings, notes
+from twinlog.cli.common.fields import Output, cells_of
 from twinlog.cli.moves.calls import print_status
 from twinlog.cli.moves.moves import print_plan, print_run
 from twinlog.cli.moves.plan_outcome import status_as_json, summary

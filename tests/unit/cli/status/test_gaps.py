@@ -4,10 +4,10 @@ import pytest
 
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.cli.common.call import Call
-from twinlog.cli.common.output import Output
+from twinlog.cli.common.fields import Output
 from twinlog.cli.source.gaps import _tell
+from twinlog.cli.status.details import _hold_gaps
 from twinlog.cli.status.rows import FlowRow
-from twinlog.cli.status.source import _hold_gaps
 from twinlog.errors import TwinlogError
 
 

@@ -4,8 +4,8 @@ from google.protobuf.duration_pb2 import Duration
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as source
+from twinlog.cli.status.details import _add_ordered, _add_proof, _no_limit
 from twinlog.cli.status.rows import FlowRow
-from twinlog.cli.status.source import _add_ordered, _add_proof, _no_limit
 
 FLOW = types_pb2.Flow(source="A", target="B")
 

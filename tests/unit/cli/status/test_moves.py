@@ -1,7 +1,7 @@
 """What a failover left in force is shown until it is gone."""
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
-from twinlog.cli.status.checkpoint import add_move
+from twinlog.cli.status.details import add_move
 from twinlog.cli.status.rows import FlowRow, InForce
 
 

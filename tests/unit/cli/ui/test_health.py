@@ -3,7 +3,7 @@
 import pytest
 
 from twinlog.cli.status.rows import STANDS_BY, FlowRow, InForce, Owner, ServiceRow, Status
-from twinlog.cli.ui.rows import roles, shared_owners
+from twinlog.cli.ui.feed import roles, shared_owners
 from twinlog.cli.ui.upstream import Health, RecentChanges, flow_health, head
 from twinlog.cli.verdict.issues import Issue, Level, Verdict
 from twinlog.cli.verdict.verdict import standing_by

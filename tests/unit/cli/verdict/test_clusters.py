@@ -8,7 +8,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.common.fields import cells_of
 from twinlog.cli.status.rows import InForce
 from twinlog.cli.status.view import CLUSTER, check_lines
-from twinlog.cli.verdict.clusters import failure_kind
+from twinlog.cli.verdict.flows import failure_kind
 from twinlog.cli.verdict.issues import Level
 from twinlog.cli.verdict.verdict import verdict_of
 from unit.cli.verdict.statuses import REFUSED, SERVICES, away, flow, healthy

@@ -7,7 +7,7 @@ import pytest
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint_pb2
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.status.checkpoint import add_groups
+from twinlog.cli.status.details import add_groups
 from twinlog.cli.status.query import explain_silence
 from twinlog.cli.status.rows import FlowRow, InForce, ServiceRow, Status
 from twinlog.cli.status.view import check_as_json, check_lines

@@ -11,7 +11,7 @@ import pytest
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
-from twinlog.cli.configsync.client import every_topic
+from twinlog.cli.configsync.topics import every_topic
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic

@@ -9,7 +9,7 @@ from opentelemetry.metrics import NoOpMeterProvider
 
 from twinlog.config import Configuration, load
 from twinlog.model import Flow
-from twinlog.service.feeds.rules_in_force import flow_in_effect
+from twinlog.service.feeds.rules import flow_in_effect
 from twinlog.service.runtime import Loop
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from twinlog.service.owner.process_mark import is_gone, process_mark
+from twinlog.service.owner.opening import is_gone, process_mark
 
 
 def test_a_process_that_runs_is_not_gone() -> None:
@@ -14,7 +14,7 @@ def test_a_process_that_runs_is_not_gone() -> None:
 
 def test_a_process_that_has_ended_is_gone() -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", "from twinlog.service.owner.process_mark import *; print(process_mark())"],
+        [sys.executable, "-c", "from twinlog.service.owner.opening import *; print(process_mark())"],
         check=True,
         capture_output=True,
         text=True,

@@ -6,7 +6,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 
 from twinlog.model import Flow
-from twinlog.service.owner.standings import FlowStandings
+from twinlog.service.owner.servicer import FlowStandings
 from twinlog.telemetry.process import descendants, observe_process, resident_bytes
 from unit.metric_points import counted
 

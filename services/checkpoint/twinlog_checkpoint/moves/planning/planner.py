@@ -12,7 +12,7 @@ from twinlog.kafka.ports import AclBinding, KafkaCluster
 from twinlog.kafka.reasons import no_answer
 from twinlog.model import ClusterAlias
 from twinlog.moves.record import MoveKind, Moves
-from twinlog.service.runtime import wait_or_stop
+from twinlog.service.waiting import wait_or_stop
 from twinlog.write_blocks import held_fences, is_holder
 from twinlog_checkpoint.moves.planning.backlog import BacklogMeter
 from twinlog_checkpoint.moves.planning.blockers import blockers_of

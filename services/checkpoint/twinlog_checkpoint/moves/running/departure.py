@@ -10,7 +10,7 @@ from twinlog.errors import StateError
 from twinlog.kafka.ports import AclBinding
 from twinlog.model import TopicPartition
 from twinlog.moves.record import Moves, Step
-from twinlog.service.runtime import wait_or_stop
+from twinlog.service.waiting import wait_or_stop
 from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.moves.ends import FinalEnds, ends_behind_fence, ends_now
 from twinlog_checkpoint.moves.planning.plan import MoveOptions

@@ -13,7 +13,7 @@ from twinlog.clock import Clock
 from twinlog.errors import StateError, TwinlogError
 from twinlog.model import Flow
 from twinlog.moves.record import MoveKind
-from twinlog.service.runtime import finish_or_cancel, wait_for_any
+from twinlog.service.waiting import finish_or_cancel, wait_for_any
 from twinlog.telemetry.tracing import under
 from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.moves.planning.plan import MoveOptions

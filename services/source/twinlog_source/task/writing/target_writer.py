@@ -34,7 +34,8 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.raw import COMMITTED, OUTCOME
 from twinlog.model import TopicPartition
-from twinlog.service.waiting import Backoff, wait_or_stop
+from twinlog.service.runtime import Backoff
+from twinlog.service.waiting import wait_or_stop
 from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import FENCED, EpochStart, Fact, LeaderEpochsFact
 from twinlog_source.task.partition import PartitionCopy, retry_wait

@@ -27,7 +27,7 @@ from twinlog.policy.transformed import TopicTransforms
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
-from twinlog.service.feeds.rules_in_force import flow_in_force
+from twinlog.service.feeds.rules import flow_in_force
 from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.report import RulesUsed
 from twinlog_source.config import source_flows
