@@ -156,5 +156,7 @@ LANES: Final = ReasonGroup(
         EVEN_LOAD: the process before had more to do => nothing
         OUT_OF_REACH: the process before does not reach the source => see its reason there
         BY_HAND: an operator moved the flow here, and here it stays => `twinlog move`
+        IN_DOUBT: the process that tells it hears nothing from the target; another may own the flow by now =>
+            ask another process; see why this one does not reach the target
     """),
 )  # fmt: skip

@@ -33,6 +33,8 @@ class Why(StrEnum):
     """The process before does not reach the source."""
     BY_HAND = "BY_HAND"
     """An operator moved it here, and here it stays."""
+    IN_DOUBT = "IN_DOUBT"
+    """It was told so for the last time so long ago that another process may have it by now."""
 
 
 class Reach(IntEnum):

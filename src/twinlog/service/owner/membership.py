@@ -178,7 +178,7 @@ class Membership:
             process=owner.process,
             address=owner.address,
             moves_to=OwnerName.parse(names[part.to]).process,
-            why=part.why,
+            why=Why.IN_DOUBT if part.owner and self._flows[name].lease.is_owner() is None else part.why,
             able=tuple(sorted(OwnerName.parse(names[member]).process for member in part.able)),
             megabytes_per_second=part.megabytes_per_second,
         )

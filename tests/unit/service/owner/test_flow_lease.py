@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from twinlog.errors import ConflictError, FatalKafkaError, StateError, TransientKafkaError
-from twinlog.service.owner.assignment import Reach
+from twinlog.service.owner.assignment import Reach, Why
 from twinlog.service.owner.lease import LeaseState
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster, Hook
@@ -91,8 +91,11 @@ async def test_an_owner_that_hears_nothing_stops_before_its_session_ends() -> No
         assert process.fences, "and what fences its rivals itself"
         assert not process.lease.is_elected
         assert process.lease.state is LeaseState.UNKNOWN
+        (told,) = process.membership.owners()
+        assert (told.process, told.why) == ("one", Why.IN_DOUBT)
         cluster.bring_back()
         await until(lambda: process.works)
+        assert process.membership.owners()[0].why != Why.IN_DOUBT
 
 
 async def test_an_owner_that_was_put_out_stands_by() -> None:

@@ -39,7 +39,9 @@ class FlowOwner(_message.Message):
     moves_to: _builtins.str
     """The process to which the flow is being handed over; empty while it stays."""
     why: _builtins.str
-    """Why it owns the flow, or hands it over: ONLY_ONE, LEAST_LOADED, EVEN_LOAD, OUT_OF_REACH or BY_HAND."""
+    """Why it owns the flow, or hands it over: ONLY_ONE, LEAST_LOADED, EVEN_LOAD, OUT_OF_REACH or BY_HAND;
+    IN_DOUBT: the process that answers has heard nothing of it for so long that another one may own it by now.
+    """
     megabytes_per_second: _builtins.int
     """What it copies, in whole megabytes per second, as it counts for the spread of flows."""
     @_builtins.property
