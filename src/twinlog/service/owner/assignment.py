@@ -71,7 +71,7 @@ class Announcement:
     flows: Mapping[str, Offer]
 
     def to_bytes(self) -> bytes:
-        return json.dumps({"name": self.name, "kept": self.kept, "flows": self.flows}).encode()
+        return _written({"name": self.name, "kept": self.kept, "flows": self.flows})
 
     @classmethod
     def parse(cls, told: bytes) -> "Announcement":
@@ -121,7 +121,7 @@ class Assignment:
             ]
             for flow, part in self.parts.items()
         }
-        return json.dumps({"members": self.names, "flows": parts}).encode()
+        return _written({"members": self.names, "flows": parts})
 
     @classmethod
     def parse(cls, told: bytes) -> "Assignment":
@@ -143,6 +143,12 @@ class Assignment:
             return cls(names=found["members"], parts=parts)
         except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
             raise ValueError(f"no table of flows: {error}") from error
+
+
+def _written(said: Mapping[str, object]) -> bytes:
+    """Without blanks: with hundreds of flows they are a sixth of it, and each change of the group sends all
+    of it to every process."""
+    return json.dumps(said, separators=(",", ":")).encode()
 
 
 def assign(said: Mapping[str, bytes], _generation: int) -> dict[str, bytes]:

@@ -256,3 +256,19 @@ def _check_balance(parts: Mapping[str, Part], offers: Mapping[str, Mapping[str, 
             if theirs[flow].rules == part.rules:
                 gap = loads[part.owner] - loads[name]
                 assert gap <= weights[flow] + 0.1 * sum(weights.values()) / len(loads) + 1e-9
+
+
+def test_what_ten_processes_say_of_two_hundred_flows_is_small() -> None:
+    """All of it goes to each process with every change of the group (docs/benchmark-scale.md)."""
+    flows = [f"site{number:03}->hub" for number in range(200)]
+    owned = Offer(rules="0123456789ab", megabytes_per_second=12, held=17, why=Why.LEAST_LOADED)
+    said = {
+        f"m-{process}": Announcement(
+            name=f"source-{process}.services:17401, process 7, at source-{process}.services:17401",
+            flows={flow: owned if flow in flows[process::10] else Offer(rules=owned.rules) for flow in flows},
+        ).to_bytes()
+        for process in range(10)
+    }
+    told = assign(said, 1)
+    assert max(map(len, said.values())) < 9_600
+    assert len(told["m-0"]) < 18_000
