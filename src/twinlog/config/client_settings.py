@@ -1,5 +1,6 @@
 """The settings of Kafka clients."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -11,6 +12,21 @@ from twinlog.config.values.precedence import Settings, Side, client_id
 from twinlog.config.values.providers import Resolver, notes
 from twinlog.model import ClusterAlias, Flow
 from twinlog.properties import Property
+
+_SERVER = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?(\[[0-9a-fA-F:%.]+\]|[0-9a-zA-Z\-%._]+):(\d{1,5})")
+"""As in Java: an optional protocol, which is ignored, and a host with its port."""
+
+
+def bootstrap_server(entry: str) -> str | None:
+    """`host:port` of an entry of `bootstrap.servers`, without a protocol; None if it is not that.
+
+    >>> bootstrap_server("SSL://kafka-a:9093"), bootstrap_server("kafka-a")
+    ('kafka-a:9093', None)
+    """
+    match = _SERVER.fullmatch(entry)
+    if match is None or not 0 < int(match.group(2)) < 65536:
+        return None
+    return f"{match.group(1)}:{match.group(2)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,11 +176,15 @@ class ClientBuilder:
             prop = resolved.get(key)
             if prop is not None and prop.value.strip().upper() not in (choice.upper() for choice in choices):
                 self._findings.wrong_value(prop, "one of " + ", ".join(choices), secret=is_secret(key))
-        if not resolved.get("bootstrap.servers", precedence.default("", "")).value.strip():
+        servers = resolved.get("bootstrap.servers", precedence.default("", ""))
+        entries = [entry for entry in split_list(servers.value) if entry]
+        if not entries:
             self._findings.problem(
                 f"{alias}.bootstrap.servers",
                 f"missing: the brokers of cluster {alias}, as host:port,host:port",
             )
+        elif None in map(bootstrap_server, entries):
+            self._findings.wrong_value(servers, "host:port of each broker, as a:9092,b:9092", secret=False)
         config = ClientConfig.of(alias, resolved)
         kept = notes(resolved, self._resolver)
         return replace(config, properties={**config.properties, **kept}) if kept else config

@@ -1,5 +1,6 @@
 """Loads a properties file into a Configuration; used by the services, the command line and the tests."""
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -41,6 +42,8 @@ _PATTERN_LISTS = frozenset(
         "twinlog.sync.topic.configs.include",
     }
 )
+_OF_ANOTHER_REPLICATOR = re.compile(rb"\A\s*[\[{]|^(?:apiVersion|kind)\s*:\s", re.MULTILINE)
+"""A resource of Strimzi, or the answer of Connect's REST API."""
 _RAW_SWITCHES = frozenset(("enabled", "emit.heartbeats.enabled"))
 """Read a second time, untrimmed, when MM2 decides which flows exist."""
 _QUOTES = ('"', "'")
@@ -107,6 +110,11 @@ def load(
         raise ConfigError(
             f"{path}: cannot be read: {error.strerror or error}", metadata={"file": str(path), **missing}
         ) from error
+    if _OF_ANOTHER_REPLICATOR.search(content):
+        raise ConfigError(
+            f"{path}: this is YAML or JSON, not a properties file: `twinlog convert` makes one of it",
+            metadata={"file": str(path), "convert": str(path)},
+        )
     return _build(
         properties.parse(content, file=str(path)),
         file=str(path),

@@ -8,7 +8,6 @@ trust and key stores accesses files.
 
 import functools
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ import aiokafka.client
 import aiokafka.errors
 from aiokafka.protocol.metadata import MetadataRequest
 
+from twinlog.config.client_settings import bootstrap_server
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.security.client_security import SaslLogin, refused
@@ -107,8 +107,6 @@ def _arguments(record: logging.LogRecord) -> tuple[object, ...]:
     return record.args if isinstance(record.args, tuple) else ()
 
 
-_SERVER = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?(\[[0-9a-fA-F:%.]+\]|[0-9a-zA-Z\-%._]+):(\d{1,5})")
-"""A bootstrap server as in Java: an optional protocol, which is ignored, and a host with its port."""
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 _JAVA_MAX_WAIT_MS = 500
@@ -147,10 +145,10 @@ def bootstrap_servers(properties: Mapping[str, str], *, alias: str = "") -> list
         raise refused(alias, key, "it is missing; set it to host:port of one or more brokers")
     servers = []
     for entry in entries:
-        match = _SERVER.fullmatch(entry)
-        if match is None or not 0 < int(match.group(2)) < 65536:
+        server = bootstrap_server(entry)
+        if server is None:
             raise refused(alias, key, f"{entry!r} is not host:port")
-        servers.append(f"{match.group(1)}:{match.group(2)}")
+        servers.append(server)
     return servers
 
 

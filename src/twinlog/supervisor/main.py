@@ -41,7 +41,7 @@ def run(request: RunRequest) -> int:
             level=runtime.log_level,
             stream=sys.stderr,
         )
-        for notice in plan.configuration.notices:
+        for notice in plan.notices:
             level = logging.WARNING if notice.level is NoticeLevel.WARNING else logging.INFO
             _log.log(level, "configuration_notice", key=notice.key, line=notice.line, message=notice.text)
         for key, (wanted, listen) in plan.moved.items():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from twinlog.config import Address, Configuration, Service, load
+from twinlog.config import Address, Configuration, Notice, NoticeLevel, Service, load
 from twinlog.errors import ConfigError
 from twinlog.loops import refuse_loops
 from twinlog.service.access.exposure import refuse_open_port
@@ -70,6 +70,16 @@ class RunPlan:
                 if was is not None and now is not None and was.port not in (0, now.port):
                     found[key] = was, now
         return found
+
+    @property
+    def notices(self) -> Sequence[Notice]:
+        """Those of the file, and that it copies nothing."""
+        if self.configuration.enabled_flows:
+            return self.configuration.notices
+        one, other, *_ = [*self.configuration.clusters, "A", "B"]
+        text = f"no flow is enabled, so only heartbeats are written: write {one}->{other}.enabled = true"
+        told = Notice(level=NoticeLevel.WARNING, key="enabled", line=0, text=text)
+        return *self.configuration.notices, told
 
     @property
     def ready_line(self) -> str:

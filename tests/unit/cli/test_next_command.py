@@ -225,6 +225,14 @@ def test_a_failure_leads_to_the_file_or_to_the_help_of_the_command_that_failed(
     assert invoke(arguments).stderr.splitlines()[-1] == f"next: {told}"
 
 
+def test_a_file_of_another_replicator_leads_to_its_conversion(tmp_path: Path) -> None:
+    file = tmp_path / "mirror.yaml"
+    file.write_text("apiVersion: kafka.strimzi.io/v1\nkind: KafkaMirrorMaker2\n")
+    answer = invoke(["adopt", str(file)])
+    assert answer.exit_code == 2
+    assert answer.stderr.splitlines()[-1] == f"next: twinlog convert {file} --to mm2.properties"
+
+
 def test_mirror_makers_dry_run_refuses_what_would_not_start(tmp_path: Path) -> None:
     file = tmp_path / "both.properties"
     file.write_text("bootstrap.servers=127.0.0.1:1\ngroup.id=g\n")

@@ -132,6 +132,31 @@ def test_the_error_says_where_in_its_metadata() -> None:
     assert caught.value.metadata == {"file": FILE, "line": "5", "key": "tasks.max", "problems": "1"}
 
 
+@pytest.mark.parametrize("servers", ["a", "a:", "a:9092,b", "a:99999", "a;9092"])
+def test_a_broker_without_a_port_names_its_line(servers: str) -> None:
+    (said,) = problems(f"clusters = A, B\nA.bootstrap.servers = {servers}\nB.bootstrap.servers = b:1\n")
+    expected = "host:port of each broker, as a:9092,b:9092"
+    assert said == f"{FILE}:2: A.bootstrap.servers: expected {expected}, found {servers!r}"
+
+
+def test_what_java_takes_for_a_broker_is_one() -> None:
+    load_more("A.bootstrap.servers = SSL://a.example:9093, [::1]:9092,")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "apiVersion: kafka.strimzi.io/v1beta2\nkind: KafkaMirrorMaker2\nspec:\n  clusters: []\n",
+        "---\nkind: KafkaMirrorMaker2\nclusters: A, B\n",
+        '{"mirror-source": {"info": {}}}',
+        ' [{"name": "mirror-source"}]',
+    ],
+)
+def test_a_file_of_another_replicator_is_told_to_be_converted(text: str) -> None:
+    (said,) = problems(text)
+    assert said == f"{FILE}: this is YAML or JSON, not a properties file: `twinlog convert` makes one of it"
+
+
 @pytest.mark.parametrize("text", ["", "clusters = ", "A.bootstrap.servers = a:1"])
 def test_clusters_are_required(text: str) -> None:
     assert "clusters: missing: the aliases of the clusters, as A, B" in problems(text)[0]

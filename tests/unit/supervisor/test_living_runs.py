@@ -61,3 +61,16 @@ def test_runs_that_begin_together_take_addresses_of_their_own(
         assert len(living_runs()) == 2
         taken = [str(address.listen) for plan in plans for address in plan.addresses.values()]
         assert len(taken) == len(set(taken))
+
+
+def test_a_file_that_copies_nothing_says_which_line_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    file = tmp_path / "mm2.properties"
+    text = "clusters = left, right\nleft.bootstrap.servers = a:1\nright.bootstrap.servers = b:1\n"
+    for line, told in (("", ["left->right.enabled = true"]), ("left->right.enabled = true\n", [])):
+        file.write_text(text + line)
+        with ExitStack() as stack:
+            plan, _ = begin_run(RunRequest(config=file), environment={}, stack=stack)
+            assert [each.text.rpartition("write ")[2] for each in plan.notices] == told

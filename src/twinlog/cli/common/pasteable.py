@@ -224,6 +224,8 @@ def _template(reason: str, metadata: Mapping[str, str], file: str) -> str:
     if reason.startswith("GRPC_"):
         return _STATUS
     if reason == "INVALID_CONFIG" and file and not _is_of_the_command_line(metadata.get("key", "")):
+        if "convert" in metadata:
+            return "twinlog convert {file} --to mm2.properties"
         return "twinlog init {file}" if "missing" in metadata else _PREFLIGHT
     return _BY_REASON.get(reason, _FROM_KAFKA)
 
