@@ -17,7 +17,7 @@ from twinlog.cli.common.names import (
     partition_of,
     shortened,
 )
-from twinlog.cli.common.options import OptionalFlowArgument, flow_of_file, option
+from twinlog.cli.common.options import OnlyFlowArgument, flow_of_file, option
 from twinlog.cli.verify.options import HtmlOption, ReportOption, engine, verified
 from twinlog.cli.verify.progress import shown_copy
 from twinlog.cli.verify.tables import check_writable, tell
@@ -34,7 +34,7 @@ _OFFSET = re.compile(r"(?P<topic>[^:=,]+):(?P<partition>\d+)=(?P<offset>\d+)")
 @reading_clusters
 def copy_command(
     call: Call,
-    flow: OptionalFlowArgument = None,
+    flow: OnlyFlowArgument = None,
     until: str = option("--until now|TIME|OFFSETS", f"A time ({EXPECTED}), or TOPIC:PARTITION=OFFSET,…"),
     topic: list[str] | None = option("--topic TOPIC", "Only this source topic. May be repeated.", None),
     timeout: float = option(
@@ -60,13 +60,6 @@ def copy_command(
 
     Exit codes: 0 everything is copied, and EQUAL; 1 the copy is different; 3 not everything was copied or
     could be compared; 2 wrong usage.
-
-    Examples:
-
-    twinlog copy 'A->B' --until now --config mm2.properties
-
-    twinlog copy 'A->B' --until 2026-11-22T14:03:00Z --topic orders --config mm2.properties --report
-    proof.json
     """
     config = required_config(call.config)
     name = flow_of_file(flow, call.configuration)

@@ -39,7 +39,7 @@ def decode_command(
     ),
     command_config: Path | None = option(
         "--command-config FILE",
-        "Client properties for --bootstrap-server: security.protocol, sasl.*, ssl.*",
+        "Its client properties: security.protocol, sasl.*, ssl.*",
         None,
     ),
     kind: TopicKind | None = option("--kind", "What the topic holds, if its name does not show it.", None),
@@ -58,8 +58,6 @@ def decode_command(
     -o json prints one document per line (for `jq`, or `python -m json.tool --json-lines`).
 
     A record that cannot be read is reported on stderr with its offset; the others are printed.
-
-    Example: twinlog decode A.checkpoints.internal --config mm2.properties --cluster B
     """
     configuration = None if call.config is None or bootstrap_server is not None else call.configuration
     alias, properties = _cluster_properties(configuration, cluster, bootstrap_server, command_config)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @printing
 def import_command(
     call: Call,
-    file: Path = argument("FILE", "What to import; - for stdin."),
+    file: Path = argument("FILE", "What to convert; - for stdin."),
     to: Path | None = option("--to FILE", "Write the file here, not to stdout.", None),
     to_helm: Path | None = option(
         "--to-helm FILE", "Write values for the Helm chart here, with the file and its Secrets.", None
@@ -58,12 +58,15 @@ def import_command(
 
     \b
     Strimzi: KafkaMirrorMaker2 (v1, v1beta2) and KafkaConnector, YAML or JSON
-      kubectl get kafkamirrormaker2 -o yaml | twinlog convert - --to-helm values.yaml
-    Kafka Connect: MirrorMaker 2 or Confluent Replicator, as its REST API returns it;
-    also of MSK Connect, Google, Confluent's operator, and properties files
+      kubectl get kafkamirrormaker2 -o yaml > mirror.yaml
+      twinlog convert mirror.yaml --to-helm values.yaml
+    Kafka Connect: MirrorMaker 2 or Confluent Replicator, as its REST API
+    returns it; also of MSK Connect, Google, Confluent's operator, and
+    properties files
       curl 'HOST:8083/connectors?expand=info&expand=status' > connectors.json
       twinlog convert connectors.json --offsets-topic connect-offsets
-    uReplicator: the answer of GET /topics, a list with a topic a line, a topic mapping
+    uReplicator: the answer of GET /topics, a list with a topic a line, a
+    topic mapping
       twinlog convert topics.txt --format ureplicator --group GROUP
         --source A=a:9092 --target B=b:9092
     Brooklin: the answer of GET /datastream

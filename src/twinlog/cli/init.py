@@ -1,5 +1,6 @@
 """`twinlog init`: a first properties file, by five questions."""
 
+import sys
 from pathlib import Path
 
 import typer
@@ -21,15 +22,19 @@ def init_command(
     brackets. If both clusters answer, the file has as many replicas as their brokers allow; if one does not,
     the file is written all the same, with three. A file that exists is never replaced, and nothing is written
     for two addresses of one cluster.
-
-    Example: twinlog init mm2.properties
     """
     if file.exists():
         told = (
             f"{file} exists and is not replaced: `twinlog run {file}` runs it as it is; or name another file"
         )
         raise ConfigError(told, key="FILE")
-    wanted = _asked(file)
+    try:
+        wanted = _asked(file)
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise  # Ctrl-C
+        told = "stdin ended before the fifth answer; `twinlog start A:9092 B:9092 --dry-run` asks nothing"
+        raise ConfigError(told, key="FILE") from None
     try:
         text, facts = RUN.get()(found_out(wanted))
     except NoAnswerError as error:

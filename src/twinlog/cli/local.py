@@ -55,7 +55,7 @@ class Kafka(StrEnum):
 _VERSIONS = {each: KafkaVersion[each.name] for each in Kafka}
 
 
-Names = Annotated[list[str] | None, argument("NAME", "")]
+Names = Annotated[list[str] | None, argument("NAME", "The clusters: any names, such as A B.")]
 
 
 @app.command()

@@ -53,7 +53,7 @@ def mirror_maker_command(
         "--new.consumer", "No effect: there is only one consumer.", False, hidden=True
     ),
     message_handler: str = option(
-        "--message.handler CLASS", "com.opencore.RenameTopicHandler, which renames topics; no other.", ""
+        "--message.handler CLASS", "RenameTopicHandler of com.opencore, which renames topics; no other.", ""
     ),
     message_handler_args: str = option("--message.handler.args SOURCE,TARGET;…", "Its new names.", ""),
     rebalance_listener: str = option("--consumer.rebalance.listener CLASS", "Refused.", "", hidden=True),

@@ -135,7 +135,7 @@ def adopt_command(
     \b
     The answer is no (exit code 1) while
       - MirrorMaker 2's Connect group (A-mm2, or --connect-group) has members
-      - new heartbeats or positions of the flow are written while the command watches
+      - heartbeats or positions of the flow are written while the command watches
       - Twinlog runs the flow already
       - positions are stored under another connector name or in another topic than
         the file says, so that everything would be copied again; for Kafka Connect

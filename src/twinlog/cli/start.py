@@ -132,12 +132,6 @@ def start_command(
     For clusters with TLS or a login, write a file (docs/logins.md).
 
     Exit codes: those of `twinlog run`; 2 nothing was started.
-
-    Examples:
-
-    twinlog start kafka-a:9092 kafka-b:9092
-
-    twinlog start kafka-a:9092 kafka-b:9092 --topics 'orders,payments.*' --dry-run
     """
     from twinlog.service.runtime import exit_on_signals
     from twinlog.supervisor.plan import RunRequest

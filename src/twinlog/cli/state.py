@@ -71,8 +71,6 @@ def export_command(
 
     The command reads both clusters and changes nothing there; the flow may run. The backup of a stopped flow
     is exact. For the backup of a running flow, the import finds out how far each copy has come since.
-
-    Example: twinlog state export 'A->B' state.jsonl --config mm2.properties
     """
     configuration = call.configuration
     refuse_to_replace(file, begins=_FIRST_LINE)
@@ -110,8 +108,6 @@ def import_command(
     If more was copied since the export, the command compares both logs to find the position. If it cannot
     find the position of a partition, it writes nothing at all. If an import was interrupted, the flow is not
     copied until you import the same file again.
-
-    Example: twinlog state import 'A->B' state.jsonl --config mm2.properties --dry-run
     """
     configuration = call.configuration
     content = _read(file)

@@ -106,8 +106,6 @@ def topology_command(
 
     If the heartbeat service does not answer, clusters and flows come from the other services, delays are not
     known, and the exit code is 1.
-
-    Example: twinlog topology -o dot --config mm2.properties | dot -Tsvg > topology.svg
     """
     found = call.ask(lambda at: _ask(call, at))
     if output is TopologyOutput.JSON:

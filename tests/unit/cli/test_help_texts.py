@@ -16,6 +16,7 @@ from unit.cases import about
 from unit.cli.test_next_command import command_of
 
 PREFORMATTED = "\b"
+NARROW = 80
 
 
 def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -34,11 +35,27 @@ def test_lines_of_a_paragraph_flow_together() -> None:
             assert [each for each in paragraphs if "\n" in each and not each.startswith(PREFORMATTED)] == []
 
 
+def test_a_block_of_lines_is_no_wider_than_a_narrow_terminal() -> None:
+    for path, command in EVERY:
+        with about(path):
+            blocks = [each for each in (command.help or "").split("\n\n") if each.startswith(PREFORMATTED)]
+            assert [line for block in blocks for line in block.split("\n") if len(line) > NARROW - 2] == []
+
+
+def test_examples_stand_at_the_end() -> None:
+    for path, command in EVERY:
+        with about(path):
+            assert not re.search(r"\bExamples?:", command.help or "")
+
+
 def test_a_value_is_called_what_it_is_and_not_by_its_type() -> None:
     for path, _ in EVERY:
         with about(path):
-            text = CliRunner().invoke(app, [*path.split(), "--help"], env={"COLUMNS": "80"}).output
+            text = CliRunner().invoke(app, [*path.split(), "--help"], env={"COLUMNS": str(NARROW)}).output
             assert "--help" in text
+            assert "--install-completion" not in text
+            assert re.findall(r"Usage:.*(?:\[\[|[{}]).*", text) == [], "brackets around brackets"
+            assert re.findall(r"\S*[^\s,;]…", text) == [], "cut, for want of room"
             assert re.findall(r"<(?:bool|str|int|float|path|list)\b.*|<=x<=\d{6,}", text) == []
     assert "<bool>" not in CliRunner().invoke(app, ["--help"]).output
 
@@ -90,7 +107,6 @@ def test_every_command_shows_how_it_is_called() -> None:
             for below, each in getattr(command, "commands", {}).items():
                 shown = f"{each.help} {each.epilog}"
                 assert each.hidden or f"twinlog {name} {below}" in shown, below
-                assert not ("Example: " in (each.help or "") and each.epilog), below
             assert entry.panel
             for example in entry.examples:
                 found, _ = command_of(shlex.split(example))

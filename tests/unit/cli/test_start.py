@@ -135,6 +135,13 @@ def test_five_answers_write_a_file_although_no_cluster_answers(tmp_path: Path) -
     assert f"`twinlog run {file}` runs it" in again.stderr
 
 
+def test_without_a_terminal_it_says_what_asks_nothing(tmp_path: Path) -> None:
+    told = CliRunner().invoke(app, ["init", str(tmp_path / "first.properties")], input="a:9092\n")
+    assert told.exit_code == 2
+    assert "stdin ended before the fifth answer" in told.stderr
+    assert "--dry-run" in told.stderr
+
+
 def test_an_address_that_is_none_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     file = tmp_path / "first.properties"
     told = CliRunner().invoke(app, ["init", str(file)], input="kafka\nb:9092\n\n\n\n")

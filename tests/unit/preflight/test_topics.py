@@ -8,6 +8,7 @@ import pytest
 
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import ConfigSource
+from twinlog.preflight.checks import judge
 from twinlog.preflight.facts import ClusterFacts, GroupRights, Level
 from unit.preflight.facts_rig import (
     CREATED,
@@ -29,9 +30,11 @@ from unit.preflight.facts_rig import (
 
 def test_a_cluster_that_is_away_is_named_and_nothing_is_said_about_its_flows(configure: Configure) -> None:
     away = ClusterFacts(alias="B", unreachable=TransientKafkaError("connection refused"))
-    finding = the_trouble(facts_of(configure({}), clusters={"B": away}))
+    facts = facts_of(configure({}), clusters={"B": away})
+    finding = the_trouble(facts)
     assert (finding.level, finding.about, finding.check) == (Level.ERROR, "B", "reachable")
     assert "B.bootstrap.servers" in finding.remedy
+    assert "loops" not in [each.check for each in judge(facts)], "whose topics nobody knows"
 
 
 def test_a_flow_without_topics(configure: Configure) -> None:

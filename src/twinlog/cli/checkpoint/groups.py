@@ -182,7 +182,7 @@ def groups_command(
     PRESERVED          the same offset: the copy has the source's offsets
     EXACT              exactly the record that the group reads next
     UP_TO_DATE         the group has read everything that is copied
-    BEFORE_START       the first record of a copy that begins after the group's offset
+    BEFORE_START       the first record of a copy that begins behind that offset
     FLOOR              never past the next record, but some are read again
     MAPPED             the same on a copy whose records Spark changes
     ACTIVE_ON_TARGET   the group has members on the target

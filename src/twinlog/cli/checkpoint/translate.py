@@ -49,9 +49,6 @@ def translate_command(
     Lines that cannot be read are named on stderr (with -o json by a document each), and the others are
     translated. Exit code 0 if everything was translated, else 1; --to writes a file only if everything was
     translated.
-
-    Examples: twinlog translate 'A->B' orders:3:1234; twinlog translate --back A.orders:3:1250; twinlog
-    translate --from offsets.csv --to moved.csv
     """
     if target is not None and source is None:
         raise ConfigError("--to needs --from, because it writes the same format", key="--to")

@@ -29,7 +29,7 @@ class Shell(StrEnum):
 
 
 def completion_command(
-    shell: Shell = argument(None, "Which shell."),
+    shell: Shell = argument("SHELL", "bash, zsh or fish."),
 ) -> None:
     # typer's own command installs files into a home directory, and guesses the shell.
     """Print the script that makes a shell complete commands and options.
@@ -62,7 +62,7 @@ class LazyCommand:
     negative_numbers: bool = False
     """Arguments that begin with a minus reach the command, which refuses them with its own message."""
     examples: tuple[str, ...] = ()
-    """Command lines that its help shows, unless its own text has some, and that of the command below."""
+    """Command lines at the end of its help, and of that of the command below."""
     panel: str = ""
     """The part of `twinlog --help` that it stands in."""
 
@@ -144,9 +144,8 @@ def load(name: str, entry: LazyCommand) -> Any:
     _write_plainly(command)
     _show_examples(command, entry.examples)
     for below, each in getattr(command, "commands", {}).items():
-        start = f"twinlog {name} {below}"
-        if f"Example: {start} " not in (each.help or ""):
-            _show_examples(each, [line for line in entry.examples if f"{line} ".startswith(f"{start} ")])
+        start = f"twinlog {name} {below} "
+        _show_examples(each, [line for line in entry.examples if f"{line} ".startswith(start)])
     return command
 
 
@@ -174,6 +173,8 @@ def _name_value(param: Any) -> None:
         param.metavar = ""
     if param.param_type_name == "argument" and param.metavar is not None:
         param.display_type_rich = lambda ctx: None  # Behind its name it would repeat Python's type.
+        usage = param.metavar if param.required or "[" in param.metavar else f"[{param.metavar}]"
+        param._usage_display_name = lambda: usage  # noqa: SLF001 (typer brackets what has brackets)
     if getattr(param, "max", None) in (MOST_PARTITION, MOST_OFFSET, MOST_SECONDS):
         param.min, param.max = param.min or None, None
 

@@ -123,6 +123,8 @@ _LAST_MS = 253_402_300_799_999
 CLOCK: ContextVar[Clock] = ContextVar("CLOCK", default=SystemClock())  # noqa: B039 (it has no state)
 """The clock of a command; tests give that of simulated services."""
 EXPECTED = "2026-01-31T12:00:00Z, 2026-01-31T12:00:00+02:00, now, or -10m (s, m, h, d)"
+EXAMPLES = "2026-01-31T12:00Z, now, -10m (s, m, h, d)"
+"""In a narrow column."""
 
 
 def parse_time(text: str, *, now_ms: int | None, option: str = "TIME") -> int:

@@ -40,8 +40,6 @@ def bundle_command(
     file is removed wherever it occurs. Names of topics, groups and hosts are in the bundle. If a service or a
     cluster does not answer, summary.json names it, and the bundle has the rest. It takes at most a minute and
     24 MB.
-
-    Example: twinlog debug bundle --config mm2.properties --log /var/log/twinlog.log
     """
     required_config(call.config)
     from twinlog.cli.debug.gather import gather

@@ -10,7 +10,6 @@ from twinlog.cli.common.failures import require_terminal
 from twinlog.cli.common.fields import Field, Fields, as_json, print_rows, table
 from twinlog.cli.common.names import parse_flow, shown_bytes, who
 from twinlog.cli.common.options import (
-    OptionalFlowArgument,
     argument,
     flag,
     flow_and_names,
@@ -122,7 +121,7 @@ PAUSE: Fields[pb2.Pause] = table(
 @command
 def pause_command(
     call: Call,
-    flow: OptionalFlowArgument = None,
+    flow: str | None = argument("[A->B]", "The flow. Without it: list what is paused.", None),
     topic: TopicOption = "",
     partition: PartitionOption = None,
 ) -> None:
@@ -146,7 +145,7 @@ def pause_command(
 @command
 def resume_command(
     call: Call,
-    flow: OptionalFlowArgument = None,
+    flow: str | None = argument("[A->B]", "The flow, such as 'A->B'.", None),
     topic: TopicOption = "",
     partition: PartitionOption = None,
     everything: bool = flag("--all", "End every pause of the flow, of its topics and of its partitions."),

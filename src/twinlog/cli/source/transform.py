@@ -9,7 +9,9 @@ from twinlog.cli.common.names import parse_flow
 from twinlog.cli.common.options import option
 from twinlog.cli.source.client import FlowArgument, PartitionOption
 
-app = typer.Typer(help="Try what the flow's twinlog.transform.* do to records.", no_args_is_help=True)
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Try what the flow's twinlog.transform.* do to records."
+)
 _SECONDS = 300.0
 """The first records wait until Spark has loaded its SQL; on a busy machine that takes a minute."""
 _MOST_SHOWN = 60

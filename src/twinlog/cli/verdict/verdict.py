@@ -89,7 +89,7 @@ def _no_service(rows: Sequence[ServiceRow], file: str) -> Issue:
     first = _service(rows[0], file)
     told = tuple(f"{row.name}: {row.message or row.health}" for row in rows)
     command = remedy("NO_SERVICE", file=file)
-    where = "" if command else ": give --config FILE"
+    where = "" if command else ": `twinlog run FILE` starts them, --config FILE names their addresses"
     return replace(
         first,
         about=EVERYTHING,

@@ -9,8 +9,8 @@ import typer
 
 from twinlog.cli.common.call import Call, reading_clusters
 from twinlog.cli.common.fields import Field, Fields, as_json, print_json, print_rows, table
-from twinlog.cli.common.names import EXPECTED, MOST_PARTITION, MOST_SECONDS, flow_of
-from twinlog.cli.common.options import OptionalFlowArgument, flag, flow_of_file, option
+from twinlog.cli.common.names import EXAMPLES, MOST_PARTITION, MOST_SECONDS, flow_of
+from twinlog.cli.common.options import OnlyFlowArgument, flag, flow_of_file, option
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.verify.options import (
     HtmlOption,
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 @reading_clusters
 def safe_to_delete_command(
     call: Call,
-    flow: OptionalFlowArgument = None,
+    flow: OnlyFlowArgument = None,
     topic: list[str] = option("--topic TOPIC", "A source topic. May be repeated."),
     before: str | None = option(
         "--before TIME|OFFSET",
-        f"Only what is older than this time ({EXPECTED}), or lies before this offset of the source.",
+        f"Only what is older than this time ({EXAMPLES}), or lies before this offset of the source.",
         None,
     ),
     wait: float = option(
@@ -61,8 +61,6 @@ def safe_to_delete_command(
 
     Exit codes: 0 everything before --before, or everything there is, may be deleted on the source; 1 some of
     it may not; 2 wrong usage.
-
-    Example: twinlog safe-to-delete 'A->B' --topic orders --before -7d --config mm2.properties
     """
     from twinlog.cli.verify.tables import print_rules
     from twinlog.policy.transformed import TopicTransforms
@@ -117,15 +115,13 @@ _PROBLEM: Fields["FlowFailure"] = table("topic reason detail")
 @reading_clusters
 def verify_command(
     call: Call,
-    flow: OptionalFlowArgument = None,
-    topic: list[str] | None = option(
-        "--topic --topics TOPIC", "Only this source topic. May be repeated.", None
-    ),
+    flow: OnlyFlowArgument = None,
+    topic: list[str] | None = option("--topic TOPIC", "Only this source topic. May be repeated.", None),
     partition: list[int] | None = option(
-        "--partition --partitions N", "Only this partition. May be repeated.", None, min=0, max=MOST_PARTITION
+        "--partition N", "Only this partition. May be repeated.", None, min=0, max=MOST_PARTITION
     ),
     begin: str | None = option(
-        "--from TIME|OFFSET", f"Begin at this time ({EXPECTED}) or offset of the source.", None
+        "--from TIME|OFFSET", f"Begin at this time ({EXAMPLES}) or offset of the source.", None
     ),
     end: str | None = option("--to TIME|OFFSET", "End before this time or source offset.", None),
     isolation: IsolationOption = None,
@@ -180,14 +176,6 @@ def verify_command(
     For a copy that MirrorMaker 2 made with its default isolation: --isolation read_uncommitted.
 
     Exit codes: 0 equal; 1 different; 3 nothing differs, but not everything could be compared; 2 wrong usage.
-
-    Examples:
-
-    twinlog verify 'A->B' --config mm2.properties
-
-    twinlog verify 'A->B' --config mm2.properties --topic orders --partition 3 --show
-
-    twinlog verify 'A->B' --config mm2.properties --from -1d --report proof.json --html proof.html
     """
     configuration = call.configuration
     request = engine("verify.request").VerifyRequest(

@@ -45,8 +45,6 @@ def repair_command(
 
     Exit codes: 0 everything is repaired (with --dry-run: the report was read); 1 something is not repaired;
     2 wrong usage, or no report.
-
-    Example: twinlog repair --from-report proof.json --config mm2.properties
     """
     from twinlog.verify.repair import remedies
 

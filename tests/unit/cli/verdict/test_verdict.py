@@ -259,7 +259,7 @@ def test_a_deployment_that_does_not_run_is_one_problem_with_the_command_that_sta
     (issue,) = verdict.issues
     assert issue.command == "twinlog run /etc/mm2.properties"
     unknown = verdict_of(replace(status, asked_file="")).issues[0]
-    assert (unknown.command, unknown.message.endswith("give --config FILE")) == ("", True)
+    assert (unknown.command, "`twinlog run FILE` starts them" in unknown.message) == ("", True)
     assert len(issue.details) == len(SERVICES)
 
 
