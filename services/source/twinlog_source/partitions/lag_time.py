@@ -9,7 +9,6 @@ Without such a moment (the process began with a lag), the timestamp of the first
 used. Without that the age is unknown, which is not 0.
 """
 
-from collections import deque
 from dataclasses import dataclass, field
 
 MOST_SIGHTINGS = 32
@@ -17,7 +16,7 @@ MOST_SIGHTINGS = 32
 
 @dataclass(slots=True, kw_only=True)
 class LagTime:
-    sightings: deque[tuple[float, int]] = field(default_factory=deque)
+    sightings: list[tuple[float, int]] = field(default_factory=list)
     """When the log was seen to end where, rising; all but the first are after the position."""
     _position: int = 0
     _caught_up: bool = False
@@ -39,11 +38,10 @@ class LagTime:
         if not seen or end_offset > seen[-1][1]:
             seen.append((seen_at, end_offset))
         while len(seen) > 1 and seen[1][1] <= position:
-            seen.popleft()
+            seen.pop(0)
         if len(seen) > MOST_SIGHTINGS:
             # Drop observations in the middle: a long lag is known less precisely.
-            kept = list(seen)
-            self.sightings = deque([*kept[:-1:2], kept[-1]])
+            self.sightings = [*seen[:-1:2], seen[-1]]
 
     @property
     def needs_timestamp(self) -> bool:

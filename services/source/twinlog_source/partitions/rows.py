@@ -12,7 +12,7 @@ Since when a partition that should make progress has made none. Pure: takes `now
 """
 
 import math
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass, field
 
 from twinlog.errors import KafkaError
@@ -26,14 +26,15 @@ WINDOW_SECONDS = 30.0
 LEAST_SECONDS = 5.0
 """Batches come in bursts, so a pace over less time is not reliable."""
 _APART_SECONDS = 3.0
-"""A flow may have ten thousand of these, so only few points are kept."""
+"""A flow may have a hundred thousand of these, so only few points are kept, and in lists: an empty deque
+takes 0.7 KB."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CatchUp:
     """Invariant: nothing counts from before the partition last caught up, or was moved."""
 
-    sightings: deque[tuple[float, int, int]] = field(default_factory=deque)
+    sightings: list[tuple[float, int, int]] = field(default_factory=list)
     """Time, position and end, rising."""
 
     def observe(self, position: int, end_offset: int, now: float) -> None:
@@ -47,7 +48,7 @@ class CatchUp:
         if not seen or now - seen[-1][0] >= _APART_SECONDS:
             seen.append((now, position, end_offset))
         while seen[0][0] < now - WINDOW_SECONDS:
-            seen.popleft()
+            seen.pop(0)
 
     def seconds(self, lag_records: int, now: float) -> float | None:
         """Seconds until `lag_records` are copied; None while the lag does not shrink, or was observed for too
@@ -79,7 +80,7 @@ class Rate:
     """Exponentially weighted, as of the last value; None = not measured yet."""
     _count: float = 0.0
     _at: float | None = None
-    _recent: deque[tuple[float, float]] = field(default_factory=deque)
+    _recent: list[tuple[float, float]] = field(default_factory=list)
     """The time of each value, and its increase."""
 
     def begin(self, now: float) -> None:
@@ -114,7 +115,7 @@ class Rate:
 
     def _forget(self, now: float) -> None:
         while self._recent and self._recent[0][0] <= now - SHOWN_SECONDS:
-            self._recent.popleft()
+            self._recent.pop(0)
 
 
 @dataclass(slots=True, kw_only=True)
