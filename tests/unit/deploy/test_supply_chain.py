@@ -116,7 +116,7 @@ def test_an_image_stands_on_a_base_that_can_be_given_by_digest(image: str) -> No
 @each_image
 def test_an_image_carries_its_bill_of_materials_and_notices(image: str) -> None:
     text = recipe(image)
-    assert f"LOCK={sbom.IMAGES[image]} " in text
+    assert f"LOCK={sbom.IMAGES[image]}\n" in text
     assert "-r /requirements/$LOCK " in text
     assert 'python3 -m deploy.supply.sbom "$IMAGE" ' in text
     assert re.search(r"cp LICENSE NOTICE /opt/\w+/share/twinlog/", text)
