@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+import grpc
 import pytest
 
 from simulated.test_steering import scope
@@ -337,5 +338,25 @@ def test_verify_compares_the_records_of_one_cluster_with_their_copies(tmp_path: 
             world.on["B"].produce("orders", 0, b"B60", b"B62")
             assert await verified(world, a_to_b) == ("EQUAL", 0)
             assert await verified(world, b_to_a) == ("DIFFERENT", 2)
+
+    live(life())
+
+
+def test_a_move_says_that_what_it_waits_for_may_come_from_the_other_side(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=17) as world:
+            for application in world.on.values():
+                application.cluster.create_topic("orders")
+            world.start(*SERVICES)
+            await write(world, range(3), partitions=1)
+            await all_once(world, 6)
+            pause = source.PauseReplicationRequest(scope=scope("orders"), by="ann")
+            await world.order("PauseReplication", pause)
+            await write(world, range(3, 8), partitions=1, to="B")
+            await world.until(lambda: len(values(world, "A")) == 11)
+            world.on["A"].commit("readers", "orders", {0: 2})
+            told = r"orders-0: 5 records \(PAUSED.*; records that came from there count, too\)"
+            with pytest.raises(grpc.RpcError, match=told):
+                await world.move("failover", groups=["readers"])
 
     live(life())

@@ -26,6 +26,7 @@ LOOK_BYTES = 256 << 20
 LOGS_AT_ONCE = 16
 _LEFT_RULES = "no flow copies it any more: the rules have changed, or its topic is gone; run it again"
 _LOST_TAIL = "has lost records that were copied: `twinlog positions set` copies them again"
+_WITH_ECHOES = "records that came from there count, too"
 _LOST = "the logs do not show how far the copy has come"
 
 
@@ -160,6 +161,7 @@ class BacklogMeter:
             state = report.partitions.get(entry.here)
             position = None if state is None else state.position
             is_lost = entry.there in lost
+            cause = f"{entry.there} {_LOST_TAIL}" if is_lost else report.cause(entry.here)
             if position is not None and (is_lost or not bounds.start <= position <= bounds.end):
                 position = None
             yield _Place(
@@ -169,7 +171,7 @@ class BacklogMeter:
                 stop=stop if isinstance(stop, int) else bounds.end,
                 copied_to=_copied_to(entry, bounds, copy, position),
                 position=position,
-                cause=f"{entry.there} {_LOST_TAIL}" if is_lost else report.cause(entry.here),
+                cause=f"{cause}; {_WITH_ECHOES}" if entry.is_both_ways else cause,
             )
 
     def _by_offsets(self, place: _Place) -> TopicBacklog | None:

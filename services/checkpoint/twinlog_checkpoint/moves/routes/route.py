@@ -31,6 +31,8 @@ class CopiedPartition:
     """The known pairs; None when nothing is copied yet."""
     identity: CopyIdentity = CopyIdentity.UNKNOWN
     """Whether the known offsets belong to these two logs."""
+    is_both_ways: bool = False
+    """What was copied here from there is among its records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,7 +329,11 @@ async def copied_partitions(parts: FlowParts) -> list[CopiedPartition]:
             here = TopicPartition(topic, number)
             found.append(
                 CopiedPartition(
-                    here=here, there=parts.copy_of(here), pairs=parts.pairs(here), identity=identity
+                    here=here,
+                    there=parts.copy_of(here),
+                    pairs=parts.pairs(here),
+                    identity=identity,
+                    is_both_ways=parts.checkpointer.is_both_ways(here),
                 )
             )
     return found
