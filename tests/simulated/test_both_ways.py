@@ -171,9 +171,12 @@ def test_groups_continue_on_the_other_side_and_skip_nothing(tmp_path: Path) -> N
             a, b = world.on["A"], world.on["B"]
             a.commit("everything", "orders", {0: a.ends("orders")[0]})
             b.commit("nearly everything", "orders", {0: b.ends("orders")[0] - 2})
+            a.commit("nothing", "orders", {0: 1})
             await world.until(lambda: b.committed("everything"))
             await world.until(lambda: a.committed("nearly everything"))
             assert b.committed("everything")["orders", 0] == b.ends("orders")[0]
+            await world.until(lambda: b.committed("nothing"))
+            assert b.committed("nothing")["orders", 0] == 0, "the log begins there: no sync is as old"
             await write(world, range(6, 20), partitions=1)
             a.commit("everything", "orders", {0: a.ends("orders")[0] - 3})
             for number in range(20, 40):

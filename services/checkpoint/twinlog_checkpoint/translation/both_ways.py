@@ -114,8 +114,9 @@ class BothWaysTranslator:
         if floors is None:
             return without_floor(f"{_BOTH}, and the offset syncs of the flow back are not known here")
         stands = self._stands.get(position.partition, _Stands())
-        own = self._bound(floors[0], position, None if stands.settled is None else stands.settled.end)
-        back = self._bound(floors[1], position, None if stands.settled is None else stands.settled.copied)
+        settled = stands.settled
+        own = self._bound(floors[0], position, there, None if settled is None else settled.end)
+        back = self._bound(floors[1], position, there, None if settled is None else settled.copied)
         for each in (own, back):
             if each.downstream_offset is None:
                 return each
@@ -125,9 +126,18 @@ class BothWaysTranslator:
         words = f"{_BOTH}: {own.message}; {back.message}"
         return _told(Verdict.FLOOR, offset, there, words)
 
-    def _bound(self, rule: FloorRule, position: SourcePosition, settled: int | None) -> Translation:
-        """By the syncs of one flow; where it has copied no record, by how far the log there was looked at."""
+    def _bound(
+        self, rule: FloorRule, position: SourcePosition, there: LogBounds, settled: int | None
+    ) -> Translation:
+        """By the syncs of one flow; where it has copied no record, by how far the log there was looked at;
+        where the syncs are younger, from the first record on."""
         answer = rule.translate_one(position)
+        if answer.verdict is Verdict.TOO_OLD:
+            return Translation(
+                verdict=Verdict.FLOOR,
+                downstream_offset=there.start,
+                message=f"{answer.message}: from the start",
+            )
         if answer.verdict is Verdict.NO_SYNC and settled is not None:
             message = "nothing was copied that way"
             return Translation(verdict=Verdict.FLOOR, downstream_offset=settled, message=message)
