@@ -5,20 +5,37 @@ makes no cycle. Beyond MM2, a topic is also internal when its copy would be an i
 `checkpoints.internal` of cluster A would be written into `A.checkpoints.internal`.
 """
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from twinlog.filters.name_filters import FilterOutcome, TopicFilter
+from twinlog.filters.name_filters import FilterOutcome, FilterVerdict, TopicFilter
 from twinlog.model import ClusterAlias, Flow
 from twinlog.policy.internal_topics import is_mirror_topic
 from twinlog.policy.rename import RENAME_KEY, RenamingPolicy
 from twinlog.policy.replication import (
     INTERNAL_PREFIXES,
+    LONGEST_NAME,
     DefaultReplicationPolicy,
     ReplicationPolicy,
     cycle_alias,
 )
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka allows a topic of this name."""
+    return len(name) <= LONGEST_NAME and name not in (".", "..") and _TOPIC_NAME.fullmatch(name) is not None
+
+
+class _EveryTopic:
+    def should_replicate_topic(self, topic: str) -> bool:
+        return self.judge_topic(topic).included
+
+    def judge_topic(self, topic: str) -> FilterVerdict:
+        return FilterVerdict(outcome=FilterOutcome.INCLUDED, key="a route", pattern=topic)
 
 
 class TopicReason(StrEnum):
@@ -119,6 +136,16 @@ class TopicSelector:
             rule = f"{verdict.key}: pattern {verdict.pattern!r}"
             return self._decision(topic, TopicReason.SELECTED, rule, pattern=verdict.pattern)
         return self._decision(topic, TopicReason.HEARTBEATS, "heartbeats.replication.enabled")
+
+    def refuses_route(self, name: str) -> str:
+        """Why records may not go to the copy that a topic of this name would have; "" = they may."""
+        remote = self.policy.format_remote_topic(self.flow.source, name)
+        if not is_topic_name(name) or not is_topic_name(remote):
+            return f"{remote!r} is no name of a topic"
+        if self.policy.is_heartbeats_topic(name):
+            return "it is for heartbeats"
+        decision = replace(self, topic_filter=_EveryTopic(), is_stopped=False).decide(name)
+        return "" if decision.selected else decision.rule
 
     def _other_owner(self, remote: str) -> ClusterAlias | None:
         """The other cluster of the file whose copies have such names: `A.eu` where `A` copies `eu.orders`."""

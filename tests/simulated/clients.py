@@ -34,7 +34,7 @@ class Applications:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self._producer_ids = count(_FIRST_PRODUCER_ID)
-        self._times_ms = count(cluster.clock.now_ms())
+        self.times_ms = count(cluster.clock.now_ms())
         """Of records: when they are produced changes nothing of them."""
 
     def produce(
@@ -47,7 +47,7 @@ class Applications:
         codec: Codec = Codec.NONE,
     ) -> None:
         """One batch."""
-        records = [NewRecord(key, value, next(self._times_ms), headers) for value in values]
+        records = [NewRecord(key, value, next(self.times_ms), headers) for value in values]
         self._append(self.partition(topic, partition), records, _NOBODY, codec)
 
     def copy(self, topic: str, seen: Sequence[Seen]) -> None:
@@ -87,7 +87,7 @@ class Applications:
     def open_transaction(self, topic: str, *values: bytes, partition: int = 0) -> Callable[[EndMarker], None]:
         """Records of a transaction; what is returned ends it."""
         producer_id, found = next(self._producer_ids), self.partition(topic, partition)
-        records = [NewRecord(b"key", value, next(self._times_ms)) for value in values]
+        records = [NewRecord(b"key", value, next(self.times_ms)) for value in values]
         self._append(found, records, Seal(producer_id, 0, 0, True), Codec.NONE)
         return lambda marker: append_marker(found, marker, producer_id, 0, 0, self.cluster.clock.now_ms())
 

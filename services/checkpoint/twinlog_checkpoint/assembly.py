@@ -38,6 +38,7 @@ from twinlog_checkpoint.moves.running.runner import MoveRunner
 from twinlog_checkpoint.moves.write_block import tend_fences
 from twinlog_checkpoint.translation.both_ways import BothWaysTranslator
 from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
+from twinlog_checkpoint.translation.routed import NoWayBack, RoutedTranslator
 from twinlog_checkpoint.translation.shared_copies import PreservedTranslator, SharedCopies, UnsharedTranslator
 from twinlog_checkpoint.translation.sync_history_log import SyncHistoryLog
 from twinlog_checkpoint.translation.sync_tail import SyncTail
@@ -133,6 +134,22 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
     if not entry.policy.tracks_topic_sources:
         forward, back = both = _both_ways(entry, clusters, around, tail, forward, back)
         is_both_ways = both[0].is_both_ways
+    topics = TopicChoice(lambda: entry_now().topics, around.known_topics)
+    if entry.transforms.may_route:
+        forward = RoutedTranslator(
+            is_route=topics.is_route,
+            floor=FloorTranslator(lambda: tail.store),
+            target=clusters.target,
+            counterpart=partial(target_partition, entry.policy, entry.flow),
+            otherwise=forward,
+        )
+        back = NoWayBack(
+            is_routed=lambda copy: (
+                (origin := named_origin(entry.flow, entry.policy, copy)) is not None
+                and (topics.is_route(origin.topic) or entry.transforms.routes_records(origin.topic))
+            ),
+            otherwise=back,
+        )
     checkpointer = Checkpointer(
         entry=entry,
         source=clusters.source,

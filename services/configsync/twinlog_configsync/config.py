@@ -20,6 +20,7 @@ from twinlog.loops import refuse_loops
 from twinlog.model import Flow
 from twinlog.policy.expected_offsets import offsets_rule
 from twinlog.policy.internal_topics import configsync_topic
+from twinlog.policy.transformed import TopicTransforms
 from twinlog.selection_configured import topic_selector
 from twinlog_configsync.access.acl_rules import AclRules
 from twinlog_configsync.model.schedule import Scope
@@ -133,6 +134,7 @@ def flow_rules(config: FlowConfig) -> FlowRules:
         refresh_enabled=settings.refresh_topics_enabled,
         automatic=settings.apply_automatically,
         offsets=offsets_rule(config),
+        routes_records=TopicTransforms(config.policy_config, config.flow.source).may_route,
         exactly_once=config.source.exactly_once,
     )
 

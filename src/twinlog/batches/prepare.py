@@ -110,6 +110,11 @@ class _Preparation:
         self._log_end_offset = HIGHEST_OFFSET if log_end_offset is None else log_end_offset
         self._batches: list[OutgoingBatch] = []
         self._batch_bytes = 0
+        self._routed: list[tuple[str, OutgoingBatch]] = []
+        self._routed_to = 0
+        """All before this offset is packed, if there are routes."""
+        self._routes: dict[int, str] = {}
+        """By source offset, of records that are not packed yet."""
         self._most_bytes = math.inf if most_bytes is None else most_bytes
         self._fault: CopyFault | None = None
         self._echo_records = 0
@@ -161,11 +166,7 @@ class _Preparation:
         if lane is not Lane.DROP and self._is_echo(header):
             self._echo_records += max(1, header.record_count)
             lane, reason = Lane.DROP, LaneReason.ECHO
-        if (
-            self._policy.transform is not None
-            and lane is not Lane.DROP
-            and reason is not LaneReason.OLD_MAGIC
-        ):
+        if self._changes and lane is not Lane.DROP and reason is not LaneReason.OLD_MAGIC:
             lane, reason = Lane.RECODE, LaneReason.TRANSFORMED
         if lane is Lane.DROP:
             self._drop(batch, reason)
@@ -187,7 +188,8 @@ class _Preparation:
     def out_of_memory(self) -> None:
         """Stop after the last complete batch; records that were being packed are fetched again."""
         self._group.clear()
-        self._position = self._batches[-1].next_source_offset if self._batches else self._wanted_offset
+        packed_to = self._batches[-1].next_source_offset if self._batches else self._wanted_offset
+        self._position = max(packed_to, self._routed_to)
         self._fault = CopyFault(
             reason="BATCH_TOO_LARGE",
             offset=self._position,
@@ -201,8 +203,13 @@ class _Preparation:
             fault=self._fault,
             is_cut=self._is_enough,
             echo_records=self._echo_records,
+            routed=tuple(self._routed),
             leader_epochs=tuple([each for each in self._leader_epochs if each.offset < self._position]),
         )
+
+    @property
+    def _changes(self) -> bool:
+        return self._policy.transform is not None or self._policy.routes is not None
 
     @property
     def _is_enough(self) -> bool:
@@ -255,7 +262,7 @@ class _Preparation:
     def _join_plain_ones(self, data: bytes, position: int) -> int:
         """Add as many plain small batches as fit; return the byte position after them."""
         policy = self._policy
-        if policy.transform is not None or policy.echoes:
+        if self._changes or policy.echoes:
             return position
         before = len(self._group)
         gathered = gather(
@@ -309,6 +316,9 @@ class _Preparation:
         if not records:
             self._position = next_offset
             return
+        if self._policy.routes is not None:
+            self._pack_by_route(records, codec, reason, next_offset)
+            return
         pieces = dense_pieces(records) if self._policy.keeps_offsets else (records,)
         ends = [*(piece[0][0] for piece in pieces[1:]), next_offset]
         for piece, end in zip(pieces, ends, strict=True):
@@ -318,6 +328,39 @@ class _Preparation:
             self._add(packed, end)
             if self._fault:
                 return
+
+    def _pack_by_route(
+        self, records: Sequence[OpenRecord], codec: Codec, reason: LaneReason, next_offset: int
+    ) -> None:
+        """All routes end at the same offset, so that one position says what was packed."""
+        parts: dict[str, list[OpenRecord]] = {"": []}
+        for record in records:
+            parts.setdefault(self._routes.get(record[0], ""), []).append(record)
+        target = self._policy.target
+
+        def packed(end: int) -> dict[str, Packed]:
+            return {
+                route: pack(
+                    [record for record in part if record[0] < end],
+                    codec=codec,
+                    target=target,
+                    reason=reason,
+                    next_source_offset=end,
+                )
+                for route, part in parts.items()
+            }
+
+        found = packed(next_offset)
+        too_large = min((each.too_large for each in found.values() if each.too_large), default=None)
+        if too_large is not None:
+            found = packed(too_large.offset)
+        self._routes.clear()
+        own = found.pop("")
+        for route, each in found.items():
+            self._routed += ((route, batch) for batch in each.batches)
+            self._batch_bytes += sum([batch.size_bytes for batch in each.batches])
+        self._add(Packed(own.batches, too_large), next_offset)
+        self._routed_to = self._position
 
     def _add(self, packed: Packed, next_offset: int) -> None:
         self._send(*packed.batches)
@@ -344,7 +387,14 @@ class _Preparation:
                 policy.opened[base_offset] = records
         if records and records[0][0] < wanted:
             records = [record for record in records if record[0] >= wanted]
-        return records if policy.transform is None else list(policy.transform(records))
+        if policy.routes is None:
+            return records if policy.transform is None else list(policy.transform(records))
+        passed = []
+        for route, record in policy.routes(records):
+            passed.append(record)
+            if route:
+                self._routes[record[0]] = route
+        return passed
 
     def _codec_for(self, batch: Batch) -> Codec:
         named = self._policy.target.codec

@@ -9,7 +9,7 @@ from twinlog.batches.codec import MAX_OPEN_BYTES
 from twinlog.batches.header import HIGHEST_OFFSET
 from twinlog.batches.lanes import TargetTopicLimits
 from twinlog.batches.outgoing import OutgoingBatch
-from twinlog.batches.transformed import ChangeRecords
+from twinlog.batches.transformed import ChangeRecords, RouteRecords
 
 NOT_YET = HIGHEST_OFFSET, HIGHEST_OFFSET
 """In `CopyPolicy.echoes`: no batch that was fetched so far is an echo, but later ones may be."""
@@ -33,6 +33,8 @@ class CopyPolicy:
     """The uncompressed size limit of a batch that has to be opened; a larger one is a fault."""
     transform: ChangeRecords | None = None
     """None = records are copied unchanged."""
+    routes: RouteRecords | None = None
+    """In place of `transform`, where records may go to other topics than the copy."""
     opened: dict[int, list[OpenRecord]] | None = None
     """Keeps the records of batches that were opened, by base offset, for a second preparation; None = not."""
     keeps_offsets: bool = False
@@ -82,6 +84,8 @@ class Prepared:
     leader_epochs: tuple[LeaderEpoch, ...] = ()
     """The source's leader epochs of the batches up to `next_offset`, in order: one entry for each change,
     none for batches without one."""
+    routed: tuple[tuple[str, OutgoingBatch], ...] = ()
+    """Batches that take a route, each with its name; in order for each."""
 
     @property
     def record_count(self) -> int:
@@ -89,4 +93,4 @@ class Prepared:
 
     @property
     def size_bytes(self) -> int:
-        return sum(batch.size_bytes for batch in self.batches)
+        return sum([batch.size_bytes for batch in (*self.batches, *(each for _, each in self.routed))])

@@ -1,7 +1,7 @@
 """A batch of the source, written again without compression: its head, or as its copy should hold it for
 whoever compares the two logs. It keeps its producer and its transaction."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import google_crc32c
 
@@ -25,6 +25,8 @@ from twinlog.batches.varint import encode_varint, wrap_int64
 ChangeRecords = Callable[[Sequence[OpenRecord]], list[OpenRecord]]
 """Changes records, or leaves some of them out; offsets and order stay. Raises WireFormatError for a record
 that cannot be read."""
+RouteRecords = Callable[[Sequence[OpenRecord]], Iterable[tuple[str, OpenRecord]]]
+"""The same, and says which route each of them takes; "" = into the topic's own copy."""
 
 
 def head_before(batch: Batch, end_offset: int, *, max_open_bytes: int = MAX_OPEN_BYTES) -> bytes:

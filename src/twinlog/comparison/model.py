@@ -52,6 +52,8 @@ class Reason(StrEnum):
     """The copy has what transforms made of the records."""
     OTHER_TRANSFORMS = "OTHER_TRANSFORMS"
     """The records were copied while other transforms were configured."""
+    ROUTED = "ROUTED"
+    """The records go to several topics of the target."""
     RECORD_TOO_LARGE = "RECORD_TOO_LARGE"
     """Transforms made the record too large for the copy, and the file says that it is left out then."""
     TOO_DIFFERENT = "TOO_DIFFERENT"

@@ -135,9 +135,11 @@ class PacedSyncs:
                 beside.add(partition)
         return self._take(most, beside, now)
 
-    def take_rest(self, now: float) -> list[OffsetSync]:
-        """Take the sync of every partition whose newest record has none; no writer follows."""
-        return self._take(dict.fromkeys(self._waiting, 1), frozenset(), now)
+    def take_rest(self, now: float, *, of: Set[TopicPartition] | None = None) -> list[OffsetSync]:
+        """Take the sync of every partition whose newest record has none, or of those among `of`; no writer
+        follows."""
+        left = self._waiting if of is None else self._waiting & of
+        return self._take(dict.fromkeys(left, 1), frozenset(), now)
 
     @property
     def is_waiting(self) -> bool:

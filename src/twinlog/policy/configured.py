@@ -73,12 +73,12 @@ def policy_from_config(config: Mapping[str, str]) -> ReplicationPolicy:
 
 
 def _routes(chain: Chain) -> tuple[Route, ...]:
-    """The routers of a chain. Raises ConfigError for one whose names cannot be read back: failback,
-    checkpoints and the search for loops lead from a copy to its topic."""
+    """The routers of a chain that give a topic's copy its name. Raises ConfigError for one whose names cannot
+    be read back: failback, checkpoints and the search for loops lead from a copy to its topic."""
     routes = []
     for step in chain.steps:
         router, key = step.transform, f"transforms.{step.name}"
-        if isinstance(router, RegexRouter):
+        if isinstance(router, RegexRouter) and not step.routes_records:
             try:
                 back = reversible(router.regex_written, router.replacement_written)
             except ConfigError as error:

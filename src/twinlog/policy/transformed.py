@@ -1,17 +1,22 @@
 """The transforms of a flow, for each topic of its source. Pure."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from twinlog.batches.transformed import ChangeRecords
+from twinlog.batches.bodies import OpenRecord
+from twinlog.batches.transformed import ChangeRecords, RouteRecords
+from twinlog.errors import WireFormatError
 from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.policy.configured import policy_from_config
 from twinlog.policy.rename import RenamingPolicy
 from twinlog.transforms import BoundChain, chain_from_config
+from twinlog.transforms.chain import MOST_ROUTES
 from twinlog.transforms.expressions import PROVENANCE, TOPICS, Expressions, expressions_of, origin_prefix
 
+ROUTE_REFUSED = "ROUTE_REFUSED"
 _CHAIN_KEYS = ("transforms", "predicates")
 
 
@@ -31,6 +36,8 @@ class TopicTransforms:
         self._policy = policy_from_config({**config, "source.cluster.alias": source})
         self._source = source
         self._bound: dict[str, BoundChain] = {}
+        self._route_of: dict[str, str] = {}
+        """The route by the name of its topic on the target."""
 
     def of(self, topic: str) -> BoundChain:
         """The chain for a topic of the source; it is empty for heartbeats and internal topics."""
@@ -49,7 +56,42 @@ class TopicTransforms:
     def changes(self, topic: str) -> ChangeRecords | None:
         """What is done to the records of a topic of the source; None if they are copied unchanged."""
         chain = self.of(topic)
-        return chain.apply if chain.changes else None
+        return chain.apply if chain.changes or chain.fork is not None else None
+
+    def routes(self, topic: str) -> RouteRecords | None:
+        """The same, for a topic whose records may go to other topics than its copy; None for others."""
+        return None if (chain := self.of(topic)).fork is None else partial(self._routed, chain)
+
+    @property
+    def may_route(self) -> bool:
+        """Whether records of some topic may go to other topics than its copy."""
+        by_spark = self._expressions is not None and self._expressions.routes_records
+        return by_spark or any(step.routes_records for step in self._chain.steps)
+
+    def routes_records(self, topic: str) -> bool:
+        """Whether records of a topic of the source may go to other topics than its copy."""
+        found = self.expressions(topic)
+        return self.of(topic).fork is not None or (found is not None and found.routes_records)
+
+    def _routed(self, chain: BoundChain, records: Sequence[OpenRecord]) -> Iterator[tuple[str, OpenRecord]]:
+        for name, record in chain.route(records):
+            yield "" if name == chain.topic else self._route(name), record
+
+    def _route(self, name: str) -> str:
+        """A route has the name of a topic of the source whose copy is called `name`: so offset syncs,
+        checkpoints and clients find it. Raises WireFormatError (ROUTE_REFUSED) for another name."""
+        route = self._route_of.get(name)
+        if route is None:
+            route = self._policy.upstream_topic(name)
+            if route is None or self._policy.format_remote_topic(self._source, route) != name:
+                raise WireFormatError(
+                    f"a record would go to {name!r}, which is no name of a copy from {self._source}",
+                    reason=ROUTE_REFUSED,
+                )
+            if len(self._route_of) >= MOST_ROUTES:
+                self._route_of.clear()
+            self._route_of[name] = route
+        return route
 
     def changes_records(self, topic: str) -> bool:
         """Whether the copy may have other records than the topic."""

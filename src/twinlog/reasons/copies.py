@@ -46,6 +46,10 @@ PARTITIONS: Final = ReasonGroup(
         TRANSFORM_REFUSED: Spark does not understand one of the flow's `twinlog.transform.*`, or it may not
             be done to records: the message names the key => correct the key (docs/transforms.md) and
             restart the source service
+        ROUTE_NOT_THERE: the next records go to a topic that configsync has not created yet, or that has too
+            few partitions => nothing, while configsync runs; else see `twinlog explain topic`
+        ROUTE_REFUSED: records would go to a topic that they must not have: the message says why => correct
+            the router (docs/transforms.md), and restart the source service
         DATA_LOSS: the source no longer holds the next offset, and `twinlog.on.data.loss=fail` => see the
             range in the message, then set the position to where the copy should continue (`twinlog
             positions set`)
@@ -181,6 +185,8 @@ VERIFY: Final = ReasonGroup(
             records after its beginning => run the command again; if it stays, see docs/states.md
         OTHER_TRANSFORMS: the records were copied while the flow had other transforms or expressions => verify
             with the file of that time, which compares these records only
+        ROUTED: the flow sends records of this topic to several topics, and `verify` compares one copy =>
+            count what each router takes on the source, and what its topic has
         TRANSFORMED: the copy has what the flow's transforms made of the records, and not those that they
             drop: it is no other place for the source's => keep the records on the source, or copy them
             unchanged, too

@@ -14,6 +14,7 @@ from twinlog.transforms.chain import Predicate as Predicate
 from twinlog.transforms.chain import RecordIsTombstone as RecordIsTombstone
 from twinlog.transforms.chain import RegexRouter as RegexRouter
 from twinlog.transforms.chain import Step as Step
+from twinlog.transforms.chain import TimestampRouter as TimestampRouter
 from twinlog.transforms.chain import TopicNameMatches as TopicNameMatches
 from twinlog.transforms.chain import Transform as Transform
 from twinlog.transforms.configured import chain_from_config as chain_from_config

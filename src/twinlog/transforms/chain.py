@@ -6,7 +6,7 @@ costs nothing per record, and the records of a topic that no step concerns are n
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from twinlog.batches.bodies import (
@@ -19,7 +19,8 @@ from twinlog.batches.bodies import (
     is_tombstone,
     with_header,
 )
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, WireFormatError
+from twinlog.transforms.java_dates import JavaDateFormat
 
 # Connect's transforms: `org.apache.kafka.connect.transforms`.
 #
@@ -155,7 +156,23 @@ class RegexRouter:
         return topic[: found.start()] + self.replacement.of(found) + topic[found.end() :]
 
 
-Transform = Filter | DropHeaders | InsertHeader | RegexRouter
+@dataclass(frozen=True, slots=True)
+class TimestampRouter:
+    """Gives each record a topic by its timestamp; partitions stay."""
+
+    topic_format: str
+    timestamps: JavaDateFormat
+
+    def routed_at(self, topic: str, timestamp_ms: int) -> str:
+        """Raises WireFormatError (TRANSFORM_FAILED) for a timestamp that cannot be written."""
+        try:
+            written = self.timestamps.of(timestamp_ms)
+        except ValueError as error:
+            raise WireFormatError(str(error), reason="TRANSFORM_FAILED") from error
+        return self.topic_format.replace("${topic}", topic).replace("${timestamp}", written)
+
+
+Transform = Filter | DropHeaders | InsertHeader | RegexRouter | TimestampRouter
 
 
 # Connect's predicates: `org.apache.kafka.connect.transforms.predicates`.
@@ -199,6 +216,8 @@ Predicate = HasHeaderKey | RecordIsTombstone | TopicNameMatches
 
 
 _Change = Callable[[bytes], bytes | None]
+MOST_ROUTES = 1_000
+"""To so many topics the records of one topic may go: a wrong expression must not create a million."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,27 +234,49 @@ class Step:
         predicate = self.predicate
         return not isinstance(predicate, TopicNameMatches) or predicate.holds_for(topic) is not self.negate
 
+    @property
+    def routes_records(self) -> bool:
+        """Whether it is a router that may send the records of one topic to several."""
+        if isinstance(self.transform, RegexRouter):
+            return not isinstance(self.predicate, TopicNameMatches | None)
+        return isinstance(self.transform, TimestampRouter)
+
     def routed(self, topic: str) -> str:
-        """The name of the topic after this step."""
+        """The name of the topic after this step, where that is one."""
         router = self.transform
-        return router.routed(topic) if isinstance(router, RegexRouter) and self.concerns(topic) else topic
+        is_one = isinstance(router, RegexRouter) and not self.routes_records and self.concerns(topic)
+        return router.routed(topic) if is_one and isinstance(router, RegexRouter) else topic
+
+    def route_of(self, topic: str, timestamp_ms: int, body: bytes) -> str:
+        """The name of the topic of one record after this step. Raises WireFormatError."""
+        router, predicate = self.transform, self.predicate
+        if isinstance(predicate, HasHeaderKey | RecordIsTombstone):
+            applies = predicate.holds(body) is not self.negate
+        else:
+            applies = self.concerns(topic)
+        if not applies:
+            return topic
+        if isinstance(router, TimestampRouter):
+            return router.routed_at(topic, timestamp_ms)
+        return router.routed(topic) if isinstance(router, RegexRouter) else topic
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Invariant: a router has no predicate that looks at records, so all records of a topic go to one."""
-
     steps: tuple[Step, ...] = ()
 
     def bind(self, topic: str) -> "BoundChain":
         """The chain for records whose copy is called `topic` as long as no router says otherwise."""
         changes: list[_Change] = []
         drops_records = False
-        for step in self.steps:
+        for place, step in enumerate(self.steps):
             transform, predicate = step.transform, step.predicate
+            if step.routes_records and step.concerns(topic):
+                fork = Fork(step, topic, Chain(self.steps[place + 1 :]))
+                return BoundChain(fork.of(topic).topic, tuple(changes), drops_records=True, fork=fork)
             if isinstance(transform, RegexRouter):
                 topic = step.routed(topic)
-            elif step.concerns(topic):
+            elif step.concerns(topic) and not isinstance(transform, TimestampRouter):
                 drops_records = drops_records or isinstance(transform, Filter)
                 if predicate is None or isinstance(predicate, TopicNameMatches):
                     changes.append(transform.change)
@@ -245,19 +286,57 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True)
+class Fork:
+    """A router of single records, and what follows it."""
+
+    step: Step
+    topic: str
+    """Under which name the records come to it."""
+    rest: Chain
+    _bound: dict[str, "BoundChain"] = field(default_factory=dict, compare=False)
+
+    def of(self, topic: str) -> "BoundChain":
+        """The rest for records that it sends to a topic."""
+        found = self._bound.get(topic)
+        if found is None:
+            if len(self._bound) >= MOST_ROUTES:
+                self._bound.clear()
+            found = self._bound[topic] = self.rest.bind(topic)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class BoundChain:
     """A chain for the records of one topic."""
 
     topic: str
-    """Where the records go."""
+    """Where the records go, or those that no router of single records sends elsewhere."""
     changes: tuple[_Change, ...] = ()
-    """What is done to the body of each record; None drops it."""
+    """What is done to the body of each record; None drops it. Before the fork, if there is one."""
     drops_records: bool = False
-    """True if a record may be dropped."""
+    """True if a record may be dropped, or sent to another topic."""
+    fork: Fork | None = None
 
     def apply(self, records: Sequence[OpenRecord]) -> list[OpenRecord]:
-        """The records that pass, in order and with their offsets. Raises WireFormatError (CORRUPT_BATCH) for
-        one that cannot be read."""
+        """The records that pass and go to `topic`, in order and with their offsets. Raises WireFormatError
+        (CORRUPT_BATCH) for one that cannot be read."""
+        if self.fork is None:
+            return self.changed(records)
+        return [record for topic, record in self.route(records) if topic == self.topic]
+
+    def route(self, records: Sequence[OpenRecord]) -> Iterator[tuple[str, OpenRecord]]:
+        """The records that pass, each with the topic to which it goes. Raises as `apply`."""
+        for record in records:
+            chain: BoundChain = self
+            passed = chain.changed((record,))
+            while passed and (fork := chain.fork) is not None:
+                chain = fork.of(fork.step.route_of(fork.topic, *passed[0][1:]))
+                passed = chain.changed(passed)
+            for each in passed:
+                yield chain.topic, each
+
+    def changed(self, records: Sequence[OpenRecord]) -> list[OpenRecord]:
+        """Those that pass what comes before the fork."""
         passed: list[OpenRecord] = []
         for record in records:
             body = record[2]

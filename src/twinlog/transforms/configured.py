@@ -22,11 +22,13 @@ from twinlog.transforms.chain import (
     RecordIsTombstone,
     RegexRouter,
     Step,
+    TimestampRouter,
     TopicNameMatches,
     Transform,
     parse_replacement,
 )
-from twinlog.transforms.expressions import COLUMNS, ONE_COPY
+from twinlog.transforms.expressions import COLUMNS
+from twinlog.transforms.java_dates import java_date_format
 
 TRANSFORMS = "transforms"
 PREDICATES = "predicates"
@@ -126,10 +128,6 @@ def _step(name: str, values: Mapping[str, str], predicates: Mapping[str, Predica
         if "negate" in part.values:
             raise ConfigError(f"{part.prefix}negate: there is no {part.prefix}predicate that it could negate")
         return Step(name, transform)
-    if isinstance(transform, RegexRouter) and not isinstance(predicates.get(chosen), TopicNameMatches | None):
-        raise ConfigError(
-            f"{part.prefix}predicate: {chosen!r} looks at records, and all records of a topic must go to one"
-        )
     if chosen not in predicates:
         if chosen in _elements(values.get(PREDICATES, "")):
             raise ConfigError(f"{part.prefix}predicate: {chosen!r} has a problem of its own")
@@ -156,8 +154,6 @@ def _known(part: _Part, package: str, known: Mapping[str, T], kind: str) -> T:
 def _instead(short: str) -> str:
     """What does the same as a transform of Kafka Connect that is not known."""
     name, _, part = short.partition("$")
-    if name == "TimestampRouter":
-        return f": {ONE_COPY}"
     column = "headers" if name == "HeaderFrom" else "key" if name == "ValueToKey" else part.lower()
     return f"; twinlog.transform.{column} can do that (docs/transforms.md)" if column in COLUMNS else ""
 
@@ -173,6 +169,13 @@ def _regex_router(part: _Part) -> RegexRouter:
     return RegexRouter(pattern, replacement, part.text("regex"), part.values["replacement"])
 
 
+def _timestamp_router(part: _Part) -> TimestampRouter:
+    return TimestampRouter(
+        part.text("topic.format", "${topic}-${timestamp}"),
+        part.parsed("timestamp.format", java_date_format, "yyyyMMdd"),
+    )
+
+
 _TRANSFORMS: Mapping[str, Callable[[_Part], Transform]] = {
     "Filter": lambda _: Filter(),
     "DropHeaders": lambda part: DropHeaders(frozenset(name.encode() for name in part.names("headers"))),
@@ -180,6 +183,7 @@ _TRANSFORMS: Mapping[str, Callable[[_Part], Transform]] = {
         part.text("header").encode(), part.text("value.literal").encode()
     ),
     "RegexRouter": _regex_router,
+    "TimestampRouter": _timestamp_router,
 }
 _PREDICATES: Mapping[str, Callable[[_Part], Predicate]] = {
     "HasHeaderKey": lambda part: HasHeaderKey(part.text("name").encode()),

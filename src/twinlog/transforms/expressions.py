@@ -23,6 +23,7 @@ ORIGIN_HEADER = b"twinlog.origin"
 """Of a copy that says where it comes from: `<cluster>/<topic>/<partition>/<offset>/<timestamp in ms>`."""
 _ORIGIN = re.compile(rb"(\d{1,19})/(-?\d{1,19})")
 """Anybody may write the header, and Python refuses to read numbers of some thousand digits."""
+TOPIC = "topic"
 COLUMNS = ("key", "value", "headers", "timestamp")
 """What an expression may change, in this order."""
 ONE_COPY = (
@@ -64,6 +65,11 @@ class Expressions:
     """How long Spark may take for the records of one fetch."""
     names_origins: bool = False
     """Each record gets the header `ORIGIN_HEADER`."""
+
+    @property
+    def routes_records(self) -> bool:
+        """Whether records may go to other topics than the copy."""
+        return any(name == TOPIC for name, _ in self.columns)
 
     @property
     def written(self) -> Mapping[str, str]:

@@ -1,5 +1,7 @@
 """What `prepare` makes of a fetch whose records are transformed."""
 
+from collections.abc import Iterator, Sequence
+
 import pytest
 
 from twinlog.batches import (
@@ -14,6 +16,7 @@ from twinlog.batches import (
     prepare,
     read_batches,
 )
+from twinlog.batches.bodies import OpenRecord, decode_record
 from twinlog.batches.outgoing import Seal, sealed
 from twinlog.testing.source_batches import source_batch, transaction_marker
 from twinlog.transforms import chain_from_config
@@ -82,3 +85,47 @@ def test_a_record_that_grows_above_the_limit_stops_the_partition_at_its_offset()
 def test_the_lane_says_that_records_were_transformed() -> None:
     prepared = prepare(_batch_of_five(), wanted_offset=0, policy=_POLICY)
     assert {each.reason for each in prepared.batches} == {LaneReason.TRANSFORMED}
+
+
+def _by_value(records: Sequence[OpenRecord]) -> Iterator[tuple[str, OpenRecord]]:
+    """The route is the first letter of the value; `-` for the copy."""
+    for record in records:
+        value = decode_record(record).value
+        assert value is not None
+        yield value[:1].decode().strip("-"), record
+
+
+@pytest.mark.parametrize("backlog", [False, True])
+def test_records_are_packed_by_their_routes_in_order_with_their_source_offsets(backlog: bool) -> None:
+    values = (b"-0", b"a1", b"b2", b"a3", b"-4")
+    data = b"".join(
+        source_batch([_record(5 * n + i, value) for i, value in enumerate(values)]) for n in range(2)
+    )
+    prepared = prepare(data, wanted_offset=1, policy=CopyPolicy(routes=_by_value), backlog=backlog)
+    assert (prepared.next_offset, prepared.fault) == (10, None)
+    assert [each.value for each in _decoded(prepared.batches)] == [b"-4", b"-0", b"-4"]
+    routed: dict[str, list[int]] = {}
+    for route, batch in prepared.routed:
+        routed.setdefault(route, []).extend(first + n for first, count in batch.runs for n in range(count))
+        assert {each.value[:1] for each in _decoded((batch,)) if each.value} == {route.encode()}
+    assert routed == {"a": [1, 3, 6, 8], "b": [2, 7]}
+
+
+@pytest.mark.parametrize(
+    ("large", "passed", "routed"), [(2, [b"-0"], [b"a1"]), (4, [b"-0"], [b"a1", b"b2", b"a3"])]
+)
+def test_nothing_behind_a_record_that_is_too_large_is_sent_by_any_route(
+    large: int, passed: list[bytes], routed: list[bytes]
+) -> None:
+    values = [b"-0", b"a1", b"b2", b"a3", b"-4", b"a5"]
+    values[large] += bytes(1000)
+    policy = CopyPolicy(routes=_by_value, target=TargetTopicLimits(max_message_bytes=500))
+    prepared = prepare(
+        source_batch([_record(i, value) for i, value in enumerate(values)]), wanted_offset=0, policy=policy
+    )
+    assert prepared.fault is not None
+    assert (prepared.next_offset, prepared.fault.offset) == (large, large)
+    assert [each.value for each in _decoded(prepared.batches)] == passed
+    assert sorted(each.value or b"" for _, batch in prepared.routed for each in _decoded((batch,))) == sorted(
+        routed
+    )

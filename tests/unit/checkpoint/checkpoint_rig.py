@@ -14,6 +14,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.policy import DefaultReplicationPolicy, HostedTopic, ReplicationPolicy
 from twinlog.policy.transformed import TopicTransforms
 from twinlog.selection import TopicSelector
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.wire import Checkpoint, OffsetSync, decode_checkpoint, encode_offset_sync
@@ -50,9 +51,12 @@ class NothingKnown:
     def topics(self, flow: Flow) -> Mapping[str, object]:
         return {}
 
+    def routes(self, flow: Flow) -> Mapping[str, ReplicatedTopic]:
+        return {}
+
 
 @dataclass(slots=True, kw_only=True)
-class KnownTopics:
+class KnownTopics(NothingKnown):
     """configsync has settled on these source topics."""
 
     names: set[str]
@@ -65,7 +69,7 @@ class KnownTopics:
 
 
 @dataclass(slots=True, kw_only=True)
-class ToldTopics:
+class ToldTopics(NothingKnown):
     """configsync has not settled; a test may say what it knows of topics."""
 
     known: Mapping[str, object] = field(default_factory=dict)

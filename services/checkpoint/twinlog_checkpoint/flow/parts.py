@@ -204,6 +204,9 @@ class FlowParts:
     def origin_of(self, partition: TopicPartition) -> TopicPartition | None:
         """Return the partition of the source of which this partition of the target is a copy; None if it is
         no copy."""
+        origin = named_origin(self.flow, self.entry.policy, partition)
+        if origin is not None and self.checkpointer.topics.is_route(origin.topic):
+            return origin
         return origin_of(self.entry, partition)
 
     def copies(self, topic: str) -> bool:

@@ -281,7 +281,7 @@ class Checkpointer:
         self._targets.clear()
         offsets = await self.groups.offsets()
         readable = {group: held for group, held in offsets.items() if not isinstance(held, KafkaError)}
-        candidates = list(candidates_of(readable))
+        candidates = list(candidates_of(readable, self.topics.routes()))
         ready = self.tail.store.read_to_end
         generations = self._generations(candidates)
         translations = await self.verdicts.of(candidates)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
@@ -98,18 +99,25 @@ class Candidate:
     group: str
     committed: CommittedOffset
     position: SourcePosition
+    log: TopicPartition
+    """Where the offset is of: for a route, the topic whose records take it."""
 
     @property
     def source(self) -> TopicPartition:
         return self.position.partition
 
 
-def candidates_of(offsets: Mapping[str, GroupOffsets]) -> Iterable[Candidate]:
+def candidates_of(
+    offsets: Mapping[str, GroupOffsets], routes: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> Iterable[Candidate]:
+    """An offset has a place in the copy of its topic, and in each of the `routes` of that topic."""
     for group in sorted(offsets):
-        for partition in sorted(offsets[group]):
-            committed = offsets[group][partition]
-            position = SourcePosition(partition=partition, next_offset=committed.next_offset)
-            yield Candidate(group=group, committed=committed, position=position)
+        for log in sorted(offsets[group]):
+            committed = offsets[group][log]
+            for topic in (log.topic, *routes.get(log.topic, ())):
+                partition = log if topic == log.topic else TopicPartition(topic, log.partition)
+                position = SourcePosition(partition=partition, next_offset=committed.next_offset)
+                yield Candidate(group=group, committed=committed, position=position, log=log)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +135,7 @@ class ProgressRows:
         """Add each group's committed offset on the target and the lags on both clusters."""
         groups = {candidate.group for candidate in candidates}
         on_target = await self.target.group_offsets(groups) if groups else {}
-        source_ends = await log_ends(self.source, {candidate.source for candidate in candidates})
+        source_ends = await log_ends(self.source, {candidate.log for candidate in candidates})
         target_ends = await log_ends(
             self.target,
             {
@@ -140,7 +148,7 @@ class ProgressRows:
         rows: list[GroupProgress] = []
         async for candidate in in_turns(candidates):
             translation = translations[candidate.position]
-            end = source_ends.get(candidate.source)
+            end = source_ends.get(candidate.log)
             if end is not None and candidate.committed.next_offset > end:
                 message = f"the offset is past the end {end} of its log: {translation.message}"
                 translation = replace(translation, message=message)
@@ -155,7 +163,7 @@ class ProgressRows:
                     translation=translation,
                     as_of_ms=now_ms,
                     offset_on_target=_committed(on_target.get(candidate.group), target),
-                    source_lag=_lag(source_ends.get(candidate.source), candidate.committed.next_offset),
+                    source_lag=_lag(end, candidate.committed.next_offset),
                     target_lag=_lag(target_ends.get(target), translation.downstream_offset),
                 )
             )

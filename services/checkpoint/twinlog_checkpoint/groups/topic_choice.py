@@ -1,6 +1,6 @@
 """Which topics of a flow get checkpoints, and why others do not."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -31,6 +31,10 @@ class KnownTopics(Protocol):
         """By source topic."""
         ...
 
+    def routes(self, flow: Flow) -> Mapping[str, ReplicatedTopic]:
+        """The topics to which records are routed one by one, by the names that they have on the source."""
+        ...
+
 
 class TopicChoice:
     """configsync's registry decides once it is known; until then the topic filter decides, by the rules that
@@ -53,6 +57,8 @@ class TopicChoice:
     def refusal(self, topic: str) -> str | None:
         """Why the topic gets no checkpoints; None when it does."""
         flow = self._selector.flow
+        if topic in self._known.routes(flow):
+            return None
         filtered = self._selector.topic_filter.judge_topic(topic).included
         if not self._known.settled(flow) or self._comes_from_target(topic):
             return None if filtered else self._selector.decide(topic).rule
@@ -69,7 +75,18 @@ class TopicChoice:
         """The rule that excludes a checkpointed topic from being copied (internal, a cycle); None when there
         is none."""
         decision = self._selector.decide(topic)
-        return None if decision.selected else decision.rule
+        return None if decision.selected or self.is_route(topic) else decision.rule
+
+    def is_route(self, name: str) -> bool:
+        """Whether records of a topic go to the copy that a topic of this name would have."""
+        return name in self._known.routes(self._selector.flow)
+
+    def routes(self) -> Mapping[str, Sequence[str]]:
+        """The routes that records take, by their topic."""
+        found: dict[str, list[str]] = {}
+        for name, route in self._known.routes(self._selector.flow).items():
+            found.setdefault(route.routed_from, []).append(name)
+        return found
 
     def generation(self, topic: str) -> int | None:
         """How often configsync has seen a source topic created; None = it does not know the topic."""

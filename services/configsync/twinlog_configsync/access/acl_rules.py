@@ -27,6 +27,7 @@ work; another one limits what is copied, as every DENY that is left out does.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 from twinlog.acl_rights import (
@@ -101,18 +102,20 @@ def translate_acls(
     topics: Collection[str],
     groups: Collection[str] = (),
     fences: Collection[AclBinding] = (),
+    routes: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Translation]:
     """Translate every ACL of the source, sorted.
 
     `topics` are the source topics that the flow replicates; `groups` are the groups of the source, selected
-    or not; `fences` are those of the flow's own moves, besides those that a move of any flow holds.
+    or not; `fences` are those of the flow's own moves, besides those that a move of any flow holds; `routes`
+    are those of the topics that get the rights of another one, whose records go there.
     """
     names = _names(bindings, rules, topics, groups)
     fences = {*fences, *held_fences(bindings)}
     translated = [
         _without_everybody(binding, is_own=binding in fences or is_holder(binding))
         if is_fence(replace(binding, pattern_type=LITERAL)) or is_holder(binding)
-        else _translate(binding, rules, names)
+        else _translate(binding, rules, names, routes)
         for binding in sorted(bindings)
     ]
     lost = [each.source for each in translated if each.source.permission == DENY and not each.effective]
@@ -147,7 +150,7 @@ def is_own_name(name: str) -> bool:
     return name.startswith(_OWN_PREFIX)
 
 
-def _translate(binding: AclBinding, rules: AclRules, names: _Names) -> Translation:
+def _translate(binding: AclBinding, rules: AclRules, names: _Names, routes: Mapping[str, str]) -> Translation:
     if binding.resource_type not in _TYPES[rules.mode]:
         kind = binding.resource_type.lower().replace("_", " ")
         return _left_out(binding, f"mode {rules.mode} does not copy ACLs of {kind}s")
@@ -160,12 +163,15 @@ def _translate(binding: AclBinding, rules: AclRules, names: _Names) -> Translati
     rule = f"mode {rules.mode}"
     if operation != binding.operation:
         rule += f", {binding.operation} becomes {operation}"
+    if binding.resource_name in routes and binding.pattern_type == LITERAL and binding.resource_type == TOPIC:
+        return _left_out(binding, f"records of {routes[binding.resource_name]} go to a topic of this name")
     if rules.mode is AclSyncMode.MM2 and rules.policy.tracks_topic_sources:
-        return _translate_as_mm2(binding, wanted, rules, rule)
+        taken = [name for name in names[TOPIC] if routes.get(name) == binding.resource_name]
+        return _translate_as_mm2(binding, wanted, rules, rule, taken)
     targets = tuple(
         replace(wanted, resource_name=_counterpart(binding.resource_type, name, rules), pattern_type=LITERAL)
         for name in names[binding.resource_type]
-        if covers(binding, name)
+        if covers(binding, routes.get(name, name) if binding.resource_type == TOPIC else name)
     )
     is_pattern = binding.pattern_type != LITERAL or binding.resource_name == WILDCARD
     if not targets:
@@ -220,14 +226,18 @@ def _why_nothing(binding: AclBinding, rules: AclRules, *, is_pattern: bool) -> s
             return "the topic is not selected (topics, topics.exclude)"
 
 
-def _translate_as_mm2(binding: AclBinding, wanted: AclBinding, rules: AclRules, rule: str) -> Translation:
+def _translate_as_mm2(
+    binding: AclBinding, wanted: AclBinding, rules: AclRules, rule: str, routes: Collection[str]
+) -> Translation:
     """Literal names are translated whether or not they exist. The wildcard gets the prefix like a name, and
     then matches nothing."""
     name = binding.resource_name
     if not rules.selects_topic(name):
         return _left_out(binding, "the topic is not selected (topics, topics.exclude)")
-    target = replace(wanted, resource_name=_counterpart(TOPIC, name, rules))
-    return Translation(source=binding, targets=(target,), rule=rule, effective=name != WILDCARD)
+    targets = tuple(
+        replace(wanted, resource_name=_counterpart(TOPIC, each, rules)) for each in (name, *routes)
+    )
+    return Translation(source=binding, targets=targets, rule=rule, effective=name != WILDCARD)
 
 
 def _without_gain(translation: Translation, lost: Collection[AclBinding]) -> Translation:

@@ -40,6 +40,8 @@ class Ask:
     counterparts: Mapping[str, str]
     """Source name → target name."""
     scopes: Collection[Scope]
+    routes: Mapping[str, str] = field(default_factory=dict)
+    """Those of the source names that are routes: the topic whose records take it."""
     listed: frozenset[str] = frozenset()
     """The topics that the source lists."""
     known: Mapping[str, ReplicatedTopic] = field(default_factory=dict)
@@ -77,10 +79,18 @@ class Observer:
         return World(topics=await self._topics(ask), acls=acls, quotas=quotas)
 
     async def _topics(self, ask: Ask) -> Observation:
-        source = await self._described(self.source, ask.counterparts.keys())
+        def real(name: str) -> str:
+            return ask.routes.get(name, name)
+
+        async def configs_of(names: Collection[str], keys: Collection[str] = ()) -> Mapping[str, Configs]:
+            found = await self._configs(self.source, set(map(real, names)), keys)
+            return {name: found[real(name)] for name in names if real(name) in found}
+
+        described = await self._described(self.source, set(map(real, ask.counterparts)))
+        source = {name: described[real(name)] for name in ask.counterparts}
         target = await self._described(self.target, ask.counterparts.values())
         hidden = _hidden_on_source(ask, source, target)
-        source_configs = await self._configs(self.source, hidden)
+        source_configs = await configs_of(hidden)
         known_cluster = None if ask.all_configs or _to_create(source, target, ask) else ask.target_cluster
         copies = _hidden_on_target(ask, target)
         if known_cluster is None:
@@ -88,7 +98,7 @@ class Observer:
         target_configs = await self._configs(self.target, copies)
         if ask.kept_configs:
             others = _existing(source) - hidden
-            source_configs = {**await self._configs(self.source, others, _KEPT_OF_SOURCE), **source_configs}
+            source_configs = {**await configs_of(others, _KEPT_OF_SOURCE), **source_configs}
             others = _existing(target) - copies
             target_configs = {**await self._configs(self.target, others, _KEPT_OF_TARGET), **target_configs}
         pairs = {
@@ -99,6 +109,7 @@ class Observer:
                 target=target[target_name],
                 source_configs=source_configs.get(source_name, ()),
                 target_configs=target_configs.get(target_name, ()),
+                routed_from=ask.routes.get(source_name, ""),
             )
             for source_name, target_name in ask.counterparts.items()
         }

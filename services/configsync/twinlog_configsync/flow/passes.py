@@ -12,6 +12,7 @@ from twinlog.kafka.ports import KafkaCluster
 from twinlog.selection import TopicReason, TopicSelector
 from twinlog.service.feeds.registry import TOLD_KINDS, registry_name
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
+from twinlog.service.feeds.routes import routes_of
 from twinlog.service.feeds.tables import ToldTables
 from twinlog_configsync.access.acl_rules import GROUP, Translation, translate_acls
 from twinlog_configsync.clusters.apply import Applier
@@ -119,6 +120,8 @@ class FlowPasses(KnownFlow):
         """As read by the last pass that asked the target's brokers."""
         self._source_id = ""
         self._failover = FailoverWatch(target=target, flow=flow.flow)
+        self._stored_routes = routes_of(flow.flow, target)
+        self._routes: Mapping[str, str] = {}
 
     @property
     def topics(self) -> list[ReplicatedTopic]:
@@ -197,6 +200,8 @@ class FlowPasses(KnownFlow):
         if Scope.TOPICS in scopes:
             listed = frozenset(await self.source.list_topics())
             candidates |= listed | self.rules.named_topics
+        self._routes = await self._look_at_routes()
+        candidates -= self._routes.keys()
         # Whoever may create topics also decides how long patterns take.
         self._counterparts = await asyncio.to_thread(self._counterparts.of, candidates, self.rules.selector)
         now = self._clock.monotonic()
@@ -204,7 +209,8 @@ class FlowPasses(KnownFlow):
         kept_configs = now - self._configs_seen_at >= _KEPT_CONFIGS_SECONDS
         world = await self._observer.world(
             Ask(
-                counterparts=self._counterparts.selected,
+                counterparts={**self._counterparts.selected, **self._remote(self._routes)},
+                routes=self._routes,
                 scopes=scopes,
                 listed=listed,
                 known=self.memory.entries,
@@ -227,6 +233,24 @@ class FlowPasses(KnownFlow):
             if problem is not None:
                 self._journal.problem(scope, problem)
         return world
+
+    async def _look_at_routes(self) -> Mapping[str, str]:
+        """The names to which records are routed, with the topics of the records; without those that the rules
+        refuse, or that are topics of their own. Raises as `Table.load`."""
+        if not self.rules.routes_records:
+            return {}
+        selector, entries = self.rules.selector, self.memory.entries
+        return {
+            name: topic
+            for name, topic in (await self._stored_routes.load()).items()
+            if selector.selects(topic)
+            and not selector.refuses_route(name)
+            and (name not in entries or entries[name].routed_from or not entries[name].target_partition_count)
+        }
+
+    def _remote(self, names: Collection[str]) -> dict[str, str]:
+        policy, source = self.rules.selector.policy, self.flow.source
+        return {name: policy.format_remote_topic(source, name) for name in names}
 
     async def log_starts(self, partition_counts: Mapping[str, int]) -> Mapping[str, Sequence[int]]:
         """As `Observer.log_starts`."""
@@ -267,6 +291,7 @@ class FlowPasses(KnownFlow):
             topics=self._granted(replicated_topics(topics, self.memory)),
             groups=acls.groups | kept,
             fences=self._failover.seen.fences,
+            routes=self._routes,
         )
 
     def _granted(self, topics: Collection[str]) -> frozenset[str]:

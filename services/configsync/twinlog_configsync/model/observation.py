@@ -37,6 +37,8 @@ class TopicPair:
     target: TopicDescription | KafkaError
     source_configs: Configs = ()
     target_configs: Configs = ()
+    routed_from: str = ""
+    """Not empty: a route, and `source` is the topic whose records take it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

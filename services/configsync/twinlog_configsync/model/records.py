@@ -176,6 +176,8 @@ def decode_key(raw: bytes | None) -> RecordKey | None:
 
 def encode_value(value: RecordValue) -> bytes:
     fields = asdict(value)
+    if not fields.get("routed_from", True):
+        del fields["routed_from"]  # Of almost all topics: registries stay as they are.
     return _json({"version": _CODECS[_KIND_OF[type(value)]].version, **fields})
 
 

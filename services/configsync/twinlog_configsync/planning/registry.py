@@ -101,7 +101,7 @@ def _fold_one(
         generation=forgotten_generation + 1,
         created_after_start=created_after_start,
     )
-    entry = replace(entry, target_topic=pair.target_topic, selected=True)
+    entry = replace(entry, target_topic=pair.target_topic, selected=True, routed_from=pair.routed_from)
     if not isinstance(pair.target, KafkaError):
         entry = _with_target(entry, pair.target, pair.target_configs)
     elif is_absent(pair.target):

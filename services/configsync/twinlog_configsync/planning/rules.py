@@ -37,6 +37,8 @@ class FlowRules:
     """False: changes are planned and wait for `twinlog apply`."""
     offsets: OffsetsRule
     """Which offsets the source service should give the copies."""
+    routes_records: bool = False
+    """Whether records of some topics go to others than their copies."""
     exactly_once: bool
     """Whether the source service copies in transactions."""
 

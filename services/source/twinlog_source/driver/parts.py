@@ -41,6 +41,7 @@ def assemble_parts(state: "FlowState") -> FlowParts:
     flow, table, journal, clock = state.flow, state.table, state.journal, state.clock
     positions, source, target, origins = state.positions, state.source, state.target, state.origins
     control, exactly_once = positions.control, flow.settings.exactly_once
+    transforms = TopicTransforms(flow.transforms, flow.flow.source) if flow.transforms else None
     ledger = Ledger(flow=flow.flow, journal=journal, positions=positions, on_gap=state.on_gap)
     marks = TopicFacts(flow=flow.flow, control=control, journal=journal)
     changes = CopyChanges(rule=flow.offsets, table=table, marks=marks, journal=journal, clock=clock)
@@ -82,9 +83,8 @@ def assemble_parts(state: "FlowState") -> FlowParts:
         confirm=state.confirm,
         id_problem=wanted.id_problem,
         transform_problem=state.transform_check.problem_of,
-        transform_of=TopicTransforms(flow.transforms, flow.flow.source).digest
-        if flow.transforms
-        else lambda _: "",
+        routes_records=transforms.routes_records if transforms else lambda _: False,
+        transform_of=transforms.digest if transforms else lambda _: "",
         clock=clock,
     )
     return FlowParts(

@@ -13,6 +13,7 @@ from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, copyable_partitions
+from twinlog.service.feeds.routes import routes_of
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.driver_moves import DriverMoves
 from twinlog_source.driver.epoch import Slot
@@ -38,6 +39,7 @@ from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.topics.origins import Origins
+from twinlog_source.topics.routes import RouteBook
 from twinlog_source.topics.start_positions import StartPositions
 from twinlog_source.topics.target_logs import TargetLogs
 
@@ -73,6 +75,7 @@ class FlowState:
     orders: TaskOrders = field(init=False)
     target_logs: TargetLogs = field(init=False)
     transform_check: TransformCheck = field(init=False)
+    routes: RouteBook = field(init=False)
     _parts: FlowParts = field(init=False)
     _recheck: Recheck = field(init=False)
     _look_at_targets_at: float = 0.0
@@ -80,6 +83,9 @@ class FlowState:
     def __post_init__(self) -> None:
         self._recheck = Recheck(flows=self.flows)
         self.transform_check = TransformCheck(flow=self.flow, decided=self.topics_changed)
+        self.routes = RouteBook(
+            flow=self.flow, decisions=self.decisions, table=routes_of(self.flow.flow, self.target)
+        )
         self._parts = assemble_parts(self)
         self.ledger, self.orders = self._parts.ledger, self._parts.orders
         self.target_logs = self._parts.target_logs
@@ -123,6 +129,12 @@ class FlowState:
             for partition, row in self.table.rows.items()
             if row.target_topic
         }
+        for route in self.decisions.routes(self.flow.flow).values():
+            numbers = range(route.target_partition_count)
+            copies |= {
+                TopicPartition(route.target_topic, number): TopicPartition(route.routed_from, number)
+                for number in numbers
+            }
         await self.ownership.end_hanging(epoch, copies)
 
     async def renew(self) -> bool:

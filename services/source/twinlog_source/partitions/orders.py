@@ -169,6 +169,25 @@ class WhoWrote:
     writers: tuple[Writers, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class WantRoutes:
+    """The question where records of a partition go that take these routes."""
+
+    partition: TopicPartition
+    names: tuple[str, ...]
+
+
+class Route(NamedTuple):
+    """Where records go that take a route."""
+
+    name: str
+    """The name on the source of which `topic` is the copy."""
+    topic: str
+    """On the target."""
+    partition_count: int
+    """Of the topic; 0 = it does not exist yet."""
+
+
 class StoredPosition(NamedTuple):
     partition: TopicPartition
     position: int
@@ -199,6 +218,7 @@ class Answer:
     positions: tuple[StoredPosition, ...] = ()
     """What the log says of the task's partitions, read after its ids were initialised again."""
     echoes: tuple[Echo, ...] = ()
+    routes: tuple[Route, ...] = ()
 
 
 TaskCommand = TaskSetup | Start | End | SetPaused | SlotLimits | Answer

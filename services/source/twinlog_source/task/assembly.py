@@ -42,7 +42,7 @@ from twinlog_source.records.dead_letters import DeadLetters
 from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.answers import WhoWrote, nobody_knows
+from twinlog_source.task.reading.answers import AskRoutes, WhoWrote, no_routes, nobody_knows
 from twinlog_source.task.reading.source_reader import SourceReader
 from twinlog_source.task.reading.throttle import Throttle
 from twinlog_source.task.resting_copies import RestingCopies
@@ -97,6 +97,7 @@ async def open_copier(
     may_write: Callable[[], bool],
     changing: Callable[[Expressions], Changing],
     who_wrote: WhoWrote = nobody_knows,
+    ask_routes: AskRoutes = no_routes,
 ) -> AsyncIterator[Copier]:
     """Open a task's clients; its transactional ids are initialised (and so fenced) before this yields. Each
     producer id with which the task writes is admitted before. `changing`: for a flow whose records Spark
@@ -179,6 +180,7 @@ async def open_copier(
             read_committed=setup.read_committed,
             clock=clock,
             who_wrote=who_wrote,
+            ask_routes=ask_routes,
             max_buffered_bytes=MAX_BUFFERED_BYTES,
             horizon=horizon_of(setup.settings),
         )

@@ -62,12 +62,13 @@ class CopySettings:
         if named not in ("", "producer"):
             codec = Codec.NONE if named == "uncompressed" else Codec[named.upper()]
             limits = replace(limits, codec=codec)
-        changes = None if self.transforms is None else self.transforms.changes(assignment.partition.topic)
+        transforms, topic = self.transforms, assignment.partition.topic
         return replace(
             self.batches,
             target=replace(limits, max_message_bytes=assignment.max_message_bytes),
             keeps_offsets=assignment.preserved is not None,
-            transform=changes,
+            transform=None if transforms is None else transforms.changes(topic),
+            routes=None if transforms is None else transforms.routes(topic),
         )
 
 

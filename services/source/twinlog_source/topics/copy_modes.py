@@ -67,6 +67,8 @@ class CopyModes:
     """As `WantedTopics.id_problem`."""
     transform_problem: Callable[[str], TwinlogError | None] = lambda _topic: None
     """Why records of a topic may not be copied before Spark has looked at what it is to do to them."""
+    routes_records: Callable[[str], bool] = lambda _topic: False
+    """Whether records of a topic may go to other topics than its copy."""
     transform_of: Callable[[str], str] = lambda _topic: ""
     """As `TopicTransforms.digest`."""
     clock: Clock
@@ -99,6 +101,11 @@ class CopyModes:
                 new.append(row)
             elif not fact.preserved and wanted is OffsetsMode.PRESERVED:
                 self._set_aside(row, fact.reason, refused(fact.reason, "it is translated"))
+            elif fact.preserved and self.routes_records(topic.source_topic):
+                words = "the copy has the source's offsets, and records that go elsewhere would leave holes"
+                self._set_aside(
+                    row, PartitionReason.ROUTE_REFUSED, f"{words}: delete it, and it begins again"
+                )
             else:
                 known.append((row, fact))
         if known:

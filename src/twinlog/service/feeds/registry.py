@@ -109,6 +109,7 @@ class Decisions:
         self._seen: dict[Flow, Mapping[Key, Row]] = {}
         """The rows from which the rest comes."""
         self._topics: dict[Flow, Mapping[str, ReplicatedTopic]] = {}
+        self._routes: dict[Flow, Mapping[str, ReplicatedTopic]] = {}
         self._settled: set[Flow] = set()
         self._told: set[Flow] = set()
         """Flows of which configsync itself has told what is known."""
@@ -159,6 +160,10 @@ class Decisions:
         """The topics of one flow by source topic; empty when nothing is known of it."""
         return self._topics.get(flow, _NO_TOPICS)
 
+    def routes(self, flow: Flow) -> Mapping[str, ReplicatedTopic]:
+        """The topics of one flow to which records are routed, by the names that they have on the source."""
+        return self._routes.get(flow, _NO_TOPICS)
+
     def settled(self, flow: Flow) -> bool:
         """True once configsync's selection for the flow was complete; until then an absent topic means
         nothing."""
@@ -187,10 +192,11 @@ class Decisions:
         }
         is_settled = any(isinstance(row, Settled) for row in rows.values())
         if not is_settled and flow in self._settled:
-            topics = {**self.topics(flow), **topics}
+            topics = {**self.topics(flow), **self.routes(flow), **topics}
         elif is_settled:
             self._settled.add(flow)
-        self._topics[flow] = topics
+        self._topics[flow] = {name: row for name, row in topics.items() if not row.routed_from}
+        self._routes[flow] = {name: row for name, row in topics.items() if row.routed_from}
         for subscriber in self._subscribers:
             subscriber.set()
 

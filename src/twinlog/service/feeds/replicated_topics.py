@@ -57,6 +57,9 @@ class ReplicatedTopic:
     """Why the copy is not deleted, although the source topic is missing: the source was lost, and the topic
     not deleted. SOURCE_LOST or SOURCE_REPLACED."""
 
+    routed_from: str = ""
+    """There is no such topic on the source: records of this one go to the copy (`feeds/routes.py`)."""
+
     @property
     def copyable_partition_count(self) -> int:
         """Partitions that may be copied now: those on both sides of a READY topic."""

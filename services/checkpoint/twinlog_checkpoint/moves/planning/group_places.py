@@ -279,7 +279,7 @@ class GroupPlaces:
         return {
             (group, partition): offset
             async for group, offsets in in_turns(held.items(), most=TURN_GROUPS)
-            for partition, offset in offsets.items()
+            for partition, offset in self.route.with_routes(offsets).items()
             if self.route.is_own(group, partition, offset.next_offset)
         }
 

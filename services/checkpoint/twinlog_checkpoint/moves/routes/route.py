@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import KafkaCluster
+from twinlog.kafka.ports import CommittedOffset, KafkaCluster
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.moves.record import MoveKind, Moves
@@ -192,6 +192,21 @@ class Route:
         """Id and type of the groups that cannot be translated, as of the last call of `groups`. A failback
         moves only groups that a failover moved."""
         return self.parts.checkpointer.groups.unsupported if self._is_failover else {}
+
+    def with_routes(
+        self, held: Mapping[TopicPartition, CommittedOffset]
+    ) -> Mapping[TopicPartition, CommittedOffset]:
+        """A group's offsets on the cluster that it leaves, also for the routes that records take from
+        there."""
+        if not self._is_failover:
+            return held
+        routes = self.parts.checkpointer.topics.routes()
+        routed = {
+            TopicPartition(name, partition.partition): offset
+            for partition, offset in held.items()
+            for name in routes.get(partition.topic, ())
+        }
+        return {**held, **routed} if routed else held
 
     def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
         """Whether a move takes this offset of the group, on the cluster that it leaves, into account. A

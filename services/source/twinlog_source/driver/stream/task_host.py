@@ -14,7 +14,7 @@ from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.partitions.events import Assigned, Copied, GapFound, Reported
-from twinlog_source.partitions.orders import Echoes, Start, TaskSetup
+from twinlog_source.partitions.orders import Echoes, Route, Start, TaskSetup
 from twinlog_source.partitions.reports import ForeignWrite, TaskReport
 from twinlog_source.partitions.shares import share_debt
 from twinlog_source.preserved.reasons import PreservedReason
@@ -83,6 +83,9 @@ class TaskHost:
         judged, state = {partition for partition, _ in found}, self.state
         await state.origins.remember(judged, state.journal, state.confirm)
         return found
+
+    async def want_routes(self, partition: TopicPartition, names: Collection[str]) -> Collection[Route]:
+        return await self.state.routes.want(partition, names)
 
     async def run_pipe(self, job: PipeJob) -> None:
         flow = self.tasks.flow

@@ -27,9 +27,11 @@ from twinlog_source.partitions.orders import (
     Echoes,
     NewProducer,
     Reopened,
+    Route,
     Start,
     StoredPosition,
     TaskSetup,
+    WantRoutes,
     WhoWrote,
 )
 from twinlog_source.partitions.reports import TaskReport
@@ -74,6 +76,10 @@ class WorkerHost(Protocol):
     async def who_wrote(self, slot: Slot, asked: Mapping[TopicPartition, Collection[int]]) -> Echoes:
         """Which batches of these producers of the source are copies that the flow leaves out. Raises
         TwinlogError while that is not known."""
+        ...
+
+    async def want_routes(self, partition: TopicPartition, names: Collection[str]) -> Collection[Route]:
+        """Where records of a partition go that take these routes. Raises TwinlogError (ROUTE_REFUSED)."""
         ...
 
     async def run_pipe(self, job: PipeJob) -> None:
@@ -323,8 +329,8 @@ class _Conversation:
         assert self._questions is not None
         answering = self._answer(number, question)
         match question:
-            case WhoWrote():
-                asked = self._questions.create_task(answering, name="who wrote")
+            case WhoWrote() | WantRoutes():
+                asked = self._questions.create_task(answering, name="answer a task")
                 self._asked.add(asked)
                 asked.add_done_callback(self._asked.discard)
             case _:
@@ -359,6 +365,8 @@ class _Conversation:
             case WhoWrote():
                 echoes = await host.who_wrote(self._slot, dict(question.writers))
                 return Answer(echoes=tuple(Echo(*pair, *where) for pair, where in echoes.items()))
+            case WantRoutes():
+                return Answer(routes=tuple(await host.want_routes(question.partition, question.names)))
         return Answer()
 
     async def _prepared(self) -> None:

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 from twinlog.batches import CopyPolicy, LaneReason, OutgoingBatch, Prepared
 from twinlog.batches.bodies import OpenRecord
@@ -25,6 +26,7 @@ from twinlog.kafka.raw import FetchedPartition, FetchFailure
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.transforms.expressions import OnError
+from twinlog_source.partitions.orders import Route
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.records.changing import Changed
 from twinlog_source.records.dead_letters import DeadLetters
@@ -33,8 +35,19 @@ from twinlog_source.task.reading.horizon import FOR_EVER, Cut, Horizon
 from twinlog_source.task.reading.preparing import CORRUPT_BATCH, RECORD_TOO_LARGE, prepare_answer
 from twinlog_source.task.reading.throttle import Throttle
 
+ROUTE_SECONDS = 2.0
+"""The wait before the topic of a route is asked for again."""
 EPOCH_AT, EPOCH_END = 12, 16
 """The bytes of the leader epoch in a batch; the magic byte follows."""
+
+
+class Routed(NamedTuple):
+    """Records of one partition that go to another topic than its copy."""
+
+    route: TopicPartition
+    """By the name that offset syncs have for it."""
+    target: TopicPartition
+    batch: OutgoingBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +63,8 @@ class PreparedChunk:
     """How many records Spark has left out."""
     dead_letters: Sequence[OutgoingBatch] = ()
     """Those of them that go to another topic."""
+    routed: Sequence[Routed] = ()
+    """Records that take routes."""
 
     @property
     def is_current(self) -> bool:
@@ -71,6 +86,15 @@ partitions of which that is not known; raises KafkaError while it is known of no
 async def nobody_knows(_: Mapping[TopicPartition, Collection[int]]) -> Echoes:
     """For copies whose source has no copies."""
     return {}
+
+
+AskRoutes = Callable[[TopicPartition, Collection[str]], Awaitable[Collection[Route]]]
+"""Where records of a partition go that take these routes. Raises KafkaError (ROUTE_REFUSED)."""
+
+
+async def no_routes(_: TopicPartition, names: Collection[str]) -> Collection[Route]:
+    """For copies none of whose records is routed."""
+    raise AssertionError(f"nobody knows the routes {names}")
 
 
 async def nobody_judges(_: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
@@ -95,6 +119,9 @@ class AnswerTaker(ABC):
     on_out_of_range: OutOfRange = nobody_judges
     on_other_leaders: OtherLeaders = nobody_judges
     who_wrote: WhoWrote = nobody_knows
+    ask_routes: AskRoutes = no_routes
+    routes: dict[str, Route] = field(default_factory=dict)
+    """Those whose topics exist, by name."""
     horizon: Horizon = field(default_factory=Horizon)
     """How far partitions may be copied for now."""
     change: Change | None = None
@@ -218,6 +245,33 @@ class AnswerTaker(ABC):
             return False
         return int.from_bytes(records[EPOCH_AT:EPOCH_END], signed=True) != copy.fetched_epoch
 
+    async def _learn_routes(
+        self, copy: PartitionCopy, answer: FetchedPartition, names: Collection[str]
+    ) -> None:
+        """Take an answer once there is a topic for each of its routes."""
+        generation = copy.generation
+        try:
+            told = {route.name: route for route in await self.ask_routes(copy.partition, names)}
+        except KafkaError as error:
+            if copy.generation == generation:
+                is_refused = error.reason == PartitionReason.ROUTE_REFUSED
+                self._set_aside(copy, error.reason, str(error), retriable=not is_refused)
+            return
+        finally:
+            self.in_question.discard(copy.partition)
+        self.routes |= {name: route for name, route in told.items() if route.partition_count}
+        missing = [route for route in told.values() if route.partition_count <= copy.partition.partition]
+        if copy.generation == generation and missing:
+            self._set_aside(
+                copy,
+                PartitionReason.ROUTE_NOT_THERE,
+                f"records go to {missing[0].topic}, which configsync has to create, or to give partitions",
+                wait_seconds=ROUTE_SECONDS,
+            )
+        elif copy.generation == generation:
+            self._take(answer)
+        self.wake()
+
     def _take(self, answer: FetchedPartition) -> None:
         copy = self.copies.get(answer.partition)
         if copy is None or copy.fetched != answer.fetch_offset:
@@ -325,6 +379,15 @@ class AnswerTaker(ABC):
             and changed.leave_out(copy.partition, fault.offset, fault.message)
         ):
             prepared = prepare_answer(answer, cut, policy, self.room_bytes(copy))
+        number = copy.partition.partition
+        ways = {name: self.routes.get(name) for name, _ in prepared.routed}
+        unknown = [name for name, way in ways.items() if way is None or way.partition_count <= number]
+        if copy.keeps_offsets and ways:
+            raise AssertionError(f"{copy.partition}: a copy that keeps offsets has routes")
+        if unknown:
+            self.in_question.add(copy.partition)
+            self.ask(self._learn_routes(copy, answer, unknown), "learn routes")
+            return
         is_reached = self.horizon.is_reached(copy.partition, prepared.next_offset)
         if not prepared.is_cut and (is_reached or cut.wait_seconds != FOR_EVER):
             # Otherwise not all of it was prepared: the rest is fetched again.
@@ -343,6 +406,11 @@ class AnswerTaker(ABC):
             held_bytes=max(size_bytes, prepared.size_bytes),
             left_out={} if changed is None else changed.left_out(prepared.next_offset),
             dead_letters=self._dead_letters(copy, changed, fetched, prepared.next_offset),
+            routed=[
+                Routed(TopicPartition(name, number), TopicPartition(way.topic, number), batch)
+                for name, batch in prepared.routed
+                if (way := ways[name]) is not None
+            ],
         )
         if prepared.fault is not None:
             copy.hold()

@@ -23,12 +23,13 @@ from twinlog_source.partitions.orders import (
     Start,
     TaskCommand,
     TaskSetup,
+    WantRoutes,
     WhoWrote,
 )
 from twinlog_source.partitions.shares import SlotLimits
 
 T = TypeVar("T")
-Question = Reopened | NewProducer | WhoWrote
+Question = Reopened | NewProducer | WhoWrote | WantRoutes
 
 _COMMANDS: dict[str, type] = {
     "prepare": TaskSetup,
@@ -42,6 +43,7 @@ _QUESTIONS: dict[str, type] = {
     "reopened": Reopened,
     "new_producer": NewProducer,
     "who_wrote": WhoWrote,
+    "want_routes": WantRoutes,
 }
 _FIELD_OF = {kind: name for name, kind in (_COMMANDS | _QUESTIONS).items()}
 _PLAIN = (str, int, float, bytes)

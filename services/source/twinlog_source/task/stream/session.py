@@ -35,10 +35,12 @@ from twinlog_source.partitions.orders import (
     End,
     NewProducer,
     Reopened,
+    Route,
     SetPaused,
     Start,
     TaskCommand,
     TaskSetup,
+    WantRoutes,
     WhoWrote,
     Writers,
 )
@@ -214,6 +216,7 @@ class TaskConnection:
                 ask_driver=lambda: self._ask_driver(stream),
                 admit=lambda producer_id, name: self._admit(stream, producer_id, name),
                 who_wrote=lambda writers: self._who_wrote(stream, writers),
+                ask_routes=lambda partition, names: self._routes(stream, partition, names),
                 may_write=self._may_write,
                 changing=partial(self.changing, self.spec.flow),
             ) as copier:
@@ -258,6 +261,12 @@ class TaskConnection:
         for each in (await self._ask(stream, WhoWrote(tuple(named)))).echoes:
             echoes.setdefault(each.partition, {})[each.producer_id] = each.from_offset, each.to_offset
         return echoes
+
+    async def _routes(
+        self, stream: Any, partition: TopicPartition, names: Collection[str]
+    ) -> Collection[Route]:
+        """Ask where records go that take these routes; the lease bounds the wait. Raises KafkaError."""
+        return (await self._ask(stream, WantRoutes(partition, tuple(names)))).routes
 
     async def _ask(self, stream: Any, question: Question) -> Answer:
         """Raises TwinlogError when the driver refuses, or the stream breaks."""

@@ -23,7 +23,7 @@ from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.answers import PreparedChunk
+from twinlog_source.task.reading.answers import PreparedChunk, Routed
 from twinlog_source.task.writing.syncs import OffsetSyncs
 from twinlog_source.task.writing.transport import Transaction, Transport
 
@@ -77,6 +77,7 @@ class Round:
 
     chunks: list[PreparedChunk] = field(default_factory=list)
     sent: list[tuple[PartitionCopy, OutgoingBatch, "asyncio.Future[int]"]] = field(default_factory=list)
+    routed: list[tuple[PartitionCopy, Routed, "asyncio.Future[int]"]] = field(default_factory=list)
     size_bytes: int = 0
     began_at: float = 0.0
     """Monotonic seconds."""
@@ -140,7 +141,7 @@ class RoundSending:
         current.chunks.append(chunk)
         chunk.copy.send_to(chunk.prepared.next_offset, chunk.prepared.leader_epochs)
         chunk.copy.rounds += 1
-        current.size_bytes += sum([batch.size_bytes for batch in chunk.prepared.batches])
+        current.size_bytes += chunk.prepared.size_bytes
 
     def send(self, transport: Transport, current: Round) -> None:
         """Begins the transaction of the round when there is something to send."""
@@ -149,6 +150,10 @@ class RoundSending:
                 if current.transaction is None:
                     current.transaction = transport.begin()
                 current.sent.append((copy, batch, current.transaction.send(copy.target, batch)))
+        for copy, each in [(chunk.copy, each) for chunk in current.chunks for each in chunk.routed]:
+            if current.transaction is None:
+                current.transaction = transport.begin()
+            current.routed.append((copy, each, current.transaction.send(each.target, each.batch)))
         for batch in [each for chunk in current.chunks for each in chunk.dead_letters]:
             assert self.dead_letters is not None
             if current.transaction is None:
@@ -201,6 +206,13 @@ def settle_batch(
     """The target has the batch at `base_offset`: count it, and queue its offset syncs. The caller moves the
     position. Returns the result of `PartitionCopy.written`."""
     unexplained = copy.written(base_offset, batch.record_count, batch.first)
+    count_batch(copy, batch, now_ms)
+    syncs.acknowledged(copy.partition, batch, base_offset)
+    return unexplained
+
+
+def count_batch(copy: PartitionCopy, batch: OutgoingBatch, now_ms: int) -> None:
+    """Records of the partition are on the target, in its copy or elsewhere."""
     counters = copy.counters
     counters.records += batch.record_count
     counters.bytes += batch.size_bytes
@@ -212,5 +224,3 @@ def settle_batch(
     copy.lane = batch.lane
     copy.latency_seconds = max(0.0, (now_ms - batch.max_timestamp_ms) / 1000)
     counters.latency.add_batch(batch.max_timestamp_ms, batch.record_count, now_ms=now_ms)
-    syncs.acknowledged(copy.partition, batch, base_offset)
-    return unexplained

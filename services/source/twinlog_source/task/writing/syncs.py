@@ -73,6 +73,8 @@ class OffsetSyncs:
     _producer: SyncProducer | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     reopen_at: float = 0.0
+    _alone: set[TopicPartition] = field(default_factory=set)
+    """Partitions of which `close` has to publish everything."""
     _queued: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there may be something to publish."""
 
@@ -85,6 +87,13 @@ class OffsetSyncs:
         for first_source_offset, count in batch.runs:
             self.paced.acknowledged_run(partition, first_source_offset, downstream, count, now)
             downstream += count
+
+    def acknowledged_route(
+        self, partition: TopicPartition, batch: OutgoingBatch, target_base_offset: int
+    ) -> None:
+        """The same of a route; no other writer continues its syncs."""
+        self._alone.add(partition)
+        self.acknowledged(partition, batch, target_base_offset)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loop until `stop`: publish what is due. Runs apart from the copy, which never waits for it."""
@@ -102,7 +111,10 @@ class OffsetSyncs:
         """Publish what is due, and wait for what is in flight, at most two seconds."""
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                await self._publish(self.paced.take_rest if self.nobody_goes_on else self.paced.take)
+                await self._publish(self.paced.take)
+                await self._publish(
+                    partial(self.paced.take_rest, of=None if self.nobody_goes_on else self._alone)
+                )
                 if self._producer is not None:
                     await self._producer.flush()
         except (TimeoutError, KafkaError) as error:

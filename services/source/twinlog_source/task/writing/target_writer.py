@@ -43,7 +43,13 @@ from twinlog_source.task.reading.answers import PreparedChunk
 from twinlog_source.task.reading.loss import extended
 from twinlog_source.task.reading.source_reader import SourceReader
 from twinlog_source.task.writing.positions_topic import PositionsTopic, StoredPositions
-from twinlog_source.task.writing.round import Round, RoundSending, RoundSize, settle_batch
+from twinlog_source.task.writing.round import (
+    Round,
+    RoundSending,
+    RoundSize,
+    count_batch,
+    settle_batch,
+)
 from twinlog_source.task.writing.syncs import OffsetSyncs
 from twinlog_source.task.writing.transport import Transport
 
@@ -321,6 +327,9 @@ class TargetWriter:
             found = settle_batch(copy, batch, acknowledged.result(), syncs=self.syncs, now_ms=now_ms)
             if found is not None:
                 self.on_unexplained(copy, *found)
+        for copy, routed, acknowledged in current.routed:
+            count_batch(copy, routed.batch, now_ms)
+            self.syncs.acknowledged_route(routed.route, routed.batch, acknowledged.result())
         for partition in {copy.partition for copy, _, _ in current.sent}:
             self.copies[partition].end_round()
         for chunk in current.chunks:
@@ -353,6 +362,11 @@ class TargetWriter:
         if dead_letters is not None and dead_letters in blamed:
             refused = blamed[dead_letters]
             at_fault |= {chunk.copy.partition: refused for chunk in self._round.chunks if chunk.dead_letters}
+        for copy, routed, _ in self._round.routed:
+            if routed.target in blamed:
+                at_fault[copy.partition] = blamed[routed.target]
+                # It may be gone: it is asked for again.
+                self.source_reader.routes.pop(routed.route.topic, None)
         self.sending.late = {}
         in_round = {
             partition

@@ -68,6 +68,7 @@ class GatheredFlow:
     projected: dict[str, ReplicatedTopic] = field(default_factory=dict)
     """The topics of whose logs only the records of the flow's source are compared."""
     rules: RulesUsed | None = None
+    transforms: TopicTransforms = field(init=False)
     topics: VerifiedTopics = field(init=False)
     recorded: RecordedCopies = field(init=False)
     open_copies: dict[TopicPartition, NotCompared] = field(default_factory=dict)
@@ -77,6 +78,7 @@ class GatheredFlow:
     _positions_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
+        self.transforms = TopicTransforms(self.flow.policy_config, self.flow.flow.source)
         self.topics = VerifiedTopics(
             flow=self.flow,
             request=self.request,
@@ -89,7 +91,7 @@ class GatheredFlow:
             positions=self.positions,
             pairs=self.topics.pairs,
             is_complete=self.request.complete,
-            transform_of=TopicTransforms(self.flow.policy_config, self.flow.flow.source).digest,
+            transform_of=self.transforms.digest,
         )
 
     @property
@@ -130,6 +132,10 @@ class GatheredFlow:
                 self.topics.refuse(partition, copy, refusal.reason, str(refusal))
                 continue
             goal, limit, start, target_end, target_start = (int(answer) for answer in answers)  # type: ignore[arg-type]
+            if self.transforms.routes_records(partition.topic):
+                words = "its records go to several topics, which are not compared"
+                self.topics.refuse(partition, copy, Reason.ROUTED, words)
+                continue
             why = await self._one_origin(partition, copy)
             if why:
                 self.topics.refuse(partition, copy, Reason.BOTH_WAYS, f"the topic is copied both ways; {why}")

@@ -292,6 +292,7 @@ class Question(_message.Message):
     REOPENED_FIELD_NUMBER: _builtins.int
     NEW_PRODUCER_FIELD_NUMBER: _builtins.int
     WHO_WROTE_FIELD_NUMBER: _builtins.int
+    WANT_ROUTES_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """Given back in the answer."""
     @_builtins.property
@@ -306,6 +307,10 @@ class Question(_message.Message):
     def who_wrote(self) -> Global___WhoWrote:
         """Whose are these batches of the source? The partitions wait."""
 
+    @_builtins.property
+    def want_routes(self) -> Global___WantRoutes:
+        """Where do records go that take these routes? The partition waits."""
+
     def __init__(
         self,
         *,
@@ -313,12 +318,13 @@ class Question(_message.Message):
         reopened: Global___Reopened | None = ...,
         new_producer: Global___NewProducer | None = ...,
         who_wrote: Global___WhoWrote | None = ...,
+        want_routes: Global___WantRoutes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "new_producer", b"new_producer", "reopened", b"reopened", "who_wrote", b"who_wrote"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "new_producer", b"new_producer", "reopened", b"reopened", "want_routes", b"want_routes", "who_wrote", b"who_wrote"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "new_producer", b"new_producer", "number", b"number", "reopened", b"reopened", "who_wrote", b"who_wrote"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "new_producer", b"new_producer", "number", b"number", "reopened", b"reopened", "want_routes", b"want_routes", "who_wrote", b"who_wrote"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_about: _TypeAlias = _typing.Literal["reopened", "new_producer", "who_wrote"]  # noqa: Y015
+    _WhichOneofReturnType_about: _TypeAlias = _typing.Literal["reopened", "new_producer", "who_wrote", "want_routes"]  # noqa: Y015
     _WhichOneofArgType_about: _TypeAlias = _typing.Literal["about", b"about"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_about) -> _WhichOneofReturnType_about | None: ...
 
@@ -390,6 +396,36 @@ class WhoWrote(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WhoWrote: _TypeAlias = WhoWrote  # noqa: Y015
+
+@_typing.final
+class WantRoutes(_message.Message):
+    """WantRoutes asks for the topics to which records are routed, so that they are created where they do not exist."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    NAMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partition(self) -> _types_pb2.TopicPartition:
+        """Source topic and partition of the records."""
+
+    @_builtins.property
+    def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Routes, by the names that they have on the source."""
+
+    def __init__(
+        self,
+        *,
+        partition: _types_pb2.TopicPartition | None = ...,
+        names: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["names", b"names", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WantRoutes: _TypeAlias = WantRoutes  # noqa: Y015
 
 @_typing.final
 class Writers(_message.Message):
@@ -1148,6 +1184,7 @@ class Answer(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     POSITIONS_FIELD_NUMBER: _builtins.int
     ECHOES_FIELD_NUMBER: _builtins.int
+    ROUTES_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """The question's."""
     reason: _builtins.str
@@ -1162,6 +1199,10 @@ class Answer(_message.Message):
     def echoes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Echo]:
         """To WhoWrote: for each pair that was asked for."""
 
+    @_builtins.property
+    def routes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Route]:
+        """To WantRoutes: for each that was asked for."""
+
     def __init__(
         self,
         *,
@@ -1170,14 +1211,45 @@ class Answer(_message.Message):
         message: _builtins.str = ...,
         positions: _abc.Iterable[Global___StoredPosition] | None = ...,
         echoes: _abc.Iterable[Global___Echo] | None = ...,
+        routes: _abc.Iterable[Global___Route] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["echoes", b"echoes", "message", b"message", "number", b"number", "positions", b"positions", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["echoes", b"echoes", "message", b"message", "number", b"number", "positions", b"positions", "reason", b"reason", "routes", b"routes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Answer: _TypeAlias = Answer  # noqa: Y015
+
+@_typing.final
+class Route(_message.Message):
+    """Route is where records go that take it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_COUNT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name on the source."""
+    topic: _builtins.str
+    """Topic of the target."""
+    partition_count: _builtins.int
+    """Partitions that it has; 0 = it does not exist."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        partition_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partition_count", b"partition_count", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Route: _TypeAlias = Route  # noqa: Y015
 
 @_typing.final
 class StoredPosition(_message.Message):

@@ -22,7 +22,7 @@ from twinlog_source.driver.epoch import Epoch, Slot, SlotState
 from twinlog_source.driver.stream.stream_pace import LONGEST_REPORT_SECONDS
 from twinlog_source.driver.stream.worker_servicer import MOST_SILENT_STREAMS, WorkerServicer
 from twinlog_source.driver.worker_pool import Place, PooledWorker, WorkerPool
-from twinlog_source.partitions.orders import Echoes, NewProducer, Start, TaskSetup
+from twinlog_source.partitions.orders import Echoes, NewProducer, Route, Start, TaskSetup
 from twinlog_source.partitions.reports import TaskReport
 from twinlog_source.partitions.standing import SILENT_SECONDS
 from twinlog_source.records.pipe import PipeJob
@@ -102,6 +102,9 @@ class Host:
 
     async def who_wrote(self, slot: Slot, asked: Mapping[TopicPartition, Collection[int]]) -> Echoes:
         return {}
+
+    async def want_routes(self, partition: TopicPartition, names: Collection[str]) -> Collection[Route]:
+        return ()
 
     def prepare(self, epoch: Epoch, slot: Slot) -> TaskSetup:
         return TaskSetup(

@@ -1,0 +1,57 @@
+"""Routes: the topics to which records are sent one by one, apart from the copy of their topic.
+
+The source service writes a row before the first record takes a route; configsync then makes the topic, as if
+a topic of this name were on the source. Both find the rows in `mm2-configsync.<A>.internal`, where only the
+source service writes this kind.
+"""
+
+import json
+from dataclasses import dataclass
+
+from twinlog.errors import WireFormatError
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.kafka.table import Table
+from twinlog.model import Flow
+from twinlog.policy.internal_topics import configsync_topic
+
+_KIND, _VERSION = "route", 1
+Routes = Table[str, str]
+"""By name on the source: the topic whose records take the route."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteCodec:
+    """`["route","orders-eu"]` → `{"version":1,"source_topic":"orders"}`."""
+
+    def decode_key(self, key: bytes) -> str | None:
+        match _parsed(key):
+            case [str(kind), str(name)] if kind == _KIND:
+                return name
+        return None
+
+    def decode_value(self, key: str, value: bytes) -> str:
+        match _parsed(value):
+            case {"version": int(version), "source_topic": str(topic)} if version == _VERSION:
+                return topic
+        raise WireFormatError(
+            f"the record of the route {key} is not of version {_VERSION}", reason="WIRE_VERSION"
+        )
+
+    def encode(self, key: str, value: str | None) -> tuple[bytes, bytes | None]:
+        stored = None if value is None else _json({"version": _VERSION, "source_topic": value})
+        return _json([_KIND, key]), stored
+
+
+def routes_of(flow: Flow, target: KafkaCluster) -> Routes:
+    return Table(cluster=target, topic=configsync_topic(flow.source), codec=RouteCodec())
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _parsed(raw: bytes) -> object:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise WireFormatError(f"{raw[:80]!r} is no record of configsync: it is not JSON") from error

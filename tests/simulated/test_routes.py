@@ -1,0 +1,201 @@
+"""A flow whose records go to several topics: each arrives once, where it has to, whatever is killed, and
+groups find their place in each of these topics."""
+
+import random
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from simulated.clients import Seen
+from simulated.world import ONE_BROKER, World, live
+from twinlog.cli.verdict.verdict import verdict_of
+
+FILE = (
+    ONE_BROKER
+    + """
+A->B.enabled = true
+A->B.topics = orders, plain
+A->B.sync.group.offsets.enabled = true
+A->B.transforms = minutes, big
+A->B.transforms.minutes.type = org.apache.kafka.connect.transforms.TimestampRouter
+A->B.transforms.minutes.timestamp.format = yyyyMMdd-HHmm
+A->B.transforms.minutes.predicate = isPlain
+A->B.transforms.minutes.negate = true
+A->B.transforms.big.type = org.apache.kafka.connect.transforms.RegexRouter
+A->B.transforms.big.regex = A.plain
+A->B.transforms.big.replacement = A.plain-big
+A->B.transforms.big.predicate = isBig
+A->B.predicates = isPlain, isBig
+A->B.predicates.isPlain.type = org.apache.kafka.connect.transforms.predicates.TopicNameMatches
+A->B.predicates.isPlain.pattern = A\\\\.plain
+A->B.predicates.isBig.type = org.apache.kafka.connect.transforms.predicates.HasHeaderKey
+A->B.predicates.isBig.name = big
+"""
+)
+NO_SYNC = FILE.replace("offsets.enabled = true", "offsets.enabled = false")
+_APART_MS = 17_000
+"""Between two records: some are of the same minute."""
+Place = tuple[str, int]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_records_arrive_once_under_their_routes_whatever_is_killed(tmp_path: Path, seed: int) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=seed) as world:
+            source, target = world.on["A"], world.on["B"]
+            source.times_ms = count(source.cluster.clock.now_ms(), _APART_MS)
+            source.cluster.create_topic("orders", partition_count=2)
+            source.cluster.create_topic("plain")
+            world.start("configsync", "source", "checkpoint")
+            for number in range(16):
+                source.produce("orders", number % 2, b"a %d" % number, b"b %d" % number)
+                source.transaction("orders", b"paid %d" % number, partitions=2)
+                source.transaction("orders", b"not paid", partitions=2, commits=False)
+                source.produce("plain", 0, b"c %d" % number)
+                source.produce("plain", 0, b"d %d" % number, headers=((b"big", b""),))
+                for topic in ("orders", "plain"):
+                    reads_on(world, topic)
+                await world.pause(random.random() * 20)
+                if number % 4 == 1:
+                    await world.kill_tasks()
+                elif number % 4 == 3:
+                    await world.kill("source")
+                    world.start("source")
+                elif number == 6:
+                    await world.kill("checkpoint")
+                    world.start("checkpoint")
+                assert not ahead(world)
+            await world.until(lambda: copied(world) == wanted(world))
+            assert len(wanted(world)) > 6
+            assert target.read("A.orders") == []
+            # A task that is killed loses the newest offset syncs, and groups read some records again.
+            before = set(wanted(world))
+            for number in range(8):
+                source.produce("orders", number % 2, b"e %d" % number)
+            await world.until(lambda: copied(world) == wanted(world))
+            for topic in ("orders", "plain"):
+                source.commit("group", topic, dict(enumerate(source.ends(topic))))
+            await world.until(lambda: not behind(world).keys() - before)
+            await world.pause(60)
+            assert copied(world) == wanted(world)
+            assert not ahead(world)
+            status = await world.status()
+            assert {each.about for each in verdict_of(status).pressing} == {"heartbeat"}  # It is not started.
+            assert (status.flows["A->B"].lag_records, status.flows["A->B"].partitions) == (0, {"RUNNING": 3})
+            for service in ("source", "configsync", "checkpoint"):
+                await world.stop(service)
+
+    live(life())
+
+
+def test_a_failover_places_groups_in_each_route_and_none_of_them_leads_back(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, NO_SYNC) as world:
+            source, target = world.on["A"], world.on["B"]
+            source.times_ms = count(source.cluster.clock.now_ms(), _APART_MS)
+            source.cluster.create_topic("orders", partition_count=2)
+            source.cluster.create_topic("plain")
+            world.start("configsync", "source", "checkpoint")
+            for number in range(8):
+                source.produce("orders", number % 2, b"a %d" % number, b"b %d" % number)
+                source.produce("plain", 0, b"c %d" % number)
+                source.produce("plain", 0, b"d %d" % number, headers=((b"big", b""),))
+            source.commit("group", "orders", {0: 5, 1: 8})
+            source.commit("group", "plain", {0: 9})
+            await world.until(lambda: copied(world) == wanted(world))
+            await world.pause(30)
+            await world.move("failover", accept_loss=True)
+            assert not ahead(world)
+            put = target.committed("group")
+            read = {place for place, first in places(world).items() if first is None or first > 0}
+            assert read <= {place for place, offset in put.items() if offset > 0}
+
+            # It reads all there is in one of the topics on B, and nothing of the others.
+            (end,) = target.ends("A.plain")
+            target.commit("group", "A.plain", {0: end})
+            stood = source.committed("group")
+            await world.move("failback", accept_loss=True)
+            assert source.committed("group") == stood
+            for service in ("source", "configsync", "checkpoint"):
+                await world.stop(service)
+
+    live(life())
+
+
+def reads_on(world: World, topic: str) -> None:
+    """The group commits some way ahead of where it is."""
+    source = world.on["A"]
+    before = source.committed("group")
+    source.commit(
+        "group",
+        topic,
+        {
+            number: random.randint(before.get((topic, number), 0), end)
+            for number, end in enumerate(source.ends(topic))
+        },
+    )
+
+
+def route(topic: str, seen: Seen) -> Place:
+    if topic == "orders":
+        at = datetime.fromtimestamp(seen.timestamp_ms / 1000, UTC)
+        return f"A.orders-{at:%Y%m%d-%H%M}", seen.partition
+    return ("A.plain-big" if seen.headers else "A.plain"), seen.partition
+
+
+def wanted(world: World) -> Mapping[Place, list[bytes | None]]:
+    found: dict[Place, list[bytes | None]] = {}
+    for topic in ("orders", "plain"):
+        for seen in world.on["A"].read(topic):
+            found.setdefault(route(topic, seen), []).append(seen.value)
+    return found
+
+
+def copied(world: World) -> Mapping[Place, list[bytes | None]]:
+    found: dict[Place, list[bytes | None]] = {}
+    target = world.on["B"]
+    for topic in target.cluster.topics:
+        for seen in target.read(topic) if topic.startswith(("A.orders", "A.plain")) else ():
+            found.setdefault((topic, seen.partition), []).append(seen.value)
+    return found
+
+
+def places(world: World) -> dict[Place, int | None]:
+    """By topic and partition of the target: the first record there that the group has not read."""
+    source, target = world.on["A"], world.on["B"]
+    stands, found = source.committed("group"), dict[Place, int | None]()
+    offsets = {
+        (place, seen.value): seen.offset
+        for place in copied(world)
+        for seen in target.read(place[0])
+        if seen.partition == place[1]
+    }
+    for topic in ("orders", "plain"):
+        for seen in reversed(source.read(topic)):
+            place = route(topic, seen)
+            found.setdefault(place, None)
+            if seen.offset >= stands.get((topic, seen.partition), 0):
+                found[place] = offsets.get((place, seen.value), found[place])
+    return found
+
+
+def ahead(world: World) -> dict[Place, tuple[int, int]]:
+    put = world.on["B"].committed("group")
+    return {
+        place: (put[place], first)
+        for place, first in places(world).items()
+        if first is not None and put.get(place, 0) > first
+    }
+
+
+def behind(world: World) -> dict[Place, int | None]:
+    """Of a group that has read everything."""
+    put, target = world.on["B"].committed("group"), world.on["B"]
+    last = {
+        place: max(seen.offset for seen in target.read(place[0]) if seen.partition == place[1])
+        for place in copied(world)
+    }
+    return {place: put.get(place) for place, offset in last.items() if put.get(place, 0) <= offset}

@@ -1,0 +1,90 @@
+"""Topics to which records are routed one by one: configsync makes them as if they were on the source."""
+
+from pathlib import Path
+
+from twinlog.config import AclSyncMode
+from twinlog.service.feeds.routes import routes_of
+from twinlog_configsync.access.acl_rules import translate_acls
+from unit.configsync.access.acl_rig import acl, rules
+from unit.configsync.configsync_rig import ConfigSyncRig, make_flow
+
+ROUTER = {
+    "A->B.topics": "orders, users",
+    "A->B.transforms": "day",
+    "A->B.transforms.day.type": "org.apache.kafka.connect.transforms.TimestampRouter",
+}
+
+
+async def _wants(flow: ConfigSyncRig, **routes: str) -> None:
+    await routes_of(flow.config.flow, flow.target).put(routes)
+
+
+async def test_a_route_gets_partitions_and_configs_of_the_topic_whose_records_take_it(tmp_path: Path) -> None:
+    flow = make_flow(tmp_path, ROUTER)
+    flow.source.add_topic("orders", 2, configs={"retention.ms": "60000"})
+    await flow.refresh()
+    await _wants(flow, eu="orders")
+    await flow.refresh()
+    told = flow.topics()["eu"]
+    assert (told.routed_from, told.target_topic, told.target_partition_count) == ("orders", "A.eu", 2)
+    assert (await flow.target_overrides("A.eu"))["retention.ms"] == "60000"
+    assert flow.topics()["orders"].routed_from == ""
+    await flow.source.create_partitions({"orders": 3})
+    flow.restart()
+    await flow.refresh()
+    assert flow.topics()["eu"].target_partition_count == 3
+
+
+async def test_what_may_be_no_route_is_not_created(tmp_path: Path) -> None:
+    flow = make_flow(tmp_path, ROUTER)
+    for topic in ("orders", "users"):
+        flow.source.add_topic(topic)
+    await flow.refresh()
+    refused = {"users": "orders", "checkpoints.internal": "orders", "__a": "orders", "heartbeats": "orders"}
+    await _wants(flow, **refused, other="payroll", eu="orders")
+    await flow.refresh()
+    assert {name: each.routed_from for name, each in flow.topics().items()} == {
+        "orders": "",
+        "users": "",
+        "eu": "orders",
+    }
+    assert set(await flow.target.list_topics()) == {
+        "A.orders",
+        "A.users",
+        "A.eu",
+        "mm2-configsync.A.internal",
+    }
+
+
+async def test_a_topic_of_the_source_with_the_name_of_a_route_is_not_copied_into_it(tmp_path: Path) -> None:
+    flow = make_flow(tmp_path, ROUTER | {"A->B.topics": ".*"})
+    flow.source.add_topic("orders", 2)
+    await flow.refresh()
+    await _wants(flow, eu="orders")
+    await flow.refresh()
+    flow.source.add_topic("eu", 5)
+    await flow.refresh()
+    assert (flow.topics()["eu"].routed_from, flow.topics()["eu"].partition_count) == ("orders", 2)
+
+
+async def test_a_flow_without_routers_reads_no_routes(tmp_path: Path) -> None:
+    flow = make_flow(tmp_path, {"A->B.topics": "orders"})
+    flow.source.add_topic("orders")
+    await _wants(flow, eu="orders")
+    await flow.refresh()
+    assert flow.topics().keys() == {"orders"}
+
+
+def test_who_may_read_a_topic_may_read_where_its_records_go() -> None:
+    bindings = [acl("READ orders"), acl("READ or*"), acl("READ eu"), acl("READ users")]
+    for mode in AclSyncMode:
+        told = {
+            each.source: [target.resource_name for target in each.targets]
+            for each in translate_acls(
+                bindings, rules(mode), topics=("orders", "users", "eu"), routes={"eu": "orders"}
+            )
+        }
+        assert set(told[bindings[0]]) == {"A.orders", "A.eu"}
+        assert set(told[bindings[1]]) == (set() if mode is AclSyncMode.MM2 else {"A.orders", "A.eu"})
+        assert told[bindings[3]] == ["A.users"]
+        assert "A.eu" not in told[bindings[2]]

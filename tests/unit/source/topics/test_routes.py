@@ -1,0 +1,98 @@
+"""Which topics records may be sent to one by one, and that it is on the log before."""
+
+from pathlib import Path
+
+import pytest
+
+from twinlog.config import load
+from twinlog.errors import StateError
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
+from twinlog.service.feeds.routes import routes_of
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.transforms.chain import MOST_ROUTES
+from twinlog_source.config import source_flows
+from twinlog_source.topics.routes import RouteBook
+
+FLOW = Flow("A", "B")
+ORDERS = TopicPartition("orders", 1)
+
+
+class Word:
+    """configsync's."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, ReplicatedTopic] = {}
+
+    def topics(self, _flow: Flow) -> dict[str, ReplicatedTopic]:
+        return {name: each for name, each in self.known.items() if not each.routed_from}
+
+    def routes(self, _flow: Flow) -> dict[str, ReplicatedTopic]:
+        return {name: each for name, each in self.known.items() if each.routed_from}
+
+    def add(self, name: str, routed_from: str = "", partitions: int = 2) -> None:
+        self.known[name] = ReplicatedTopic(
+            source_topic=name,
+            target_topic=f"A.{name}",
+            partition_count=partitions,
+            target_partition_count=partitions,
+            state=TopicState.READY,
+            routed_from=routed_from,
+        )
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> RouteBook:
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
+        "A->B.topics = orders, users\n"
+    )
+    (flow,) = source_flows(load(file, environ={}))
+    word = Word()
+    for name in ("orders", "users"):
+        word.add(name)
+    table = routes_of(FLOW, FakeCluster("B", clock=FakeClock()))
+    return RouteBook(flow=flow, decisions=word, table=table)
+
+
+async def test_a_new_route_is_on_the_log_and_has_no_topic_before_configsync_says_so(book: RouteBook) -> None:
+    (route,) = await book.want(ORDERS, ["eu"])
+    assert route == ("eu", "A.eu", 0)
+    assert await routes_of(FLOW, book.table.cluster).load() == {"eu": "orders"}
+    assert isinstance(book.decisions, Word)
+    book.decisions.add("eu", "orders")
+    assert list(await book.want(ORDERS, ["eu"])) == [("eu", "A.eu", 2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("users", "is a topic of the source"),
+        ("taken", "records of users go there"),
+        ("heartbeats", "for heartbeats"),
+        ("checkpoints.internal", "internal topic"),
+        ("__consumer_offsets", "internal topic"),
+        ("B.orders", "came through cluster B"),
+        ("a/b", "no name of a topic"),
+        ("x" * 248, "no name of a topic"),
+    ],
+)
+async def test_a_topic_that_records_must_not_have_is_refused_by_name(
+    book: RouteBook, name: str, why: str
+) -> None:
+    await book.table.put({"taken": "users"})
+    with pytest.raises(StateError, match=why) as refused:
+        await book.want(ORDERS, [name])
+    assert refused.value.reason == "ROUTE_REFUSED"
+    assert await book.table.load() == {"taken": "users"}
+
+
+async def test_a_wrong_expression_creates_no_more_than_so_many_topics(book: RouteBook) -> None:
+    await book.table.put({f"r{n}": "orders" for n in range(MOST_ROUTES - 1)})
+    await book.want(ORDERS, ["last"])
+    await book.want(TopicPartition("users", 0), ["more"])
+    with pytest.raises(StateError, match="has 1000 routes already"):
+        await book.want(ORDERS, ["more-yet"])
+    assert await book.want(ORDERS, ["r5"])
