@@ -31,9 +31,11 @@ class _JumpingSelector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         may_block = self.busy_threads and timeout != 0
-        events = super().select(None if may_block else 0)
-        if events or may_block:
-            return events
+        # Else nothing is registered but what wakes the loop, and it is awake.
+        if may_block or timeout != 0 or len(self.get_map()) > 1:
+            events = super().select(None if may_block else 0)
+            if events or may_block:
+                return events
         if timeout is None:
             raise RuntimeError(
                 "every task waits for something that never comes; I/O is no part of virtual time"

@@ -18,7 +18,7 @@ from twinlog.kafka.codes import COORDINATOR_MOVED, ErrorCode
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.groups.coordinators import GroupCoordinators
-from twinlog.kafka.groups.descriptions import GroupDescriptionsClient
+from twinlog.kafka.groups.descriptions import DescribedGroup, GroupDescriptionsClient
 from twinlog.kafka.ports import Assign, Pulse, Seat, never_gone
 from twinlog.kafka.protocol.client_pool import DataClientPool
 
@@ -93,10 +93,11 @@ class KafkaMember:
     async def others(self, group_ids: Collection[str]) -> Mapping[str, tuple[bytes, ...]]:
         doing = f"look at group {self._group}"
         async with deadline(self._beat_seconds, doing, alias=self._alias):
-            await self._put_out_the_gone(doing)
-            described = await self._descriptions.describe(group_ids)
+            described = await self._descriptions.describe({self._group, *group_ids})
+            await self._put_out_the_gone(described[self._group], doing)
         found: dict[str, tuple[bytes, ...]] = {}
-        for group_id, group in described.items():
+        for group_id in group_ids:
+            group = described[group_id]
             if not isinstance(group, KafkaError):
                 found[group_id] = tuple(_split(about)[0] for _, about in group.members)
             elif group.reason != "GROUP_UNAUTHORIZED":
@@ -128,7 +129,8 @@ class KafkaMember:
             self._member = joined.member_id
             # From now on the group waits for this member. A group from which others are removed is not empty,
             # so it need not wait for `group.initial.rebalance.delay.ms`.
-            await self._put_out_the_gone(doing)
+            described = await self._descriptions.describe((self._group,))
+            await self._put_out_the_gone(described[self._group], doing)
             return None
         if not self._holds(joined.error_code, doing):
             return None
@@ -149,9 +151,8 @@ class KafkaMember:
             assignment=bytes(synced.member_assignment or b""),
         )
 
-    async def _put_out_the_gone(self, doing: str) -> None:
+    async def _put_out_the_gone(self, group: DescribedGroup | KafkaError, doing: str) -> None:
         """Remove members whose processes have ended, because the group would wait for their sessions."""
-        group = (await self._descriptions.describe((self._group,)))[self._group]
         for member_id, about in () if isinstance(group, KafkaError) else group.members:
             mark = _split(about)[1].decode(errors="replace")
             if mark and self._is_gone(mark):

@@ -129,7 +129,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
             return node_id, await ask(node_id)
 
         nodes = self._nodes(told_last=self._told_last)
-        met = await self._first_of(nodes, self._meet, SLOW_SECONDS)
+        met = await self._first_met(nodes)
         nodes.sort(key=lambda node_id: node_id != met)
         self._told_last, answer = await self._first_of(nodes, told, slow_seconds)
         return answer
@@ -137,7 +137,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
     async def reachable_node(self, *, first: int | None = None) -> int:
         """The node id of any broker with an open connection, if possible of `first`. Raises one of
         KAFKA_CLIENT_ERRORS."""
-        return await self._first_of(self._nodes(first=first), self._meet, SLOW_SECONDS)
+        return await self._first_met(self._nodes(first=first))
 
     async def ask_controller(
         self, ask: Callable[[int], Coroutine[Any, Any, T]], *, no_other: bool = False
@@ -152,6 +152,11 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         if node_id is None or not no_other:
             node_id = await self.reachable_node(first=node_id)
         return await self._ask(node_id, ask)
+
+    async def _first_met(self, nodes: list[int]) -> int:
+        if nodes and nodes[0] in self._connected_nodes():
+            return nodes[0]
+        return await self._first_of(nodes, self._meet, SLOW_SECONDS)
 
     async def _meet(self, node_id: int) -> int:
         if node_id not in self._connected_nodes():

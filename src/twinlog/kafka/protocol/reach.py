@@ -34,6 +34,8 @@ async def first_answer(attempts: Iterable[Attempt], *, slow_seconds: float = SLO
     caller's deadline applies.
     """
     waiting = list(reversed(list(attempts)))
+    if len(waiting) == 1:
+        return await waiting[0].start()
     failures: list[BaseException] = []
     async with asyncio.TaskGroup() as group:
         pending: set[asyncio.Task[Any]] = set()

@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -52,9 +52,15 @@ def is_gone(mark: str) -> bool:
 
 def _place() -> str:
     try:
-        return f"{socket.gethostname()}/{_BOOT.read_text().strip()}/{_PID_NAMESPACE.stat().st_ino}"
+        return f"{socket.gethostname()}/{_boot()}"
     except OSError:
         return ""
+
+
+@cache
+def _boot() -> str:
+    """What stays; a machine that was copied may get another name while it runs."""
+    return f"{_BOOT.read_text().strip()}/{_PID_NAMESPACE.stat().st_ino}"
 
 
 _LOST_AFTER_SECONDS: Final = 60.0
