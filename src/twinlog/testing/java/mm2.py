@@ -106,6 +106,7 @@ def quick_mm2_properties(
     for alias, client in clusters.items():
         settings |= {f"{alias}.{key}": value for key, value in client.items()}
         settings[f"{alias}.offset.flush.interval.ms"] = "5000"
+        settings[f"{alias}.plugin.discovery"] = "service_load"  # Else each worker scans all classes.
     for flow in flows:
         settings[f"{flow}.enabled"] = "true"
         if Flow(flow.target, flow.source) not in flows:
