@@ -363,3 +363,27 @@ def test_a_move_says_that_what_it_waits_for_may_come_from_the_other_side(tmp_pat
                 await world.move("failover", groups=["readers"])
 
     live(life())
+
+
+def test_a_group_before_an_open_transaction_skips_nothing_of_the_other_side(tmp_path: Path) -> None:
+    """It has read all that it can, and copies lie behind the transaction."""
+
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=18) as world:
+            for application in world.on.values():
+                application.cluster.create_topic("orders")
+            world.start(*SERVICES)
+            await write(world, range(3), partitions=1)
+            await all_once(world, 6)
+            a, b = world.on["A"], world.on["B"]
+            stands_at = a.ends("orders")[0]
+            a.open_transaction("orders", b"A3")
+            await write(world, range(4, 9), partitions=1, to="B")
+            await world.until(lambda: a.ends("orders")[0] >= stands_at + 6)
+            await world.pause(30)
+            a.commit("everything", "orders", {0: stands_at})
+            await world.until(lambda: b.committed("everything"))
+            await world.pause(30)
+            assert not skipped(world, "everything")
+
+    live(life())

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from twinlog.clock import Clock
+from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.translation.exact import AT_END, Bounds, LogSide
 from twinlog_checkpoint.translation.log_sides import log_bounds
@@ -86,7 +87,8 @@ class BothWaysTranslator:
             self.there.admin, {self.counterpart(each) for each in partitions}, self.there.end
         )
         copied_back = await self.copied_back()
-        here = await log_bounds(self.here.admin, partitions, self.here.end)
+        # Also what lies behind an open transaction: records were copied to there that nobody has read.
+        here = await log_bounds(self.here.admin, partitions, OffsetSpec.LATEST)
         floors = self.floors()
         answers: dict[SourcePosition, Translation] = {}
         for position in positions:
