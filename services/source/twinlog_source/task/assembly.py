@@ -161,6 +161,7 @@ async def open_copier(
 
         async def take_over_ids(committed: Collection[TopicPartition]) -> None:
             written = {at_target: copy.partition for at_target, copy in by_target.items()}
+            written |= target_writer.routed_last
             await take_over.take(setup.transactional_ids, written, committed=committed)
             # Of what else is written with the copies: brokers take ids of topics only for a whole request.
             dead_letters = target_writer.sending.dead_letters

@@ -131,6 +131,11 @@ class TargetWriter:
         """Whether no position is only in memory."""
         return partition not in self.positions.unstored
 
+    @property
+    def routed_last(self) -> Mapping[TopicPartition, TopicPartition]:
+        """Target partition -> source partition of what took routes in the last round."""
+        return {each.target: copy.partition for copy, each, _ in self._round.routed}
+
     def store_soon(self, partition: TopicPartition, extra: Sequence[NewRecord] = ()) -> None:
         """A position moved without data (a reset, a gap, an operator): store it without waiting for
         records."""
