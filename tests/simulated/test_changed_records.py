@@ -105,6 +105,14 @@ class Slow(Steady):
         return await super().change(partition, records)
 
 
+class Sluggish(Steady):
+    """Each record takes longer than an epoch lasts."""
+
+    async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Back:
+        await wait_or_stop(asyncio.Event(), 4.0 * len(records))
+        return await super().change(partition, records)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_records_arrive_changed_and_once_whatever_is_killed(tmp_path: Path, seed: int) -> None:
     async def life() -> None:
@@ -155,6 +163,22 @@ def test_a_pipe_that_opens_for_longer_than_an_epoch_serves_the_next_one(tmp_path
             for patience_seconds in (60, Slow.seconds / 2):
                 source.produce("orders", 0, b"a", b"drop", b"b")
                 await world.until(lambda: values(world, "B") == wanted(world), patience_seconds)
+            for service in ("source", "configsync"):
+                await world.stop(service)
+
+    live(life())
+
+
+def test_records_that_take_longer_than_an_epoch_are_changed_once_for_the_next_one(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, f"{FILE}{SHORT_EPOCHS}", make_pipe=Sluggish) as world:
+            source = world.on["A"]
+            source.cluster.create_topic("orders")
+            source.produce("orders", 0, b"a", b"drop", b"b")
+            world.start("configsync", "source")
+            await world.pause(8)
+            source.produce("orders", 0, b"c")
+            await world.until(lambda: values(world, "B") == wanted(world), 60)
             for service in ("source", "configsync"):
                 await world.stop(service)
 

@@ -4,12 +4,15 @@ which it fails.
 A record whose expression fails comes out of the pipe with the key that failed. What breaks the pipe instead
 (a function that raises, returns nonsense or takes too long) is found by halving: chunk by chunk in a pipe of
 its own, down to the record.
+
+What a task has asked for is computed to the end, also when its epoch ends meanwhile: the task of the next one
+asks for the same records.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import structlog
@@ -32,6 +35,8 @@ from twinlog_source.records.pipe import PipeJob, RunJob, TransformFailedError, r
 
 _LEFT_OUT = {OnError.SKIP: LaneReason.SKIPPED, OnError.DEAD_LETTER: LaneReason.DEAD_LETTERED}
 
+LEFT_SECONDS = 30.0
+"""Kept for so long, and until it is computed."""
 TRIES = 3
 """A record alone is to blame if it breaks the pipe so often: once, somebody may have killed a worker."""
 
@@ -79,6 +84,15 @@ class Changed:
     def failed_below(self, offset: int) -> Mapping[int, str]:
         return {each: why for each, why in self.failed.items() if each < offset}
 
+    def beside(self, other: "Changed", offsets: Collection[int]) -> "Changed":
+        """Both, as far as they are about these offsets."""
+        return replace(
+            self,
+            passed=self.passed | {at: record for at, record in other.passed.items() if at in offsets},
+            failed=self.failed | {at: why for at, why in other.failed.items() if at in offsets},
+            dropped=[*self.dropped, *(at for at in other.dropped if at in offsets)],
+        )
+
     def leave_out(self, partition: TopicPartition, offset: int, why: str) -> bool:
         """Treat a record that passed as one that failed; false if its partition has to stop anyway."""
         if self.on_error is OnError.STOP:
@@ -100,10 +114,23 @@ class Changed:
         return [self.passed[record[0]] for record in records if record[0] in self.passed]
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Records that are being changed, or were for somebody who waited no longer."""
+
+    records: Sequence[OpenRecord]
+    work: "asyncio.Task[Changed | TwinlogError]"
+
+    @property
+    def has_failed(self) -> bool:
+        return self.work.done() and isinstance(self.work.result(), TwinlogError)
+
+
 @dataclass(slots=True, kw_only=True)
 class Changing:
     """Of one flow."""
 
+    group: asyncio.TaskGroup
     expressions: Expressions
     source: ClusterAlias
     pipe: Pipe
@@ -111,6 +138,8 @@ class Changing:
     """For what broke it: everything else goes on meanwhile."""
     strict: Pipe
     """Breaks at a record whose expression fails, with the reason."""
+    _left: dict[TopicPartition, list[_Part]] = field(default_factory=dict)
+    """What nobody waits for."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One chunk at a time is in `alone`, so that it is to blame."""
     _passes_nothing: bool = False
@@ -122,6 +151,10 @@ class Changing:
     """The last answer of `strict`: a partition that stopped tries the same record again."""
 
     @property
+    def left(self) -> Sequence["asyncio.Task[Any]"]:
+        return [part.work for parts in self._left.values() for part in parts]
+
+    @property
     def pipes(self) -> Sequence[Pipe]:
         """They run beside the copy; each costs nothing before it is used."""
         return self.pipe, self.alone, self.strict
@@ -131,6 +164,58 @@ class Changing:
         expressions, or they break the pipe whatever the records are."""
         if not records:
             return Changed(passed={})
+        parts, rest = self._claim(partition, records), records
+        if parts:
+            known = {record for part in parts for record in part.records}
+            rest = [record for record in records if record not in known]
+        if rest:
+            work = self.group.create_task(self._outcome(partition, rest), name=f"records of {partition}")
+            parts.append(_Part(rest, work))
+        try:
+            found = [await asyncio.shield(part.work) for part in parts]
+        except asyncio.CancelledError:
+            self._left[partition] = parts
+            self._forget_later(partition, parts)
+            raise
+        changed = Changed(passed={}, on_error=self.expressions.on_error)
+        for each in found:
+            if isinstance(each, TwinlogError):
+                raise each
+            changed = each if rest is records else changed.beside(each, {offset for offset, _, _ in records})
+        return changed
+
+    def _claim(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> list[_Part]:
+        """What is known of these records, or soon. What is about others only is ended."""
+        parts: list[_Part] = []
+        for part in self._left.pop(partition, ()):
+            if set(records).isdisjoint(part.records):
+                part.work.cancel()
+            elif not part.has_failed:
+                parts.append(part)
+        return parts
+
+    def _forget_later(self, partition: TopicPartition, parts: list[_Part]) -> None:
+        """Once it is done and nobody asks: another worker may have the partition."""
+
+        def forget() -> None:
+            if self._left.get(partition) is not parts:
+                return
+            if all(part.work.done() for part in parts):
+                del self._left[partition]
+            else:
+                self._forget_later(partition, parts)
+
+        asyncio.get_running_loop().call_later(LEFT_SECONDS, forget)
+
+    async def _outcome(
+        self, partition: TopicPartition, records: Sequence[OpenRecord]
+    ) -> Changed | TwinlogError:
+        try:
+            return await self._changed(partition, records)
+        except TwinlogError as error:
+            return error
+
+    async def _changed(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Changed:
         failed: dict[int, str] = {}
         back = Back([], {})
         await self._through(partition, records, back, failed)
@@ -263,6 +348,7 @@ async def kept_pipes(run_pipe: RunPipe, make_pipe: MakePipe = record_pipe) -> As
             found = kept.get((flow, expressions))
             if found is None:
                 found = kept[flow, expressions] = Changing(
+                    group=group,
                     expressions=expressions,
                     source=flow.source,
                     pipe=make_pipe(run_job, expressions, False),
@@ -275,5 +361,5 @@ async def kept_pipes(run_pipe: RunPipe, make_pipe: MakePipe = record_pipe) -> As
         try:
             yield changing
         finally:
-            for each in running:
+            for each in (*running, *(work for changing in kept.values() for work in changing.left)):
                 each.cancel()

@@ -1,7 +1,7 @@
 """What becomes of the records of a fetch, against row by row in Python: also where the pipe breaks."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -69,6 +69,11 @@ class FakePipe:
         )
 
 
+async def in_group(run: Callable[[asyncio.TaskGroup], Awaitable[None]]) -> None:
+    async with asyncio.TaskGroup() as group:
+        await run(group)
+
+
 def _expected(records: Sequence[OpenRecord], on_error: OnError) -> tuple[list[OpenRecord], int, int | None]:
     """What is copied, how many are dropped, and at which offset the partition stops."""
     passed: list[OpenRecord] = []
@@ -85,8 +90,9 @@ def _expected(records: Sequence[OpenRecord], on_error: OnError) -> tuple[list[Op
 
 
 def test_others_go_on_while_a_record_that_takes_too_long_is_looked_for() -> None:
-    async def run() -> None:
+    async def run(group: asyncio.TaskGroup) -> None:
         changing = Changing(
+            group=group,
             expressions=Expressions(topics=("t",), python="a:b"),
             source="A",
             pipe=FakePipe(),
@@ -101,9 +107,9 @@ def test_others_go_on_while_a_record_that_takes_too_long_is_looked_for() -> None
                 await changing.change(TopicPartition("t", 1), [(number, 0, b"a")])
             return now()
 
-        async with asyncio.TaskGroup() as group:
-            stopping = group.create_task(changing.change(TopicPartition("t", 0), records), name="stops")
-            went_on = group.create_task(others(), name="others")
+        async with asyncio.TaskGroup() as both:
+            stopping = both.create_task(changing.change(TopicPartition("t", 0), records), name="stops")
+            went_on = both.create_task(others(), name="others")
         assert list(stopping.result().failed) == [700]
         assert went_on.result() < 121
         assert now() > 500
@@ -114,27 +120,30 @@ def test_others_go_on_while_a_record_that_takes_too_long_is_looked_for() -> None
         assert (list(again.failed), pipe.calls) == ([700], calls)
         assert now() - began < 61
 
-    run_in_virtual_time(run())
+    run_in_virtual_time(in_group(run))
 
 
 @pytest.mark.parametrize("on_error", OnError)
 def test_no_record_is_left_out_where_the_function_fails_without_one(on_error: OnError) -> None:
-    async def run() -> None:
+    async def run(group: asyncio.TaskGroup) -> None:
         pipe = FakePipe(breaks_always=True)
         expressions = Expressions(topics=("t",), python="a:b", on_error=on_error)
-        changing = Changing(expressions=expressions, source="A", pipe=pipe, alone=pipe, strict=pipe)
+        changing = Changing(
+            group=group, expressions=expressions, source="A", pipe=pipe, alone=pipe, strict=pipe
+        )
         for _ in range(2):
             with pytest.raises(StateError, match="python: fails without a record") as refused:
                 await changing.change(TopicPartition("t", 0), [(0, 0, b"a"), (1, 0, b"b")])
             assert refused.value.reason == "TRANSFORM_REFUSED"
 
-    run_in_virtual_time(run())
+    run_in_virtual_time(in_group(run))
 
 
 @pytest.mark.parametrize("killed", [{1}, {2}, {3, 4}, {4, 5}])
 def test_a_worker_that_is_killed_is_no_verdict_on_the_record_that_it_had(killed: set[int]) -> None:
-    async def run() -> None:
+    async def run(group: asyncio.TaskGroup) -> None:
         changing = Changing(
+            group=group,
             expressions=Expressions(topics=("t",), python="a:b", on_error=OnError.SKIP),
             source="A",
             pipe=FakePipe(),
@@ -147,15 +156,16 @@ def test_a_worker_that_is_killed_is_no_verdict_on_the_record_that_it_had(killed:
         )
         assert (list(changed.failed), list(changed.passed)) == ([1], [0, 2, 3])
 
-    run_in_virtual_time(run())
+    run_in_virtual_time(in_group(run))
 
 
 def test_a_record_is_not_blamed_for_what_another_one_did_at_its_offset() -> None:
     """The topic was created again, and a worker is killed."""
 
-    async def run() -> None:
+    async def run(group: asyncio.TaskGroup) -> None:
         alone = FakePipe()
         changing = Changing(
+            group=group,
             expressions=Expressions(topics=("t",), python="a:b", on_error=OnError.SKIP),
             source="A",
             pipe=FakePipe(killed_at={2}),
@@ -168,7 +178,38 @@ def test_a_record_is_not_blamed_for_what_another_one_did_at_its_offset() -> None
         changed = await changing.change(TopicPartition("t", 0), [(1, 0, b"a")])
         assert (list(changed.failed), list(changed.passed)) == ([], [1])
 
-    run_in_virtual_time(run())
+    run_in_virtual_time(in_group(run))
+
+
+def test_what_nobody_waited_for_is_there_for_who_asks_for_more_or_less_of_it() -> None:
+    async def run(group: asyncio.TaskGroup) -> None:
+        pipe, partition = FakePipe(), TopicPartition("t", 0)
+        changing = Changing(
+            group=group,
+            expressions=Expressions(topics=("t",), python="a:b", on_error=OnError.SKIP),
+            source="A",
+            pipe=pipe,
+            alone=FakePipe(break_seconds=9),
+            strict=FakePipe(),
+        )
+        bodies = [b"a", DROP, BREAK, FAIL, b"b", b"c"]
+        records = [(n, n, body) for n, body in enumerate(bodies)]
+        for asked in (records[:5], records, records[1:]):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(2):
+                    await changing.change(partition, asked)
+        changed = await changing.change(partition, records[1:])
+        assert ([*changed.passed], [*changed.failed], [*changed.dropped]) == ([4, 5], [2, 3], [1])
+        calls = pipe.calls
+        assert calls == 2, "the first five, and the sixth"
+        # Of another log: nothing of it is known.
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(2):
+                await changing.change(partition, [(1, 0, BREAK)])
+        assert [*(await changing.change(partition, [(1, 0, b"a")])).passed] == [1]
+        assert not changing.left
+
+    run_in_virtual_time(in_group(run))
 
 
 _BODIES = st.lists(st.sampled_from([b"a", b"b", b"c", DROP, FAIL, BREAK]), max_size=9)
@@ -177,9 +218,10 @@ _BODIES = st.lists(st.sampled_from([b"a", b"b", b"c", DROP, FAIL, BREAK]), max_s
 @given(st.lists(_BODIES, min_size=1, max_size=4), st.sampled_from(OnError))
 @settings(max_examples=60, deadline=None)
 def test_each_record_becomes_what_it_becomes_alone(chunks: list[list[bytes]], on_error: OnError) -> None:
-    async def run() -> None:
+    async def run(group: asyncio.TaskGroup) -> None:
         pipe = FakePipe()
         changing = Changing(
+            group=group,
             expressions=Expressions(topics=("t",), columns=(("value", "…"),), on_error=on_error),
             source="A",
             pipe=pipe,
@@ -187,9 +229,9 @@ def test_each_record_becomes_what_it_becomes_alone(chunks: list[list[bytes]], on
             strict=pipe,
         )
         fetched = [[(7 * n, n, body) for n, body in enumerate(bodies)] for bodies in chunks]
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as askers:
             asked = [
-                group.create_task(changing.change(TopicPartition("t", n), records), name=str(n))
+                askers.create_task(changing.change(TopicPartition("t", n), records), name=str(n))
                 for n, records in enumerate(fetched)
             ]
         for records, answer in zip(fetched, asked, strict=True):
@@ -202,7 +244,7 @@ def test_each_record_becomes_what_it_becomes_alone(chunks: list[list[bytes]], on
                     changed.take(records)
                 assert stopped.value.reason == "TRANSFORM_FAILED"
 
-    asyncio.run(run())
+    asyncio.run(in_group(run))
 
 
 _BYTES = st.none() | st.binary(max_size=40) | st.sampled_from([64, 8191, 8192]).map(bytes)
