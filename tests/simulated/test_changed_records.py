@@ -283,7 +283,7 @@ def test_verify_compares_what_was_copied_with_the_transform_of_its_file(tmp_path
         async with World(tmp_path, FILE, make_pipe=Steady) as world:
             source = world.on["A"]
             source.cluster.create_topic("orders")
-            files = []
+            files, transforms = [], []
             for number, value in enumerate(("as before", "in the pipe below", "otherwise")):
                 text = world.file.read_text()
                 keys = [line for line in text.splitlines() if not line.startswith("A->B.twinlog.transform.v")]
@@ -294,8 +294,13 @@ def test_verify_compares_what_was_copied_with_the_transform_of_its_file(tmp_path
                 world.start("configsync", "source")
                 await world.until(lambda: values(world, "B") == wanted(world))
                 await world.pause(5)
+                request = source_api.ListPartitionsRequest(source_topic="orders")
+                (told,) = (await asked(world, "ListPartitions", request)).partitions
+                transforms.append((told.transform, told.transform_since))
                 for service in ("source", "configsync"):
                     await world.stop(service)
+            assert [since for _, since in transforms] == [0, 10, 20]
+            assert len(dict(transforms)) == 3
             for number, file in enumerate(files):
                 report = await Verification(
                     configuration=load(file, environ={}),

@@ -77,7 +77,10 @@ def check_transform(flow: FlowFacts) -> Iterator[Finding]:
     """What Spark says of the flow's expressions."""
     match flow.transform:
         case True:
-            told = "Spark understands twinlog.transform.*; these copies have offsets of their own, for good"
+            told = (
+                "Spark understands twinlog.transform.*; these copies have offsets of their own, for good,"
+                " also those that have had the source's"
+            )
             yield fine(str(flow.flow), "transform", told)
         case TwinlogError(reason="TRANSFORM_REFUSED") as refusal:
             yield error(str(flow.flow), "transform", str(refusal), "correct the key (docs/transforms.md)")

@@ -6,6 +6,7 @@ from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1.source_service_pb2 import PartitionStatus
 from twinlog.cli.configsync.explain import (
     _how_to_include,
+    changed_words,
     offsets_document,
     offsets_words,
     standing_words,
@@ -29,6 +30,16 @@ def test_nothing_is_said_of_what_is_not_known_or_not_decided() -> None:
     assert offsets_words([PartitionStatus()]) == ""
 
 
+def test_what_changes_its_records_is_said_with_the_offset_from_which_on() -> None:
+    def changed(number: int, transform: str, since: int) -> PartitionStatus:
+        partition = TopicPartition(topic="t", partition=number)
+        return PartitionStatus(source=partition, transform=transform, transform_since=since)
+
+    assert changed_words(None) == changed_words([OWN]) == ""
+    assert changed_words([changed(0, "f0", 7), changed(1, "f0", 7)]) == "from 7"
+    assert changed_words([changed(1, "", 9), changed(0, "f0", 7)]) == "0 from 7, 1 no more from 9"
+
+
 def test_programs_get_each_partition() -> None:
     assert offsets_document([OWN]) == [
         {
@@ -36,6 +47,8 @@ def test_programs_get_each_partition() -> None:
             "offsets": "translated",
             "offsets_reason": "FILL_TOO_LARGE",
             "offsets_since": 0,
+            "transform": "",
+            "transform_since": None,
             "state": "UNSPECIFIED",
             "reason": "",
             "message": "",

@@ -105,6 +105,15 @@ def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.Flo
     return status
 
 
+def _tell_of_copy(status: pb.PartitionStatus, driver: FlowDriver, row: PartitionRow, copy: CopyFact) -> None:
+    status.offsets = "preserved" if copy.preserved else "translated"
+    status.offsets_reason = copy.reason
+    status.offsets_since = translated_since(copy, row.losses, driver.state.positions.gaps.values())
+    fact = driver.state.control.transforms.get(row.partition)
+    if fact is not None and fact.target_topic_id == copy.target_topic_id:
+        status.transform, status.transform_since = fact.starts[-1]
+
+
 def partition_status(
     driver: FlowDriver, row: PartitionRow, standing: PartitionStanding, facts: FlowFacts
 ) -> pb.PartitionStatus:
@@ -129,9 +138,7 @@ def partition_status(
     )
     copy = row.copy or driver.state.control.copies.get(row.partition)
     if copy is not None:
-        status.offsets = "preserved" if copy.preserved else "translated"
-        status.offsets_reason = copy.reason
-        status.offsets_since = translated_since(copy, row.losses, driver.state.positions.gaps.values())
+        _tell_of_copy(status, driver, row, copy)
     if row.report is not None:
         status.lane = pb.Lane.Value(f"LANE_{row.report.lane or 'UNSPECIFIED'}")
         if row.report.replication_latency_ns is not None:

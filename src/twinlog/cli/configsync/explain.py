@@ -20,7 +20,7 @@ from twinlog.cli.common.options import argument, named_of_flow
 from twinlog.cli.configsync.plan import EXPECTED
 from twinlog.cli.configsync.plan import offsets_words as expected_words
 from twinlog.cli.source.client import every_partition, list_flows, scope_name
-from twinlog.cli.source.partitions import OFFSETS, is_troubled, state_name
+from twinlog.cli.source.partitions import OFFSETS, TRANSFORM, is_troubled, state_name
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.kafka.reasons_page import known_reasons
 
@@ -57,6 +57,19 @@ def offsets_words(partitions: Partitions | None) -> str:
     if len(kinds) == 1:
         return next(iter(kinds))
     return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+
+
+def changed_words(partitions: Partitions | None) -> str:
+    """From which offsets of the source on the present transform holds: `from 1200`, `0 from 1200, 1 from 7`;
+    empty where no record was ever changed."""
+    found = {
+        each.source.partition: f"{'' if each.transform else 'no more '}from {each.transform_since}"
+        for each in partitions or ()
+        if each.HasField("transform_since")
+    }
+    if len(set(found.values())) == 1:
+        return next(iter(found.values()))
+    return ", ".join(f"{number} {words}" for number, words in sorted(found.items()))
 
 
 def standing_words(partitions: Partitions | None) -> str:
@@ -116,7 +129,7 @@ def _first_of(names: Sequence[str]) -> str:
 
 
 _COPY: Fields[source_pb.PartitionStatus] = table(
-    "partition=source.partition", *OFFSETS, "state reason message"
+    "partition=source.partition", *OFFSETS, *TRANSFORM, "state reason message"
 )
 
 
@@ -164,7 +177,8 @@ def topic_command(
     TOPIC is a topic on a source (orders) or on a target (A.orders); it need not exist. `now` is the state of
     its partitions, what is left to copy, and the limits in force. `offsets` says whether its copy has the
     source's offsets (docs/offsets.md), if the source service answers; of a topic that waits for its copy,
-    which offsets that will have, and what filling costs.
+    which offsets that will have, and what filling costs. `changed` says from which offsets of the source on
+    transforms are what they are now, by partition.
     """
     named, name = named_of_flow(names, "topic")
     rows = call.ask(lambda at: _explain(at, name, named))
@@ -201,6 +215,7 @@ _EXPLAINED: Fields[_Explained] = table(
         text=lambda row: "; ".join(each for each in (standing_words(row.copies), *row.limits) if each),
     ),
     Field("", column="offsets", text=lambda row: _offsets(row)),
+    Field("", column="changed", text=lambda row: changed_words(row.copies)),
     "rule=told.rule|because",
     "source_topic=told.source_topic target_topic=told.target_topic generation=told.topic.generation",
     Field("partitions", lambda row: offsets_document(row.copies)),

@@ -68,6 +68,7 @@ def first_of_each(
 
 OFFSETS: Fields[pb2.PartitionStatus] = table("offsets? offsets_reason offsets_since")
 """Which offsets the copy has; null while undecided."""
+TRANSFORM: Fields[pb2.PartitionStatus] = table("transform transform_since")
 _PROOF: Fields[pb2.PartitionProof] = table("verdict proven_until proven_at checked_at differences reason")
 _FOREIGN: Fields[pb2.ForeignWrite] = table(
     "from_offset to_offset records producer_id producer_epoch written_at"
@@ -142,6 +143,7 @@ def partition_fields(now_ms: int) -> Fields[pb2.PartitionStatus]:
         Field("proof", lambda row: _part(_PROOF, row, "proof"), "proof", proof_words, spare=4),
         Field("", column="delay", text=_delay, right=True, spare=5),
         Field("", column="next try", text=lambda row: _until(row, now_ms), right=True, spare=1),
+        *TRANSFORM,
         "echo_records",
         Field("left_out_records", lambda row: dict(sorted(row.left_out_records.items()))),
         "foreign_records",

@@ -1333,6 +1333,8 @@ class PartitionStatus(_message.Message):
     ECHO_RECORDS_FIELD_NUMBER: _builtins.int
     LEFT_OUT_RECORDS_FIELD_NUMBER: _builtins.int
     TARGET_END_FIELD_NUMBER: _builtins.int
+    TRANSFORM_FIELD_NUMBER: _builtins.int
+    TRANSFORM_SINCE_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic; the partition number is the same."""
     state: Global___PartitionState.ValueType
@@ -1377,6 +1379,10 @@ class PartitionStatus(_message.Message):
     """Target offset after the last record that is known to be written; absent while unknown. A copy that ends before it has lost
     records.
     """
+    transform: _builtins.str
+    """Names what is done to its records (a digest of the configuration's twinlog.transform.* and transforms); empty = nothing."""
+    transform_since: _builtins.int
+    """Source offset from which on that holds; absent when it always has."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -1466,10 +1472,12 @@ class PartitionStatus(_message.Message):
         echo_records: _builtins.int = ...,
         left_out_records: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         target_end: _builtins.int | None = ...,
+        transform: _builtins.str = ...,
+        transform_since: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "_target_end", b"_target_end", "as_of", b"as_of", "caught_up_in", b"caught_up_in", "flow", b"flow", "foreign_write", b"foreign_write", "lag_records", b"lag_records", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "proof", b"proof", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source", b"source", "source_end_as_of", b"source_end_as_of", "stalled_since", b"stalled_since", "target_end", b"target_end"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "_target_end", b"_target_end", "_transform_since", b"_transform_since", "as_of", b"as_of", "caught_up_in", b"caught_up_in", "flow", b"flow", "foreign_write", b"foreign_write", "lag_records", b"lag_records", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "proof", b"proof", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source", b"source", "source_end_as_of", b"source_end_as_of", "stalled_since", b"stalled_since", "target_end", b"target_end", "transform_since", b"transform_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "_target_end", b"_target_end", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "echo_records", b"echo_records", "flow", b"flow", "foreign_records", b"foreign_records", "foreign_write", b"foreign_write", "foreign_writes", b"foreign_writes", "is_heartbeats", b"is_heartbeats", "lag_records", b"lag_records", "lane", b"lane", "left_out_records", b"left_out_records", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "proof", b"proof", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_end", b"target_end", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "_target_end", b"_target_end", "_transform_since", b"_transform_since", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "echo_records", b"echo_records", "flow", b"flow", "foreign_records", b"foreign_records", "foreign_write", b"foreign_write", "foreign_writes", b"foreign_writes", "is_heartbeats", b"is_heartbeats", "lag_records", b"lag_records", "lane", b"lane", "left_out_records", b"left_out_records", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "proof", b"proof", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_end", b"target_end", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id", "transform", b"transform", "transform_since", b"transform_since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__foreign_write: _TypeAlias = _typing.Literal["foreign_write"]  # noqa: Y015
     _WhichOneofArgType__foreign_write: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write"]  # noqa: Y015
@@ -1481,6 +1489,8 @@ class PartitionStatus(_message.Message):
     _WhichOneofArgType__proof: _TypeAlias = _typing.Literal["_proof", b"_proof"]  # noqa: Y015
     _WhichOneofReturnType__target_end: _TypeAlias = _typing.Literal["target_end"]  # noqa: Y015
     _WhichOneofArgType__target_end: _TypeAlias = _typing.Literal["_target_end", b"_target_end"]  # noqa: Y015
+    _WhichOneofReturnType__transform_since: _TypeAlias = _typing.Literal["transform_since"]  # noqa: Y015
+    _WhichOneofArgType__transform_since: _TypeAlias = _typing.Literal["_transform_since", b"_transform_since"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__foreign_write) -> _WhichOneofReturnType__foreign_write | None: ...
     @_typing.overload
@@ -1491,6 +1501,8 @@ class PartitionStatus(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__proof) -> _WhichOneofReturnType__proof | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__target_end) -> _WhichOneofReturnType__target_end | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__transform_since) -> _WhichOneofReturnType__transform_since | None: ...
 
 Global___PartitionStatus: _TypeAlias = PartitionStatus  # noqa: Y015
 
