@@ -118,7 +118,7 @@ api-released: install ## At a release: what `make lint` holds later changes of p
 	$(BIN)/buf build --exclude-source-info --output $(RELEASED_API)
 
 lock: install ## Renew the locks of deploy/requirements after a change of dependencies; ARGS=--upgrade: newest versions
-	$(BIN)/python -m deploy.supply.lock $(ARGS)
+	$(BIN)/python -m deploy.supply.locks $(ARGS)
 
 audit: install ## Hold the locked packages against the database of advisories, where it can be reached
 	$(BIN)/python -m deploy.supply.audit

@@ -21,7 +21,7 @@ from bench.comparing.stage import open_stage
 from bench.comparing.tables import all_tables, markdown, show
 from bench.display import Display
 from twinlog.errors import TwinlogError
-from twinlog.machine.paths import WorkDirectory
+from twinlog.machine import WorkDirectory
 
 _RESULTS = Path(__file__).parent / "results"
 _FILE_WIDTH = 160

@@ -26,7 +26,7 @@ from twinlog.errors import StateError
 from twinlog.kafka.ports import NewTopic
 from twinlog.kafka.raw import ProducerSettings, RawProducer
 from twinlog.local.twinlog_run import TwinlogRun
-from twinlog.machine.paths import WorkDirectory
+from twinlog.machine import WorkDirectory
 from twinlog.model import Flow, TopicPartition
 from twinlog.properties_text import render_properties
 from twinlog.service.peers import open_channel

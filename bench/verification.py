@@ -15,12 +15,12 @@ from pathlib import Path
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as ClientPartition
 
+from bench.comparing.drain import replay
 from bench.comparing.loads import LOADS, Load, make_pool
-from bench.comparing.replay import replay
 from bench.comparing.stage import Side, Stage, open_stage
 from twinlog.clock import SystemClock
 from twinlog.config import load as load_config
-from twinlog.machine.paths import WorkDirectory
+from twinlog.machine import WorkDirectory
 from twinlog.model import Flow
 from twinlog.verify.report import Verdict
 from twinlog_source.verify.engine import Verification

@@ -13,11 +13,10 @@ from pathlib import Path
 
 import psutil
 
-from bench.comparing.drain import Backlog, run_drain
+from bench.comparing.drain import Backlog, replay, run_drain
 from bench.comparing.idle import PARTITIONS, IdlePlan, run_idle
 from bench.comparing.latency import LatencyPlan, run_latency
 from bench.comparing.loads import LOADS, BatchPool, Load, make_pool
-from bench.comparing.replay import replay
 from bench.comparing.results import CeilingRun, Copier, LoadFacts, Results
 from bench.comparing.stage import Side, Stage
 from bench.display import Display

@@ -1,18 +1,22 @@
 """How fast a copier empties a backlog that was there before it started."""
 
 import asyncio
+import math
+import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 from bench.comparing.copiers import RunningCopier, copier_in, copier_properties, starting
-from bench.comparing.figures import Sample, measure_drain, without_markers
-from bench.comparing.loads import Load
+from bench.comparing.loads import BatchPool, Load
 from bench.comparing.process_tree import TreeMeter
-from bench.comparing.results import Copier, DrainRun
+from bench.comparing.results import Copier, DrainRun, Sample, measure_drain, without_markers
 from bench.comparing.stage import Stage
 from twinlog.errors import StateError
-from twinlog.model import Flow
+from twinlog.kafka.raw import DataClientPool, ProducerSettings, RawProducer
+from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
 
 _SAMPLE_SECONDS = 0.2
@@ -132,3 +136,66 @@ async def _copied(stage: Stage, backlog: Backlog, remote_topic: str, *, is_whole
     if missing and is_whole:
         raise StateError(f"{missing:,} records are missing on the target")
     return sum(copied)
+
+
+# Batches from memory into a topic as fast as the brokers take them: fills the source, and is the ceiling.
+
+_MOST_UNDER_WAY_BYTES = 32 << 20
+_REPORT_EVERY_BATCHES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    records: tuple[int, ...]
+    """By partition."""
+    seconds: float
+    cpu_seconds: float
+    """CPU time of this process."""
+
+    @property
+    def record_count(self) -> int:
+        return sum(self.records)
+
+
+async def replay(
+    session: DataClientPool,
+    topic: str,
+    pool: BatchPool,
+    *,
+    partition_count: int,
+    record_count: int,
+    progress: Callable[[float], None],
+    most_seconds: float = math.inf,
+) -> Replayed:
+    """Send at least `record_count` records, or for `most_seconds`, each batch to the next partition in turn,
+    and wait for all acknowledgements. Raises KafkaError.
+    """
+    records = [0] * partition_count
+    partitions = cycle([TopicPartition(topic, number) for number in range(partition_count)])
+    under_way: deque[tuple[asyncio.Future[int], int]] = deque()
+    under_way_bytes = sent = 0
+    began, cpu_began = time.perf_counter(), time.process_time()
+    async with RawProducer(session, ProducerSettings()) as producer:
+        for number, (batch, partition) in enumerate(zip(cycle(pool.batches), partitions, strict=False)):
+            if sent >= record_count or time.perf_counter() - began > most_seconds:
+                break
+            # Times go on: the same records again and again would look like records that go round.
+            times = (batch.base_timestamp_ms + number, batch.max_timestamp_ms + number)
+            sent_now = batch._replace(base_timestamp_ms=times[0], max_timestamp_ms=times[1])
+            under_way.append((producer.send(partition, sent_now), batch.size_bytes))
+            under_way_bytes += batch.size_bytes
+            records[partition.partition] += batch.record_count
+            sent += batch.record_count
+            while under_way_bytes > _MOST_UNDER_WAY_BYTES:
+                oldest, size_bytes = under_way.popleft()
+                await oldest
+                under_way_bytes -= size_bytes
+            if number % _REPORT_EVERY_BATCHES == 0:
+                progress(sent)
+        await producer.flush()
+    progress(sent)
+    return Replayed(
+        records=tuple(records),
+        seconds=time.perf_counter() - began,
+        cpu_seconds=time.process_time() - cpu_began,
+    )

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.comparing.copiers import copier_in, copier_properties, starting
+from bench.comparing.drain import replay
 from bench.comparing.loads import LOADS, make_pool
 from bench.comparing.process_tree import TreeMeter
-from bench.comparing.replay import replay
 from bench.comparing.results import Copier, IdleRun
 from bench.comparing.stage import Stage
 from twinlog.errors import StateError

@@ -9,12 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench.comparing.copiers import RunningCopier, copier_in, copier_properties, starting
-from bench.comparing.figures import percentile
 from bench.comparing.idle import put_first_records, wait_for_first_records
 from bench.comparing.latency_probe import ProbeOutcome, ProbePlan
 from bench.comparing.loads import LatencyLoad
 from bench.comparing.process_tree import TreeMeter
-from bench.comparing.results import Copier, LatencyRun
+from bench.comparing.results import Copier, LatencyRun, percentile
 from bench.comparing.stage import Stage
 from twinlog.errors import StateError
 from twinlog.model import Flow

@@ -11,8 +11,7 @@ from twinlog.kafka.clients import fetch_options
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
 from twinlog.kafka.raw import DataClientPool, FetchFailure, RawFetcher, list_offsets
-from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.cluster import start_clusters, stop_clusters
+from twinlog.local.blocking_cluster import BlockingCluster, start_clusters, stop_clusters
 from twinlog.local.port_lease import PortLease
 from twinlog.local.spec import ADDRESS, ClusterSpec, FarListener
 from twinlog.model import TopicPartition

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from bench.comparing.figures import Stretch
 from bench.comparing.goals import Goal, judge
 from bench.comparing.loads import LATENCY_LOADS
-from bench.comparing.results import Copier, DrainRun, LoadFacts, Results
+from bench.comparing.results import Copier, DrainRun, LoadFacts, Results, Stretch
 
 _NOTHING = "-"
 

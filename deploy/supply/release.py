@@ -23,7 +23,7 @@ from deploy.supply import sbom
 from deploy.supply.images import epoch
 from deploy.supply.projects import ROOT, projects
 
-from twinlog.machine.java import find_java
+from twinlog.machine import find_java
 
 OUTPUT: Final = ROOT / "dist" / "release"
 CHART: Final = ROOT / "deploy" / "kubernetes" / "chart"

@@ -12,7 +12,7 @@ from twinlog.clock import SystemClock
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
-from twinlog.testing.records import write_batches
+from twinlog.testing.brokers import write_batches
 
 PARTITIONS = 2
 _LAST_OFFSETS = 5000

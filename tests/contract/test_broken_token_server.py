@@ -9,7 +9,7 @@ import pytest
 
 from twinlog.kafka.security.access import TokenKeeper
 from twinlog.kafka.security.oauth.fetching import fetch_token
-from twinlog.kafka.security.oauth.login import Grant, OAuthLogin, Token, TokenError
+from twinlog.kafka.security.oauth.reading import Grant, OAuthLogin, Token, TokenError
 
 BODIES = {
     "a clean answer": b"Content-Length: 2\r\n\r\n{}",

@@ -16,9 +16,8 @@ from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
-from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name, write_batches
 from twinlog.testing.java.mm2 import MirrorMaker2, quick_mm2_properties
-from twinlog.testing.records import write_batches
 
 PARTITIONS = 2
 BEFORE, WHILE = 20, 60

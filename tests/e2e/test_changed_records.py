@@ -21,11 +21,10 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.kafka.whole_logs import committed_records
 from twinlog.local.twinlog_run import TwinlogRun
-from twinlog.machine.java import spark_environment
+from twinlog.machine import spark_environment
 from twinlog.model import Flow, TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name, write_batches
 from twinlog.testing.java.mm2 import quick_mm2_properties
-from twinlog.testing.records import write_batches
 
 pytestmark = pytest.mark.java
 

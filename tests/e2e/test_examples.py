@@ -13,14 +13,12 @@ from twinlog.clock import SystemClock
 from twinlog.demo.comparison import group_position, read_some
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, LogReader, NewTopic, OffsetSpec
-from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.cluster import start_clusters, stop_clusters
+from twinlog.local.blocking_cluster import BlockingCluster, start_clusters, stop_clusters
 from twinlog.local.spec import ClusterSpec
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
-from twinlog.testing.brokers import eventually, retry_admin
-from twinlog.testing.records import write_batches
+from twinlog.testing.brokers import eventually, retry_admin, write_batches
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

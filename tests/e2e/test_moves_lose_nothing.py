@@ -18,8 +18,7 @@ from twinlog.kafka.ports import CommittedOffset, KafkaCluster, NewTopic, OffsetS
 from twinlog.kafka.raw import DataClientPool, ProducerSettings, RawProducer, fence
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
-from twinlog.testing.records import write_batches
+from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name, write_batches
 
 
 @dataclass(slots=True, kw_only=True)

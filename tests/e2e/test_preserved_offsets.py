@@ -23,8 +23,14 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Record, TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
-from twinlog.testing.records import awkward_records, write_batches
+from twinlog.testing.brokers import (
+    KafkaPair,
+    awkward_records,
+    eventually,
+    make_topics,
+    unique_name,
+    write_batches,
+)
 
 PARTITIONS = 3
 CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)

@@ -31,8 +31,7 @@ from twinlog.local.certificates import Authority
 from twinlog.local.port_lease import PortLease
 from twinlog.local.spec import SaslMechanism
 from twinlog.local.twinlog_run import TwinlogRun
-from twinlog.testing.brokers import eventually, retry_admin, unique_name
-from twinlog.testing.records import write_batches
+from twinlog.testing.brokers import eventually, retry_admin, unique_name, write_batches
 
 SPARK_SECRET = "planted-key-of-a-bucket"
 

@@ -11,8 +11,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic, OffsetSpec
 from twinlog.local.processes.process import GuardedProcess
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
-from twinlog.testing.records import write_batches
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name, write_batches
 
 _STOP_SECONDS = 60.0
 _RECORDS = 5

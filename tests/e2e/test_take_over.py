@@ -21,9 +21,8 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Flow
-from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name, write_batches
 from twinlog.testing.java.mm2 import MirrorMaker2, quick_mm2_properties
-from twinlog.testing.records import write_batches
 
 pytestmark = pytest.mark.java
 

@@ -19,9 +19,8 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.local.processes.process import ProcessError
 from twinlog.local.twinlog_run import TwinlogRun
-from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name, write_batches
 from twinlog.testing.java.connect_worker import ConnectWorker
-from twinlog.testing.records import write_batches
 
 pytestmark = pytest.mark.java
 

@@ -24,8 +24,7 @@ from twinlog.kafka.ports import CommittedOffset, KafkaCluster, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
-from twinlog.testing.records import write_batches
+from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name, write_batches
 
 pytestmark = pytest.mark.java
 

@@ -13,9 +13,8 @@ from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
 from twinlog.kafka.whole_logs import committed_records
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Flow, TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name, write_batches
 from twinlog.testing.java.mm2 import MirrorMaker2, quick_mm2_properties
-from twinlog.testing.records import write_batches
 
 pytestmark = pytest.mark.java
 

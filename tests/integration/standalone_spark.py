@@ -10,7 +10,7 @@ import pyspark
 
 from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.process import GuardedProcess
-from twinlog.machine.java import spark_environment
+from twinlog.machine import spark_environment
 
 WORKERS = 3
 SECRET = "sesame-of-the-cluster"

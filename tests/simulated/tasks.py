@@ -11,7 +11,7 @@ from twinlog.model import Flow
 from twinlog.transforms.expressions import Expressions
 from twinlog_source.records.changing import ChangingOf, MakePipe
 from twinlog_source.records.pipe import PipeJob, record_pipe
-from twinlog_source.task.run import TaskLostError, TaskSpec, WorkerSpec
+from twinlog_source.task.settings import TaskLostError, TaskSpec, WorkerSpec
 from twinlog_source.task.stream.session import TaskConnection
 from twinlog_source.task.stream.worker import Worker
 

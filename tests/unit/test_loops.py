@@ -19,8 +19,8 @@ from twinlog.service.app import ServiceContext, ServiceParts, service_main
 from twinlog.service.clusters import Clusters
 from twinlog.supervisor.plan import RunRequest, plan_run
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 

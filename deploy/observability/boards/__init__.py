@@ -2,13 +2,10 @@
 
 from collections.abc import Sequence
 
-from deploy.observability.boards.config import CONFIG
-from deploy.observability.boards.ends import ENDS
-from deploy.observability.boards.flows import FLOWS_BOARD
+from deploy.observability.boards.flows import ENDS, FLOWS_BOARD, OFFSETS
 from deploy.observability.boards.glance import GLANCE
 from deploy.observability.boards.migration import MIGRATION
-from deploy.observability.boards.offsets import OFFSETS
-from deploy.observability.boards.services import SERVICES
+from deploy.observability.boards.services import CONFIG, SERVICES
 from deploy.observability.grafana import Board
 
 BOARDS: Sequence[Board] = (GLANCE, FLOWS_BOARD, ENDS, OFFSETS, CONFIG, MIGRATION, SERVICES)

@@ -20,7 +20,7 @@ from twinlog.kafka.clients import aiokafka_client_options, fetch_options
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.fetch.reader import BatchReader
-from twinlog.kafka.raw.producer_states import open_transactions
+from twinlog.kafka.raw.lookups import open_transactions
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.errors_wire import error_from_rpc
@@ -44,7 +44,7 @@ from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flow, checkpoin
 from twinlog_checkpoint.flow.live_rules import RulesFollower
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.instruments import observe_flows
-from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState, ForeignStretch, LostRange
+from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState, ForeignStretch, LostRange
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.log_sides import BatchLog
 

@@ -24,13 +24,12 @@ from twinlog_checkpoint.flow.parts import FlowParts, ServedElsewhere, named_orig
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.groups.deletes import GroupDeleter, GroupDeleteRules
-from twinlog_checkpoint.groups.directory import GroupDirectory
+from twinlog_checkpoint.groups.directory import GroupDirectory, KnownTopics, TopicChoice
 from twinlog_checkpoint.groups.instruments import CheckpointInstruments
 from twinlog_checkpoint.groups.progress import ProgressTable
 from twinlog_checkpoint.groups.syncer import GroupSyncer
-from twinlog_checkpoint.groups.topic_choice import KnownTopics, TopicChoice
 from twinlog_checkpoint.journal import MoveJournal, source_table
-from twinlog_checkpoint.moves.planning.copy_states import CopyStates
+from twinlog_checkpoint.moves.planning.decision import CopyStates
 from twinlog_checkpoint.moves.planning.planner import MovePlanner
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.moves.running.host import MoveHost

@@ -28,7 +28,7 @@ from twinlog.service.owner.opening import open_lease
 from twinlog.service.runtime import Loop
 from twinlog.telemetry import instruments
 from twinlog.telemetry.instruments import Figures
-from twinlog.telemetry.metrics import configsync as metrics
+from twinlog.telemetry.metrics import services as metrics
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog_configsync.api.servicer import ConfigSyncServicer, ServedFlow
 from twinlog_configsync.config import ConfigSyncFlow, configsync_flows, flows_of_others

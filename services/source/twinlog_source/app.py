@@ -10,7 +10,7 @@ from twinlog.api.source.v1.source_service_pb2_grpc import add_SourceServiceServi
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.raw import DataClientPool, open_transactions
-from twinlog.machine.java import spark_environment
+from twinlog.machine import spark_environment
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.clusters import UNKNOWN, Clusters
@@ -26,12 +26,10 @@ from twinlog_source.config import SourceFlow, source_flows
 from twinlog_source.driver.commands import FlowOperations
 from twinlog_source.driver.epoch_jobs import EpochJobs, EpochRunner
 from twinlog_source.driver.flow_driver import FlowDriver
-from twinlog_source.driver.flow_monitor import FlowMonitor
-from twinlog_source.driver.gauges import observe_flows
-from twinlog_source.driver.instruments import FlowInstruments
+from twinlog_source.driver.flow_monitor import FlowMonitor, PositionsFollower
+from twinlog_source.driver.instruments import FlowInstruments, observe_flows
 from twinlog_source.driver.moves import PositionMoves
 from twinlog_source.driver.ownership import Fence, Ownership
-from twinlog_source.driver.positions_follower import PositionsFollower
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.stream.task_host import TaskHost
 from twinlog_source.driver.stream.task_settings import TaskSettings

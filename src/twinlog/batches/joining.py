@@ -10,8 +10,7 @@ from itertools import chain
 
 from twinlog.batches.bodies import OpenRecord
 from twinlog.batches.codec import decompress
-from twinlog.batches.lanes import LaneReason, TargetTopicLimits
-from twinlog.batches.outgoing import OutgoingBatch
+from twinlog.batches.outgoing import LaneReason, OutgoingBatch, TargetTopicLimits
 from twinlog.batches.recode_lane import encode, pack
 from twinlog.batches.records import walk_records
 from twinlog.errors import WireFormatError

@@ -18,8 +18,7 @@ from twinlog.batches.header import (
     iter_batches,
     read_batch,
 )
-from twinlog.batches.lanes import Lane, LaneReason, choose_lane
-from twinlog.batches.outgoing import OffsetRun, OutgoingBatch
+from twinlog.batches.outgoing import Lane, LaneReason, OffsetRun, OutgoingBatch, choose_lane
 from twinlog.batches.prepared import CopyFault, CopyPolicy, LeaderEpoch, Prepared
 from twinlog.batches.recode_lane import Packed, dense_pieces, pack
 from twinlog.batches.records import open_records, payload

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from twinlog.batches.bodies import OpenRecord
 from twinlog.batches.codec import MAX_OPEN_BYTES
 from twinlog.batches.header import HIGHEST_OFFSET
-from twinlog.batches.lanes import TargetTopicLimits
-from twinlog.batches.outgoing import OutgoingBatch
+from twinlog.batches.outgoing import OutgoingBatch, TargetTopicLimits
 from twinlog.batches.transformed import ChangeRecords, RouteRecords
 
 NOT_YET = HIGHEST_OFFSET, HIGHEST_OFFSET

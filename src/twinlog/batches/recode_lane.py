@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from twinlog.batches.bodies import OpenRecord
+from twinlog.batches.bodies import OpenRecord, RawHeaders, encode_body
 from twinlog.batches.codec import Codec, compress
-from twinlog.batches.lanes import Lane, LaneReason, TargetTopicLimits
-from twinlog.batches.outgoing import OffsetRun, OutgoingBatch
+from twinlog.batches.outgoing import Lane, LaneReason, OffsetRun, OutgoingBatch, TargetTopicLimits
 from twinlog.batches.records import write_records
 
 _TIMESTAMP_MS = itemgetter(1)
@@ -106,3 +105,22 @@ def _runs(records: Sequence[OpenRecord]) -> tuple[OffsetRun, ...]:
         expected = offset + 1
     runs.append(OffsetRun(first, expected - first))
     return tuple(runs)
+
+
+# Builds batches of Twinlog's own records: positions, gaps, control records.
+
+
+class NewRecord(NamedTuple):
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: RawHeaders = ()
+
+
+def build_batch(records: Sequence[NewRecord], *, codec: Codec = Codec.NONE) -> OutgoingBatch:
+    """One batch of at least one record; its source offsets are 0, 1, 2, …."""
+    opened = [
+        (index, record.timestamp_ms, encode_body(record.key, record.value, record.headers))
+        for index, record in enumerate(records)
+    ]
+    return encode(opened, codec, None, LaneReason.OWN_RECORDS, len(opened))

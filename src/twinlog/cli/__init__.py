@@ -25,7 +25,7 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
             "Copy from one cluster to another without a file, which it writes.",
             "twinlog start kafka-a:9092 kafka-b:9092",
             "twinlog start kafka-a:9092 kafka-b:9092 --topics 'orders,payments.*' --dry-run"),
-        "init": shown("init:init_command", "Write a first properties file, by five questions.",
+        "init": shown("start:init_command", "Write a first properties file, by five questions.",
             "twinlog init mm2.properties"),
         "preflight": shown("preflight:preflight_command",
             "Check a properties file against its clusters before anything is started.",

@@ -83,7 +83,7 @@ def import_command(
     2 FILE cannot be read (the message names the line), or --to exists.
     """
     from twinlog.imports import Format, ImportOptions, import_text
-    from twinlog.imports.helm import helm_values
+    from twinlog.imports.documents import helm_values
     from twinlog.imports.references import DEFAULT_SECRETS_DIR
 
     if format_ not in [*Format]:

@@ -10,15 +10,15 @@ import typer
 from twinlog.cli.common.call import Call, printing
 from twinlog.cli.common.fields import Field, Fields, print_rows, table
 from twinlog.cli.common.options import argument, flag, option
-from twinlog.cli.first_file import End, first_file
+from twinlog.cli.start import End, first_file
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError
 from twinlog.local import registry
-from twinlog.local.broker_image import ensure_image
+from twinlog.local.broker import ensure_image
 from twinlog.local.owner import detach_owner, own_clusters
 from twinlog.local.processes.process import ProcessError, last_lines
 from twinlog.local.registry import BrokerState, OwnerRequest, RunningCluster
 from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
-from twinlog.machine.java import find_java
+from twinlog.machine import find_java
 
 app = typer.Typer(
     name="local",

@@ -149,7 +149,7 @@ def _require_sound(text: str) -> None:
 def _write(consumer: Path, producer: Path, text: str) -> Path:
     """Write it where the same two files find it again; readable by its owner only, because it may contain
     secrets."""
-    from twinlog.machine.paths import state_dir
+    from twinlog.machine import state_dir
 
     names = f"{consumer.resolve()}\n{producer.resolve()}"
     directory = state_dir() / "mirror-maker"

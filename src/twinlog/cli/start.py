@@ -1,10 +1,10 @@
-"""`twinlog start SOURCE TARGET`: a first flow, for which it writes the file that it runs."""
+"""`twinlog start SOURCE TARGET`: a first flow, for which it writes the file that it runs; `twinlog init`."""
 
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import typer
 
@@ -13,14 +13,83 @@ from twinlog.cli.common.location import note_file
 from twinlog.cli.common.names import counted
 from twinlog.cli.common.options import argument, flag, option
 from twinlog.cli.common.private_file import unwritable, write_private
-from twinlog.cli.first_file import End, first_file
 from twinlog.errors import ConfigError
 from twinlog.printable import printable
-
-# `twinlog run`: all four services of a properties file as children of one process.
+from twinlog.properties_text import render_properties
 
 if TYPE_CHECKING:
+    from twinlog.config import Configuration
+    from twinlog.preflight.facts import ClusterFacts, Facts
     from twinlog.supervisor.plan import RunRequest
+
+
+# Writes the properties of a first flow between two open clusters, from the facts about them. Pure.
+
+_MOST_REPLICAS: Final = 3
+_INTERNAL: Final = (
+    "offset-syncs.topic.replication.factor",
+    "offset.storage.replication.factor",
+    "checkpoints.topic.replication.factor",
+    "heartbeats.topic.replication.factor",
+)
+_KEEP_NAMES: Final = {"replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """A cluster of the flow."""
+
+    alias: str
+    bootstrap_servers: str
+    broker_count: int = _MOST_REPLICAS
+    cluster_id: str = ""
+    """Empty while it is not known."""
+
+
+def first_file(source: End, target: End, *, topics: str = ".*", keep_names: bool = False) -> str:
+    """The file, in the format of MirrorMaker 2, with a comment for each choice. `topics` are names and
+    regular expressions, separated by commas. `keep_names`: the copy of orders is named orders."""
+    flow = f"{source.alias}->{target.alias}"
+    fewest = min(source.broker_count, target.broker_count, _MOST_REPLICAS)
+    copied = min(target.broker_count, _MOST_REPLICAS)
+    blocks = [
+        _block(
+            "The names of the clusters."
+            + ("" if keep_names else f" The copy of a topic is named {source.alias}.TOPIC."),
+            {"clusters": f"{source.alias}, {target.alias}"},
+        ),
+        *(
+            _block(
+                f"Cluster id {end.cluster_id}." if end.cluster_id else "",
+                {f"{end.alias}.bootstrap.servers": end.bootstrap_servers},
+            )
+            for end in (source, target)
+        ),
+        _block("One direction; the other one is off by default.", {f"{flow}.enabled": "true"}),
+        _block(
+            "Which topics are copied: names and regular expressions. Internal topics never are.",
+            {f"{flow}.topics": topics},
+        ),
+        *([_block("Copies have the names of their topics.", _KEEP_NAMES)] if keep_names else []),
+        _block(
+            f"Replicas of new copies: {_MOST_REPLICAS}, or one on each broker of {target.alias}.",
+            {"replication.factor": str(copied)},
+        ),
+        _block(
+            f"Replicas of internal topics: {_MOST_REPLICAS}, or one on each broker of the smaller cluster.",
+            dict.fromkeys(_INTERNAL, str(fewest)),
+        ),
+    ]
+    return "\n".join(blocks)
+
+
+def _block(why: str, properties: Mapping[str, str]) -> str:
+    # An alias may have characters that the file format does not allow.
+    comment = why.encode("ascii", "replace").decode()
+    return (f"# {comment}\n" if why else "") + render_properties(properties)
+
+
+# `twinlog run`: all four services of a properties file as children of one process.
 
 
 def run_command(
@@ -76,11 +145,6 @@ def run_file(request: "RunRequest") -> NoReturn:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-if TYPE_CHECKING:
-    from twinlog.config import Configuration
-    from twinlog.preflight.facts import ClusterFacts, Facts
 
 
 _SHOWN_TOPICS = 10
@@ -309,3 +373,51 @@ def is_there(file: Path, text: str) -> bool:
             key="--file",
         )
     return True
+
+
+# `twinlog init`: a first properties file, by five questions.
+
+
+def init_command(
+    file: Path = argument("FILE", "The file to write.", Path("twinlog.properties")),
+) -> None:
+    """Write a first properties file, by five questions.
+
+    It asks for both clusters, their names, the topics and the names of the copies; Enter takes the answer in
+    brackets. If both clusters answer, the file has as many replicas as their brokers allow; if one does not,
+    the file is written all the same, with three. A file that exists is never replaced, and nothing is written
+    for two addresses of one cluster.
+    """
+    if file.exists():
+        told = (
+            f"{file} exists and is not replaced: `twinlog run {file}` runs it as it is; or name another file"
+        )
+        raise ConfigError(told, key="FILE")
+    try:
+        wanted = _answers(file)
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise  # Ctrl-C
+        told = "stdin ended before the fifth answer; `twinlog start A:9092 B:9092 --dry-run` asks nothing"
+        raise ConfigError(told, key="FILE") from None
+    try:
+        text, facts = RUN.get()(found_out(wanted))
+    except NoAnswerError as error:
+        text = wanted.text()
+        typer.echo(printable(f"not checked on the clusters: {error}"), err=True)
+    else:
+        for line in errors_in(facts):
+            typer.echo(f"before the first run: {line}", err=True)
+    write_private(file, text.encode("ascii"), replace=False)
+    typer.echo(f"{file} is written")
+    typer.echo(f"next: twinlog preflight {file}, then twinlog run {file}")
+
+
+def _answers(file: Path) -> FirstFlow:
+    source = typer.prompt("1/5 Brokers to copy from (host:port,…)")
+    target = typer.prompt("2/5 Brokers to copy to (host:port,…)")
+    names = typer.prompt("3/5 Names of both clusters", default="source,target")
+    topics = typer.prompt("4/5 Topics to copy, names and regular expressions", default=".*")
+    alias = names.partition(",")[0].strip()
+    keeps = typer.confirm(f"5/5 Copies keep their names (orders, not {alias}.orders)", default=False)
+    return wanted_from(source, target, topics=topics, names=names, file=file, keep_names=keeps)

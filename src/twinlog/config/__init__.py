@@ -21,11 +21,11 @@ from twinlog.config.flow.settings import Selection as Selection
 from twinlog.config.flow.settings import SourceSettings as SourceSettings
 from twinlog.config.keys.spec import Service as Service
 from twinlog.config.load import load as load
-from twinlog.config.problems import Notice as Notice
-from twinlog.config.problems import NoticeLevel as NoticeLevel
 from twinlog.config.settings import Address as Address
 from twinlog.config.settings import Configuration as Configuration
 from twinlog.config.settings import LogFormat as LogFormat
 from twinlog.config.settings import RuntimeSettings as RuntimeSettings
 from twinlog.config.settings import ServiceEndpoints as ServiceEndpoints
 from twinlog.config.settings import SparkSettings as SparkSettings
+from twinlog.config.values.reader import Notice as Notice
+from twinlog.config.values.reader import NoticeLevel as NoticeLevel

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from twinlog.config.keys.client import NOTES, is_secret
 from twinlog.config.keys.spec import split_list
-from twinlog.config.problems import Findings
 from twinlog.config.values import precedence as precedence
 from twinlog.config.values.precedence import Settings, Side, client_id
 from twinlog.config.values.providers import Resolver, notes
+from twinlog.config.values.reader import Findings
 from twinlog.model import ClusterAlias, Flow
 from twinlog.properties import Property
 

@@ -14,7 +14,6 @@ from twinlog.config.keys.client import is_secret
 from twinlog.config.keys.spec import Service, split_list
 from twinlog.config.keys.table import BY_NAME
 from twinlog.config.keys.twinlog import SPARK_CONF_PREFIX
-from twinlog.config.problems import Findings
 from twinlog.config.security import security_settings
 from twinlog.config.settings import (
     Address,
@@ -28,7 +27,7 @@ from twinlog.config.values import precedence as precedence
 from twinlog.config.values.live import require_literals
 from twinlog.config.values.precedence import Connector, Settings
 from twinlog.config.values.providers import FileSystem, LocalFileSystem, Resolver, configured_resolver
-from twinlog.config.values.reader import SettingsReader
+from twinlog.config.values.reader import Findings, SettingsReader
 from twinlog.errors import ConfigError
 from twinlog.model import ClusterAlias, Flow
 from twinlog.properties import Property

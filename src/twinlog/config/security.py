@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from twinlog.config.keys.spec import Service
-from twinlog.config.problems import Findings
-from twinlog.config.values.reader import SettingsReader
+from twinlog.config.values.reader import Findings, SettingsReader
 
 # Which hosts can only be reached from this machine.
 

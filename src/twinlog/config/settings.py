@@ -8,8 +8,8 @@ from typing import Protocol
 from twinlog.config.client_settings import ClusterConfig
 from twinlog.config.flow.settings import FlowConfig
 from twinlog.config.keys.spec import Service
-from twinlog.config.problems import Notice
 from twinlog.config.security import SecuritySettings, is_loopback
+from twinlog.config.values.reader import Notice
 from twinlog.errors import ConfigError
 from twinlog.model import ClusterAlias, Flow
 

@@ -15,15 +15,13 @@ from twinlog.clock import SystemClock
 from twinlog.demo import changing
 from twinlog.demo.comparison import CopyCheck, Reading, compare, first_records, group_position, read_some
 from twinlog.demo.screen import Screen
-from twinlog.demo.traffic import OrderStream
-from twinlog.demo.watching import Watching, live_page
+from twinlog.demo.watching import OrderStream, Watching, live_page
 from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.kafka.raw import DataClientPool
-from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.cluster import start_in_thread, stop_clusters
+from twinlog.local.blocking_cluster import BlockingCluster, start_in_thread, stop_clusters
 from twinlog.local.spec import ClusterSpec
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import TopicPartition

@@ -8,6 +8,6 @@ from twinlog.filters.name_filters import FilterOutcome as FilterOutcome
 from twinlog.filters.name_filters import FilterVerdict as FilterVerdict
 from twinlog.filters.name_filters import GroupFilter as GroupFilter
 from twinlog.filters.name_filters import NameFilter as NameFilter
+from twinlog.filters.name_filters import PatternList as PatternList
 from twinlog.filters.name_filters import TopicFilter as TopicFilter
 from twinlog.filters.name_filters import split_list as split_list
-from twinlog.filters.patterns import PatternList as PatternList

@@ -6,9 +6,9 @@ Nothing that decides what is copied is guessed: a flow that cannot be converted 
 a remedy.
 """
 
+from twinlog.imports.draft import Fate as Fate
+from twinlog.imports.draft import Line as Line
 from twinlog.imports.importer import Format as Format
 from twinlog.imports.importer import Imported as Imported
 from twinlog.imports.importer import ImportOptions as ImportOptions
 from twinlog.imports.importer import import_text as import_text
-from twinlog.imports.report import Fate as Fate
-from twinlog.imports.report import Line as Line

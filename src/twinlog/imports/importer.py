@@ -21,13 +21,11 @@ from twinlog.config import NoticeLevel, load
 from twinlog.config.values.providers import OneText
 from twinlog.errors import ConfigError
 from twinlog.imports import strimzi, topic_lists
-from twinlog.imports.connector import ImportedConnector, kind_of
-from twinlog.imports.connectors import ConnectorImport
+from twinlog.imports.connectors import ConnectorImport, ImportedConnector, kind_of
 from twinlog.imports.documents import Tree, check_size, read_json, read_yaml, resources
-from twinlog.imports.draft import Draft
+from twinlog.imports.draft import Draft, Fate, Line, Report, Setting
 from twinlog.imports.references import DEFAULT_SECRETS_DIR, References
 from twinlog.imports.replicator import ReplicatorImport, is_replicator
-from twinlog.imports.report import Fate, Line, Report, Setting
 from twinlog.imports.topic_lists import ListSide, TopicListImport
 from twinlog.properties import parse
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from twinlog.config.keys.client import CLUSTER_CLIENT_KEYS, CONSUMER_KEYS, PRODUCER_KEYS
 from twinlog.errors import ConfigError
-from twinlog.imports.draft import Draft
-from twinlog.imports.report import Line, Report, Setting
+from twinlog.imports.draft import Draft, Line, Report, Setting
 from twinlog.policy.rename import RENAME_KEY
 from twinlog.properties import Properties, Property
 

@@ -3,8 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
-from twinlog.imports.draft import SECRETS, Draft
-from twinlog.imports.report import Setting
+from twinlog.imports.draft import SECRETS, Draft, Setting
 
 DEFAULT_SECRETS_DIR = "/etc/twinlog/secrets"
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from twinlog.config.keys.client import CLUSTER_CLIENT_KEYS, CONSUMER_KEYS
 from twinlog.config.keys.spec import java_boolean, split_list
 from twinlog.imports.documents import Tree
-from twinlog.imports.draft import Draft
+from twinlog.imports.draft import Draft, Setting
 from twinlog.imports.references import References
-from twinlog.imports.report import Setting
 from twinlog.imports.topic_lists import is_internal
 
 CLASS = "io.confluent.connect.replicator.ReplicatorSourceConnector"

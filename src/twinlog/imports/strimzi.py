@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from twinlog.config.keys.spec import Scope
 from twinlog.config.keys.table import BY_ANY_NAME
 from twinlog.config.values.precedence import Connector
-from twinlog.imports.connector import ImportedConnector, kind_of
+from twinlog.imports.connectors import ImportedConnector, kind_of
 from twinlog.imports.documents import Tree, resources
-from twinlog.imports.draft import Draft
+from twinlog.imports.draft import Draft, Report, Setting
 from twinlog.imports.references import References
-from twinlog.imports.report import Report, Setting
 from twinlog.imports.strimzi_security import security_settings
 
 _GROUPS = ("kafka.strimzi.io/", "eventstreams.ibm.com/")

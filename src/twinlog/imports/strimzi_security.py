@@ -2,8 +2,8 @@
 where they are: the file refers to them by a config provider."""
 
 from twinlog.imports.documents import Tree
+from twinlog.imports.draft import Setting
 from twinlog.imports.references import References
-from twinlog.imports.report import Setting
 
 _MODULES = "org.apache.kafka.common.security."
 _STRIMZI_LOGIN = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"

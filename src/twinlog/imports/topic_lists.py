@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from twinlog.imports.documents import Tree
-from twinlog.imports.draft import Draft
-from twinlog.imports.report import Setting
+from twinlog.imports.draft import Draft, Setting
 from twinlog.policy.replication import IdentityReplicationPolicy
 
 _IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"

@@ -18,8 +18,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from twinlog.config.client_settings import bootstrap_server
 from twinlog.kafka.codes import ErrorCode
-from twinlog.kafka.security.access import ClusterAccess
-from twinlog.kafka.security.client_security import SaslLogin, refused
+from twinlog.kafka.security.access import ClusterAccess, SaslLogin, refused
 
 # Four corrections to aiokafka 0.14, applied once per process before its first client is made.
 #

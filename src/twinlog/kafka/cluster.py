@@ -9,9 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.admin.acls import AclAdminMixin
 from twinlog.kafka.admin.changes import change, error_of, in_batches
-from twinlog.kafka.admin.configs import ConfigAdminMixin
+from twinlog.kafka.admin.settings import AclAdminMixin, ConfigAdminMixin
 from twinlog.kafka.admin.topics import TopicAdminMixin
 from twinlog.kafka.clients import (
     aiokafka_client_options,
@@ -22,14 +21,14 @@ from twinlog.kafka.clients import (
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.kafka.groups.coordinators import GroupCoordinators
-from twinlog.kafka.groups.descriptions import (
+from twinlog.kafka.groups.membership import KafkaMember
+from twinlog.kafka.groups.offsets import (
     DescribedGroup,
     GroupDescriptionsClient,
+    GroupOffsetsClient,
     ListedGroup,
     list_groups,
 )
-from twinlog.kafka.groups.membership import KafkaMember
-from twinlog.kafka.groups.offsets import GroupOffsetsClient
 from twinlog.kafka.ports import (
     Assign,
     CommittedOffset,
@@ -45,7 +44,7 @@ from twinlog.kafka.ports import (
 )
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.metadata import METADATA, metadata_request
-from twinlog.kafka.protocol.schemas import SchemaRequest
+from twinlog.kafka.protocol.requests import SchemaRequest
 from twinlog.kafka.reader import KafkaLogReader, LogAdminMixin
 from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.writer import KafkaLogWriter, system_ms

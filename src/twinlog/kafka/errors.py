@@ -14,7 +14,7 @@ from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.protocol.frames import FrameTooLargeError
 from twinlog.kafka.reasons import KafkaReason
-from twinlog.kafka.security.oauth.login import TokenError
+from twinlog.kafka.security.oauth.reading import TokenError
 
 
 @dataclass(frozen=True, slots=True)

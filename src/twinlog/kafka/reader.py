@@ -16,10 +16,10 @@ from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import UNSUPPORTED, from_reason
 from twinlog.kafka.ports import EpochEnd, FetchedRecords, LogEnd, ManagedReader, OffsetSpec
 from twinlog.kafka.protocol.client_pool import DataClientPool
-from twinlog.kafka.raw.errors import damaged
 from twinlog.kafka.raw.fetch.reader import fetch_from_leader
 from twinlog.kafka.raw.fetch.wire import FetchedPartition
-from twinlog.kafka.raw.offset_lookup import (
+from twinlog.kafka.raw.leaders import damaged
+from twinlog.kafka.raw.lookups import (
     delete_records,
     epoch_ends,
     list_offsets,

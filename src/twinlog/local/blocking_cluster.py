@@ -1,5 +1,6 @@
 """A cluster of real brokers, controlled from any thread."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -9,9 +10,10 @@ from typing import Self
 from urllib.parse import quote
 
 from twinlog.clock import Clock, SystemClock
-from twinlog.local.broker import Broker, broker_command
-from twinlog.local.broker_image import (
+from twinlog.local.broker import (
+    Broker,
     BrokerImage,
+    broker_command,
     ensure_image,
     make_checkpoint,
     new_kafka_id,
@@ -28,8 +30,7 @@ from twinlog.local.certificates import Authority
 from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.process import GuardedProcess, ProcessError
 from twinlog.local.spec import ADDRESS, SCRAM_MECHANISMS, ClusterSpec, SaslMechanism
-from twinlog.machine.java import Java, find_java
-from twinlog.machine.paths import WorkDirectory
+from twinlog.machine import Java, WorkDirectory, find_java
 from twinlog.properties_text import render_properties
 
 _VALID_DAYS = 30.0
@@ -327,3 +328,49 @@ class BlockingCluster:
         if not self._brokers:
             raise ProcessError(f"cluster {self.spec.name} was not started")
         return self._brokers.values()
+
+
+# Starts and stops several clusters at the same time.
+
+
+def start_clusters(*specs: ClusterSpec) -> Sequence[BlockingCluster]:
+    """Start clusters at the same time and return when all serve. Blocks.
+
+    If one cannot start, the others are stopped and its error is raised.
+    """
+    clusters = [BlockingCluster(spec) for spec in specs]
+    start_all(clusters)
+    return clusters
+
+
+def start_all(clusters: Sequence[BlockingCluster]) -> None:
+    """Like `start_clusters`, for clusters whose caller can `abandon` them while they start."""
+    with ThreadPoolExecutor(max_workers=len(clusters), thread_name_prefix="start-cluster") as threads:
+        starts = [threads.submit(cluster.start) for cluster in clusters]
+    try:
+        for start in starts:
+            start.result()
+    except BaseException:
+        stop_clusters(clusters)
+        raise
+
+
+def stop_clusters(clusters: Sequence[BlockingCluster]) -> None:
+    """Stop all clusters. Blocks for a short time."""
+    for cluster in clusters:
+        cluster.stop()
+
+
+async def start_in_thread(clusters: Sequence[BlockingCluster]) -> None:
+    """As `start_all`. Cancelled, it leaves nothing running."""
+    running = asyncio.get_running_loop().run_in_executor(None, start_all, clusters)
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        # A thread can only be asked to end: wait for it, so that nothing starts after this returns.
+        for cluster in clusters:
+            cluster.abandon()
+        await asyncio.wait([running])
+        running.exception()  # The expected result of our own request.
+        stop_clusters(clusters)  # It may have succeeded just then.
+        raise

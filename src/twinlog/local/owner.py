@@ -18,8 +18,7 @@ from typing import Any
 
 from twinlog.errors import TwinlogError
 from twinlog.local import registry
-from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.cluster import start_all
+from twinlog.local.blocking_cluster import BlockingCluster, start_all
 from twinlog.local.processes.process import ProcessError, last_lines
 from twinlog.local.registry import BrokerState, ClusterEntry, OwnerRequest, RunningBroker, RunningCluster
 from twinlog.local.spec import ClusterSpec, FarListener, KafkaVersion, SaslMechanism, Security

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from twinlog.errors import TwinlogError
 from twinlog.local.spec import ADDRESS
-from twinlog.machine.paths import writable_cache
+from twinlog.machine import writable_cache
 
 _FIRST_PORT = 20_000
 _LAST_PORT = 31_999

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from twinlog.errors import ConflictError
-from twinlog.machine.paths import is_locked, state_dir
+from twinlog.machine import is_locked, state_dir
 
 _POLL_SECONDS = 0.05
 _LOCK_SECONDS = 0.3

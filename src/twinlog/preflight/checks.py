@@ -12,9 +12,19 @@ from twinlog.filters import PatternList
 from twinlog.kafka.ports import ConfigEntry, ConfigSource
 from twinlog.policy.internal_topics import source_offsets_topic
 from twinlog.policy.rename import RENAME_KEY
-from twinlog.preflight.facts import ClusterFacts, Facts, Finding, FlowFacts, TopicFacts, error, fine, warning
-from twinlog.preflight.loops import check_loops, copied_back
-from twinlog.preflight.offsets import check_offsets
+from twinlog.preflight.adoption import check_offsets
+from twinlog.preflight.facts import (
+    ClusterFacts,
+    Facts,
+    Finding,
+    FlowFacts,
+    TopicFacts,
+    check_loops,
+    copied_back,
+    error,
+    fine,
+    warning,
+)
 from twinlog.preflight.rights import check_rights, not_checked, servers_of
 from twinlog.service.access.exposure import lacks
 

@@ -11,7 +11,7 @@ from twinlog.config import ClientConfig, Configuration, FlowConfig, Service
 from twinlog.config.flow.filters import group_filter
 from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.admin.compacted_topic import COMPACTED_SOON, missing_settings
-from twinlog.kafka.admin.inspector import ClusterInspector
+from twinlog.kafka.admin.topics import ClusterInspector
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import ConfigEntry, KafkaCluster, NewTopic, OffsetSpec, TopicDescription
 from twinlog.kafka.reasons import KafkaReason

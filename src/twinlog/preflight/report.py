@@ -5,9 +5,9 @@ from typing import Final
 
 from twinlog.config import Configuration
 from twinlog.model import ClusterAlias
+from twinlog.preflight.adoption import fills_offsets
 from twinlog.preflight.facts import FlowFacts, own_topics
 from twinlog.preflight.gather import principal_of
-from twinlog.preflight.offsets import fills_offsets
 from twinlog.preflight.rights import (
     CLUSTER,
     ELECTIONS,

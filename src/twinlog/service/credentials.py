@@ -9,7 +9,7 @@ from twinlog.clock import Clock
 from twinlog.errors import ConfigError
 from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.security.oauth.jwt import expiry_of, lifetime_of
-from twinlog.kafka.security.oauth.login import TokenOutlook
+from twinlog.kafka.security.oauth.reading import TokenOutlook
 from twinlog.kafka.security.tls import client_certificate_end
 from twinlog.model import ClusterAlias
 from twinlog.service.access.client import read_token

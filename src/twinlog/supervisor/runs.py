@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from twinlog.machine.paths import is_locked, state_dir
+from twinlog.machine import is_locked, state_dir
 
 NOBODY_READS = frozenset({errno.EPIPE, errno.EIO})
 """The errors of a write after which no other can succeed."""

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, cast
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import ANSWER_TOO_LARGE, TIMEOUT, from_reason
 from twinlog.kafka.protocol.client_pool import DataClientPool
-from twinlog.kafka.protocol.encoding import take_int32, take_string
-from twinlog.kafka.protocol.patience import throttle_seconds
+from twinlog.kafka.protocol.frames import take_int32, take_string
+from twinlog.kafka.protocol.reach import throttle_seconds
 from twinlog.kafka.protocol.requests import HandWrittenRequest
 from twinlog.kafka.raw.fetch.wire import FetchedPartition, FetchResponse
 from twinlog.model import TopicPartition

@@ -1,4 +1,6 @@
-"""An event loop whose time jumps: waits of hours pass at once, in order, as long as no task does real I/O.
+"""The time of tests: a clock for them to move, and an event loop whose time jumps.
+
+In it, waits of hours pass at once, in order, as long as no task does real I/O.
 
 `asyncio.to_thread` does its work in the loop itself, so that a run repeats exactly. While the thread of
 another executor works for the loop, time stands still.
@@ -94,3 +96,31 @@ def run_in_virtual_time(test: Coroutine[Any, Any, T], *, tick_seconds: float = 0
     """
     with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(tick_seconds)) as runner:
         return runner.run(test)
+
+
+# A clock that moves when a test says so.
+
+
+class FakeClock:
+    """`Clock` for tests: both readings stand still until `advance`."""
+
+    def __init__(self, *, now_ms: int = 1_700_000_000_000, monotonic: float = 0.0) -> None:
+        self._now_ms = float(now_ms)
+        self._monotonic = monotonic
+
+    def now_ms(self) -> int:
+        return int(self._now_ms)
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    def advance(self, seconds: float) -> None:
+        """Move both readings on. Raises ValueError for going back: time does not, see `set_wall_clock`."""
+        if seconds < 0:
+            raise ValueError("a clock does not run backwards")
+        self._now_ms += seconds * 1000
+        self._monotonic += seconds
+
+    def set_wall_clock(self, now_ms: int) -> None:
+        """Change the wall clock only, forwards or backwards, as an operator or NTP may."""
+        self._now_ms = float(now_ms)

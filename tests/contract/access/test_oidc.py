@@ -28,7 +28,7 @@ from twinlog.service.access.oidc import (
 )
 from twinlog.service.access.roles import Role
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.virtual_time import FakeClock
 
 AUTH = AuthSettings(viewers=("*",), operators=("sub:robot-7",), admins=("group:mirror-admin",))
 KEYS = {"one": ec.generate_private_key(ec.SECP256R1()), "two": ec.generate_private_key(ec.SECP256R1())}

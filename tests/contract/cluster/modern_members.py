@@ -11,7 +11,7 @@ from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.groups.coordinators import GroupCoordinators
 from twinlog.kafka.protocol.client_pool import DataClientPool
-from twinlog.kafka.protocol.schemas import SchemaRequest
+from twinlog.kafka.protocol.requests import SchemaRequest
 from twinlog.testing.brokers import eventually
 
 _JOIN, _LEAVE = 0, -1

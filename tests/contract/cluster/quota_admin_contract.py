@@ -6,7 +6,7 @@ import pytest
 
 from contract.cluster.cluster_rig import ClusterRig, failure
 from twinlog.kafka.ports import QuotaEntity
-from twinlog.kafka.protocol.schemas import API_KEYS
+from twinlog.kafka.protocol.requests import API_KEYS
 from twinlog.testing.brokers import eventually, unique_name
 
 

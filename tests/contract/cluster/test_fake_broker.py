@@ -16,7 +16,7 @@ from contract.cluster.membership_contract import MembershipContract
 from contract.cluster.quota_admin_contract import QuotaAdminContract
 from contract.cluster.topic_admin_contract import TopicAdminContract
 from contract.cluster.wire_contract import TransactionWireContract, WireContract
-from twinlog.kafka.admin.inspector import ClusterInspector
+from twinlog.kafka.admin.topics import ClusterInspector
 from twinlog.kafka.cluster import open_cluster
 from twinlog.properties_text import plain_login
 from twinlog.testing.broker import FakeKafka

@@ -17,8 +17,7 @@ from contract.cluster.quota_admin_contract import QuotaAdminContract
 from contract.cluster.topic_admin_contract import TopicAdminContract
 from contract.cluster.wire_client import wire_client
 from contract.cluster.wire_contract import TransactionWireContract, WireContract
-from twinlog.kafka.admin.inspector import ClusterInspector
-from twinlog.kafka.admin.topics import TOPICS_A_REQUEST
+from twinlog.kafka.admin.topics import TOPICS_A_REQUEST, ClusterInspector
 from twinlog.kafka.cluster import open_cluster
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition

@@ -12,7 +12,7 @@ from kio.serial import entity_reader, entity_writer
 
 from contract.cluster.cluster_rig import ClusterRig
 from twinlog.batches import Codec, NewRecord, Seal, build_batch, sealed
-from twinlog.kafka.protocol.schemas import API_KEYS, build
+from twinlog.kafka.protocol.requests import API_KEYS, build
 from twinlog.testing.brokers import eventually
 
 Identity = tuple[int, int]

@@ -15,8 +15,7 @@ from twinlog.demo.comparison import compare
 from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import eventually, retry_admin, unique_name
-from twinlog.testing.records import write_batches
+from twinlog.testing.brokers import eventually, retry_admin, unique_name, write_batches
 
 KEYS = 200
 COMPACT_AT_ONCE = {

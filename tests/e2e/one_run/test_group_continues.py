@@ -15,8 +15,7 @@ from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.demo.comparison import read_some
 from twinlog.kafka.ports import NewTopic
-from twinlog.testing.brokers import eventually, retry_admin, unique_name
-from twinlog.testing.records import write_batches
+from twinlog.testing.brokers import eventually, retry_admin, unique_name, write_batches
 
 RECORDS = 400
 

@@ -14,9 +14,8 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import eventually, retry_admin, unique_name
+from twinlog.testing.brokers import eventually, retry_admin, unique_name, write_batches
 from twinlog.testing.java.mm2 import Formatter, read_formatted
-from twinlog.testing.records import write_batches
 
 pytestmark = pytest.mark.java
 

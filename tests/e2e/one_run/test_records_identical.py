@@ -9,8 +9,7 @@ from e2e.conftest import MirrorRig
 from twinlog.batches import Codec, NewRecord
 from twinlog.demo.comparison import CopyCheck, compare
 from twinlog.kafka.ports import NewTopic
-from twinlog.testing.brokers import eventually, retry_admin, unique_name
-from twinlog.testing.records import awkward_records, write_batches
+from twinlog.testing.brokers import awkward_records, eventually, retry_admin, unique_name, write_batches
 
 
 async def _make(

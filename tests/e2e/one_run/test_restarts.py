@@ -11,8 +11,7 @@ from twinlog.demo.comparison import CopyCheck, compare
 from twinlog.kafka.ports import NewTopic
 from twinlog.local.twinlog_run import SERVICES
 from twinlog.service.waiting import wait_or_stop
-from twinlog.testing.brokers import eventually, retry_admin, unique_name
-from twinlog.testing.records import write_batches
+from twinlog.testing.brokers import eventually, retry_admin, unique_name, write_batches
 
 PARTITIONS, BATCHES, RECORDS_PER_BATCH = 3, 60, 50
 

@@ -8,8 +8,7 @@ from e2e.conftest import MirrorRig
 from integration.in_process import twinlog
 from twinlog.batches import Codec, NewRecord
 from twinlog.kafka.ports import NewTopic
-from twinlog.testing.brokers import eventually, make_topics, unique_name
-from twinlog.testing.records import awkward_records, write_batches
+from twinlog.testing.brokers import awkward_records, eventually, make_topics, unique_name, write_batches
 
 
 async def _verify(mirror: MirrorRig, topic: str, *arguments: str) -> tuple[int, dict[str, Any]]:

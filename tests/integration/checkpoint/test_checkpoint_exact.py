@@ -28,9 +28,8 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import Flow
-from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name, write_batches
 from twinlog.testing.java.mm2 import MirrorMaker2, quick_mm2_properties
-from twinlog.testing.records import write_batches
 from twinlog.testing.service_process import CALL_SECONDS, run_service
 
 OFFSETS = 1000

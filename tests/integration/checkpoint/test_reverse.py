@@ -12,9 +12,8 @@ from twinlog.kafka.ports import AclBinding, KafkaCluster, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Flow, TopicPartition
-from twinlog.testing.brokers import eventually, make_topics, retry_admin, unique_name
+from twinlog.testing.brokers import eventually, make_topics, retry_admin, unique_name, write_batches
 from twinlog.testing.java.mm2 import quick_mm2_properties
-from twinlog.testing.records import write_batches
 from twinlog.write_blocks import is_fence, is_holder
 
 EVERYTHING = [

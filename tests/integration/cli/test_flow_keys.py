@@ -28,9 +28,15 @@ from twinlog.kafka.raw import FetchedPartition
 from twinlog.local.port_lease import PortLease
 from twinlog.local.twinlog_run import SERVICES, TwinlogRun
 from twinlog.model import Record, TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, make_topics, retry_admin, unique_name
+from twinlog.testing.brokers import (
+    KafkaPair,
+    eventually,
+    make_topics,
+    retry_admin,
+    unique_name,
+    write_batches,
+)
 from twinlog.testing.raw_copying import open_fetcher, open_session
-from twinlog.testing.records import write_batches
 
 GET_SECONDS = 30.0
 COMMAND_SECONDS = 120.0

@@ -16,7 +16,7 @@ from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, ManagedReader, ManagedWriter, NewTopic
 from twinlog.kafka.protocol.client_pool import DataClientPool
-from twinlog.kafka.protocol.schemas import SchemaRequest
+from twinlog.kafka.protocol.requests import SchemaRequest
 from twinlog.local.blocking_cluster import BlockingCluster, CertificateAuthority
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.model import TopicPartition

@@ -10,8 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import TopicAuthorizationFailedError
 from aiokafka.helpers import create_ssl_context
 
-from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.cluster import start_in_thread
+from twinlog.local.blocking_cluster import BlockingCluster, start_in_thread
 from twinlog.local.processes.process import ProcessError
 from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
 

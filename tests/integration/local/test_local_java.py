@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
 from twinlog.local.blocking_cluster import CertificateAuthority
 from twinlog.local.download.ivy import as_trust_store, trust_options
-from twinlog.machine.java import JavaNotFoundError, find_java, spark_environment
+from twinlog.machine import JavaNotFoundError, find_java, spark_environment
 
 
 @pytest.fixture

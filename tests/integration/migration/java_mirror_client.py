@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.local.download.artifacts import KAFKA_4_TOOLS, ensure_jars
-from twinlog.machine.java import find_java
+from twinlog.machine import find_java
 
 JAVA_PROGRAM = Path(__file__).with_name("AskMirrorClient.java")
 

@@ -20,8 +20,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster, NewTopic, OffsetSpec
 from twinlog.local.processes.process import GuardedProcess
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
-from twinlog.testing.records import write_batches
+from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name, write_batches
 
 pytestmark = pytest.mark.broker
 

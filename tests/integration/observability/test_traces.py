@@ -17,8 +17,7 @@ from twinlog.clock import SystemClock
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic
 from twinlog.local.twinlog_run import TwinlogRun
-from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
-from twinlog.testing.records import write_batches
+from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name, write_batches
 
 PLAIN, SAME = "translated", "preserved"
 EXPORT = dict.fromkeys(

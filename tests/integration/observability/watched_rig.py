@@ -23,8 +23,7 @@ from twinlog.local.twinlog_run import SERVICES, TwinlogRun
 from twinlog.model import TopicPartition
 from twinlog.service.peers import open_channel
 from twinlog.service.waiting import wait_or_stop
-from twinlog.testing.brokers import eventually, make_topics, retry_admin
-from twinlog.testing.records import write_batches
+from twinlog.testing.brokers import eventually, make_topics, retry_admin, write_batches
 from twinlog.testing.service_process import CALL_SECONDS
 
 A, B = "A", "B"

@@ -20,7 +20,7 @@ from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic, OffsetSpec, TopicDescription
 from twinlog.kafka.raw import ProducerIdentity, TransactionCoordinator, fence, list_offsets
-from twinlog.kafka.raw.offset_lookup import delete_records
+from twinlog.kafka.raw.lookups import delete_records
 from twinlog.kafka.raw.settings import admit_all
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import Flow, TopicPartition
@@ -30,8 +30,14 @@ from twinlog.transforms.expressions import Expressions
 from twinlog_source.config import source_flows
 from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.log.facts import WriterFact
-from twinlog_source.partitions.orders import PreservedTerms, PriorFailure, Start, TaskAssignment, TaskSetup
-from twinlog_source.partitions.reports import PartitionReport
+from twinlog_source.partitions.orders import (
+    PartitionReport,
+    PreservedTerms,
+    PriorFailure,
+    Start,
+    TaskAssignment,
+    TaskSetup,
+)
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.records.changing import Changing
 from twinlog_source.task.assembly import open_copier

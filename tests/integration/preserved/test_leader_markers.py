@@ -15,8 +15,8 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.ports import AclBinding, NewTopic, OffsetSpec
 from twinlog.kafka.raw import DataClientPool, TransactionCoordinator, list_offsets
-from twinlog.kafka.raw.producer_states import producer_states
-from twinlog.kafka.raw.transactions.leader_markers import AbortMarker, write_markers
+from twinlog.kafka.raw.lookups import producer_states
+from twinlog.kafka.raw.transactions.wire import AbortMarker, write_markers
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition

@@ -12,7 +12,7 @@ from twinlog.kafka.ports import OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.raw_copying import open_session
-from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.partitions.orders import PartitionState
 
 PATIENCE_SECONDS = 180.0
 

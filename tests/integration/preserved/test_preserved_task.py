@@ -19,11 +19,10 @@ from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.errors import FatalKafkaError
 from twinlog.kafka.ports import OffsetSpec
-from twinlog.kafka.raw.offset_lookup import delete_records
+from twinlog.kafka.raw.lookups import delete_records
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.testing.brokers import KafkaPair, eventually
+from twinlog.testing.brokers import KafkaPair, eventually, write_batches
 from twinlog.testing.raw_copying import open_session
-from twinlog.testing.records import write_batches
 
 NOTHING_OLD = {"message.timestamp.before.max.ms": "86400000"}
 

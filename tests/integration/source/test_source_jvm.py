@@ -18,7 +18,7 @@ import pytest
 START = """
 import sys
 
-from twinlog.machine.java import spark_environment
+from twinlog.machine import spark_environment
 from twinlog_source.pipeline.launch import SparkUnavailableError
 from twinlog_source.pipeline.session import open_context
 
@@ -40,7 +40,7 @@ import asyncio
 import socket
 
 from twinlog.clock import SystemClock
-from twinlog.machine.java import spark_environment
+from twinlog.machine import spark_environment
 from twinlog_source.pipeline.runner import SparkRunner
 from twinlog_source.pipeline.launch import SparkUnavailableError
 
@@ -88,7 +88,7 @@ print(worker(ours, True))
 KILL = """
 from pyspark import SparkContext
 
-from twinlog.machine.java import spark_environment
+from twinlog.machine import spark_environment
 from twinlog_source.pipeline.job import load_workers
 from twinlog_source.pipeline.launch import kill_jvm
 from twinlog_source.pipeline.session import close_context, open_context
@@ -175,7 +175,7 @@ SECRET = "sesame-of-the-store"
 RUN = """
 import json, sys
 
-from twinlog.machine.java import spark_environment
+from twinlog.machine import spark_environment
 from twinlog_source.pipeline.session import close_context, open_context
 
 context, _ = open_context(

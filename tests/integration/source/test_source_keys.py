@@ -17,8 +17,7 @@ from twinlog.batches.codec import Codec
 from twinlog.clock import SystemClock
 from twinlog.local.port_lease import PortLease
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, unique_name
-from twinlog.testing.records import write_batches
+from twinlog.testing.brokers import KafkaPair, eventually, unique_name, write_batches
 from twinlog.testing.service_process import ServiceProcess
 from twinlog.wire.offset_sync import OffsetSync, decode_offset_sync
 from twinlog_source.partitions.planner import FIRST_BACKLOG_RECORDS

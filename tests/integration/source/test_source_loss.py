@@ -18,8 +18,7 @@ from twinlog.clock import SystemClock
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
-from twinlog.testing.records import write_batches
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, write_batches
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
 
 FIRST = [b"first %d" % number for number in range(40)]

@@ -13,7 +13,7 @@ from chaos.played import signal_to
 from integration.source.source_rig import Rig, open_rig
 from twinlog.testing.brokers import KafkaPair, eventually, unique_name
 from twinlog.testing.service_process import ServiceProcess
-from twinlog_source.driver.cores import FLOWS_OF_THEIR_OWN
+from twinlog_source.driver.epoch_rules import FLOWS_OF_THEIR_OWN
 
 
 def flows_by_worker(service: ServiceProcess) -> dict[int, set[str]]:

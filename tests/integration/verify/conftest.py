@@ -9,8 +9,7 @@ from integration.source.source_rig import open_rig
 from integration.verify.verify_rig import VerifyRig
 from twinlog.batches import NewRecord
 from twinlog.clock import SystemClock
-from twinlog.testing.brokers import KafkaPair
-from twinlog.testing.records import awkward_records
+from twinlog.testing.brokers import KafkaPair, awkward_records
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import eventually, retry_admin, unique_name
-from twinlog.testing.records import awkward_records
+from twinlog.testing.brokers import awkward_records, eventually, retry_admin, unique_name
 from twinlog.testing.service_process import ServiceProcess
 
 CALL_SECONDS = 15.0

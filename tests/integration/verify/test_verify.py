@@ -16,8 +16,7 @@ from twinlog.kafka.ports import NewTopic, TopicDescription
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.model import Flow, TopicPartition
-from twinlog.testing.brokers import KafkaPair, make_topics, retry_admin, unique_name
-from twinlog.testing.records import write_batches
+from twinlog.testing.brokers import KafkaPair, make_topics, retry_admin, unique_name, write_batches
 from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import TopicFact
 from twinlog_source.log.gaps import Gap, GapReason, gap_record

@@ -14,9 +14,15 @@ from twinlog.config import load
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic, OffsetSpec
 from twinlog.model import Flow, TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
+from twinlog.testing.brokers import (
+    KafkaPair,
+    awkward_records,
+    eventually,
+    make_topics,
+    unique_name,
+    write_batches,
+)
 from twinlog.testing.java.mm2 import MirrorMaker2, quick_mm2_properties
-from twinlog.testing.records import awkward_records, write_batches
 from twinlog.verify.report import document
 from twinlog_source.verify.engine import Verification
 from twinlog_source.verify.request import VerifyRequest

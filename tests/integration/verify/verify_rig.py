@@ -21,8 +21,7 @@ from twinlog.config import load
 from twinlog.kafka.ports import NewTopic, TopicDescription
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import Flow, TopicPartition
-from twinlog.testing.brokers import make_topics
-from twinlog.testing.records import write_batches
+from twinlog.testing.brokers import make_topics, write_batches
 from twinlog.verify.page import report_schema
 from twinlog.verify.report import document
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key

@@ -21,8 +21,7 @@ from twinlog.batches import (
     take_raw,
 )
 from twinlog.batches.header import DELETE_HORIZON_BIT
-from twinlog.batches.lanes import LaneReason
-from twinlog.batches.outgoing import Seal, sealed
+from twinlog.batches.outgoing import LaneReason, Seal, sealed
 from twinlog.batches.records import open_records
 from twinlog.testing.source_batches import source_batch, transaction_marker
 

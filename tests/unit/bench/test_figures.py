@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from bench.comparing.figures import Sample, measure_drain, middle, percentile, without_markers
+from bench.comparing.results import Sample, measure_drain, middle, percentile, without_markers
 
 
 def sample(at_seconds: float, records: int, cpu_seconds: float) -> Sample:

@@ -9,14 +9,14 @@ from opentelemetry.metrics import NoOpMeter
 
 from twinlog.config import CheckpointSettings, ClientConfig, Configuration, OffsetSyncsLocation, Selection
 from twinlog.errors import KafkaError
-from twinlog.kafka.raw.producer_states import OpenTransaction
+from twinlog.kafka.raw.lookups import OpenTransaction
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy import DefaultReplicationPolicy, HostedTopic, ReplicationPolicy
 from twinlog.policy.transformed import TopicTransforms
 from twinlog.selection import TopicSelector
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from twinlog.wire import Checkpoint, OffsetSync, decode_checkpoint, encode_offset_sync
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.assembly import (
@@ -30,7 +30,7 @@ from twinlog_checkpoint.assembly import (
 from twinlog_checkpoint.config import CheckpointClients, CheckpointFlow, checkpoint_flow
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
-from twinlog_checkpoint.moves.planning.copy_states import CopyReport
+from twinlog_checkpoint.moves.planning.decision import CopyReport
 from twinlog_checkpoint.translation.exact import LogSide
 from unit.checkpoint.record_log import RecordLog
 from unit.name_lists import group_lists, topic_lists

@@ -7,7 +7,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from twinlog.errors import StateError, TwinlogError
 from twinlog.model import Flow, TopicPartition
-from twinlog.telemetry.metrics.checkpoint import (
+from twinlog.telemetry.metrics.services import (
     CHECKPOINT_AGE,
     CHECKPOINT_GROUPS,
     CHECKPOINT_OFFSETS,

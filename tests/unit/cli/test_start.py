@@ -10,8 +10,16 @@ from typer.testing import CliRunner
 
 from twinlog.cli import app
 from twinlog.cli.common.failures import RUN
-from twinlog.cli.first_file import first_file
-from twinlog.cli.start import FirstFlow, is_there, read, refuse_ends, refuse_errors, told, wanted_from
+from twinlog.cli.start import (
+    FirstFlow,
+    first_file,
+    is_there,
+    read,
+    refuse_ends,
+    refuse_errors,
+    told,
+    wanted_from,
+)
 from twinlog.errors import ConfigError
 from twinlog.selection_configured import topic_selector
 from twinlog.testing.broker import FakeKafka

@@ -8,8 +8,8 @@ from aiokafka.client import AIOKafkaClient
 
 from twinlog.kafka.clients import aiokafka_client_options, call_timeout_seconds, fetch_options
 from twinlog.kafka.protocol.client_pool import DataClientPool
-from twinlog.kafka.security.client_security import client_security, ssl_context
-from twinlog.kafka.security.tls import TlsLimitError, tls_limits
+from twinlog.kafka.security.access import client_security
+from twinlog.kafka.security.tls import TlsLimitError, ssl_context, tls_limits
 from unit.config.config_files import TWO_CLUSTERS, load_text, problems
 
 TLS = {"bootstrap.servers": "one:9092", "security.protocol": "SSL"}

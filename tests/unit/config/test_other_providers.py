@@ -6,8 +6,7 @@ import pytest
 
 from twinlog.config import load
 from twinlog.errors import ConfigError
-from twinlog.kafka.security.access import ClusterAccess
-from twinlog.kafka.security.client_security import SaslLogin
+from twinlog.kafka.security.access import ClusterAccess, SaslLogin
 
 MODULE = '''
 from pathlib import Path

@@ -2,8 +2,8 @@
 
 import pytest
 
-from twinlog.config.problems import Findings
 from twinlog.config.values.providers import Resolver, configured_resolver
+from twinlog.config.values.reader import Findings
 from twinlog.errors import ConfigError
 from twinlog.properties import Property
 

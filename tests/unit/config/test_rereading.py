@@ -8,8 +8,7 @@ import pytest
 
 from twinlog.config import load
 from twinlog.config.client_settings import ClientConfig
-from twinlog.kafka.security.access import ClusterAccess
-from twinlog.kafka.security.client_security import SaslLogin
+from twinlog.kafka.security.access import ClusterAccess, SaslLogin
 from twinlog.local.blocking_cluster import CertificateAuthority
 from twinlog.model import ClusterAlias, Flow
 

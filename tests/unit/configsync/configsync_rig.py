@@ -16,9 +16,9 @@ from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog.service.feeds.tables import ToldTables
 from twinlog.service.runtime import Backoff
 from twinlog.telemetry import instruments
-from twinlog.telemetry.metrics.configsync import CONFIGSYNC_CHANGES
-from twinlog.testing.fakes.clock import FakeClock
+from twinlog.telemetry.metrics.services import CONFIGSYNC_CHANGES
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_configsync.config import ConfigSyncFlow, configsync_flows
 from twinlog_configsync.flow.change_log import ChangeLog
 from twinlog_configsync.flow.commands import FlowCommands

@@ -9,8 +9,8 @@ import pytest
 from deploy.observability.alerts import ALERTS
 from deploy.observability.boards import BOARDS
 from deploy.observability.boards.panels import SELECTED
+from deploy.observability.files import grouped, series
 from deploy.observability.grafana import WIDTH, Board, render
-from deploy.observability.names import grouped, series
 from jsonschema import Draft202012Validator
 
 from twinlog.telemetry.metrics import METRICS

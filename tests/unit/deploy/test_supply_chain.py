@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from deploy.supply import audit, images, sbom
-from deploy.supply.lock import PYTHON
-from deploy.supply.locks import FOLDER, fingerprint, made_from, read, wanted
+from deploy.supply.locks import FOLDER, PYTHON, fingerprint, made_from, read, wanted
 from deploy.supply.sbom import jars_in
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet

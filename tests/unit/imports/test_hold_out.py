@@ -11,8 +11,8 @@ import yaml
 from twinlog.config import load
 from twinlog.errors import ConfigError
 from twinlog.imports import Fate, Format, ImportOptions, import_text
+from twinlog.imports.draft import Line
 from twinlog.imports.mirror_maker1 import MirrorMaker1, mirror_maker_file
-from twinlog.imports.report import Line
 from twinlog.properties import parse
 from unit.cases import about
 

@@ -5,11 +5,11 @@ from typing import Any, cast
 
 from kio.index import load_response_schema
 
-from twinlog.kafka.admin.acls import AclAdminMixin, to_wire
+from twinlog.kafka.admin.settings import AclAdminMixin, to_wire
 from twinlog.kafka.ports import AclBinding
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.connection import DataClient
-from twinlog.kafka.protocol.schemas import API_KEYS, build
+from twinlog.kafka.protocol.requests import API_KEYS, build
 
 CLUSTER_AUTHORIZATION_FAILED = 31
 UNKNOWN_SERVER_ERROR = -1

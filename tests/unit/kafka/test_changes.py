@@ -11,7 +11,7 @@ from contract.cluster.cluster_rig import failure
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
-from twinlog.kafka.protocol.schemas import API_KEYS
+from twinlog.kafka.protocol.requests import API_KEYS
 from twinlog.testing.broker import FakeKafka
 from twinlog.testing.broker.calls import Call
 from twinlog.testing.broker.codec import Fields

@@ -17,7 +17,7 @@ from twinlog.kafka.clients import (
     aiokafka_client_options,
 )
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.security.client_security import client_security
+from twinlog.kafka.security.access import client_security
 from twinlog.local.blocking_cluster import CertificateAuthority
 from unit.kafka.test_clients import LOGIN, SERVERS
 

@@ -14,8 +14,7 @@ from kio.serial import entity_reader
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, translate
-from twinlog.kafka.groups.asking import GROUPS_PER_REQUEST
-from twinlog.kafka.groups.coordinators import GroupCoordinators
+from twinlog.kafka.groups.coordinators import GROUPS_PER_REQUEST, GroupCoordinators
 from twinlog.kafka.groups.offsets import GroupOffsetsClient
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition

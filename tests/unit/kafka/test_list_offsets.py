@@ -9,8 +9,8 @@ import pytest
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import LogEnd
-from twinlog.kafka.protocol.encoding import INT32, string
-from twinlog.kafka.raw.offset_lookup import LATEST_TIMESTAMP, list_offsets_request, look_up_offsets
+from twinlog.kafka.protocol.frames import INT32, string
+from twinlog.kafka.raw.lookups import LATEST_TIMESTAMP, list_offsets_request, look_up_offsets
 from twinlog.model import TopicPartition
 
 ORDERS = [TopicPartition("orders", 0), TopicPartition("orders", 7)]

@@ -13,10 +13,9 @@ from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError
 from twinlog.kafka.table import STALE_SECONDS, Table
 from twinlog.model import Record, TimestampType, TopicPartition
 from twinlog.service.waiting import wait_or_stop
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.testing.fakes.cluster_state import Transaction
-from twinlog.testing.virtual_time import VirtualTimeLoop
+from twinlog.testing.virtual_time import FakeClock, VirtualTimeLoop
 
 P = TopicPartition("mm2-things.A.internal", 0)
 

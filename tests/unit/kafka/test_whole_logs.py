@@ -10,9 +10,9 @@ from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import FetchedRecords, NewTopic, OffsetSpec
 from twinlog.kafka.whole_logs import committed_records, read_to, records_to
 from twinlog.model import Record, TopicPartition
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.testing.fakes.cluster_state import Transaction
+from twinlog.testing.virtual_time import FakeClock
 
 P = TopicPartition("t", 0)
 

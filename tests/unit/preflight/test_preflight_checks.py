@@ -7,7 +7,7 @@ import pytest
 
 from twinlog.config import Address
 from twinlog.errors import FatalKafkaError, StateError
-from twinlog.kafka.admin.inspector import release_of
+from twinlog.kafka.admin.topics import release_of
 from twinlog.kafka.ports import Outage
 from twinlog.preflight.checks import judge
 from twinlog.preflight.facts import ClusterFacts, GroupRights, InternalTopic, Level

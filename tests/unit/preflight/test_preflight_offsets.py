@@ -9,8 +9,8 @@ import pytest
 from twinlog.config import load
 from twinlog.errors import FatalKafkaError
 from twinlog.kafka.ports import ConfigEntry, ConfigSource, TopicDescription
+from twinlog.preflight.adoption import check_offsets
 from twinlog.preflight.facts import Finding, FlowFacts, Level, TopicFacts
-from twinlog.preflight.offsets import check_offsets
 from twinlog.preflight.report import PRESERVING, needed_rights
 from twinlog.selection_configured import topic_selector
 

@@ -8,8 +8,8 @@ from twinlog.config import ClientConfig, load
 from twinlog.model import Flow
 from twinlog.service.clusters import BROKERS_INTERVAL_SECONDS, Clusters
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 
 
 async def test_flows_share_the_connection_to_a_cluster_where_their_settings_are_equal(tmp_path: Path) -> None:

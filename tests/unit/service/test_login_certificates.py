@@ -6,7 +6,7 @@ from twinlog.clock import SystemClock
 from twinlog.local.certificates import Authority
 from twinlog.service.credentials import READ_SECONDS, LoginCertificates
 from twinlog.telemetry.metrics.spec import CLUSTER
-from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.virtual_time import FakeClock
 
 DAY_SECONDS = 86_400
 

@@ -19,8 +19,8 @@ from twinlog.service.feeds.rules_record import NO_RULES, RuleOrigin, RulesRecord
 from twinlog.service.feeds.tables import ToldTables
 from twinlog.service.runtime import Backoff
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_checkpoint.config import checkpoint_flow
 from twinlog_configsync.model.records import RegistryCodec
 from twinlog_heartbeat.config import heartbeat_flow

@@ -6,10 +6,10 @@ import jwt
 
 from twinlog.clock import SystemClock
 from twinlog.kafka.security.access import ClusterAccess
-from twinlog.kafka.security.oauth.login import TokenOutlook
+from twinlog.kafka.security.oauth.reading import TokenOutlook
 from twinlog.service.credentials import READ_SECONDS, Tokens
 from twinlog.telemetry.metrics.spec import CLUSTER
-from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.virtual_time import FakeClock
 
 NOW = SystemClock().now_ms() // 1000
 HOUR_SECONDS = 3600

@@ -13,8 +13,8 @@ from twinlog.kafka.table import Table
 from twinlog.service.feeds.tables import TableFollower, TableName, ToldTables
 from twinlog.service.runtime import Backoff
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from unit.decided import Joined
 
 NAME = TableName("B", "table")

@@ -13,9 +13,9 @@ from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicLimits, TopicState
 from twinlog.service.peers import open_channel
 from twinlog.service.runtime import Backoff
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_state import Transaction
+from twinlog.testing.virtual_time import FakeClock
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.config import source_flows
@@ -28,7 +28,7 @@ from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.producers import Producers
 from twinlog_source.partitions.events import Reported
-from twinlog_source.partitions.reports import PartitionReport, TaskReport
+from twinlog_source.partitions.orders import PartitionReport, TaskReport
 from twinlog_source.topics.id_tables import IdTables
 from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.start_positions import StartPositions

@@ -10,7 +10,7 @@ from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog_source.api.messages import LATEST_MS, foreign_write_message
 from twinlog_source.driver.subjects import Subject
 from twinlog_source.log.facts import CopyFact
-from twinlog_source.partitions.reports import ForeignWrite, PartitionState
+from twinlog_source.partitions.orders import ForeignWrite, PartitionState
 from unit.service.access.audit_rig import SourceRig, source_service
 
 WRITE = ForeignWrite(from_offset=3, to_offset=6, records=3, producer_id=7, producer_epoch=0, written_at_ms=0)

@@ -11,7 +11,7 @@ import pytest
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.model import Flow
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.partitions.table import PartitionTable

@@ -8,7 +8,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from twinlog.telemetry import instruments
-from twinlog.telemetry.metrics.checkpoint import GROUP_LAG
+from twinlog.telemetry.metrics.services import GROUP_LAG
 from unit.metric_points import counted
 
 

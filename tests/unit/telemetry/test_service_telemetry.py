@@ -24,12 +24,9 @@ from twinlog.telemetry import instruments
 from twinlog.telemetry.logging import RepeatLimiter, configure_logging, toggle_debug
 from twinlog.telemetry.metrics import (
     METRICS,
-    checkpoint,
-    configsync,
-    heartbeat,
     replication,
     service,
-    verification,
+    services,
 )
 from twinlog.telemetry.metrics.replication import REPLICATION_LATENCY
 from twinlog.telemetry.metrics.spec import Kind, MetricSpec
@@ -302,7 +299,7 @@ def test_every_metric_is_named_by_the_rules_and_only_once() -> None:
 
 
 def test_every_spec_of_the_module_is_in_the_table() -> None:
-    modules = (service, replication, verification, checkpoint, heartbeat, configsync)
+    modules = (service, replication, services)
     declared = [
         value.name for module in modules for value in vars(module).values() if isinstance(value, MetricSpec)
     ]

@@ -11,7 +11,6 @@ from prometheus_client import CollectorRegistry
 
 from twinlog.config import load
 from twinlog.telemetry import instruments
-from twinlog.telemetry.metrics.checkpoint import CHECKPOINT_LATENCY
 from twinlog.telemetry.metrics.replication import (
     REPLICATION_IO,
     REPLICATION_IO_RATE,
@@ -26,6 +25,7 @@ from twinlog.telemetry.metrics.replication import (
     REPLICATION_RECORDS_RATE,
 )
 from twinlog.telemetry.metrics.service import FLOW_OWNER
+from twinlog.telemetry.metrics.services import CHECKPOINT_LATENCY
 from twinlog.telemetry.metrics.spec import DESTINATION, PARTITION, TWINLOG_SERVICE, flow_attributes
 from twinlog.telemetry.strimzi_names import NAMES, StrimziRegistry
 

@@ -15,8 +15,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.service.clusters import ClusterStatus
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.directory import TRANSLATABLE_TYPES
-from twinlog_checkpoint.groups.progress import GroupProgress
-from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES
+from twinlog_checkpoint.groups.progress import WRITABLE_STATES, GroupProgress
 
 
 class Rule(StrEnum):

@@ -1,32 +1,134 @@
 """The RPCs of CheckpointService about moves: plan, run, attach, cancel, abort, status."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from twinlog.acl_rights import acl_text
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError, NotFoundError, StateError, WireFormatError
+from twinlog.errors import ConfigError, KafkaError, NotFoundError, StateError, WireFormatError
 from twinlog.model import Flow
 from twinlog.moves.record import MoveKind, Step
 from twinlog.service.access.audit import NOT_KNOWN, begun, changed
 from twinlog.service.access.gate import caller_name
-from twinlog.service.api_values import flow_message
+from twinlog.service.api_values import flow_message, message_of
 from twinlog.service.grpc_server import Context
 from twinlog.service.owner.name import OwnerReason
-from twinlog_checkpoint.api import move_messages as messages
+from twinlog_checkpoint.api.messages import VERDICTS
 from twinlog_checkpoint.api.move_audit import record_shown, run_shown, tell_outcome
 from twinlog_checkpoint.flow.parts import FlowParts
-from twinlog_checkpoint.moves.planning.last_move import shown_move
-from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePlan
-from twinlog_checkpoint.moves.running.events import MoveReport, StepState, step_event
+from twinlog_checkpoint.moves.planning.decision import shown_move
+from twinlog_checkpoint.moves.planning.plan import (
+    DEFAULT_WAIT_SECONDS,
+    LastMove,
+    MoveOptions,
+    MovePartition,
+    MovePlan,
+)
 from twinlog_checkpoint.moves.running.host import MoveHost, MoveRun
+from twinlog_checkpoint.moves.running.run_record import MoveReport, StepEvent, StepState, step_event
 from twinlog_checkpoint.moves.running.runner import MoveRunner
+from twinlog_checkpoint.moves.topic_backlog import counting, most_missing
 from twinlog_checkpoint.side_by_side import each_at_once
+
+# Converts between protobuf messages of moves and the domain's values. Pure.
+
+PART_ROWS = 5_000
+"""Rows in one message (about a megabyte). A plan with at most this many rows is sent whole."""
+
+_KINDS = {kind: pb2.MoveKind.Value(f"MOVE_KIND_{kind.name}") for kind in MoveKind}
+
+
+def move_kind(kind: "pb2.MoveKind.ValueType") -> MoveKind:
+    """Raises ConfigError if it is neither failover nor failback."""
+    for known, value in _KINDS.items():
+        if value == kind:
+            return known
+    raise ConfigError("kind: expected failover or failback", metadata={"field": "kind"})
+
+
+def move_options(options: pb2.MoveOptions, *, by: str) -> MoveOptions:
+    """Read the options of a request. `by` is the authenticated caller; a name in the request is ignored.
+    Raises ConfigError for a negative wait or an empty group id."""
+    wait_seconds = DEFAULT_WAIT_SECONDS
+    if options.HasField("wait"):
+        wait_seconds = options.wait.ToMilliseconds() / 1000
+    if wait_seconds < 0:
+        raise ConfigError("wait: expected 0 or more seconds", reason="INVALID_WAIT")
+    if not all(options.groups):
+        raise ConfigError("groups: expected group ids, found an empty one", reason="INVALID_GROUP")
+    return MoveOptions(
+        groups=tuple(options.groups),
+        fence=options.fence,
+        include_active=options.include_active,
+        wait_seconds=wait_seconds,
+        accept_loss=options.accept_loss,
+        grant_write=options.grant_write,
+        by=by,
+    )
+
+
+def move_plan(plan: MovePlan) -> pb2.MovePlan:
+    return message_of(
+        pb2.MovePlan,
+        plan,
+        from_cluster=plan.from_alias,
+        to_cluster=plan.to_alias,
+        partitions=[_move_partition(entry) for entry in plan.partitions],
+        backlog=[message_of(pb2.TopicBacklog, entry) for entry in plan.backlog],
+        last=None if plan.last is None else last_move(plan.last),
+        write_grants=[acl_text(grant) for grant in plan.write_grants],
+        at_most_not_copied=most_missing(plan.backlog) if plan.from_reachable and plan.looked else None,
+        counting=counting(plan.backlog),
+    )
+
+
+def split(plan: pb2.MovePlan) -> Iterator[pb2.MovePlanPart]:
+    """Remove the rows of a plan that is too large for one message, and return them in parts; a smaller plan
+    has no parts."""
+    if len(plan.partitions) <= PART_ROWS and len(plan.backlog) <= PART_ROWS:
+        return
+    for start in range(0, len(plan.partitions), PART_ROWS):
+        yield pb2.MovePlanPart(partitions=plan.partitions[start : start + PART_ROWS])
+    for start in range(0, len(plan.backlog), PART_ROWS):
+        yield pb2.MovePlanPart(backlog=plan.backlog[start : start + PART_ROWS])
+    del plan.partitions[:]
+    del plan.backlog[:]
+
+
+def move_run(run: MoveRun) -> pb2.MoveRun:
+    return message_of(
+        pb2.MoveRun,
+        run,
+        kind=_KINDS[run.kind],
+        options=message_of(pb2.MoveOptions, run.options),
+        steps=[move_step(event) for event in run.steps],
+        reason="" if run.error is None else run.error.reason,
+        message="" if run.error is None else str(run.error),
+        left_behind=() if run.report is None else run.report.left_behind,
+    )
+
+
+def last_move(last: LastMove) -> pb2.LastMove:
+    return message_of(pb2.LastMove, last)
+
+
+def move_step(event: StepEvent) -> pb2.MoveStep:
+    return message_of(pb2.MoveStep, event, name=event.step)
+
+
+def move_report(report: MoveReport) -> pb2.MoveReport:
+    return message_of(pb2.MoveReport, report, plan=move_plan(report.plan))
+
+
+def _move_partition(entry: MovePartition) -> pb2.MovePartition:
+    return message_of(pb2.MovePartition, entry, verdict=VERDICTS[entry.translation.verdict])
+
 
 Event = TypeVar("Event")
 _ERRORS = (KafkaError, WireFormatError, StateError)
@@ -58,8 +160,8 @@ async def _last_move(served: ServedFlow) -> pb2.FlowMove:
         problem = f"{error} ({error.reason})"
     return pb2.FlowMove(
         flow=flow_message(served.parts.flow),
-        run=None if current is None else messages.move_run(current),
-        last=None if last is None else messages.last_move(last),
+        run=None if current is None else move_run(current),
+        last=None if last is None else last_move(last),
         problem=problem,
         other_fences=[
             pb2.OtherFence(holders=each.holders, topics=each.topics, remedy=each.remedy)
@@ -78,25 +180,25 @@ class MovesServicer:
     async def PlanMove(  # noqa: N802
         self, request: pb2.PlanMoveRequest, context: Context
     ) -> AsyncIterator[pb2.PlanMoveResponse]:
-        options = messages.move_options(request.options, by=caller_name(request.options.by, context))
-        runner = self._at_owner(request.flow).runner(messages.move_kind(request.kind))
+        options = move_options(request.options, by=caller_name(request.options.by, context))
+        runner = self._at_owner(request.flow).runner(move_kind(request.kind))
         async with aclosing(runner.look(options)) as told:
             async for each in told:
                 if isinstance(each, MovePlan):
                     # Converting many offsets takes seconds. In a thread it does not delay the task that keeps
                     # the lease.
-                    plan = await asyncio.to_thread(messages.move_plan, each)
-                    for part in messages.split(plan):
+                    plan = await asyncio.to_thread(move_plan, each)
+                    for part in split(plan):
                         yield pb2.PlanMoveResponse(part=part)
                     yield pb2.PlanMoveResponse(plan=plan)
                 else:
                     step = step_event(self._clock, Step.CHECK, StepState.PROGRESS, each)
-                    yield pb2.PlanMoveResponse(step=messages.move_step(step))
+                    yield pb2.PlanMoveResponse(step=move_step(step))
 
     async def RunFailover(  # noqa: N802
         self, request: pb2.RunFailoverRequest, context: Context
     ) -> AsyncIterator[pb2.RunFailoverResponse]:
-        options = messages.move_options(request.options, by=caller_name(request.options.by, context))
+        options = move_options(request.options, by=caller_name(request.options.by, context))
         run = self._begun(request.flow, MoveKind.FAILOVER, options)
         async with aclosing(self._events(run, pb2.RunFailoverResponse)) as events:
             async for event in events:
@@ -105,7 +207,7 @@ class MovesServicer:
     async def RunFailback(  # noqa: N802
         self, request: pb2.RunFailbackRequest, context: Context
     ) -> AsyncIterator[pb2.RunFailbackResponse]:
-        options = messages.move_options(request.options, by=caller_name(request.options.by, context))
+        options = move_options(request.options, by=caller_name(request.options.by, context))
         run = self._begun(request.flow, MoveKind.FAILBACK, options)
         async with aclosing(self._events(run, pb2.RunFailbackResponse)) as events:
             async for event in events:
@@ -155,12 +257,12 @@ class MovesServicer:
         changed(before=before, after=NOT_KNOWN)
         run = await host.cancel(caller_name(request.by, context))
         changed(before=before, after=run_shown(run))
-        return pb2.CancelMoveResponse(run=messages.move_run(run))
+        return pb2.CancelMoveResponse(run=move_run(run))
 
     async def AbortMove(  # noqa: N802
         self, request: pb2.AbortMoveRequest, context: Context
     ) -> pb2.AbortMoveResponse:
-        runner = self._served(request.flow).runner(messages.move_kind(request.kind))
+        runner = self._served(request.flow).runner(move_kind(request.kind))
         aborted = await runner.abort(caller_name(request.by, context))
         changed(before=record_shown(aborted.before), after=record_shown(aborted.after))
         return pb2.AbortMoveResponse(unfenced_topics=aborted.unfenced_topics)
@@ -189,10 +291,10 @@ class MovesServicer:
         async with aclosing(run.follow(self._stop)) as events:
             async for event in events:
                 if not isinstance(event, MoveReport):
-                    yield message(step=messages.move_step(event))
+                    yield message(step=move_step(event))
                     continue
-                report = await asyncio.to_thread(messages.move_report, event)
-                for part in messages.split(report.plan):
+                report = await asyncio.to_thread(move_report, event)
+                for part in split(report.plan):
                     yield message(part=part)
                 yield message(report=report)
 

@@ -19,10 +19,15 @@ from twinlog.telemetry.tracing import span
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
-from twinlog_checkpoint.groups.directory import Candidate, GroupDirectory, ProgressRows, candidates_of
+from twinlog_checkpoint.groups.directory import (
+    Candidate,
+    GroupDirectory,
+    ProgressRows,
+    TopicChoice,
+    candidates_of,
+)
 from twinlog_checkpoint.groups.instruments import CheckpointInstruments
 from twinlog_checkpoint.groups.progress import ProgressTable, unreadable_verdict
-from twinlog_checkpoint.groups.topic_choice import TopicChoice
 from twinlog_checkpoint.side_by_side import each_at_once, in_turns
 from twinlog_checkpoint.translation.log_sides import log_ends
 from twinlog_checkpoint.translation.sync_tail import SyncTail

@@ -13,7 +13,7 @@ from twinlog.errors import TwinlogError
 from twinlog.model import Flow
 from twinlog.telemetry import instruments
 from twinlog.telemetry.instruments import Figures
-from twinlog.telemetry.metrics import checkpoint as metrics
+from twinlog.telemetry.metrics import services as metrics
 from twinlog.telemetry.metrics.spec import END, ERROR_TYPE, GROUP, flow_attributes
 from twinlog_checkpoint.groups.progress import ProgressTable
 from twinlog_checkpoint.translation.translation import Verdict

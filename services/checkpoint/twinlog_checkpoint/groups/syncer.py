@@ -22,8 +22,13 @@ from twinlog.telemetry.logging import RepeatLimiter
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.groups.checkpointer import wait_seconds
 from twinlog_checkpoint.groups.deletes import GroupDeleter
-from twinlog_checkpoint.groups.progress import ProgressTable, SyncHold, sync_hold
-from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES, plan_group_sync
+from twinlog_checkpoint.groups.progress import (
+    WRITABLE_STATES,
+    ProgressTable,
+    SyncHold,
+    plan_group_sync,
+    sync_hold,
+)
 from twinlog_checkpoint.journal import MoveJournal
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, each_at_once, in_turns
 from twinlog_checkpoint.translation.log_sides import log_bounds

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from twinlog.errors import KafkaError, WireFormatError
 from twinlog.kafka.ports import LogAdmin, OffsetSpec
-from twinlog.kafka.raw.producer_states import OpenTransaction
+from twinlog.kafka.raw.lookups import OpenTransaction
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.side_by_side import each_at_once
 from twinlog_checkpoint.translation.aligner import Aligner

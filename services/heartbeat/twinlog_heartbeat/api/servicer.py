@@ -11,8 +11,7 @@ from twinlog.service.api_values import cluster_message, duration, message_of
 from twinlog.service.clusters import ClusterStatus
 from twinlog.service.grpc_server import Context
 from twinlog_heartbeat.model.delays import FlowDelay
-from twinlog_heartbeat.model.state import HeartbeatState
-from twinlog_heartbeat.model.topology import Path
+from twinlog_heartbeat.model.state import HeartbeatState, Path
 
 
 class HeartbeatServicer(pb2_grpc.HeartbeatServiceServicer):

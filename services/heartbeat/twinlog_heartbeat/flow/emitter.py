@@ -22,7 +22,7 @@ from twinlog.service.runtime import Backoff, Loop, retrying_loop
 from twinlog.service.waiting import wait_for_any
 from twinlog.telemetry import instruments
 from twinlog.telemetry.instruments import Figures
-from twinlog.telemetry.metrics import heartbeat as metrics
+from twinlog.telemetry.metrics import services as metrics
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.wire import Heartbeat, encode_heartbeat
 from twinlog.wire.heartbeat import HEARTBEATS_PARTITION

@@ -19,8 +19,7 @@ from twinlog.service.runtime import Backoff, retrying_loop
 from twinlog.wire import Heartbeat, decode_heartbeat
 from twinlog.wire.heartbeat import HEARTBEATS_PARTITION
 from twinlog_heartbeat.model.delays import LogEnds
-from twinlog_heartbeat.model.state import HeartbeatState
-from twinlog_heartbeat.model.topology import PathBook
+from twinlog_heartbeat.model.state import HeartbeatState, PathBook
 
 # Asks the source service for the ends of the logs, while heartbeats cannot prove a flow.
 

@@ -24,7 +24,7 @@ from twinlog_source.driver.moves import Move
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.copy_mode import OffsetsReason
-from twinlog_source.partitions.reports import ForeignWrite, PartitionState
+from twinlog_source.partitions.orders import ForeignWrite, PartitionState
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import (
     FlowFacts,

@@ -7,21 +7,27 @@ Invariant: it writes to a topic of its own only, no more than it may, and delete
 import asyncio
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Final
 
+import structlog
+
 from twinlog.batches import NewRecord, build_batch
 from twinlog.clock import Clock
+from twinlog.errors import StateError, TwinlogError
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.ports import KafkaCluster, NewTopic, TopicAdmin
 from twinlog.kafka.raw import DataClientPool
 from twinlog.model import TopicPartition
 from twinlog.policy.internal_topics import transactional_id_prefix
+from twinlog.policy.transformed import TopicTransforms
+from twinlog.transforms.expressions import Expressions
 from twinlog_source.config import SourceFlow
+from twinlog_source.reasons import STARTING, PartitionReason
 from twinlog_source.task.writing.transport import Rounds, producer_settings
 
 SLOTS: Final = (1, 2, 4, 8)
@@ -169,3 +175,53 @@ async def _write(transport: Rounds, topic: str, slot: int, most: int, clock: Clo
             await pause(0.0)  # It has to begin before the next round.
             written += 1
     return written
+
+
+# Lets Spark look at the expressions of a flow before a record of their topics is fetched.
+
+RETRY_SECONDS = 5.0
+CHECK_SECONDS = 300.0
+"""A function of the user may not return."""
+Check = Callable[[Expressions], Awaitable[None]]
+"""Raises TwinlogError (TRANSFORM_REFUSED: for good)."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class TransformCheck:
+    flow: SourceFlow
+    decided: asyncio.Event
+    """Set when there is news."""
+    _problem: TwinlogError | None = field(init=False, default=None)
+    _transforms: TopicTransforms | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.flow.expressions is not None:
+            self._transforms = TopicTransforms(self.flow.transforms, self.flow.flow.source)
+            self._problem = StateError("Spark looks at the flow's twinlog.transform.*", reason=STARTING)
+
+    def problem_of(self, topic: str) -> TwinlogError | None:
+        """Why the records of a topic of the source may not be copied (yet)."""
+        transforms = self._transforms
+        return None if transforms is None or transforms.expressions(topic) is None else self._problem
+
+    async def run(self, check: Check, *, after: asyncio.Event) -> None:
+        """Return when Spark has decided; it is not asked before `after` is set."""
+        await after.wait()
+        expressions = self.flow.expressions
+        while expressions is not None and self._problem is not None:
+            try:
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await check(expressions)
+                self._problem = None
+            except TimeoutError:
+                told = f"Spark has not understood the flow's twinlog.transform.* within {CHECK_SECONDS:g} s"
+                self._problem = StateError(told, reason=PartitionReason.TRANSFORM_REFUSED)
+            except TwinlogError as error:
+                log.warning("transform_not_checked", flow=str(self.flow.flow), error=str(error))
+                self._problem = error
+            self.decided.set()
+            if self._problem is None or self._problem.reason == PartitionReason.TRANSFORM_REFUSED:
+                return
+            await pause(RETRY_SECONDS)

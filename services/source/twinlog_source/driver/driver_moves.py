@@ -18,8 +18,8 @@ from twinlog_source.log.journal import COMMAND_SECONDS, Journal, Ledger
 from twinlog_source.partitions.events import BeginningRefused, Begun, CopyChanged, Event, Moved
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.topics.copy_changes import CopyChanges
 from twinlog_source.topics.copy_modes import CopyModes
+from twinlog_source.topics.new_copies import CopyChanges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

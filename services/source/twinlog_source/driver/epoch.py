@@ -14,10 +14,8 @@ from enum import StrEnum
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.model import Flow, TopicPartition
 from twinlog.telemetry.tracing import traceparent
-from twinlog_source.partitions.orders import End, TaskCommand
-from twinlog_source.partitions.planner import Plan
-from twinlog_source.partitions.reports import TaskCounters
-from twinlog_source.partitions.shares import NO_DEBT, LimitDebt, SlotLimits
+from twinlog_source.partitions.orders import End, TaskCommand, TaskCounters
+from twinlog_source.partitions.planner import NO_DEBT, LimitDebt, Plan, SlotLimits
 from twinlog_source.reasons import EndReason
 
 COMMAND_QUEUE_SIZE = 1_024

@@ -2,21 +2,25 @@
 ends."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Protocol
+import math
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
 
 import structlog
 
 from twinlog.clock import Clock
 from twinlog.errors import TransientKafkaError, TwinlogError
-from twinlog.model import Flow
+from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog.transforms.expressions import Expressions
-from twinlog_source.driver.cores import Need
 from twinlog_source.driver.epoch import Epoch, SlotState
+from twinlog_source.driver.epoch_rules import FLOWS_OF_THEIR_OWN, Need, is_small
 from twinlog_source.driver.instruments import FlowInstruments
-from twinlog_source.partitions.planner import Plan
+from twinlog_source.driver.state import FlowState
+from twinlog_source.log.facts import MOST_SLOTS
+from twinlog_source.partitions.planner import LimitDebt, Load, Plan, plan, slots_needed
+from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.reasons import EndReason
 from twinlog_source.records.pipe import PipeJob
 
@@ -209,3 +213,98 @@ def number_after(last: int, *, beside: int | None) -> int:
     """The number of the epoch after `last`. Even and odd epochs have different transactional ids: if `last`
     never began, the next one must not take the ids of the epoch that still copies."""
     return last + 2 if beside is not None and (last + 1 - beside) % 2 == 0 else last + 1
+
+
+# How many slots an epoch gets, which worker runs it, and whether its plan still fits the load.
+
+
+@dataclass(slots=True, kw_only=True)
+class EpochPlans:
+    flow: Flow
+    table: PartitionTable
+    clock: Clock
+    runner: Callable[[], EpochRunner]
+    max_slots: int | None
+    """The limit of the configuration; None = all that Spark has."""
+    flows: int
+    """Flows of this process."""
+    kept_seconds: float
+    """How long an epoch keeps slots that it needs no longer, while others do not need them."""
+    _chosen_at: float = -math.inf
+    _first_backlog: int = 0
+    """Records to copy when the flow was planned for its first epoch."""
+
+    async def choose(
+        self, partitions: Collection[TopicPartition], *, previous: Plan, first_backlog: int
+    ) -> Plan:
+        """Return the plan of the next epoch. `first_backlog` is the number of records to copy if there was no
+        epoch before. Raises TwinlogError."""
+        self._first_backlog, self._chosen_at = first_backlog, self.clock.monotonic()
+        need = self._need(partitions, present=len(previous), first_backlog=first_backlog)
+        slots = await self.runner().claim(self.flow, need)
+        return plan(self.table.rates(partitions), max_slots=slots, previous=previous)
+
+    def shares_worker(self, chosen: Plan) -> bool:
+        """Whether the flow has so little to copy that it needs no worker of its own."""
+        return self._need(chosen[0], present=len(chosen), first_backlog=self._first_backlog).is_small
+
+    def leave(self) -> None:
+        """The flow is not copied here any more, or has nothing to copy."""
+        self.runner().share(self.flow, None)
+
+    def misfits(self, epoch: Epoch) -> bool:
+        """Whether the flow needs a worker of its own, or should have more slots, or fewer because the cores
+        do not suffice. A flow that needs fewer slots keeps them until the epoch ends."""
+        present = len(epoch.slots)
+        need = self._need(epoch.partitions, present=present)
+        if self.clock.monotonic() < self._chosen_at + self.kept_seconds:
+            need = replace(need, slots=max(need.slots, present))
+        share = min(self.runner().share(self.flow, need), len(epoch.partitions))
+        if epoch.shares_worker and not need.is_small:
+            return True
+        return share > present or (share < present and self.runner().is_crowded())
+
+    def holds(self, epoch: Epoch) -> bool:
+        """Whether the epoch copies the right partitions, and no other distribution over its slots would be
+        much better."""
+        partitions = self.table.plannable()
+        if partitions != epoch.partitions:
+            return False
+        slots = self.runner().share(self.flow, self._need(partitions, present=len(epoch.slots)))
+        return plan(self.table.rates(partitions), max_slots=slots, previous=epoch.plan) == epoch.plan
+
+    def _need(self, partitions: Collection[TopicPartition], *, present: int, first_backlog: int = 0) -> Need:
+        load = self._load(partitions, first_backlog)
+        most = min(self.max_slots or self.runner().most, MOST_SLOTS, max(1, len(partitions)))
+        slots = slots_needed(load, present=present, most=most)
+        return Need(slots, slots == 1 and self.flows > FLOWS_OF_THEIR_OWN and is_small(load))
+
+    def _load(self, partitions: Collection[TopicPartition], first_backlog: int = 0) -> Load:
+        load = self.table.load(partitions, now=self.clock.monotonic())
+        return replace(load, first_backlog_records=first_backlog)
+
+
+# Ends an epoch: its tasks finish and hand over their positions, or they are fenced.
+
+FINISH_TIMEOUT_SECONDS: Final = 20.0
+
+
+async def end_epoch(epoch: Epoch, state: FlowState, reason: str) -> tuple[LimitDebt, ...]:
+    """Wait until each task has handed over its positions; those of tasks that do not are read from the log
+    once their ids are fenced. Return what the tasks owe to the flow's limits. Blocks for at most 20 seconds,
+    and for as long as fencing takes. Raises TwinlogError if that fails: the flow has to be taken over again.
+    """
+    epoch.end(reason)
+    await epoch.wait_until(
+        lambda: epoch.are(SlotState.FINISHED, SlotState.LOST, SlotState.WAITING), FINISH_TIMEOUT_SECONDS
+    )
+    lost = [slot for slot in epoch.slots if not slot.ended_well]
+    if lost:
+        flow, slots = str(state.flow.flow), [slot.index for slot in lost]
+        log.info("slots_fenced", flow=flow, epoch=epoch.number, slots=slots)
+        await state.reclaim(epoch.number, lost)
+    for slot in epoch.slots:
+        if slot.ended_well:
+            state.settled(slot.partitions)
+    epoch.closed = True
+    return tuple(slot.final.debt for slot in epoch.slots if slot.final is not None)

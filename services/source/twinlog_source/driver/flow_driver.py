@@ -36,10 +36,8 @@ from twinlog.telemetry.logging import RepeatLimiter
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.tracing import span
 from twinlog_source.driver.epoch import Epoch, SlotState
-from twinlog_source.driver.epoch_end import end_epoch
-from twinlog_source.driver.epoch_jobs import EpochJobs
-from twinlog_source.driver.epoch_plans import EpochPlans
-from twinlog_source.driver.epoch_span import (
+from twinlog_source.driver.epoch_jobs import EpochJobs, EpochPlans, end_epoch
+from twinlog_source.driver.epoch_rules import (
     REPLAN_POLL_SECONDS,
     EpochSpan,
     demand_poll_seconds,
@@ -47,16 +45,14 @@ from twinlog_source.driver.epoch_span import (
     spread_seconds,
 )
 from twinlog_source.driver.flow_facts import flow_facts
-from twinlog_source.driver.gauges import FlowGauges
-from twinlog_source.driver.instruments import FlowInstruments
+from twinlog_source.driver.instruments import FlowGauges, FlowInstruments
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.stream.stream_pace import LONGEST_WITHOUT_TASK_SECONDS, frozen_seconds
 from twinlog_source.driver.stream.task_host import TaskHost
 from twinlog_source.log.facts import FENCED, MOST_SLOTS, PauseFact
 from twinlog_source.partitions.events import FlowStopped
 from twinlog_source.partitions.orders import SetPaused
-from twinlog_source.partitions.planner import Load, Plan, workers_wanted
-from twinlog_source.partitions.shares import LimitDebt, differ
+from twinlog_source.partitions.planner import LimitDebt, Load, Plan, differ, workers_wanted
 from twinlog_source.partitions.standing import FlowFacts, idle_words
 from twinlog_source.reasons import EndReason, PartitionReason
 

@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING
 
 from twinlog.policy.transformed import TopicTransforms
 from twinlog_source.driver.driver_moves import DriverMoves
-from twinlog_source.log.journal import Ledger
-from twinlog_source.log.topic_facts import TopicFacts
+from twinlog_source.log.journal import Ledger, TopicFacts
 from twinlog_source.partitions.assignments import TaskOrders
 from twinlog_source.topics.common_search import CommonLogs
-from twinlog_source.topics.copy_changes import CopyChanges
 from twinlog_source.topics.copy_modes import CopyModes
-from twinlog_source.topics.new_copies import NewCopies
+from twinlog_source.topics.new_copies import CopyChanges, NewCopies
 from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.source_ends import SourceLogs
 from twinlog_source.topics.start_positions import PositionFinder

@@ -15,12 +15,12 @@ from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, copyable_partitions
 from twinlog.service.feeds.routes import routes_of
 from twinlog_source.config import SourceFlow
+from twinlog_source.driver.calibration import TransformCheck
 from twinlog_source.driver.driver_moves import DriverMoves
 from twinlog_source.driver.epoch import Slot
+from twinlog_source.driver.epoch_rules import Recheck
 from twinlog_source.driver.ownership import Ownership
 from twinlog_source.driver.parts import FlowParts, assemble_parts
-from twinlog_source.driver.recheck import Recheck
-from twinlog_source.driver.transform_check import TransformCheck
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.fact_records import ControlRecord
 from twinlog_source.log.facts import PauseFact, ThrottleFact

@@ -20,8 +20,8 @@ from twinlog.kafka.deadline import pause
 from twinlog.model import Flow
 from twinlog.service.waiting import wait_for_any
 from twinlog.transforms.expressions import Expressions
-from twinlog_source.driver.cores import Need, Tasks, choose_worker, cores_needed, share_cores
 from twinlog_source.driver.epoch import Epoch, SlotState
+from twinlog_source.driver.epoch_rules import Need, Tasks, choose_worker, cores_needed, share_cores
 from twinlog_source.log.facts import MOST_SLOTS
 from twinlog_source.records.pipe import PipeJob
 

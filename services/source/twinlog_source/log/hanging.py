@@ -41,7 +41,7 @@ from twinlog.kafka.raw import (
     fence,
     open_transactions,
 )
-from twinlog.kafka.raw.offset_lookup import list_offset
+from twinlog.kafka.raw.lookups import list_offset
 from twinlog.model import TopicPartition
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import source_offset_key

@@ -13,11 +13,9 @@ from twinlog_source.log.control import ControlState
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.partitions.copy_mode import OffsetsReason
 from twinlog_source.partitions.events import TargetChanged
-from twinlog_source.partitions.orders import PreservedTerms, PriorFailure, TaskAssignment
-from twinlog_source.partitions.planner import Plan
-from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.partitions.orders import PartitionState, PreservedTerms, PriorFailure, TaskAssignment
+from twinlog_source.partitions.planner import Plan, SlotLimits, share_limit
 from twinlog_source.partitions.rows import PartitionRow
-from twinlog_source.partitions.shares import SlotLimits, share_limit
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.reasons import PartitionReason
 

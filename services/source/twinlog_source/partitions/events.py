@@ -17,9 +17,8 @@ from twinlog.model import TopicPartition
 from twinlog.verify.standing import ProofStanding
 from twinlog_source.log.facts import CheckedEnd, CopyFact, EpochStart
 from twinlog_source.log.gaps import Gap
-from twinlog_source.partitions.lag_time import LagTime
-from twinlog_source.partitions.latency import LatencyHistogram
-from twinlog_source.partitions.reports import ForeignWrite, PartitionState, TaskReport
+from twinlog_source.partitions.latency import LagTime, LatencyHistogram
+from twinlog_source.partitions.orders import ForeignWrite, PartitionState, TaskReport
 from twinlog_source.partitions.rows import Blocker, PartitionRow, Shortened
 from twinlog_source.partitions.transitions import (
     add_loss,

@@ -24,7 +24,7 @@ from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.gaps import Gap
-from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.partitions.orders import PartitionState
 from twinlog_source.partitions.rows import PartitionRow, Shortened
 from twinlog_source.reasons import HELD, STARTING, PartitionReason
 

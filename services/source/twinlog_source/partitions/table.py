@@ -28,8 +28,8 @@ from twinlog_source.partitions.events import (
     RowsEvent,
     TopicsChosen,
 )
+from twinlog_source.partitions.orders import PartitionReport, PartitionState
 from twinlog_source.partitions.planner import BACKLOG_RECORDS, BEHIND_RECORDS, BEHIND_SECONDS, Load
-from twinlog_source.partitions.reports import PartitionReport, PartitionState
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.transitions import (
     added_by_lane,

@@ -3,11 +3,10 @@
 from dataclasses import replace
 
 from twinlog.batches import LaneReason
-from twinlog.batches.lanes import LEFT_OUT
+from twinlog.batches.outgoing import LEFT_OUT
 from twinlog_source.log.facts import EpochStart
-from twinlog_source.partitions.foreign_stretches import with_write
-from twinlog_source.partitions.reports import PartitionReport
-from twinlog_source.partitions.rows import PartitionRow, Shortened
+from twinlog_source.partitions.orders import PartitionReport
+from twinlog_source.partitions.rows import PartitionRow, Shortened, with_write
 
 LONG_AGO_SECONDS = 1e6
 """Longer than any write may be on its way."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from pyspark import SparkContext
 
-from twinlog_source.task.run import WorkerSpec
+from twinlog_source.task.settings import WorkerSpec
 from twinlog_source.task.stream.worker import run_worker
 
 

@@ -24,7 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 
 from twinlog.errors import TwinlogError
-from twinlog.machine.paths import WorkDirectory
+from twinlog.machine import WorkDirectory
 from twinlog.properties_text import render_properties
 from twinlog_source.pipeline.jvm_log import JvmOutput
 

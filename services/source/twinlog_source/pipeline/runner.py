@@ -14,7 +14,7 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog.errors import ConfigError, StateError, TwinlogError
-from twinlog.machine.java import spark_environment
+from twinlog.machine import spark_environment
 from twinlog.model import Flow
 from twinlog.transforms.expressions import TOPICS, Expressions
 from twinlog_source.pipeline.job import job_group, load_workers, run_job
@@ -30,7 +30,7 @@ from twinlog_source.pipeline.session import (
 from twinlog_source.pipeline.settings import is_local, local_cores
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.records.pipe import PipeJob, TransformFailedError
-from twinlog_source.task.run import WorkerSpec
+from twinlog_source.task.settings import WorkerSpec
 
 CONNECT_TIMEOUT_SECONDS = 20.0
 LAUNCH_SECONDS = 15.0

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 
-from twinlog.machine.paths import WorkDirectory
+from twinlog.machine import WorkDirectory
 from twinlog_source.pipeline.jvm_log import JvmOutput, silence_py4j, words_of
 from twinlog_source.pipeline.launch import (
     DIRECTORY_PREFIX,

@@ -23,7 +23,7 @@ from twinlog.batches.outgoing import Seal, sealed_header
 from twinlog.errors import FatalKafkaError, KafkaError, StateError, TransientKafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline, pause
-from twinlog.kafka.protocol.patience import LONGEST_THROTTLE_SECONDS
+from twinlog.kafka.protocol.reach import LONGEST_THROTTLE_SECONDS
 from twinlog.kafka.raw import (
     BatchReader,
     DataClientPool,
@@ -31,16 +31,15 @@ from twinlog.kafka.raw import (
     ProducerSettings,
     TransactionCoordinator,
 )
-from twinlog.kafka.raw.errors import about, partition_error
-from twinlog.kafka.raw.leaders import leader_of, refresh_metadata
+from twinlog.kafka.raw.leaders import about, leader_of, partition_error, refresh_metadata
 from twinlog.kafka.raw.produce.wire import SealedBatch, produce_request
 from twinlog.model import TopicPartition
 from twinlog.policy.expected_offsets import MOST_MARKERS
 from twinlog_source.log.facts import FENCED
+from twinlog_source.preserved.append_steps import PreservedReason
 from twinlog_source.preserved.fill_limits import FILLER_RECORDS, FillLimit, batches_of, markers_of, next_batch
-from twinlog_source.preserved.hole_leaders import Ended, HoleLeaders, Holes, LeftOut, More, nothing_more
+from twinlog_source.preserved.leader_filler import Ended, HoleLeaders, Holes, LeftOut, More, nothing_more
 from twinlog_source.preserved.own_batches import is_marker_at
-from twinlog_source.preserved.reasons import PreservedReason
 
 MORE_SECONDS = 0.02
 """How soon added holes are noticed while markers are looked for and nothing is written."""

@@ -8,7 +8,7 @@ Whether the target allows writing markers at its leaders.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import structlog
 
@@ -23,16 +23,58 @@ from twinlog.kafka.raw import (
     TransactionCoordinator,
     epoch_ends,
 )
-from twinlog.kafka.raw.errors import about, not_told, partition_error
-from twinlog.kafka.raw.leaders import answered, leader_of, refresh_metadata
-from twinlog.kafka.raw.offset_lookup import log_ends
-from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
-from twinlog.kafka.raw.transactions.leader_markers import AbortMarker, write_markers
+from twinlog.kafka.raw.leaders import about, answered, leader_of, not_told, partition_error, refresh_metadata
+from twinlog.kafka.raw.lookups import ProducerStates, log_ends, producer_states
+from twinlog.kafka.raw.transactions.wire import AbortMarker, write_markers
 from twinlog.model import TopicPartition
 from twinlog.policy.expected_offsets import MOST_AT_LEADER
-from twinlog_source.preserved.hole_leaders import DOING, Ended, HoleLeaders, Holes, LeftOut
 from twinlog_source.preserved.marker_numbers import MarkerState, first_number, following_numbers
 from twinlog_source.preserved.own_batches import is_marker_at
+
+# Finds the leaders of partitions with holes.
+
+DOING = "fill offsets"
+
+Holes = Mapping[TopicPartition, tuple[int, int]]
+"""First offset and count, by partition."""
+Ended = Callable[[TopicPartition, bool], None]
+"""Called for a partition when the attempt has ended there, with whether its hole is filled for certain."""
+LeftOut = Callable[[TopicPartition, KafkaError], None]
+"""Called for a partition that cannot be filled now, for instance without a leader; the others do not wait for
+it."""
+More = Callable[[], Holes]
+"""Returns the holes that have to be filled since the last call, so that they do not wait for longer ones."""
+
+
+def nothing_more() -> Holes:
+    return {}
+
+
+class HoleLeaders:
+    """A leader that did not answer is looked up again before the next hole."""
+
+    def __init__(self, session: DataClientPool) -> None:
+        self._session = session
+        self._doubtful: set[TopicPartition] = set()
+
+    def doubt(self, partitions: Iterable[TopicPartition]) -> None:
+        """The leaders of these partitions did not answer."""
+        self._doubtful.update(partitions)
+
+    async def led(self, holes: Holes, left_out: LeftOut) -> dict[TopicPartition, tuple[int, int]]:
+        """The holes that have a leader; the others are passed to `left_out`. Raises KafkaError."""
+        client = await self._session.client(DOING)
+        asked = {each for each in holes if each in self._doubtful or leader_of(client, each) is None}
+        if asked:
+            await refresh_metadata(self._session, client, {each.topic for each in asked})
+        absent = {each for each in asked if leader_of(client, each) is None}
+        self._doubtful -= asked - absent
+        for partition in absent:
+            left_out(partition, self.absent(partition, DOING))
+        return {partition: hole for partition, hole in holes.items() if partition not in absent}
+
+    def absent(self, partition: TopicPartition, doing: str) -> KafkaError:
+        return partition_error(ErrorCode.LEADER_NOT_AVAILABLE, partition, doing, alias=self._session.alias)
 
 
 def _state_of(producers: ProducerStates, producer_id: int) -> MarkerState:

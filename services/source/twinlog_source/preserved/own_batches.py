@@ -14,8 +14,8 @@ Between them are only fillers.
 from dataclasses import dataclass, field
 
 from twinlog.batches.header import BatchHeader
-from twinlog_source.partitions import reports
-from twinlog_source.partitions.foreign_stretches import ForeignStretches
+from twinlog_source.partitions import orders
+from twinlog_source.partitions.rows import ForeignStretches
 from twinlog_source.preserved.append_steps import SEQUENCE_MASK, Hole
 
 FILLER_BYTES_PER_RECORD = 12
@@ -36,7 +36,7 @@ class ForeignWrite:
     """Offsets of our records behind it; they are consecutive on the source."""
     is_filler: bool = False
     """It has no record for consumers: the end of a transaction, or empty records of one."""
-    writes: tuple[reports.ForeignWrite, ...] = field(default=(), compare=False)
+    writes: tuple[orders.ForeignWrite, ...] = field(default=(), compare=False)
     """The foreign records from there on, for reports. Aborted ones are included, because they took
     offsets."""
     end: int = field(default=0, compare=False)

@@ -16,11 +16,10 @@ from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import LogEnd, OffsetSpec
 from twinlog.kafka.raw import BatchReader, DataClientPool, epoch_ends
 from twinlog.kafka.raw.leaders import answered, leader_topic_ids
-from twinlog.kafka.raw.offset_lookup import list_offset, log_ends
-from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
+from twinlog.kafka.raw.lookups import ProducerStates, list_offset, log_ends, producer_states
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
-from twinlog_source.preserved.append_steps import SEQUENCE_MASK, Hole, ReadEnd, Tail
+from twinlog_source.preserved.append_steps import SEQUENCE_MASK, Hole, PreservedReason, ReadEnd, Tail
 from twinlog_source.preserved.own_batches import (
     FilledRanges,
     ForeignLook,
@@ -30,7 +29,6 @@ from twinlog_source.preserved.own_batches import (
     is_filler,
     sequence_behind,
 )
-from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.preserved.target_probe import LOOKS_BACK, batch_at, record_batch_at
 
 LOOK_BYTES = 4 << 20

@@ -8,7 +8,7 @@ from typing import Protocol
 from twinlog.batches.header import BatchHeader
 from twinlog.errors import KafkaError
 from twinlog.kafka.raw import BatchReader, DataClientPool, TransactionCoordinator
-from twinlog.kafka.raw.producer_states import producer_states
+from twinlog.kafka.raw.lookups import producer_states
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import WriterFact

@@ -12,7 +12,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.ports import LogReader
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
-from twinlog_source.state.clusters import patient_records
+from twinlog_source.state.export import patient_records
 from twinlog_source.state.state_file import CopyLine
 
 # Finds how far a copy reaches: compares its records with those of the source, in order, from a pair of

@@ -33,13 +33,15 @@ from twinlog.service.feeds.rules import flow_in_effect, rules_remedy
 from twinlog.service.feeds.rules_record import parsed_rules
 from twinlog_source.log.fact_records import KINDS, kind_of, parse_control
 from twinlog_source.log.facts import RestoreFact
-from twinlog_source.state.clusters import (
+from twinlog_source.state.export import (
     FlowClusters,
     all_records,
     newest,
+    of_flow,
     require_stopped,
+    settled_ends,
+    topic_ids,
 )
-from twinlog_source.state.export import of_flow, settled_ends, topic_ids
 from twinlog_source.state.judgement import (
     InOrder,
     LogsNow,

@@ -28,7 +28,7 @@ from twinlog_source.log.facts import (
 )
 from twinlog_source.log.gaps import parse_gap_identity
 from twinlog_source.log.internal_topics import InternalTopics
-from twinlog_source.state.clusters import FlowClusters, all_records, partition_count, require_stopped
+from twinlog_source.state.export import FlowClusters, all_records, partition_count, require_stopped
 from twinlog_source.state.judgement import Outcome, Verdict
 from twinlog_source.state.state_file import ExportedFlow, Role, StateRecord
 

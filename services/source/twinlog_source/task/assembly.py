@@ -27,32 +27,30 @@ from twinlog.kafka.raw import (
     prepare_to_produce,
 )
 from twinlog.kafka.raw.leaders import leader_topic_ids
-from twinlog.kafka.raw.offset_lookup import delete_records
+from twinlog.kafka.raw.lookups import delete_records
 from twinlog.kafka.raw.settings import Admit
 from twinlog.model import Flow, TopicPartition
 from twinlog.transforms.expressions import Expressions, expressions_of
 from twinlog_source.log.hanging import TakeOver
-from twinlog_source.partitions.orders import TaskSetup
-from twinlog_source.partitions.reports import ForeignWrite
+from twinlog_source.partitions.orders import ForeignWrite, TaskSetup
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.leader_filler import LeaderFiller
 from twinlog_source.preserved.tails import CopyTails
 from twinlog_source.records.changing import Changing
 from twinlog_source.records.dead_letters import DeadLetters
 from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier
-from twinlog_source.task.foreign_writes import ForeignWrites
+from twinlog_source.task.foreign_writes import ForeignWrites, RestingCopies
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import AskRoutes, WhoWrote, no_routes, nobody_knows
+from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
-from twinlog_source.task.reading.throttle import Throttle
-from twinlog_source.task.resting_copies import RestingCopies
 from twinlog_source.task.settings import copy_settings, horizon_of
 from twinlog_source.task.stream.reports import Reporter
 from twinlog_source.task.writing.positions_topic import PositionsTopic
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
 from twinlog_source.task.writing.preserved_writer import PreservedWriter
+from twinlog_source.task.writing.round import OffsetSyncs, paced_syncs
 from twinlog_source.task.writing.spans import TaskSpans
-from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
 from twinlog_source.task.writing.target_writer import TargetWriter
 from twinlog_source.task.writing.transport import Rounds, producer_settings
 

@@ -10,18 +10,16 @@ from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.raw import DataClientPool
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.partitions.orders import SetPaused, Start
-from twinlog_source.partitions.shares import SlotLimits
-from twinlog_source.task.foreign_writes import ForeignWrites
-from twinlog_source.task.loss_judge import LossJudge
+from twinlog_source.partitions.planner import SlotLimits
+from twinlog_source.task.foreign_writes import ForeignWrites, RestingCopies
+from twinlog_source.task.loss_judge import LogQuestions, LossJudge
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.log_questions import LogQuestions
+from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
-from twinlog_source.task.reading.throttle import Throttle
-from twinlog_source.task.resting_copies import RestingCopies
 from twinlog_source.task.settings import CopySettings
 from twinlog_source.task.stream.reports import Reporter
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
-from twinlog_source.task.writing.syncs import OffsetSyncs
+from twinlog_source.task.writing.round import OffsetSyncs
 from twinlog_source.task.writing.target_writer import TargetWriter
 
 CALL_TIMEOUT_SECONDS = 30.0

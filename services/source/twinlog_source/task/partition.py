@@ -21,8 +21,7 @@ from twinlog.batches.prepared import LeaderEpoch
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.partitions.latency import LatencyHistogram
-from twinlog_source.partitions.orders import PriorFailure
-from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.partitions.orders import PartitionState, PriorFailure
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.task.reading.returns import Returns
 

@@ -1,4 +1,4 @@
-"""The settings of a task's copy, from what its driver sends.
+"""What a task knows at its start, and the settings of its copy, from what its driver sends.
 
 Tunes glibc for the memory of tasks: keep freed blocks while copying, return them to the system at rest.
 """
@@ -8,12 +8,16 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from twinlog import __version__
 from twinlog.batches import Codec, CopyPolicy, TargetTopicLimits
 from twinlog.config.flow.source_settings import parse_until
-from twinlog.model import ClusterAlias
+from twinlog.errors import TwinlogError
+from twinlog.model import ClusterAlias, Flow
 from twinlog.policy.transformed import TopicTransforms, changes_records
+from twinlog.telemetry.logging import configure_logging
 from twinlog_source.partitions.orders import TaskAssignment, TaskSetup
-from twinlog_source.task.reading.horizon import Horizon
+from twinlog_source.reasons import EndReason
+from twinlog_source.task.reading.bounds import Horizon
 
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
@@ -99,4 +103,47 @@ def copy_settings(setup: TaskSetup, source: ClusterAlias, *, check_crcs: bool) -
         fail_on_data_loss=settings["twinlog.on.data.loss"] == "fail",
         exactly_once=bool(setup.transactional_ids),
         transforms=TopicTransforms(settings, source) if changes_records(settings) else None,
+    )
+
+
+# What a worker and a task know at their start.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSpec:
+    """What Spark carries to a worker: its driver's address, and the proof that the worker belongs to it. No
+    secrets of Kafka."""
+
+    number: int
+    driver_endpoint: str
+    """host:port of the driver's WorkerService."""
+    driver_certificate: str
+    """PEM: a peer with another certificate is not the driver."""
+    token: str
+    connect_timeout_seconds: float
+    """A worker or a task whose driver does not answer for this long at the start ends."""
+    log_level: str = "info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSpec:
+    """What a task knows at its start."""
+
+    flow: Flow
+    epoch: int
+    slot: int
+    token: str
+    """The proof that the task belongs to its driver, which is that of its worker."""
+    worker: WorkerSpec
+
+
+class TaskLostError(TwinlogError):
+    """The worker lost its driver, which runs it again if it lives."""
+
+    default_reason = EndReason.LEASE_LOST
+
+
+def configure_task_logging(spec: WorkerSpec) -> None:
+    configure_logging(
+        service="source-task", version=__version__, format="json", level=spec.log_level, stream=sys.stderr
     )

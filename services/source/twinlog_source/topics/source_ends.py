@@ -17,9 +17,8 @@ from twinlog.kafka.ports import LogAdmin, LogReader, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import Topics
 from twinlog_source.log.gaps import Gap
-from twinlog_source.log.journal import Journal, Ledger
+from twinlog_source.log.journal import Journal, Ledger, TopicFacts
 from twinlog_source.log.positions import PositionsLog
-from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.events import EndsSeen, RecordDated, SourceRecreated
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable

@@ -14,8 +14,8 @@ from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
 from twinlog_source.log.facts import TopicFact
+from twinlog_source.log.journal import TopicFacts
 from twinlog_source.log.positions import PositionsLog
-from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.events import Begun, Event, PositionRead, SetAside
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.reasons import PartitionReason

@@ -18,9 +18,8 @@ from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
 from twinlog_source.log.facts import CheckedEnd, ForeignFact, TargetFact
 from twinlog_source.log.gaps import Gap, lost_with_target
-from twinlog_source.log.journal import Journal, Ledger
+from twinlog_source.log.journal import Journal, Ledger, TopicFacts
 from twinlog_source.log.positions import PositionsLog
-from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.events import (
     CopyChanged,
     Event,
@@ -34,7 +33,7 @@ from twinlog_source.partitions.events import (
     TargetReplaced,
     TargetStartSeen,
 )
-from twinlog_source.partitions.reports import ForeignWrite
+from twinlog_source.partitions.orders import ForeignWrite
 from twinlog_source.partitions.rows import PartitionRow, Shortened
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.start_positions import StartPositions

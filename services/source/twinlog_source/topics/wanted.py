@@ -13,7 +13,7 @@ from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.preserved.reasons import PreservedReason
+from twinlog_source.preserved.append_steps import PreservedReason
 from twinlog_source.reasons import PartitionReason
 
 # The largest batch that the target accepts, and which topic has the copy's name, read by the source service

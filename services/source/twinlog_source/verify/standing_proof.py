@@ -28,8 +28,7 @@ from twinlog_source.log.facts import ProofFact
 from twinlog_source.records.changing import RunPipe
 from twinlog_source.records.pipe import PipeJob
 from twinlog_source.verify.engine import Verification, first_of
-from twinlog_source.verify.proof_facts import range_key, to_fact, to_standing, to_store
-from twinlog_source.verify.request import VerifyRequest
+from twinlog_source.verify.request import VerifyRequest, range_key, to_fact, to_standing, to_store
 
 _ARRIVAL_SECONDS = 5.0
 """How long to wait until the copy has reached the source's ends; records that are missing after that are

@@ -20,8 +20,7 @@ from twinlog.comparison.runs import merged_ranges
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
 from twinlog_source.verify.gathering.topics import TopicPair
-from twinlog_source.verify.proof_facts import range_key
-from twinlog_source.verify.request import VerifyRequest
+from twinlog_source.verify.request import VerifyRequest, range_key
 
 log = structlog.get_logger(__name__)
 

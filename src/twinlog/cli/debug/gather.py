@@ -37,8 +37,8 @@ from twinlog.cli.source.client import every_partition
 from twinlog.cli.source.partitions import partition_fields, worst_first
 from twinlog.cli.status import view
 from twinlog.config import ClientConfig, Configuration, FlowConfig, Service
-from twinlog.config.problems import Findings
 from twinlog.config.values.providers import LocalFileSystem, configured_resolver
+from twinlog.config.values.reader import Findings
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec

@@ -13,11 +13,10 @@ from twinlog.config.flow.settings import (
     parse_fixed_configs,
 )
 from twinlog.config.flow.source_settings import FlowSources, source_settings
-from twinlog.config.problems import Findings
 from twinlog.config.values import precedence as precedence
 from twinlog.config.values.precedence import Connector, Settings
 from twinlog.config.values.providers import Resolver
-from twinlog.config.values.reader import SettingsReader
+from twinlog.config.values.reader import Findings, SettingsReader
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from twinlog.transforms import problems_of_config

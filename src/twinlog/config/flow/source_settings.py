@@ -15,11 +15,10 @@ from twinlog.config.flow.settings import (
     OffsetSyncsSettings,
     SourceSettings,
 )
-from twinlog.config.problems import Findings
 from twinlog.config.values import precedence as precedence
 from twinlog.config.values.precedence import Connector, Settings, Side
 from twinlog.config.values.providers import Resolver
-from twinlog.config.values.reader import SettingsReader
+from twinlog.config.values.reader import Findings, SettingsReader
 from twinlog.errors import ConfigError
 from twinlog.filters import PatternList
 from twinlog.model import Flow, TopicPartition

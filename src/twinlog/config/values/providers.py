@@ -14,8 +14,8 @@ from typing import Protocol
 
 from twinlog.config.keys.client import NOTES, SECURITY_KEYS
 from twinlog.config.keys.spec import split_list
-from twinlog.config.problems import Findings
 from twinlog.config.values.precedence import Settings, strip_prefix
+from twinlog.config.values.reader import Findings
 from twinlog.errors import ConfigError
 from twinlog.filters.java_classes import RegexSyntaxError
 from twinlog.filters.java_regex import compile_linear

@@ -18,7 +18,7 @@ from twinlog.kafka.codes import COORDINATOR_MOVED, ErrorCode
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.groups.coordinators import GroupCoordinators
-from twinlog.kafka.groups.descriptions import DescribedGroup, GroupDescriptionsClient
+from twinlog.kafka.groups.offsets import DescribedGroup, GroupDescriptionsClient
 from twinlog.kafka.ports import Assign, Pulse, Seat, never_gone
 from twinlog.kafka.protocol.client_pool import DataClientPool
 

@@ -21,14 +21,12 @@ from aiokafka.errors import CorrelationIdError, KafkaConnectionError, KafkaError
 from aiokafka.protocol.admin import SaslAuthenticateRequest, SaslHandShakeRequest
 
 from twinlog.kafka.deadline import pause
-from twinlog.kafka.protocol.encoding import Frame
-from twinlog.kafka.protocol.frames import LARGEST_FRAME_BYTES, FrameProtocol
-from twinlog.kafka.protocol.patience import Patience
+from twinlog.kafka.protocol.frames import LARGEST_FRAME_BYTES, Frame, FrameProtocol
+from twinlog.kafka.protocol.reach import Patience
 from twinlog.kafka.protocol.requests import AgreedRequest, HandWrittenRequest
-from twinlog.kafka.security.access import ClusterAccess
-from twinlog.kafka.security.client_security import SaslLogin
-from twinlog.kafka.security.kerberos import KerberosAuthenticator, KerberosLogin
-from twinlog.kafka.security.oauth.login import TokenError
+from twinlog.kafka.security.access import ClusterAccess, SaslLogin
+from twinlog.kafka.security.jaas import KerberosAuthenticator, KerberosLogin
+from twinlog.kafka.security.oauth.reading import TokenError
 
 # SASL with Kafka's own requests, also again on a connection in use (KIP-368).
 #

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
-from twinlog.kafka.protocol.encoding import (
+from twinlog.kafka.protocol.frames import (
     INT16,
     INT32,
     NO_TAGS,

@@ -4,14 +4,23 @@ aiokafka's own classes copy a request's bytes at every level of nesting and deco
 `DataConnection` sends these; other requests are aiokafka's.
 """
 
+import io
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, TypeVar
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from types import UnionType
+from typing import Any, Final, Generic, NamedTuple, TypeVar, get_args, get_origin
 
-from aiokafka.errors import IncompatibleBrokerVersion
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.schema.index import api_key_map
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
 
-from twinlog.kafka.protocol.encoding import INT32, NO_TAGS, Frame, skip_tags
-from twinlog.kafka.protocol.frames import LARGEST_FRAME_BYTES
+from twinlog.kafka.protocol.frames import INT32, LARGEST_FRAME_BYTES, NO_TAGS, Frame, skip_tags
 
 T = TypeVar("T")
 
@@ -136,3 +145,138 @@ class HandWrittenRequest(Generic[T]):
     def is_flexible(self, version: int) -> bool:
         """Whether the headers of this version have tagged fields."""
         return self._flexible_from is not None and version >= self._flexible_from
+
+
+# Kafka's messages as objects, by the schemas of `kio`, which are generated from Kafka's own.
+#
+# kio reads no tagged field that it does not know; brokers may add some to any flexible version (KIP-482), so
+# take versions before those where their strings of at most 32,767 bytes are enough. Where an answer has such
+# a field, the next request is one of an earlier version.
+#
+# For requests that are rare or small. A request is a mapping of what any version has, by kio's names of
+# fields; nested structs are mappings, arrays any sequence, times and durations milliseconds. An answer is an
+# object of kio: names as there, durations `timedelta`. What services ask all the time is hand-written
+# (`requests`).
+
+Fields = Mapping[str, Any]
+
+API_KEYS: Final = {name: key for key, name in api_key_map.items()}
+"""By kio's name of an API."""
+request_schema: Final = cache(load_request_schema)
+response_schema: Final = cache(load_response_schema)
+"""By API key and version. To find one takes kio as long as to write a small request."""
+_UNREADABLE: Final[set[tuple[int, int]]] = set()
+"""APIs and versions in whose answers brokers have something that the schemas do not know."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def _as_it_is(answer: Any) -> Any:
+    return answer
+
+
+class SchemaRequest(HandWrittenRequest[Any]):
+    """A request by its schema, sent like a hand-written one. Schemas are loaded when a version is agreed on:
+    each takes about 10 ms."""
+
+    def __init__(
+        self, api: str, versions: range, asked: Fields, told: Callable[[Any], Any] = _as_it_is
+    ) -> None:
+        """`api`: kio's name, as "create_topics". `told` reads the answer."""
+        self._told = told
+        super().__init__(
+            API_KEYS[api], versions, self._written, self._read, throttle_of=lambda *_: self._throttle_ms
+        )
+        self._asked = asked
+        self._throttle_ms = 0
+
+    def prepare(self, broker_versions: Mapping[int, tuple[int, int]]) -> AgreedRequest[Any]:
+        oldest, newest = broker_versions.get(self.api_key, (0, -1))
+        lowest, version = max(oldest, self._versions[0]), min(newest, self._versions[-1])
+        while version > lowest and (self.api_key, version) in _UNREADABLE:
+            version -= 1
+        return super().prepare({self.api_key: (oldest, version)} if version >= lowest else broker_versions)
+
+    def is_flexible(self, version: int) -> bool:
+        return request_schema(self.api_key, version).__flexible__
+
+    def _written(self, version: int) -> Pieces:
+        """Raises KafkaError for a value that is too large for its field."""
+        schema = request_schema(self.api_key, version)
+        buffer = io.BytesIO()
+        try:
+            entity_writer(schema)(buffer, build(schema, self._asked))
+        except (SerialError, struct.error) as error:
+            raise KafkaError(f"{api_key_map[self.api_key]}: {error}") from error
+        return [buffer.getvalue()]
+
+    def _read(self, frame: Frame, position: int, version: int) -> Any:
+        """Raises ValueError for what cannot be read."""
+        try:
+            answer, _ = entity_reader(response_schema(self.api_key, version))(bytes(frame), position)
+        except KeyError as error:
+            _UNREADABLE.add((self.api_key, version))
+            raise ValueError(f"the answer to {api_key_map[self.api_key]} v{version}: {error}") from error
+        except SerialError as error:
+            raise ValueError(f"the answer to {api_key_map[self.api_key]} v{version}: {error}") from error
+        throttle: timedelta = getattr(answer, "throttle_time", timedelta(0))
+        self._throttle_ms = throttle // _MILLISECOND
+        return self._told(answer)
+
+
+class _Field(NamedTuple):
+    name: str
+    convert: Callable[[Any], Any] | None
+    default: Any
+
+
+def build(entity_type: type[Any], given: Fields) -> Any:
+    """An entity of kio from the fields that it has. Raises KeyError for one that is needed."""
+    values = {}
+    for name, convert, default in _plan(entity_type):  # type: ignore[arg-type]
+        value = given.get(name, default)
+        if value is MISSING:
+            raise KeyError(f"{entity_type.__name__} needs {name}")
+        if value is not default and convert is not None and value is not None:
+            value = convert(value)
+        values[name] = value
+    return entity_type(**values)
+
+
+@cache
+def _plan(entity_type: type[Any]) -> tuple[_Field, ...]:
+    return tuple(_planned(each.name, each.type, each.metadata, each.default) for each in fields(entity_type))
+
+
+def _planned(name: str, hint: Any, metadata: Mapping[str, Any], default: Any) -> _Field:
+    kind = metadata.get("kafka_type", "")
+    is_optional = get_origin(hint) is UnionType
+    if is_optional:
+        hint = next(each for each in get_args(hint) if each is not type(None))
+    if get_origin(hint) is tuple:
+        inner: type[Any] = get_args(hint)[0]
+        if is_dataclass(inner):
+            return _Field(name, lambda value: tuple(build(inner, each) for each in value), default)
+        return _Field(name, tuple, default)
+    if is_dataclass(hint):
+        nested: type[Any] = hint  # type: ignore[assignment]
+        return _Field(name, lambda value: build(nested, value), default)
+    if kind == "error_code":
+        return _Field(name, ErrorCode, ErrorCode.none if default is MISSING else default)
+    if kind.startswith("timedelta"):
+        return _Field(name, _duration, timedelta(0) if default is MISSING else default)
+    if kind.startswith("datetime"):
+        return _Field(name, _optional_time if is_optional else _time, default)
+    return _Field(name, None, default)
+
+
+def _duration(milliseconds: int) -> timedelta:
+    return timedelta(milliseconds=milliseconds)
+
+
+def _time(milliseconds: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def _optional_time(milliseconds: int) -> datetime | None:
+    return None if milliseconds < 0 else _time(milliseconds)

@@ -11,8 +11,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from twinlog.errors import ConfigError
 from twinlog.kafka.security.keystores import ClientIdentity, StoreError
-from twinlog.kafka.security.refusal import refused
+
+# The error for a setting that cannot be followed.
+
+
+def refused(alias: str, key: str, problem: str) -> ConfigError:
+    """A ConfigError about one key of one cluster; `problem` has the cause and the remedy."""
+    where = f"cluster {alias!r}: {key}" if alias else key
+    return ConfigError(f"{where}: {problem}", metadata={"cluster": alias, "key": key})
+
 
 # Converts `ssl.enabled.protocols`, `ssl.protocol` and `ssl.cipher.suites` (Java's names) for OpenSSL. Pure.
 #

@@ -19,8 +19,7 @@ from typing import Final
 
 from twinlog.errors import TwinlogError
 from twinlog.local.download.ivy import Coordinate, Say, retrieve, say_on_stderr
-from twinlog.machine.java import Java, find_java
-from twinlog.machine.paths import cache_dir, writable_cache
+from twinlog.machine import Java, cache_dir, find_java, writable_cache
 
 _TOOLS = "4.3.1"
 _LOG4J = "2.25.4"

@@ -28,8 +28,7 @@ from cryptography.utils import CryptographyDeprecationWarning
 
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.local.processes.process import GuardedProcess, LogTail, last_lines
-from twinlog.machine.java import Java
-from twinlog.machine.paths import cache_dir
+from twinlog.machine import Java, cache_dir
 
 # The certificate authorities that Java trusts during a fetch: the system's, so that a company's authority
 # works.

@@ -5,12 +5,12 @@ Names follow OpenTelemetry: its own where it has one, `twinlog.` otherwise; no u
 Counters and histograms are recorded at the event; gauges are observed by a callback at each scrape.
 """
 
-from twinlog.telemetry.metrics import checkpoint, configsync, heartbeat, replication, service, verification
+from twinlog.telemetry.metrics import replication, service, services
 from twinlog.telemetry.metrics.spec import MetricSpec
 
 METRICS: tuple[MetricSpec, ...] = tuple(
     spec
-    for module in (service, replication, verification, checkpoint, heartbeat, configsync)
+    for module in (service, replication, services)
     for spec in vars(module).values()
     if isinstance(spec, MetricSpec)
 )

@@ -11,18 +11,15 @@ same PYTHONHASHSEED and memory addresses (`setarch -R`), because clients have se
 
     codec      a request's bytes as an object of kio, an answer's fields as bytes
     releases   the versions that brokers of a release offer
-    cluster    the state: nodes, topics, partitions
+    cluster    the state; elect, lose_tail, …; FakeKafka has stop_node and start_node
+    partitions nodes, topics, partitions, and what a client reads already
     log        one replica's log; segments: its files, which retention removes if the broker config
                `log.retention.check.interval.ms` says how often it looks
-    fetch_sessions  what a client reads already
     groups     groups of all protocols, and committed offsets
     configs    of topics and brokers: names, defaults, what is refused
-    acls       who may do what
-    quotas     how long clients have to wait
-    sasl       logins, where `cluster.passwords` asks for them
+    acls       who may do what, and logins, where `cluster.passwords` asks for them
     server     listening and connections; FakeKafka
-    faults     what goes wrong: kafka.faults.begin(api="fetch", hangs=True)
-    cluster_outages  elect, lose_tail, … of the cluster; FakeKafka has stop_node and start_node
+    faults     what goes wrong: kafka.faults.begin(api="fetch", hangs=True); quotas
     calls      what a handler is given
     handlers   one function per API
 """

@@ -7,13 +7,12 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from twinlog.kafka.protocol.schemas import API_KEYS
-from twinlog.testing.broker.acls import OPERATIONS, Operation, Resource
+from twinlog.kafka.protocol.requests import API_KEYS
+from twinlog.testing.broker.acls import OPERATIONS, Login, Operation, Resource
 from twinlog.testing.broker.cluster import Cluster
 from twinlog.testing.broker.codec import Fields
 from twinlog.testing.broker.partitions import Node, Partition
 from twinlog.testing.broker.releases import Release
-from twinlog.testing.broker.sasl import Login
 
 # Waits for partitions to change.
 

@@ -13,9 +13,9 @@ from twinlog.clock import Clock
 from twinlog.testing.broker.acls import Authorizer
 from twinlog.testing.broker.appending import append_marker
 from twinlog.testing.broker.faults import Quotas
-from twinlog.testing.broker.fetch_sessions import FetchSessions
 from twinlog.testing.broker.groups import Groups
 from twinlog.testing.broker.log import LogSettings, PartitionLog
+from twinlog.testing.broker.partitions import FetchSessions
 from twinlog.testing.broker.partitions import Node as Node
 from twinlog.testing.broker.partitions import Partition as Partition
 from twinlog.testing.broker.partitions import Topic as Topic

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 
-from twinlog.kafka.protocol.schemas import build, request_schema, response_schema
+from twinlog.kafka.protocol.requests import build, request_schema, response_schema
 
 Fields = Mapping[str, Any]
 """An answer, as `schemas.build` takes it."""

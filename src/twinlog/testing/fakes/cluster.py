@@ -31,16 +31,13 @@ from twinlog.kafka.ports import (
     QuotaEntity,
 )
 from twinlog.model import Record, TopicPartition
-from twinlog.testing.fakes.cluster_base import FakeClusterBase
-from twinlog.testing.fakes.cluster_groups import FakeAclAdmin, FakeGroupAdmin
-from twinlog.testing.fakes.cluster_hooks import Call as Call
-from twinlog.testing.fakes.cluster_hooks import Hook as Hook
-from twinlog.testing.fakes.cluster_hooks import operation
-from twinlog.testing.fakes.cluster_io import FakeReader, FakeWriter
-from twinlog.testing.fakes.cluster_members import FakeMembers
+from twinlog.testing.fakes.cluster_admin import FakeAclAdmin, FakeConfigAdmin, FakeGroupAdmin, FakeTopicAdmin
+from twinlog.testing.fakes.cluster_base import Call as Call
+from twinlog.testing.fakes.cluster_base import FakeClusterBase, operation
+from twinlog.testing.fakes.cluster_base import Hook as Hook
+from twinlog.testing.fakes.cluster_io import FakeMembers, FakeReader, FakeWriter
 from twinlog.testing.fakes.cluster_state import FakeLog
 from twinlog.testing.fakes.cluster_state import Transaction as Transaction
-from twinlog.testing.fakes.cluster_topics import FakeConfigAdmin, FakeTopicAdmin
 
 # Client quotas and SCRAM users of a fake cluster.
 

@@ -1,20 +1,120 @@
 """The state of a fake cluster, which its admin calls, readers and writers share."""
 
 import asyncio
-from collections.abc import Mapping
+import functools
+import inspect
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from twinlog.clock import Clock, SystemClock
 from twinlog.kafka.codes import ErrorCode
-from twinlog.kafka.errors import from_code
+from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
 from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.model import TopicPartition
-from twinlog.testing.fakes.cluster_hooks import Hooks
 from twinlog.testing.fakes.cluster_state import FakeGroup, FakeLog, FakeTopic, new_kafka_id
 
 if TYPE_CHECKING:
-    from twinlog.testing.fakes.cluster_members import FakeMemberGroup
+    from twinlog.testing.fakes.cluster_io import FakeMemberGroup
+
+
+# Fault injection: a test's functions called before or after an operation of a fake cluster.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of an operation, for hooks."""
+
+    operation: str
+    """The port's method: "append", "fetch", "create_topics", …"""
+    arguments: Mapping[str, Any]
+    result: Any = None
+    """The call's result; only for hooks that run after it."""
+
+
+Hook = Callable[[Call], Awaitable[None] | None]
+"""May raise (a KafkaError injects that fault), wait (a slow broker), change the cluster, or do nothing."""
+
+
+class Hooks:
+    def __init__(self, alias: str) -> None:
+        self._alias = alias
+        self._before: defaultdict[str, list[Hook]] = defaultdict(list)
+        self._after: defaultdict[str, list[Hook]] = defaultdict(list)
+        self.available = True
+
+    def add(self, operation: str, hook: Hook, *, after: bool) -> Callable[[], None]:
+        """Returns a function that removes the hook; calling that twice does nothing."""
+        hooks = (self._after if after else self._before)[operation]
+        hooks.append(hook)
+
+        def remove() -> None:
+            if hook in hooks:
+                hooks.remove(hook)
+
+        return remove
+
+    def are_of(self, operation: str) -> bool:
+        return bool(self._before.get(operation) or self._after.get(operation))
+
+    async def before(self, operation: str, arguments: Mapping[str, Any]) -> None:
+        await self._run(self._before[operation], Call(operation=operation, arguments=arguments))
+
+    def check_available(self, operation: str) -> None:
+        """Raises TransientKafkaError (KAFKA_UNAVAILABLE) during an outage."""
+        if not self.available:
+            raise from_reason(UNAVAILABLE, operation.replace("_", " "), alias=self._alias)
+
+    async def after(self, operation: str, arguments: Mapping[str, Any], result: Any) -> None:
+        await self._run(self._after[operation], Call(operation=operation, arguments=arguments, result=result))
+
+    async def _run(self, hooks: list[Hook], call: Call) -> None:
+        for hook in tuple(hooks):
+            answer = hook(call)
+            if inspect.isawaitable(answer):
+                await answer
+
+
+class Hooked(Protocol):
+    """An object with operations that hooks can watch."""
+
+    @property
+    def hooks(self) -> Hooks: ...
+
+
+Self = TypeVar("Self", bound=Hooked)
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def operation(
+    method: Callable[Concatenate[Self, Parameters], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[Self, Parameters], Coroutine[Any, Any, Result]]:
+    """Make a method of a fake an operation: hooks of its name (without a leading underscore) run before and
+    after it."""
+    signature, name = inspect.signature(method), method.__name__.removeprefix("_")
+
+    @functools.wraps(method)
+    async def hooked(self: Self, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        def arguments() -> dict[str, Any]:
+            bound = signature.bind(self, *args, **kwargs)
+            bound.apply_defaults()
+            return {name: value for name, value in bound.arguments.items() if name != "self"}
+
+        hooks = self.hooks
+        hooks.check_available(name)
+        # Most operations have none, and their arguments take longer than all else.
+        if hooks.are_of(name):
+            await hooks.before(name, arguments())
+        result = await method(self, *args, **kwargs)
+        if hooks.are_of(name):
+            await hooks.after(name, arguments(), result)
+        return result
+
+    return hooked
+
 
 KAFKA_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.admin.acls import to_wire
+from twinlog.kafka.admin.settings import to_wire
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import AclBinding, CommittedOffset, EpochEnd, FetchedRecords

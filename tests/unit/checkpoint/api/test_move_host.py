@@ -10,7 +10,7 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.errors import ConfigError, StateError, TransientKafkaError
 from twinlog.testing.fakes.cluster import Call
-from twinlog_checkpoint.api.move_messages import PART_ROWS, split
+from twinlog_checkpoint.api.moves_servicer import PART_ROWS, split
 from twinlog_checkpoint.api.servicer import CheckpointServicer
 from unit.checkpoint.checkpoint_rig import turns
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN

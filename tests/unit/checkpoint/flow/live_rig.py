@@ -18,8 +18,8 @@ from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.rules import flow_in_effect
 from twinlog.service.runtime import Backoff
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.assembly import assemble_group_syncer
 from twinlog_checkpoint.config import checkpoint_flow

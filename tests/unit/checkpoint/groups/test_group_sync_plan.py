@@ -7,7 +7,7 @@ import pytest
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
 from twinlog.wire import Checkpoint
-from twinlog_checkpoint.groups.sync_plan import plan_group_sync
+from twinlog_checkpoint.groups.progress import plan_group_sync
 from twinlog_checkpoint.translation.translation import LogBounds
 
 T0, T1 = TopicPartition("A.t", 0), TopicPartition("A.t", 1)

@@ -7,8 +7,8 @@ from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.filters import DefaultGroupFilter, NameFilter, PatternList
 from twinlog.model import Flow
 from twinlog.service.waiting import wait_or_stop
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_checkpoint.groups.directory import GroupDirectory
 from unit.checkpoint.checkpoint_rig import CheckpointFlowRig
 

@@ -10,8 +10,8 @@ from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.journal import MoveJournal, source_table
 from twinlog_checkpoint.translation.sync_history_log import SyncHistoryLog

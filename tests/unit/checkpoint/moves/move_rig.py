@@ -14,7 +14,7 @@ from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.assembly import assemble_moves
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePlan
-from twinlog_checkpoint.moves.running.events import MoveReport, StepEvent
+from twinlog_checkpoint.moves.running.run_record import MoveReport, StepEvent
 from twinlog_checkpoint.moves.running.runner import MoveRunner
 from twinlog_checkpoint.translation.history import OffsetPair
 from unit.checkpoint.checkpoint_rig import A_TO_B, B_TO_A, CheckpointFlowRig, KnownTopics, ToldTopics, turns

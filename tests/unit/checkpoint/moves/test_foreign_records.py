@@ -9,7 +9,7 @@ from twinlog.errors import StateError
 from twinlog.model import Record, TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_state import Transaction
-from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState, ForeignStretch
+from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState, ForeignStretch
 from twinlog_checkpoint.moves.planning.only_here import RecordsOnlyHere
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePlan
 from twinlog_checkpoint.translation.log_sides import ByteBudget

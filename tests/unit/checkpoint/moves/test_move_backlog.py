@@ -7,7 +7,7 @@ import pytest
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog.testing.fakes.cluster import Call
-from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState, LostRange
+from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState, LostRange
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from unit.checkpoint.checkpoint_rig import CheckpointFlowRig

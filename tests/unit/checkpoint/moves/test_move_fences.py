@@ -19,7 +19,7 @@ from twinlog.write_blocks import OtherFence, fence_of, holder_name, holder_of, i
 from twinlog_checkpoint.assembly import watch_fences
 from twinlog_checkpoint.journal import KnownFences
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
-from twinlog_checkpoint.moves.running.events import StepEvent, StepState
+from twinlog_checkpoint.moves.running.run_record import StepEvent, StepState
 from twinlog_checkpoint.moves.write_block import (
     WriteBlockScope,
     fence_scope,

@@ -17,7 +17,7 @@ from twinlog.testing.fakes.cluster_state import FakeGroup
 from twinlog.wire import OffsetSync
 from twinlog.write_blocks import fence_of
 from twinlog_checkpoint.flow.parts import FlowParts
-from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState
+from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, TURN_ITEMS
 from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig, ToldTopics, one_turn

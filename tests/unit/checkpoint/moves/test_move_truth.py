@@ -12,7 +12,7 @@ from twinlog.moves.record import Step
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.flow.parts import AlwaysOwner
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
-from twinlog_checkpoint.moves.running.events import StepEvent, StepState
+from twinlog_checkpoint.moves.running.run_record import StepEvent, StepState
 from twinlog_checkpoint.moves.running.runner import MoveRunner
 from twinlog_checkpoint.translation.translation import Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from twinlog.errors import StateError, TransientKafkaError
-from twinlog.kafka.raw.producer_states import OpenTransaction
+from twinlog.kafka.raw.lookups import OpenTransaction
 from twinlog.model import TopicPartition
 from twinlog.moves.record import MoveKind, MoveState, Step
 from twinlog.testing.fakes.cluster import Call
 from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog_checkpoint.api.group_explainer import explain_group
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
-from twinlog_checkpoint.moves.running.events import MoveReport, StepEvent, StepState
+from twinlog_checkpoint.moves.running.run_record import MoveReport, StepEvent, StepState
 from twinlog_checkpoint.translation.translation import Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import (

@@ -7,7 +7,7 @@ from twinlog.moves.record import Step
 from twinlog.testing.fakes.cluster import Call
 from twinlog.write_blocks import fence_of
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
-from twinlog_checkpoint.moves.running.events import StepEvent, StepState
+from twinlog_checkpoint.moves.running.run_record import StepEvent, StepState
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, last_run, move_rig, offset_of, run
 from unit.checkpoint.moves.test_move_truth import refused_for_the_backlog

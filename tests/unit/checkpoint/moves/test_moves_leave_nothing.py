@@ -11,7 +11,7 @@ from twinlog.moves.record import Step
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_checkpoint.groups.progress import SyncHold, sync_hold
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
-from twinlog_checkpoint.moves.running.events import StepEvent
+from twinlog_checkpoint.moves.running.run_record import StepEvent
 from twinlog_checkpoint.moves.running.runner import MoveRunner
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import MoveRig, move_rig, run

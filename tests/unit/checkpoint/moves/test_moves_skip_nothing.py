@@ -8,7 +8,7 @@ import pytest
 
 from twinlog.errors import StateError
 from twinlog.model import Record
-from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState
+from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState
 from twinlog_checkpoint.moves.planning.plan import MoveAction
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, actions, move_rig, offset_of, run

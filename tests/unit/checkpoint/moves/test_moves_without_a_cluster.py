@@ -6,7 +6,7 @@ from twinlog.errors import StateError, TransientKafkaError
 from twinlog.moves.record import Step
 from twinlog_checkpoint.assembly import assemble_moves
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
-from twinlog_checkpoint.moves.running.events import StepState
+from twinlog_checkpoint.moves.running.run_record import StepState
 from twinlog_checkpoint.translation.translation import Verdict
 from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN

@@ -15,7 +15,7 @@ from twinlog_checkpoint.api.flow_progress import flow_progress
 from twinlog_checkpoint.api.group_explainer import Rule, explain_group
 from twinlog_checkpoint.assembly import assemble_group_syncer
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
-from twinlog_checkpoint.moves.running.events import MoveEvent, StepEvent, StepState
+from twinlog_checkpoint.moves.running.run_record import MoveEvent, StepEvent, StepState
 from unit.checkpoint.checkpoint_rig import turns
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, offset_of, run

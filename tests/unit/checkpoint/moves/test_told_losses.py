@@ -9,7 +9,7 @@ import grpc
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.model import Flow, TopicPartition
 from twinlog_checkpoint.app import SourceCopyStates
-from twinlog_checkpoint.moves.planning.copy_states import LostRange
+from twinlog_checkpoint.moves.planning.decision import LostRange
 
 A_TO_B = Flow("A", "B")
 

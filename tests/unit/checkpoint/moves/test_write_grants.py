@@ -11,7 +11,7 @@ from twinlog.moves.stored import moves_of, rows_of
 from twinlog.testing.fakes.cluster import Call
 from twinlog.write_blocks import fence_of, holder_name, holder_of
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
-from twinlog_checkpoint.moves.write_grants import write_grants
+from twinlog_checkpoint.moves.write_block import write_grants
 from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, run

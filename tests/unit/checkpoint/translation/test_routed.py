@@ -6,8 +6,8 @@ import pytest
 
 from twinlog.model import TopicPartition
 from twinlog.offsets import OffsetSyncStore
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from twinlog.wire.offset_sync import OffsetSync
 from twinlog_checkpoint.translation.routed import NoWayBack, RoutedTranslator
 from twinlog_checkpoint.translation.translation import (

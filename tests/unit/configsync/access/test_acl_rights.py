@@ -11,7 +11,7 @@ from twinlog.policy.replication import (
     ReplicationPolicy,
 )
 from twinlog.write_blocks import is_fence
-from twinlog_checkpoint.moves.write_grants import write_grants
+from twinlog_checkpoint.moves.write_block import write_grants
 from twinlog_configsync.access.acl_plan import plan_acls
 from twinlog_configsync.access.acl_rules import translate_acls
 from twinlog_configsync.model.actions import AclAction, CreateAcl

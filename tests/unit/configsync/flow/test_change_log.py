@@ -5,8 +5,8 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from twinlog.model import Flow
 from twinlog.telemetry import instruments
-from twinlog.telemetry.metrics.configsync import CONFIGSYNC_CHANGES
-from twinlog.testing.fakes.clock import FakeClock
+from twinlog.telemetry.metrics.services import CONFIGSYNC_CHANGES
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_configsync.flow.change_log import ChangeLog
 from unit.metric_points import counted
 

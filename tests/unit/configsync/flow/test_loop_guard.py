@@ -9,8 +9,8 @@ from twinlog.config import load
 from twinlog.errors import ConfigError
 from twinlog.loops import circle_of
 from twinlog.model import Flow
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_configsync.config import configsync_flows
 from twinlog_configsync.flow.loop_guard import Partner
 from twinlog_configsync.model.reasons import Reason

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from twinlog.config.flow.settings import FixedConfig
-from twinlog.filters.patterns import PatternList
+from twinlog.filters.name_filters import PatternList
 from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource
 from twinlog_configsync.model.actions import DeleteConfig, SetConfig, Skip
 from twinlog_configsync.planning.config_rules import ConfigRules, change_of, creation_configs, plan_configs

@@ -9,8 +9,8 @@ from twinlog.config import load
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.model import Flow, TopicPartition
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_configsync.config import configsync_flows, flows_of_others
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings

@@ -12,7 +12,7 @@ from twinlog.model import Flow
 from twinlog.service.feeds.rules import flow_in_effect
 from twinlog.service.runtime import Loop
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_heartbeat.config import HeartbeatFlow, expected_topics, heartbeat_flows
 from twinlog_heartbeat.flow.emitter import FlowBeats, HeartbeatInstruments
 from twinlog_heartbeat.model.state import Beat, HeartbeatState, Purpose

@@ -6,10 +6,10 @@ from twinlog.errors import ConfigError, FatalKafkaError, TwinlogError
 from twinlog.kafka.ports import ManagedReader
 from twinlog.policy import DefaultReplicationPolicy
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_heartbeat.flow.watcher import HeartbeatWatcher
-from twinlog_heartbeat.model.topology import PathBook
+from twinlog_heartbeat.model.state import PathBook
 
 
 def watcher_of(

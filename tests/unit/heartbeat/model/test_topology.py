@@ -3,7 +3,7 @@
 import pytest
 
 from twinlog.policy import DefaultReplicationPolicy, IdentityReplicationPolicy
-from twinlog_heartbeat.model.topology import PathBook, upstream_chain
+from twinlog_heartbeat.model.state import PathBook, upstream_chain
 
 POLICIES = [DefaultReplicationPolicy(), IdentityReplicationPolicy(source_cluster_alias="A")]
 

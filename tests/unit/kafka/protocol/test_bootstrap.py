@@ -12,7 +12,7 @@ from aiokafka.protocol.metadata import MetadataRequest_v5, MetadataResponse_v1
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.connection import DataClient, _with_brokers, close_client
-from twinlog.kafka.security.kerberos import KerberosError
+from twinlog.kafka.security.jaas import KerberosError
 from twinlog.model import TopicPartition
 from twinlog.testing.broker import FakeKafka
 from unit.testing.broker.broker_rig import pool

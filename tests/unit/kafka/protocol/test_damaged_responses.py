@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.kafka.protocol import metadata
-from twinlog.kafka.protocol.schemas import API_KEYS, SchemaRequest
+from twinlog.kafka.protocol.requests import API_KEYS, SchemaRequest
 from twinlog.kafka.raw.fetch import wire as fetch_wire
 from twinlog.kafka.raw.produce import wire as produce_wire
 from twinlog.kafka.raw.transactions import wire as transaction_wire

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.kafka.errors import translate
-from twinlog.kafka.protocol.encoding import Frame
 from twinlog.kafka.protocol.frames import (
     LARGEST_FRAME_BYTES,
     SMALL_FRAME_BYTES,
+    Frame,
     FrameProtocol,
     FrameTooLargeError,
 )

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from twinlog.kafka.protocol.encoding import INT16, INT32, compact_length, compact_string, string
+from twinlog.kafka.protocol.frames import INT16, INT32, compact_length, compact_string, string
 from twinlog.kafka.protocol.metadata import (
     METADATA,
     Metadata,

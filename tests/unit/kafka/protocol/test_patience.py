@@ -1,6 +1,6 @@
 """How long an answer is waited for: from whatever happened last on its connection."""
 
-from twinlog.kafka.protocol.patience import LONGEST_THROTTLE_SECONDS, SLOWEST_BYTES_PER_SECOND, Patience
+from twinlog.kafka.protocol.reach import LONGEST_THROTTLE_SECONDS, SLOWEST_BYTES_PER_SECOND, Patience
 
 TIMEOUT = 15.0
 ENOUGH = int(SLOWEST_BYTES_PER_SECOND * TIMEOUT)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinlog.kafka.protocol.schemas import API_KEYS, SchemaRequest
+from twinlog.kafka.protocol.requests import API_KEYS, SchemaRequest
 
 _API = "delete_topics"
 _HEADER = b"\0"

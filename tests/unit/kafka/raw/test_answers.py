@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from twinlog.batches import NewRecord, OffsetRun, build_batch
-from twinlog.batches.lanes import Lane, LaneReason
+from twinlog.batches.outgoing import Lane, LaneReason
 from twinlog.kafka.raw.produce.answers import may_retry, refusal_of
 from twinlog.kafka.raw.produce.partition_queue import PartitionQueue, PendingBatch
 from twinlog.kafka.raw.produce.wire import ProduceAnswer

@@ -11,7 +11,7 @@ from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 from twinlog.errors import KafkaError
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.protocol.data_connection import DataConnection
-from twinlog.kafka.raw.producer_states import OpenTransaction
+from twinlog.kafka.raw.lookups import OpenTransaction
 from twinlog.kafka.raw.transactions.hanging_guard import COMMITTED, OUTCOME, HangingGuard
 from twinlog.kafka.raw.transactions.wire import ProducerIdentity
 from twinlog.model import TopicPartition

@@ -8,7 +8,7 @@ from aiokafka.errors import IncompatibleBrokerVersion
 from aiokafka.protocol import transaction as theirs
 from aiokafka.protocol.admin import ApiVersionResponse_v0
 
-from twinlog.kafka.protocol.encoding import compact_length, take_varint
+from twinlog.kafka.protocol.frames import compact_length, take_varint
 from twinlog.kafka.raw.transactions.coordinator import BrokerFeatures, broker_features_request
 from twinlog.kafka.raw.transactions.wire import (
     EndAnswer,

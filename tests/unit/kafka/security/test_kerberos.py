@@ -5,12 +5,12 @@ from collections.abc import Mapping
 import pytest
 
 from twinlog.errors import ConfigError
-from twinlog.kafka.security.jaas import parse_jaas
-from twinlog.kafka.security.kerberos import (
+from twinlog.kafka.security.jaas import (
     KerberosAuthenticator,
     KerberosError,
     KerberosLogin,
     kerberos_login,
+    parse_jaas,
 )
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule required"

@@ -10,9 +10,8 @@ import pytest
 
 from twinlog.errors import ConfigError
 from twinlog.kafka.clients import aiokafka_client_options
-from twinlog.kafka.security.access import ClusterAccess
-from twinlog.kafka.security.client_security import client_security
-from twinlog.kafka.security.oauth.login import AwsIdentity, OAuthLogin
+from twinlog.kafka.security.access import ClusterAccess, client_security
+from twinlog.kafka.security.oauth.reading import AwsIdentity, OAuthLogin
 from twinlog.kafka.security.oauth.settings import has_signer
 
 MSK = {

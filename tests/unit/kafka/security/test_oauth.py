@@ -17,11 +17,10 @@ from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.errors import translate
-from twinlog.kafka.security.access import TokenKeeper
-from twinlog.kafka.security.client_security import client_security
+from twinlog.kafka.security.access import TokenKeeper, client_security
 from twinlog.kafka.security.oauth.fetching import fetch_token
 from twinlog.kafka.security.oauth.jwt import assertion_text, expiry_of, lifetime_of
-from twinlog.kafka.security.oauth.login import (
+from twinlog.kafka.security.oauth.reading import (
     Assertion,
     Grant,
     OAuthLogin,

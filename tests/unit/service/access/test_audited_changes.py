@@ -18,10 +18,10 @@ from twinlog.service.access.audit import MAX_SHOWN
 from twinlog.service.access.roles import is_change
 from twinlog.service.owner.lease import LeaseState
 from twinlog.service.owner.servicer import OwnersServicer
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.log.gaps import Gap
-from twinlog_source.partitions.reports import ForeignWrite
+from twinlog_source.partitions.orders import ForeignWrite
 from unit.checkpoint.mirrored_logs import ORIGIN
 from unit.configsync.api.test_pages import served
 from unit.service.access.audit_rig import (

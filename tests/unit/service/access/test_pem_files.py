@@ -11,7 +11,7 @@ from twinlog.config.security import TlsFiles
 from twinlog.errors import ConfigError
 from twinlog.local.certificates import Authority, Signed, SigningKey
 from twinlog.service.access.pem_files import PemFiles, principals_of
-from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.virtual_time import FakeClock
 
 
 def put(name: str, content: bytes) -> None:

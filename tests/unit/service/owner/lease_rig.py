@@ -11,8 +11,8 @@ from twinlog.service.owner.membership import Membership
 from twinlog.service.owner.name import OwnerName
 from twinlog.service.runtime import Backoff, Loop
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 
 FLOW = Flow("A", "B")
 GROUP = "group"

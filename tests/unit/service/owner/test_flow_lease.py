@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 from twinlog.errors import ConflictError, FatalKafkaError, StateError, TransientKafkaError
 from twinlog.service.owner.assignment import Reach, Why
 from twinlog.service.owner.lease import LeaseState
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster, Hook
+from twinlog.testing.virtual_time import FakeClock
 from unit.service.owner.lease_rig import FLOW, GROUP, SESSION_SECONDS, Process, running, until
 from unit.service.owner.test_owner_names import _refused
 

@@ -11,8 +11,8 @@ from twinlog.config import Address, load
 from twinlog.errors import StateError
 from twinlog.service.owner.lease import LeaseState
 from twinlog.service.owner.name import OwnerName, own_address, selection_fingerprint
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from unit.service.owner.lease_rig import FLOW, Process, running, until
 
 

@@ -2,7 +2,7 @@
 
 from twinlog.model import Flow
 from twinlog.transforms.expressions import Expressions
-from twinlog_source.driver.cores import Need
+from twinlog_source.driver.epoch_rules import Need
 from twinlog_source.records.pipe import PipeJob
 
 

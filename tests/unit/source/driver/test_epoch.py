@@ -6,7 +6,7 @@ import pytest
 
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.driver.epoch import COMMAND_QUEUE_SIZE, Epoch, LastWords, SlotState
-from twinlog_source.partitions.shares import SlotLimits
+from twinlog_source.partitions.planner import SlotLimits
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
 

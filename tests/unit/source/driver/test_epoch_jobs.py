@@ -11,8 +11,7 @@ from twinlog.errors import TransientKafkaError
 from twinlog.kafka.deadline import pause
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.clock import FakeClock
-from twinlog.testing.virtual_time import run_in_virtual_time
+from twinlog.testing.virtual_time import FakeClock, run_in_virtual_time
 from twinlog_source.config import source_flows
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_jobs import (

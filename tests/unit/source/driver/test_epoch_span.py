@@ -1,6 +1,6 @@
 """An epoch lasts while its plan holds, for a bounded time."""
 
-from twinlog_source.driver.epoch_span import EpochSpan
+from twinlog_source.driver.epoch_rules import EpochSpan
 
 
 def span(soonest: float = 30.0, longest: float = 600.0) -> EpochSpan:

@@ -7,14 +7,13 @@ from structlog.testing import capture_logs
 
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog.testing.fakes.cluster_base import Call
 from twinlog.wire import connect_json
-from twinlog_source.driver.flow_monitor import FlowMonitor
-from twinlog_source.driver.positions_follower import FOLLOW_SECONDS, PositionsFollower
+from twinlog_source.driver.flow_monitor import FOLLOW_SECONDS, FlowMonitor, PositionsFollower
 from twinlog_source.driver.state import FlowState
 from twinlog_source.log.fact_records import control_key
 from twinlog_source.partitions.events import Reported, TopicsChosen
-from twinlog_source.partitions.reports import PartitionReport, PartitionState, TaskReport
+from twinlog_source.partitions.orders import PartitionReport, PartitionState, TaskReport
 from twinlog_source.topics.source_ends import SourceEnds
 from unit.source.flow_rig import FlowRig
 from unit.source.partitions.standing_facts import FACTS

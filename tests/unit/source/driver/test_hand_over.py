@@ -24,7 +24,7 @@ from twinlog_source.driver.state import FlowState
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import OwnerFact
 from twinlog_source.partitions.orders import Start
-from twinlog_source.partitions.shares import NO_DEBT, LimitDebt
+from twinlog_source.partitions.planner import NO_DEBT, LimitDebt
 from twinlog_source.reasons import EndReason
 from unit.source.driver.one_core import OneCore
 from unit.source.flow_rig import POSITIONS, FlowRig

@@ -11,10 +11,9 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from twinlog.model import TopicPartition
 from twinlog.telemetry.metrics.replication import OFFSET_SYNC_RECORDS, REPLICATION_RECORDS
-from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.config import source_flows
-from twinlog_source.driver.gauges import ObservedFlow, observe_flows
-from twinlog_source.driver.instruments import MOST_SAMPLES, FlowInstruments
+from twinlog_source.driver.instruments import MOST_SAMPLES, FlowInstruments, ObservedFlow, observe_flows
 from twinlog_source.log.control import ControlState
 from twinlog_source.partitions.events import Copied, TopicsChosen
 from twinlog_source.partitions.latency import LatencyHistogram

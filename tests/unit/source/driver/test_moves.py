@@ -10,7 +10,7 @@ import pytest
 from twinlog.errors import KafkaError, NotFoundError, StateError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog.testing.fakes.cluster_base import Call
 from twinlog_source.driver.commands import FlowOperations
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.flow_driver import FlowDriver
@@ -19,8 +19,7 @@ from twinlog_source.driver.subjects import Subject
 from twinlog_source.log.facts import PauseFact
 from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.events import LogReread, Reported, SetAside, TopicsChosen
-from twinlog_source.partitions.orders import SetPaused
-from twinlog_source.partitions.reports import PartitionReport, PartitionState, TaskReport
+from twinlog_source.partitions.orders import PartitionReport, PartitionState, SetPaused, TaskReport
 from twinlog_source.reasons import EndReason
 from unit.source.driver.test_hand_over import EPOCH_SECONDS, Tasks, driven
 from unit.source.flow_rig import FlowRig, P, ledger, reported, set_position

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from twinlog.model import Record, TopicPartition
-from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog.testing.fakes.cluster_base import Call
 from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key

@@ -13,8 +13,8 @@ from twinlog.errors import NotFoundError, TransientKafkaError, TwinlogError
 from twinlog.kafka.deadline import pause
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
-from twinlog_source.driver.cores import FLOWS_PER_WORKER, Need, cores_needed, share_cores
 from twinlog_source.driver.epoch import Epoch, LastWords, SlotState
+from twinlog_source.driver.epoch_rules import FLOWS_PER_WORKER, Need, cores_needed, share_cores
 from twinlog_source.driver.worker_pool import (
     BACK_SECONDS,
     COME_SECONDS,

@@ -9,8 +9,8 @@ from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.errors import TIMEOUT, from_reason
 from twinlog.kafka.ports import NewTopic
 from twinlog.model import Flow
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.log.facts import PauseFact, ThrottleFact
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog

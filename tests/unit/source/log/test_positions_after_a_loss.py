@@ -8,9 +8,9 @@ import pytest
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import NewTopic, OffsetSpec
 from twinlog.model import Record, TopicPartition
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.testing.fakes.cluster_state import Transaction
+from twinlog.testing.virtual_time import FakeClock
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.log.fact_records import control_key, fact_record
 from twinlog_source.log.facts import ClaimFact, Fact, OwnerFact

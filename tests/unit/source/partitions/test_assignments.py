@@ -5,7 +5,7 @@ import pytest
 from twinlog.batches import BATCH_LIMITS
 from twinlog.kafka.ports import ConfigChange
 from twinlog_source.partitions.events import Reported
-from twinlog_source.partitions.reports import PartitionReport, PartitionState, TaskReport
+from twinlog_source.partitions.orders import PartitionReport, PartitionState, TaskReport
 from twinlog_source.partitions.rows import PartitionRow
 from unit.source.flow_rig import FlowRig, P, reported
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from twinlog.model import TopicPartition
-from twinlog_source.driver.gauges import FlowGauges
+from twinlog_source.driver.instruments import FlowGauges
 from twinlog_source.partitions.events import Begun, EndsSeen, Reported, SourceRecreated, TopicsChosen
-from twinlog_source.partitions.reports import PartitionReport, PartitionState, TaskReport
+from twinlog_source.partitions.orders import PartitionReport, PartitionState, TaskReport
 from twinlog_source.partitions.standing import END_VALID_SECONDS, Backlog, FlowFacts, backlog_of, standing_of
 from twinlog_source.partitions.table import PartitionTable
 from unit.source.partitions.standing_facts import FACTS as STANDING_FACTS

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog_source.partitions.lag_time import MOST_SIGHTINGS, LagTime
+from twinlog_source.partitions.latency import MOST_SIGHTINGS, LagTime
 
 
 def test_a_busy_partition_that_keeps_up_has_no_growing_lag() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog_source.partitions.shares import SlotLimits, differ, share_limit
+from twinlog_source.partitions.planner import SlotLimits, differ, share_limit
 
 DEMANDS = st.lists(st.one_of(st.none(), st.floats(0, 1e9)), min_size=1, max_size=6)
 

@@ -14,7 +14,7 @@ from twinlog_source.partitions.events import (
     Reported,
     SetAside,
 )
-from twinlog_source.partitions.reports import PartitionReport, PartitionState, TaskReport
+from twinlog_source.partitions.orders import PartitionReport, PartitionState, TaskReport
 from twinlog_source.partitions.rows import PartitionRow, StallWatch
 from twinlog_source.partitions.standing import (
     END_VALID_SECONDS,

@@ -41,9 +41,8 @@ from twinlog_source.partitions.events import (
     TargetStartSeen,
     TopicsChosen,
 )
-from twinlog_source.partitions.foreign_stretches import MOST_STRETCHES
-from twinlog_source.partitions.reports import ForeignWrite, PartitionReport, TaskReport
-from twinlog_source.partitions.rows import PartitionRow, Shortened
+from twinlog_source.partitions.orders import ForeignWrite, PartitionReport, TaskReport
+from twinlog_source.partitions.rows import MOST_STRETCHES, PartitionRow, Shortened
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.partitions.transitions import LONG_AGO_SECONDS
 

@@ -16,7 +16,7 @@ from twinlog_source.partitions.events import (
     TargetRecreated,
     TopicsChosen,
 )
-from twinlog_source.partitions.reports import PartitionReport, PartitionState, TaskReport
+from twinlog_source.partitions.orders import PartitionReport, PartitionState, TaskReport
 from twinlog_source.partitions.rows import Shortened
 from twinlog_source.partitions.table import PartitionTable
 

@@ -11,7 +11,7 @@ import pyspark
 import pytest
 
 from twinlog.clock import SystemClock
-from twinlog.machine.paths import WorkDirectory
+from twinlog.machine import WorkDirectory
 from twinlog_source.pipeline.launch import DIRECTORY_PREFIX, SparkUnavailableError, launch_jvm
 from twinlog_source.pipeline.runner import SparkRunner
 

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
 from twinlog.clock import SystemClock
-from twinlog.machine.java import JavaNotFoundError
+from twinlog.machine import JavaNotFoundError
 from twinlog_source.pipeline.jvm_log import JvmOutput
 from twinlog_source.pipeline.launch import SparkUnavailableError
 from twinlog_source.pipeline.runner import SparkRunner

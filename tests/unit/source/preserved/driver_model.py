@@ -7,17 +7,16 @@ from twinlog.batches import NewRecord
 from twinlog.config import OffsetsMode, OffsetsSettings
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.expected_offsets import OffsetsRule
-from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact
-from twinlog_source.log.topic_facts import TopicFacts
+from twinlog_source.log.journal import TopicFacts
 from twinlog_source.partitions.events import CopyChanged, LogReread, Reported
-from twinlog_source.partitions.orders import PreservedTerms, TaskAssignment
-from twinlog_source.partitions.reports import PartitionReport, TaskReport
+from twinlog_source.partitions.orders import PartitionReport, PreservedTerms, TaskAssignment, TaskReport
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.topics.copy_changes import CopyChanges
+from twinlog_source.topics.new_copies import CopyChanges
 
 P = TopicPartition("t", 0)
 

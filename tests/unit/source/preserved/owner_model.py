@@ -16,9 +16,8 @@ from twinlog.batches.outgoing import OffsetRun
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.raw import ProducerIdentity, ProducerSettings
 from twinlog.model import TopicPartition
-from twinlog.testing.fakes.clock import FakeClock
-from twinlog_source.partitions.orders import TaskAssignment
-from twinlog_source.partitions.reports import PartitionReport, SkippedRange
+from twinlog.testing.virtual_time import FakeClock
+from twinlog_source.partitions.orders import PartitionReport, SkippedRange, TaskAssignment
 from twinlog_source.preserved.append_log import AppendLog, Phase
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
@@ -30,11 +29,11 @@ from twinlog_source.preserved.own_batches import (
 )
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import PreparedChunk
-from twinlog_source.task.reading.throttle import ReadShares
+from twinlog_source.task.reading.fetch_schedule import ReadShares
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 from twinlog_source.task.writing.preserved_writer import Changed, PreservedWriter
-from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
+from twinlog_source.task.writing.round import OffsetSyncs, paced_syncs
 from unit.source.preserved.broker_model import (
     Connection,
     EmptyRecords,

@@ -9,21 +9,21 @@ from twinlog.batches.outgoing import OffsetRun
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.raw import ProducerIdentity, ProducerSettings
 from twinlog.model import TopicPartition
-from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import Fact
-from twinlog_source.partitions import reports
+from twinlog_source.partitions import orders
 from twinlog_source.partitions.orders import PreservedTerms, TaskAssignment
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import PreparedChunk
-from twinlog_source.task.reading.throttle import ReadShares
+from twinlog_source.task.reading.fetch_schedule import ReadShares
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 from twinlog_source.task.writing.preserved_writer import Changed, Failed, PreservedWriter
-from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
+from twinlog_source.task.writing.round import OffsetSyncs, paced_syncs
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -45,7 +45,7 @@ class PreservedRig:
     found: ForeignWrite | KafkaError = field(default_factory=lambda: ForeignWrite(7, 0, 0))
     topic_id: str = "id"
     """Of the target topic as it is now."""
-    told: list[tuple[TopicPartition, reports.ForeignWrite]] = field(default_factory=list)
+    told: list[tuple[TopicPartition, orders.ForeignWrite]] = field(default_factory=list)
     """Foreign writes."""
     copies: dict[TopicPartition, PartitionCopy] = field(default_factory=dict)
 

@@ -13,7 +13,7 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog_source.log.facts import FENCED
 from twinlog_source.preserved.filler import Filler, FillWindow
-from twinlog_source.preserved.hole_leaders import Holes, LeftOut
+from twinlog_source.preserved.leader_filler import Holes, LeftOut
 
 A, B, C = (TopicPartition(name, 0) for name in "abc")
 NO_LEADER = TransientKafkaError("no leader", reason="KAFKA_UNAVAILABLE")

@@ -9,12 +9,11 @@ import pytest
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog.policy.expected_offsets import MOST_AT_LEADER, MOST_MARKERS
-from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.preserved.append_log import AppendLog
 from twinlog_source.preserved.append_steps import Hole, Tail
 from twinlog_source.preserved.filler import Filler
-from twinlog_source.preserved.hole_leaders import Ended, Holes, LeftOut, More, nothing_more
-from twinlog_source.preserved.leader_filler import LeaderFiller
+from twinlog_source.preserved.leader_filler import Ended, Holes, LeaderFiller, LeftOut, More, nothing_more
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.writing.hole_filling import HoleFilling
 from twinlog_source.task.writing.preserved_copy import PreservedCopy

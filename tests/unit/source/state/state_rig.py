@@ -10,8 +10,8 @@ import pytest
 from twinlog.config import load
 from twinlog.errors import StateError
 from twinlog.model import Flow, TopicPartition
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.config import source_flows
@@ -23,8 +23,7 @@ from twinlog_source.log.facts import (
     TopicFact,
 )
 from twinlog_source.log.positions import PositionsLog
-from twinlog_source.state.clusters import FlowClusters
-from twinlog_source.state.export import StateExport
+from twinlog_source.state.export import FlowClusters, StateExport
 from twinlog_source.state.judgement import Verdict
 from twinlog_source.state.restore import ImportPlan, StateImport
 from twinlog_source.state.state_file import ExportedFlow, lines, parse

@@ -12,7 +12,7 @@ from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
 from twinlog.model import Record, TopicPartition
 from twinlog.policy.internal_topics import election_group
 from twinlog.testing.fakes.cluster import Transaction
-from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog.testing.fakes.cluster_base import Call
 from twinlog_source.log.facts import (
     CopyFact,
     EpochStart,

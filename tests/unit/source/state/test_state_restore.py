@@ -8,7 +8,7 @@ from twinlog.errors import StateError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import TopicPartition
 from twinlog.policy.internal_topics import election_group
-from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog.testing.fakes.cluster_base import Call
 from twinlog_source.log.facts import (
     EpochStart,
     LeaderEpochsFact,

@@ -13,7 +13,7 @@ from twinlog.policy.expected_offsets import MOST_MARKERS
 from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.log.gaps import Gap
-from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.partitions.orders import PartitionState
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole, ReadEnd
 from twinlog_source.task.loss_judge import (

@@ -9,8 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from twinlog.batches.prepared import LeaderEpoch
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
-from twinlog_source.partitions.orders import PriorFailure
-from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.partitions.orders import PartitionState, PriorFailure
 from twinlog_source.task.partition import PartitionCopy
 
 

@@ -11,10 +11,9 @@ from twinlog.kafka.raw import BatchReader
 from twinlog.kafka.raw.fetch.reader import FetchedBatches
 from twinlog.model import TopicPartition
 from twinlog.testing.mirror_logs import MemoryLog
-from twinlog_source.partitions.reports import ForeignWrite
-from twinlog_source.task.foreign_writes import ForeignWrites
+from twinlog_source.partitions.orders import ForeignWrite
+from twinlog_source.task.foreign_writes import ForeignWrites, RestingCopies
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.resting_copies import RestingCopies
 
 SOURCE, TARGET = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 

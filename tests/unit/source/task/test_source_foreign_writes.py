@@ -2,8 +2,8 @@
 
 from twinlog.batches.header import BatchHeader
 from twinlog.model import TopicPartition
-from twinlog_source.partitions.foreign_stretches import MOST_STRETCHES
-from twinlog_source.partitions.reports import ForeignWrite
+from twinlog_source.partitions.orders import ForeignWrite
+from twinlog_source.partitions.rows import MOST_STRETCHES
 from twinlog_source.task.foreign_writes import writes_of
 from twinlog_source.task.partition import PartitionCopy
 

@@ -7,8 +7,7 @@ from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_source.driver.state import FlowState
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.partitions.events import Assigned
-from twinlog_source.partitions.orders import TaskAssignment
-from twinlog_source.partitions.reports import SkippedRange
+from twinlog_source.partitions.orders import SkippedRange, TaskAssignment
 from unit.source.flow_rig import P, reported
 from unit.source.target_probe import FakeTargetProbe
 

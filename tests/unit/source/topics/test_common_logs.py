@@ -10,7 +10,7 @@ from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.errors import TIMEOUT, from_reason
 from twinlog.kafka.ports import ConfigChange
 from twinlog.model import Record
-from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog.testing.fakes.cluster_base import Call
 from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog.wire.source_offset import source_offset_key
 from twinlog_source.driver.ownership import AT_REST_AFTER_SECONDS

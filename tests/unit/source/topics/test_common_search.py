@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import ConfigChange, OffsetSpec
 from twinlog.model import Record, TopicPartition
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_state import Transaction
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.partitions.copy_mode import CommonLog
 from twinlog_source.topics.common_search import CommonLogs, CommonSearch, Logs, SearchStopped, Suspect
 from unit.source.flow_rig import P

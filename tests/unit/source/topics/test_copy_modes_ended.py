@@ -9,7 +9,7 @@ from twinlog_source.driver.moves import planned_move
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.events import Reported
-from twinlog_source.partitions.reports import PartitionReport, PartitionState, SkippedRange, TaskReport
+from twinlog_source.partitions.orders import PartitionReport, PartitionState, SkippedRange, TaskReport
 from twinlog_source.partitions.rows import PartitionRow
 from unit.source.flow_rig import FlowRig, P, ledger, reported, set_position
 from unit.source.topics.copy_modes_rig import (

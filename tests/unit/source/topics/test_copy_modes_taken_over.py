@@ -4,10 +4,10 @@ import pytest
 
 from twinlog.errors import FatalKafkaError, KafkaError
 from twinlog.kafka.errors import from_code
-from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog.testing.fakes.cluster_base import Call
 from twinlog_source.log.facts import CopyFact, OwnerFact
 from twinlog_source.partitions.events import Assigned, TopicsChosen
-from twinlog_source.partitions.reports import PartitionReport
+from twinlog_source.partitions.orders import PartitionReport
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from unit.source.flow_rig import FlowRig, P, ledger, reported

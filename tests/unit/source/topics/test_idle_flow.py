@@ -9,14 +9,13 @@ import pytest
 from twinlog.batches import NewRecord, build_batch
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog.testing.fakes.cluster_hooks import Call
-from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
+from twinlog.testing.fakes.cluster_base import Call
+from twinlog.testing.virtual_time import FakeClock, LoopClock, run_in_virtual_time
 from twinlog_source.log.control import ControlState
 from twinlog_source.partitions.events import TopicsChosen
 from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
+from twinlog_source.task.writing.round import OffsetSyncs, paced_syncs
 from twinlog_source.topics.source_ends import SourceEnds
 from twinlog_source.topics.wanted import WantedTopics
 

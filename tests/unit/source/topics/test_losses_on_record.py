@@ -7,7 +7,7 @@ import pytest
 from twinlog.errors import KafkaError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import TopicPartition
-from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog.testing.fakes.cluster_base import Call
 from twinlog_source.driver.ownership import RENEW_SECONDS
 from twinlog_source.driver.state import FlowState
 from unit.source.flow_rig import FlowRig, P, ledger, reported, set_position

@@ -8,11 +8,11 @@ from twinlog.errors import FatalKafkaError, KafkaError
 from twinlog.kafka.ports import NewTopic
 from twinlog.kafka.raw import OpenTransaction
 from twinlog.model import Record, TopicPartition
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_state import Transaction
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.partitions.events import Begun, EndsSeen, Reported, TopicsChosen
-from twinlog_source.partitions.reports import PartitionReport, PartitionState, TaskReport
+from twinlog_source.partitions.orders import PartitionReport, PartitionState, TaskReport
 from twinlog_source.partitions.standing import standing_of
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.open_transactions import LONG_SECONDS, LOOK_SECONDS, OpenTransactions

@@ -13,8 +13,8 @@ from twinlog.config import load
 from twinlog.errors import FatalKafkaError, KafkaError, TwinlogError, WireFormatError
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.config import source_flows
 from twinlog_source.log.fact_records import fact_record

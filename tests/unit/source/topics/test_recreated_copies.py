@@ -7,10 +7,10 @@ import pytest
 from twinlog.errors import KafkaError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import TopicPartition
-from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog.testing.fakes.cluster_base import Call
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.partitions.events import CopyChanged, SetAside
-from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.partitions.orders import PartitionState
 from twinlog_source.topics.wanted import LOOK_SECONDS
 from unit.source.flow_rig import FlowRig, P, ledger, reported
 from unit.source.topics.lost_copies_rig import AUTO, PRESERVED, TRANSLATED

@@ -9,8 +9,8 @@ from twinlog.errors import StateError
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog.service.feeds.routes import routes_of
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from twinlog.transforms.chain import MOST_ROUTES
 from twinlog_source.config import source_flows
 from twinlog_source.topics.routes import RouteBook

@@ -4,8 +4,8 @@ import pytest
 
 from twinlog.kafka.ports import NewTopic
 from twinlog.model import TopicPartition
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.partitions.events import (
     Begun,
     TopicsChosen,

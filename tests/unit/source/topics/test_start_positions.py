@@ -8,8 +8,8 @@ from twinlog.config import AutoOffsetReset
 from twinlog.errors import ConfigError, KafkaError
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.log.facts import TopicFact
 from twinlog_source.topics.start_positions import StartPositions, came_later
 from unit.config.config_files import load_more

@@ -8,7 +8,7 @@ from twinlog.model import TopicPartition
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.events import CopyChanged, ForeignKnown
-from twinlog_source.partitions.reports import ForeignWrite
+from twinlog_source.partitions.orders import ForeignWrite
 from twinlog_source.partitions.standing import translated_since
 from unit.source.flow_rig import FlowRig, P, ledger, reported
 from unit.source.topics.lost_copies_rig import AUTO, COPY, TRANSLATED, copied

@@ -7,7 +7,7 @@ import pytest
 from twinlog.comparison.model import Bounds, PartitionProof
 from twinlog.testing.mirror_logs import SOURCE, TARGET
 from twinlog.testing.virtual_time import run_in_virtual_time
-from twinlog_source.verify.proving.partition_log import Pace
+from twinlog_source.verify.proving.reading import Pace
 from twinlog_source.verify.request import Progress, ProgressBoard
 
 SECONDS, READERS, FETCH_BYTES = 60, 8, 4 << 20

@@ -8,7 +8,7 @@ from twinlog.verify.standing import ProofStanding
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.fact_records import fact_record, parse_control
 from twinlog_source.log.facts import ProofFact
-from twinlog_source.verify.proof_facts import RESTATED_MS, to_fact, to_standing, to_store
+from twinlog_source.verify.request import RESTATED_MS, to_fact, to_standing, to_store
 
 STANDING = ProofStanding(
     verdict=Verdict.DIFFERENT,

@@ -22,9 +22,8 @@ from twinlog.testing.mirror_logs import SOURCE, TARGET, MemoryLog, bounds_of, re
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog.verify.report import safe_range
-from twinlog_source.verify.proving.partition_log import Pace, PartitionLog
 from twinlog_source.verify.proving.prover import Prover
-from twinlog_source.verify.proving.reading import Waiting
+from twinlog_source.verify.proving.reading import Pace, PartitionLog, Waiting
 from twinlog_source.verify.state import _NOTED_AFTER_BYTES, ProvenRanges
 
 NOW_MS = 1_700_000_000_000

@@ -8,8 +8,8 @@ import pytest
 
 from twinlog.config import ClientConfig, Configuration, load
 from twinlog.model import Flow, TopicPartition
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.virtual_time import FakeClock
 from twinlog.verify.report import Verdict, document
 from twinlog_source.verify.engine import Verification
 from twinlog_source.verify.gathering.flow import open_gathering

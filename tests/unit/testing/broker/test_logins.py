@@ -12,8 +12,7 @@ from twinlog.kafka.raw import list_offsets
 from twinlog.model import TopicPartition
 from twinlog.properties_text import plain_login, scram_login
 from twinlog.testing.broker import FakeKafka
-from twinlog.testing.broker.acls import Acl, Authorizer, Operation, Pattern, Permission, Resource
-from twinlog.testing.broker.sasl import MECHANISMS
+from twinlog.testing.broker.acls import MECHANISMS, Acl, Authorizer, Operation, Pattern, Permission, Resource
 from twinlog.testing.raw_copying import open_session
 
 ORDERS = TopicPartition("orders", 0)

@@ -9,7 +9,7 @@ from twinlog.testing.broker.acls import Acl, Authorizer, Operation, Pattern, Per
 from twinlog.testing.broker.configs import RefusedError, check, topic_configs
 from twinlog.testing.broker.faults import Quotas
 from twinlog.testing.broker.releases import KAFKA_3_9, KAFKA_4_3
-from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.virtual_time import FakeClock
 
 
 def allowed(operation: Operation, resource: Resource, name: str) -> Acl:

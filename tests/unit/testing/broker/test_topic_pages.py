@@ -4,12 +4,12 @@ from kio.schema.describe_topic_partitions.v0.request import Cursor, DescribeTopi
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
-from twinlog.kafka.protocol.schemas import API_KEYS
+from twinlog.kafka.protocol.requests import API_KEYS
 from twinlog.testing.broker import FakeKafka
+from twinlog.testing.broker.acls import Login
 from twinlog.testing.broker.calls import Call
 from twinlog.testing.broker.handlers import HANDLERS
 from twinlog.testing.broker.releases import KAFKA_4_3
-from twinlog.testing.broker.sasl import Login
 
 _API = API_KEYS["describe_topic_partitions"]
 

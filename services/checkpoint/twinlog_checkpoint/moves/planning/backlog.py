@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from twinlog.errors import KafkaError, WireFormatError
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.groups.topic_choice import CopyIdentity
+from twinlog_checkpoint.groups.directory import CopyIdentity
 from twinlog_checkpoint.moves.ends import bounds_of, written_ends
-from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyStates
+from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyStates
 from twinlog_checkpoint.moves.routes.route import CopiedPartition, Route
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from twinlog_checkpoint.side_by_side import each_at_once

@@ -8,11 +8,10 @@ from itertools import groupby
 from twinlog.kafka.ports import CommittedOffset, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.moves.record import Moves, went_on
-from twinlog_checkpoint.groups.reads import group_states, readable_offsets
-from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES
+from twinlog_checkpoint.groups.directory import group_states, readable_offsets
+from twinlog_checkpoint.groups.progress import WRITABLE_STATES
 from twinlog_checkpoint.moves.ends import bounds_of
-from twinlog_checkpoint.moves.planning.copy_states import CopyStates
-from twinlog_checkpoint.moves.planning.decision import GroupPlace, decide
+from twinlog_checkpoint.moves.planning.decision import CopyStates, GroupPlace, decide
 from twinlog_checkpoint.moves.planning.only_here import RecordsOnlyHere
 from twinlog_checkpoint.moves.planning.plan import ForeignRange, MoveOptions, MovePartition
 from twinlog_checkpoint.moves.routes.route import Route

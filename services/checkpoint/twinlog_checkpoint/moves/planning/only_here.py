@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.moves.ends import bounds_of
-from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState, CopyStates
+from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState, CopyStates
 from twinlog_checkpoint.moves.planning.plan import ForeignRange
 from twinlog_checkpoint.moves.routes.offset_router import NOT_KNOWN
 from twinlog_checkpoint.moves.routes.route import Route

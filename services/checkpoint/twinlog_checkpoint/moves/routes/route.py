@@ -12,8 +12,7 @@ from twinlog.policy import ReplicationPolicy
 from twinlog.wire import Checkpoint
 from twinlog.write_blocks import holder_name
 from twinlog_checkpoint.flow.parts import FlowParts
-from twinlog_checkpoint.groups.directory import TRANSLATABLE_TYPES
-from twinlog_checkpoint.groups.topic_choice import CopyIdentity
+from twinlog_checkpoint.groups.directory import TRANSLATABLE_TYPES, CopyIdentity
 from twinlog_checkpoint.moves.routes.offset_router import OffsetRouter
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from twinlog_checkpoint.translation.exact import LogSide

@@ -15,8 +15,7 @@ from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.moves.ends import FinalEnds, ends_behind_fence, ends_now
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.planning.planner import MovePlanner
-from twinlog_checkpoint.moves.running.events import StepEvent, StepState, step_event
-from twinlog_checkpoint.moves.running.run_record import after, run_of
+from twinlog_checkpoint.moves.running.run_record import StepEvent, StepState, after, run_of, step_event
 from twinlog_checkpoint.moves.topic_backlog import (
     TopicBacklog,
     blocking,

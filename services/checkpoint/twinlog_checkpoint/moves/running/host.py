@@ -17,7 +17,7 @@ from twinlog.service.waiting import finish_or_cancel, wait_for_any
 from twinlog.telemetry.tracing import under
 from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
-from twinlog_checkpoint.moves.running.events import MoveEvent, MoveReport, StepEvent, StepState
+from twinlog_checkpoint.moves.running.run_record import MoveEvent, MoveReport, StepEvent, StepState
 from twinlog_checkpoint.moves.running.runner import MoveRunner
 
 _log = structlog.stdlib.get_logger(__name__)

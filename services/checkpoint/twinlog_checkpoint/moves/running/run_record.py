@@ -1,9 +1,11 @@
 """How a run begins, continues an earlier run, and ends: what it makes of the homes of groups. Pure."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
+from twinlog.clock import Clock
 from twinlog.model import ClusterAlias
 from twinlog.moves.record import Certainty, Home, MoveKind, Moves, MoveState, Run, Step
 from twinlog_checkpoint.moves.planning.outcome import (
@@ -14,7 +16,7 @@ from twinlog_checkpoint.moves.planning.outcome import (
     stood_at,
     unread,
 )
-from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition
+from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition, MovePlan
 
 
 def begun(moves: Moves, kind: MoveKind, options: MoveOptions, *, run_id: str, now_ms: int) -> Moves:
@@ -173,3 +175,54 @@ def _forget_begun(homes: dict[str, Home], source: ClusterAlias, group: str) -> N
         del homes[group]
     else:
         homes[group] = replace(home, certainty=Certainty.SURE)
+
+
+# The events of a running move: each step, then the report.
+
+
+class StepState(StrEnum):
+    STARTED = "STARTED"
+    PROGRESS = "PROGRESS"
+    DONE = "DONE"
+    SKIPPED = "SKIPPED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEvent:
+    step: Step
+    state: StepState
+    message: str
+    at_ms: int
+    records_left: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveReport:
+    run_id: str
+    already_done: bool
+    started_ms: int
+    finished_ms: int
+    plan: MovePlan
+    """The plan with the actions as they were carried out."""
+    left_behind: Sequence[str] = ()
+    """Why the cluster that the groups left must not be switched off yet; empty when it may be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aborted:
+    """A run that was given up."""
+
+    before: Moves
+    after: Moves
+    unfenced_topics: Sequence[str]
+    """Topics whose writers may write again, sorted."""
+
+
+MoveEvent = StepEvent | MoveReport
+
+
+def step_event(
+    clock: Clock, step: Step, state: StepState, message: str, *, records_left: int | None = None
+) -> StepEvent:
+    """A step event with the present time."""
+    return StepEvent(step=step, state=state, message=message, at_ms=clock.now_ms(), records_left=records_left)

@@ -14,10 +14,9 @@ from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.partitions.events import Assigned, Copied, GapFound, Reported
-from twinlog_source.partitions.orders import Echoes, Route, Start, TaskSetup
-from twinlog_source.partitions.reports import ForeignWrite, TaskReport
-from twinlog_source.partitions.shares import share_debt
-from twinlog_source.preserved.reasons import PreservedReason
+from twinlog_source.partitions.orders import Echoes, ForeignWrite, Route, Start, TaskReport, TaskSetup
+from twinlog_source.partitions.planner import share_debt
+from twinlog_source.preserved.append_steps import PreservedReason
 from twinlog_source.reasons import EndReason
 from twinlog_source.records.pipe import PipeJob
 

@@ -30,12 +30,12 @@ from twinlog_source.partitions.orders import (
     Route,
     Start,
     StoredPosition,
+    TaskReport,
     TaskSetup,
     WantRoutes,
     WhoWrote,
 )
-from twinlog_source.partitions.reports import TaskReport
-from twinlog_source.partitions.shares import LimitDebt
+from twinlog_source.partitions.planner import LimitDebt
 from twinlog_source.reasons import EndReason
 from twinlog_source.records.pipe import PipeJob
 from twinlog_source.task.stream.messages import Question, command_message, question_of, value_of

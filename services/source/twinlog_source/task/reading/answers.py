@@ -31,9 +31,9 @@ from twinlog_source.reasons import PartitionReason
 from twinlog_source.records.changing import Changed
 from twinlog_source.records.dead_letters import DeadLetters
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.horizon import FOR_EVER, Cut, Horizon
+from twinlog_source.task.reading.bounds import FOR_EVER, Cut, Horizon
+from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.preparing import CORRUPT_BATCH, RECORD_TOO_LARGE, prepare_answer
-from twinlog_source.task.reading.throttle import Throttle
 
 ROUTE_SECONDS = 2.0
 """The wait before the topic of a route is asked for again."""

@@ -12,8 +12,8 @@ import structlog
 from twinlog.batches import CopyFault, CopyPolicy, Prepared, prepare
 from twinlog.batches.header import LOG_OVERHEAD_BYTES
 from twinlog.kafka.raw import FetchedPartition
+from twinlog_source.task.reading.bounds import Cut
 from twinlog_source.task.reading.fetch_schedule import BACKLOG_BYTES
-from twinlog_source.task.reading.horizon import Cut
 
 CORRUPT_BATCH, RECORD_TOO_LARGE = "CORRUPT_BATCH", "RECORD_TOO_LARGE"
 _LENGTH_AT = 8

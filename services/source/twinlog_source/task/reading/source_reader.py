@@ -19,8 +19,7 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import AnswerTaker, PreparedChunk
-from twinlog_source.task.reading.fetch_schedule import FetchSchedule
-from twinlog_source.task.reading.throttle import WHOLE_FETCH_BYTES, ReadShares
+from twinlog_source.task.reading.fetch_schedule import WHOLE_FETCH_BYTES, FetchSchedule, ReadShares
 
 CLUSTER_RETRY_SECONDS = 1.0
 OVERFULL = 4

@@ -26,7 +26,7 @@ from twinlog_source.partitions.orders import (
     WantRoutes,
     WhoWrote,
 )
-from twinlog_source.partitions.shares import SlotLimits
+from twinlog_source.partitions.planner import SlotLimits
 
 T = TypeVar("T")
 Question = Reopened | NewProducer | WhoWrote | WantRoutes

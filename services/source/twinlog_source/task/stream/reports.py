@@ -8,7 +8,7 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog_source.log.gaps import Gap
-from twinlog_source.partitions.reports import (
+from twinlog_source.partitions.orders import (
     ForeignWrite,
     PartitionReport,
     PartitionState,
@@ -19,7 +19,7 @@ from twinlog_source.partitions.reports import (
 from twinlog_source.reasons import HELD, PartitionReason
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
-from twinlog_source.task.writing.syncs import OffsetSyncs
+from twinlog_source.task.writing.round import OffsetSyncs
 from twinlog_source.task.writing.target_writer import TargetWriter
 
 EVERYTHING_SECONDS = 60.0

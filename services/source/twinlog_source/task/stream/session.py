@@ -39,19 +39,19 @@ from twinlog_source.partitions.orders import (
     SetPaused,
     Start,
     TaskCommand,
+    TaskReport,
     TaskSetup,
     WantRoutes,
     WhoWrote,
     Writers,
 )
-from twinlog_source.partitions.reports import TaskReport
-from twinlog_source.partitions.shares import SlotLimits
+from twinlog_source.partitions.planner import SlotLimits
 from twinlog_source.reasons import EndReason
 from twinlog_source.records.changing import ChangingOf
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
 from twinlog_source.task.reading.answers import Echoes
-from twinlog_source.task.run import TaskSpec
+from twinlog_source.task.settings import TaskSpec
 from twinlog_source.task.stream.driver_lease import DriverLease
 from twinlog_source.task.stream.messages import Question, command_of, fill, question_message
 

@@ -35,8 +35,13 @@ from twinlog.transforms.expressions import Expressions
 from twinlog_source.reasons import EndReason
 from twinlog_source.records.changing import ChangingOf, MakePipe, kept_pipes
 from twinlog_source.records.pipe import PipeJob, TransformFailedError, record_pipe
-from twinlog_source.task.run import TaskLostError, TaskSpec, WorkerSpec, configure_task_logging
-from twinlog_source.task.settings import give_back_memory
+from twinlog_source.task.settings import (
+    TaskLostError,
+    TaskSpec,
+    WorkerSpec,
+    configure_task_logging,
+    give_back_memory,
+)
 from twinlog_source.task.stream.messages import fill
 from twinlog_source.task.stream.session import CHANNEL_OPTIONS, TaskConnection
 from twinlog_source.task.writing.spans import export_spans

@@ -9,9 +9,9 @@ from typing import Final
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_for_any
-from twinlog_source.partitions import reports
+from twinlog_source.partitions import orders
+from twinlog_source.preserved.append_steps import PreservedReason
 from twinlog_source.preserved.own_batches import ForeignWrite
-from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.task.writing.preserved_copy import PreservedCopy, Why
 
 RETRY_SECONDS = 1.0
@@ -27,7 +27,7 @@ ReadForeignWrite = Callable[[TopicPartition, int, int | None, str], Awaitable[Fo
 @dataclass(slots=True, kw_only=True)
 class ForeignJudge:
     foreign_write: ReadForeignWrite
-    tell: Callable[[TopicPartition, reports.ForeignWrite], None]
+    tell: Callable[[TopicPartition, orders.ForeignWrite], None]
     """Called with each foreign stretch of a copy, by source partition."""
     own_producer_id: int
     end_copy: Callable[[PreservedCopy, int, int, Why], None]

@@ -20,8 +20,7 @@ from twinlog_source.log.facts import FENCED
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole
 from twinlog_source.preserved.filler import Filler
-from twinlog_source.preserved.hole_leaders import Holes, nothing_more
-from twinlog_source.preserved.leader_filler import LeaderFiller
+from twinlog_source.preserved.leader_filler import Holes, LeaderFiller, nothing_more
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 
 FIRST_PAUSE_SECONDS = 0.02

@@ -22,21 +22,20 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
-from twinlog_source.partitions import reports
+from twinlog_source.partitions import orders
 from twinlog_source.partitions.orders import TaskAssignment
 from twinlog_source.preserved.append_log import AppendLog, Phase
+from twinlog_source.preserved.append_steps import PreservedReason
 from twinlog_source.preserved.fill_limits import FillLimit, is_visible
-from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import PreparedChunk
-from twinlog_source.task.reading.throttle import ReadShares
+from twinlog_source.task.reading.fetch_schedule import ReadShares
 from twinlog_source.task.writing.filled_beginnings import DeleteBefore, FilledBeginnings
 from twinlog_source.task.writing.foreign_judge import BOTH_WAYS, ForeignJudge, ReadForeignWrite
 from twinlog_source.task.writing.positions_topic import PreservedPositions
 from twinlog_source.task.writing.preserved_copy import PreservedCopy, Why, hole_words
 from twinlog_source.task.writing.preserved_writer import PreservedWriter
-from twinlog_source.task.writing.round import settle_batch
-from twinlog_source.task.writing.syncs import OffsetSyncs
+from twinlog_source.task.writing.round import OffsetSyncs, settle_batch
 
 IN_FLIGHT_BYTES = 8 << 20
 """The limit for one partition: 150 ms of latency at 50 MB/s. The writer bounds the sum."""
@@ -58,7 +57,7 @@ class PreservedCopies:
     source_alias: str
     writer: PreservedWriter
     foreign_write: ReadForeignWrite
-    tell_foreign: Callable[[TopicPartition, reports.ForeignWrite], None]
+    tell_foreign: Callable[[TopicPartition, orders.ForeignWrite], None]
     """Called with each foreign stretch of a copy, by source partition."""
     delete_before: DeleteBefore
     store_position: Callable[[TopicPartition, list[NewRecord]], None]

@@ -22,13 +22,12 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.model import TopicPartition
 from twinlog_source.preserved.append_log import AppendLog, Phase
-from twinlog_source.preserved.append_steps import Hole, items_of
+from twinlog_source.preserved.append_steps import Hole, PreservedReason, items_of
 from twinlog_source.preserved.fill_limits import HoleCost, is_visible
-from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import PreparedChunk
-from twinlog_source.task.reading.loss import extended
-from twinlog_source.task.reading.throttle import ReadShares
+from twinlog_source.task.reading.bounds import extended
+from twinlog_source.task.reading.fetch_schedule import ReadShares
 
 Why = tuple[str, str]
 """Reason and message."""

@@ -22,7 +22,7 @@ from twinlog.kafka.codes import LEADER_MOVED, ErrorCode
 from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.kafka.raw import DataClientPool, ProducerIdentity, ProducerSettings
-from twinlog.kafka.raw.errors import partition_error
+from twinlog.kafka.raw.leaders import partition_error
 from twinlog.kafka.raw.produce.answers import told_of
 from twinlog.kafka.raw.produce.dispatcher import Dispatcher, HasRoom
 from twinlog.kafka.raw.produce.wire import ProduceAnswer, SealedBatch

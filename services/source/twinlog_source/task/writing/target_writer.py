@@ -40,17 +40,17 @@ from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import FENCED, EpochStart, Fact, LeaderEpochsFact
 from twinlog_source.task.partition import PartitionCopy, retry_wait
 from twinlog_source.task.reading.answers import PreparedChunk
-from twinlog_source.task.reading.loss import extended
+from twinlog_source.task.reading.bounds import extended
 from twinlog_source.task.reading.source_reader import SourceReader
 from twinlog_source.task.writing.positions_topic import PositionsTopic, StoredPositions
 from twinlog_source.task.writing.round import (
+    OffsetSyncs,
     Round,
     RoundSending,
     RoundSize,
     count_batch,
     settle_batch,
 )
-from twinlog_source.task.writing.syncs import OffsetSyncs
 from twinlog_source.task.writing.transport import Transport
 
 TOO_SLOW = frozenset({"KAFKA_TIMEOUT", "KAFKA_UNAVAILABLE"})

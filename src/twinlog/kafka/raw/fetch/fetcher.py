@@ -18,11 +18,10 @@ from twinlog.kafka.codes import LEADER_MOVED, ErrorCode
 from twinlog.kafka.errors import ANSWER_TOO_LARGE, TIMEOUT, from_code
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.connection import DataClient, request_timeout_ms
-from twinlog.kafka.raw.errors import about, again
-from twinlog.kafka.raw.fetch.answers import FetchAnswers
+from twinlog.kafka.raw.fetch.reader import FetchAnswers
 from twinlog.kafka.raw.fetch.results import FetchFailure, FetchSizes
 from twinlog.kafka.raw.fetch.wire import FETCH, FetchedPartition, FetchPart, FetchResponse, fetch_request
-from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
+from twinlog.kafka.raw.leaders import about, again, leader_of, no_leader, refresh_metadata
 from twinlog.kafka.raw.owned_tasks import OwnedTasks
 from twinlog.kafka.raw.settings import Window
 from twinlog.model import TopicPartition

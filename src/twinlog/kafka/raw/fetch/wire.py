@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from twinlog.batches.visibility import AbortedTransaction
-from twinlog.kafka.protocol.encoding import (
+from twinlog.kafka.protocol.frames import (
     INT16,
     INT32,
     NO_TAGS,

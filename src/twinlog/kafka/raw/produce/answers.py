@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from twinlog.batches.lanes import LaneReason
-from twinlog.batches.outgoing import OffsetRun, OutgoingBatch
+from twinlog.batches.outgoing import LaneReason, OffsetRun, OutgoingBatch
 from twinlog.errors import KafkaError
 from twinlog.kafka.codes import LEADER_MOVED, ErrorCode
 from twinlog.kafka.errors import OFFSET_UNKNOWN, from_reason
-from twinlog.kafka.raw.errors import about, partition_error
+from twinlog.kafka.raw.leaders import about, partition_error
 from twinlog.kafka.raw.produce.partition_queue import PartitionQueue, PendingBatch
 from twinlog.kafka.raw.produce.wire import ProduceAnswer
 

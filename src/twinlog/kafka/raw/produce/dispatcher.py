@@ -22,7 +22,7 @@ from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, translate
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.protocol.data_connection import DataConnection
-from twinlog.kafka.raw.produce.routes import Routes
+from twinlog.kafka.raw.produce.partition_queue import Routes
 from twinlog.kafka.raw.produce.wire import ProduceAnswer, ProduceResponse, SealedBatch, produce_request
 from twinlog.kafka.raw.settings import TIMER_MARGIN_SECONDS, ProducerSettings, Window
 from twinlog.model import TopicPartition

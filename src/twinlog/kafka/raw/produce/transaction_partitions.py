@@ -16,10 +16,8 @@ from twinlog.kafka.errors import TIMEOUT, from_code, from_reason
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.protocol.data_connection import DataConnection
-from twinlog.kafka.raw.errors import about
-from twinlog.kafka.raw.leaders import leader_of
-from twinlog.kafka.raw.produce.partition_queue import PartitionQueue, PendingBatch
-from twinlog.kafka.raw.produce.routes import Routes, Spawn
+from twinlog.kafka.raw.leaders import about, leader_of
+from twinlog.kafka.raw.produce.partition_queue import PartitionQueue, PendingBatch, Routes, Spawn
 from twinlog.kafka.raw.settings import TIMER_MARGIN_SECONDS, ProducerSettings
 from twinlog.kafka.raw.transactions.coordinator import RefusedPartitionsError, TransactionCoordinator
 from twinlog.kafka.raw.transactions.hanging_guard import HangingGuard

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from twinlog.batches.outgoing import OutgoingBatch
-from twinlog.kafka.protocol.encoding import (
+from twinlog.kafka.protocol.frames import (
     INT32,
     NO_TAGS,
     TOPIC_ID_BYTES,

@@ -19,9 +19,8 @@ from twinlog.kafka.codes import COORDINATOR_MOVED, ErrorCode
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import TIMEOUT, from_code, from_reason
 from twinlog.kafka.protocol.client_pool import DataClientPool
-from twinlog.kafka.protocol.requests import HandWrittenRequest
-from twinlog.kafka.protocol.schemas import SchemaRequest
-from twinlog.kafka.raw.errors import partition_error
+from twinlog.kafka.protocol.requests import HandWrittenRequest, SchemaRequest
+from twinlog.kafka.raw.leaders import partition_error
 from twinlog.kafka.raw.settings import Admit, admit_all
 from twinlog.kafka.raw.transactions.wire import (
     EndAnswer,

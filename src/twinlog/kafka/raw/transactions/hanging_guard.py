@@ -18,9 +18,8 @@ from functools import partial
 from twinlog.errors import KafkaError
 from twinlog.kafka.errors import HANGING_TRANSACTION, KAFKA_CLIENT_ERRORS, from_reason, translate
 from twinlog.kafka.protocol.data_connection import DataConnection
-from twinlog.kafka.raw.errors import about, partition_error
-from twinlog.kafka.raw.leaders import LeaderAnswers
-from twinlog.kafka.raw.producer_states import OpenTransaction, describe_producers_request
+from twinlog.kafka.raw.leaders import LeaderAnswers, about, partition_error
+from twinlog.kafka.raw.lookups import OpenTransaction, describe_producers_request
 from twinlog.model import TopicPartition
 
 OUTCOME, COMMITTED = "outcome", "COMMITTED"

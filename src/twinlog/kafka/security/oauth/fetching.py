@@ -23,7 +23,7 @@ from twinlog.kafka.security.oauth.jwt import (
     seconds_of,
     unsecured_token,
 )
-from twinlog.kafka.security.oauth.login import Assertion, Grant, OAuthLogin, Token, TokenError, checked
+from twinlog.kafka.security.oauth.reading import Assertion, Grant, OAuthLogin, Token, TokenError, checked
 from twinlog.kafka.security.oauth.settings import msk_token
 
 _MAX_ANSWER_BYTES = 1 << 20

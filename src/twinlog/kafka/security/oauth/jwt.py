@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from twinlog import strange_json
-from twinlog.kafka.security.oauth.login import Assertion, TokenError, UnsecuredClaims
+from twinlog.kafka.security.oauth.reading import Assertion, TokenError, UnsecuredClaims
 
 ALGORITHMS = ("RS256", "ES256")
 _MAX_FILE_BYTES = 1 << 20

@@ -14,15 +14,18 @@ from urllib.parse import urlsplit
 from twinlog.config.keys.client import LOGIN_HANDLERS
 from twinlog.kafka.security.jaas import LoginEntry
 from twinlog.kafka.security.oauth.jwt import ALGORITHMS
-from twinlog.kafka.security.oauth.login import (
+from twinlog.kafka.security.oauth.reading import (
+    JAAS,
+    URL,
     Assertion,
     AwsIdentity,
     Grant,
+    LoginReader,
     OAuthLogin,
     TokenError,
     UnsecuredClaims,
+    class_name,
 )
-from twinlog.kafka.security.oauth.reading import JAAS, URL, LoginReader, class_name
 
 # Tokens for Amazon MSK with IAM: a signed request, created by Amazon's package from AWS credentials.
 #

@@ -6,7 +6,6 @@ from twinlog.testing.broker.handlers import (
     configs,
     fetch,
     groups,
-    groups_admin,
     groups_modern,
     metadata,
     offsets,
@@ -18,6 +17,6 @@ from twinlog.testing.broker.handlers import (
 HANDLERS = Handlers()
 for _module in (
     metadata, topics, produce, fetch, transactions,
-    groups, groups_modern, groups_admin, offsets, configs, acls,
+    groups, groups_modern, offsets, configs, acls,
 ):  # fmt: skip
     HANDLERS.update(_module.HANDLERS)

@@ -8,9 +8,8 @@ from kio.schema.errors import ErrorCode
 from twinlog.batches import open_records
 from twinlog.testing.broker.calls import Call, Handlers, epoch_error, wait_until
 from twinlog.testing.broker.codec import Fields
-from twinlog.testing.broker.fetch_sessions import NO_SESSION, AskedTopic
 from twinlog.testing.broker.log import PartitionLog
-from twinlog.testing.broker.partitions import Partition, Topic
+from twinlog.testing.broker.partitions import NO_SESSION, AskedTopic, Partition, Topic
 
 # ListOffsets and OffsetForLeaderEpoch.
 

@@ -4,12 +4,11 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from twinlog.testing.broker.acls import CLUSTER_NAME, Operation, Resource
+from twinlog.testing.broker.acls import CLUSTER_NAME, MECHANISMS, LoginError, Operation, Resource
 from twinlog.testing.broker.calls import Call, Handlers
 from twinlog.testing.broker.cluster import Cluster
 from twinlog.testing.broker.codec import Fields
 from twinlog.testing.broker.partitions import Partition, Topic
-from twinlog.testing.broker.sasl import MECHANISMS, LoginError
 
 # SaslHandshake, SaslAuthenticate (KIP-43, KIP-152).
 

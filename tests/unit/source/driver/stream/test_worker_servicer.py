@@ -22,8 +22,7 @@ from twinlog_source.driver.epoch import Epoch, Slot, SlotState
 from twinlog_source.driver.stream.stream_pace import LONGEST_REPORT_SECONDS
 from twinlog_source.driver.stream.worker_servicer import MOST_SILENT_STREAMS, WorkerServicer
 from twinlog_source.driver.worker_pool import Place, PooledWorker, WorkerPool
-from twinlog_source.partitions.orders import Echoes, NewProducer, Route, Start, TaskSetup
-from twinlog_source.partitions.reports import TaskReport
+from twinlog_source.partitions.orders import Echoes, NewProducer, Route, Start, TaskReport, TaskSetup
 from twinlog_source.partitions.standing import SILENT_SECONDS
 from twinlog_source.records.pipe import PipeJob
 from twinlog_source.task.stream.messages import question_message

@@ -8,14 +8,16 @@ from twinlog.model import TopicPartition
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.fetch_schedule import (
     BACKLOG_BYTES,
+    FEW,
     LIMIT_SECONDS,
     LONGEST_IDLE_SECONDS,
     LONGEST_REST_SECONDS,
     LONGEST_WAIT_SECONDS,
     TRICKLE_BYTES,
     FetchSchedule,
+    ReadShares,
+    Throttle,
 )
-from twinlog_source.task.reading.throttle import FEW, ReadShares, Throttle
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 LITTLE = 1000

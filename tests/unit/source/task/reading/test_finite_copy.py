@@ -14,13 +14,13 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import LoopClock
-from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.partitions.orders import PartitionState
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import PreparedChunk
-from twinlog_source.task.reading.horizon import Horizon
+from twinlog_source.task.reading.bounds import Horizon
+from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
-from twinlog_source.task.reading.throttle import Throttle
 from unit.source.task.reading.test_preparing import mistaken_policy
 
 P = TopicPartition("orders", 0)

@@ -14,8 +14,8 @@ from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import LoopClock
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import PreparedChunk
+from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import OVERFULL, SourceReader
-from twinlog_source.task.reading.throttle import Throttle
 
 ROUNDS, PRESERVED = TopicPartition("rounds", 0), TopicPartition("preserved", 0)
 BATCH = source_batch([DecodedRecord(0, 0, None, b"x" * 1_000, ())])

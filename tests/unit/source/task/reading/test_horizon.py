@@ -15,7 +15,7 @@ from twinlog.testing.source_batches import old_message, old_wrapper, source_batc
 from twinlog_source.config import source_flows
 from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.reasons import PartitionReason
-from twinlog_source.task.reading.horizon import FOR_EVER, Horizon
+from twinlog_source.task.reading.bounds import FOR_EVER, Horizon
 from twinlog_source.task.settings import horizon_of
 from unit.cases import about
 from unit.config.config_files import load_more

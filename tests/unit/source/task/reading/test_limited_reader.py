@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from twinlog.batches import CopyPolicy, DecodedRecord
 from twinlog.kafka.raw import FetchedPartition, FetchSizes, RawFetcher
 from twinlog.model import TopicPartition
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.source_batches import source_batch
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reading.fetch_schedule import LEAST_PARTITION_BYTES, Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
-from twinlog_source.task.reading.throttle import LEAST_PARTITION_BYTES, Throttle
 
 PARTITION = TopicPartition("t", 0)
 ROUND_TRIP_SECONDS = 0.004

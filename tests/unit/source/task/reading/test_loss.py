@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog_source.log.facts import EpochStart
-from twinlog_source.task.reading.loss import (
+from twinlog_source.task.reading.bounds import (
     KEPT_EPOCHS,
     LossReason,
     extended,

@@ -15,8 +15,8 @@ from twinlog.testing.simulated_source import SimulatedBrokers
 from twinlog.testing.virtual_time import LoopClock
 from twinlog_source.task.loss_judge import AGAIN_SECONDS, LossJudge
 from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
-from twinlog_source.task.reading.throttle import Throttle
 
 P = TopicPartition("t", 0)
 SECONDS = 10.0

@@ -11,13 +11,12 @@ from twinlog.kafka.deadline import pause
 from twinlog.kafka.errors import TIMEOUT, from_reason
 from twinlog.kafka.raw import RawFetcher
 from twinlog.model import TopicPartition
-from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.simulated_source import SimulatedBrokers
 from twinlog.testing.source_batches import source_batch
-from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
+from twinlog.testing.virtual_time import FakeClock, LoopClock, run_in_virtual_time
 from twinlog_source.preserved.append_steps import Send
+from twinlog_source.task.reading.fetch_schedule import ReadShares, Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
-from twinlog_source.task.reading.throttle import ReadShares, Throttle
 from unit.source.preserved.preserved_rig import PreservedRig
 
 PARTITIONS = [TopicPartition("t", number) for number in range(500)]

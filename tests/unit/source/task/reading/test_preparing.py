@@ -9,7 +9,7 @@ from twinlog.batches import Codec, CopyPolicy, DecodedRecord, Prepared, TargetTo
 from twinlog.kafka.raw import FetchedPartition
 from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import source_batch
-from twinlog_source.task.reading.horizon import Cut
+from twinlog_source.task.reading.bounds import Cut
 from twinlog_source.task.reading.preparing import prepare_answer
 
 P = TopicPartition("t", 0)

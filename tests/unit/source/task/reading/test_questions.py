@@ -22,8 +22,8 @@ from twinlog_source.log.facts import EpochStart
 from twinlog_source.records.changing import Changed
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import Echoes
+from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
-from twinlog_source.task.reading.throttle import Throttle
 
 ONE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 BATCH = source_batch([DecodedRecord(0, 0, None, b"v", ())])

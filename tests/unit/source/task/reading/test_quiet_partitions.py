@@ -20,8 +20,8 @@ from twinlog.testing.simulated_source import SimulatedBrokers
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
 from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
-from twinlog_source.task.reading.throttle import Throttle
 
 BATCH = source_batch([DecodedRecord(0, 0, None, bytes(1000), ())])
 LARGE = source_batch([DecodedRecord(0, 0, None, bytes(200_000), ())])

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog_source.partitions.shares import LimitDebt, SlotLimits, share_debt
-from twinlog_source.task.reading.throttle import Throttle
+from twinlog_source.partitions.planner import LimitDebt, SlotLimits, share_debt
+from twinlog_source.task.reading.fetch_schedule import Throttle
 
 
 @given(st.integers(10_000, 10_000_000), st.integers(1_000, 1_000_000))

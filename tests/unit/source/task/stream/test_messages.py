@@ -19,28 +19,26 @@ from twinlog_source.partitions.orders import (
     Answer,
     Echo,
     End,
+    ForeignWrite,
     NewProducer,
+    PartitionReport,
+    PartitionState,
     PreservedTerms,
     PriorFailure,
     Reopened,
     SetPaused,
+    SkippedRange,
     Start,
     StoredPosition,
     TaskAssignment,
     TaskCommand,
+    TaskCounters,
+    TaskReport,
     TaskSetup,
     WhoWrote,
     Writers,
 )
-from twinlog_source.partitions.reports import (
-    ForeignWrite,
-    PartitionReport,
-    PartitionState,
-    SkippedRange,
-    TaskCounters,
-    TaskReport,
-)
-from twinlog_source.partitions.shares import LimitDebt, SlotLimits
+from twinlog_source.partitions.planner import LimitDebt, SlotLimits
 from twinlog_source.task.stream.messages import (
     Question,
     command_message,

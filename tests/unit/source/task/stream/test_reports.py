@@ -4,7 +4,7 @@ from functools import partial
 
 from twinlog.batches import Lane
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog_source.partitions.reports import SkippedRange, TaskReport
+from twinlog_source.partitions.orders import SkippedRange, TaskReport
 from twinlog_source.preserved.append_log import AppendLog
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.task.stream.reports import EVERYTHING_SECONDS, SLOW_SECONDS, Reporter

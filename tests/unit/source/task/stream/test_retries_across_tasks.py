@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.partitions.events import Reported
-from twinlog_source.partitions.orders import PriorFailure, Start
-from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.partitions.orders import PartitionState, PriorFailure, Start
 from twinlog_source.task.partition import LONGEST_RETRY_SECONDS
 from unit.source.flow_rig import FlowRig, P
 from unit.source.task.writing.writer_rig import WriterRig

@@ -19,7 +19,7 @@ from twinlog.transforms.expressions import Expressions
 from twinlog_source.reasons import EndReason
 from twinlog_source.records.changing import Changing, ChangingOf
 from twinlog_source.records.pipe import PipeJob, RecordPipe, RunJob, TransformFailedError
-from twinlog_source.task.run import TaskLostError, TaskSpec, WorkerSpec
+from twinlog_source.task.settings import TaskLostError, TaskSpec, WorkerSpec
 from twinlog_source.task.stream.worker import Worker
 
 FLOWS = ("A->C", "B->C", "D->C")

@@ -9,9 +9,8 @@ from twinlog.errors import FatalKafkaError
 from twinlog.policy.expected_offsets import MOST_MARKERS
 from twinlog.testing.brokers import eventually
 from twinlog_source.log.facts import CopyFact
-from twinlog_source.partitions import reports
-from twinlog_source.partitions.orders import PreservedTerms, TaskAssignment
-from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.partitions import orders
+from twinlog_source.partitions.orders import PartitionState, PreservedTerms, TaskAssignment
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Tail
 from twinlog_source.preserved.own_batches import ForeignWrite
@@ -163,7 +162,7 @@ async def test_a_copy_that_others_wrote_to_ends_at_the_first_of_their_records(
     first = rig.assigned(FIRST, 5)
     rig.fetched(FIRST, 5, 2)
     rig.answered(first, rig.sent(first), 6)
-    write = reports.ForeignWrite(
+    write = orders.ForeignWrite(
         from_offset=5, to_offset=6, records=1, producer_id=99, producer_epoch=0, written_at_ms=7
     )
     rig.found = replace(found, writes=(write,), end=8)

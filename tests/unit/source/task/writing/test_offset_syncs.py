@@ -7,8 +7,8 @@ from twinlog.batches import NewRecord, OffsetRun, OutgoingBatch, build_batch
 from twinlog.errors import TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.clock import FakeClock
-from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
+from twinlog.testing.virtual_time import FakeClock
+from twinlog_source.task.writing.round import OffsetSyncs, paced_syncs
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -17,13 +17,13 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.virtual_time import LoopClock
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
-from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.partitions.orders import PartitionState
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import PreparedChunk
+from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
-from twinlog_source.task.reading.throttle import Throttle
 from twinlog_source.task.writing.positions_topic import PositionsTopic
-from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
+from twinlog_source.task.writing.round import OffsetSyncs, paced_syncs
 from twinlog_source.task.writing.target_writer import TargetWriter
 from twinlog_source.task.writing.transport import Positions
 

@@ -12,13 +12,11 @@ from twinlog.policy.expected_offsets import MOST_MARKERS
 from twinlog.testing.brokers import eventually
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact
-from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.partitions.orders import PartitionState
 from twinlog_source.preserved.append_log import Phase
-from twinlog_source.preserved.append_steps import Hole, ReadEnd, Tail
-from twinlog_source.preserved.reasons import PreservedReason
-from twinlog_source.task.foreign_writes import ForeignWrites
-from twinlog_source.task.reading.throttle import BUFFERED_BYTES
-from twinlog_source.task.resting_copies import RestingCopies
+from twinlog_source.preserved.append_steps import Hole, PreservedReason, ReadEnd, Tail
+from twinlog_source.task.foreign_writes import ForeignWrites, RestingCopies
+from twinlog_source.task.reading.fetch_schedule import BUFFERED_BYTES
 from twinlog_source.task.writing.preserved_copies import DRAIN_SECONDS, ROOM_SECONDS
 from unit.source.preserved.preserved_rig import FIRST, SECOND, PreservedRig
 

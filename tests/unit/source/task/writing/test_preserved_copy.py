@@ -8,7 +8,7 @@ from twinlog.batches.outgoing import OffsetRun
 from twinlog.batches.prepared import LeaderEpoch
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
-from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.partitions.orders import PartitionState
 from twinlog_source.preserved.append_log import AppendLog
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Send, Tail
 from twinlog_source.task.partition import PartitionCopy

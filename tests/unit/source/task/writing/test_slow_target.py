@@ -22,17 +22,18 @@ from twinlog.testing.simulated_source import SimulatedBrokers
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
 from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
-from twinlog_source.task.reading.throttle import Throttle
 from twinlog_source.task.writing.positions_topic import PositionsTopic
 from twinlog_source.task.writing.round import (
     ROUND_FIRST_BYTES,
     ROUND_LEAST_BYTES,
     ROUND_MAX_BYTES,
     ROUND_SECONDS,
+    OffsetSyncs,
     RoundSize,
+    paced_syncs,
 )
-from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
 from twinlog_source.task.writing.target_writer import TargetWriter
 from twinlog_source.task.writing.transport import Positions
 

@@ -10,8 +10,7 @@ from twinlog.batches import NewRecord
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.raw import COMMITTED, OUTCOME, RawFetcher
 from twinlog.model import TopicPartition
-from twinlog_source.partitions.orders import PriorFailure
-from twinlog_source.partitions.reports import PartitionState
+from twinlog_source.partitions.orders import PartitionState, PriorFailure
 from twinlog_source.task.partition import PartitionCopy
 from unit.source.task.writing.writer_rig import BAD, GOOD, OneOutOfRange, WriterRig, away
 

@@ -10,18 +10,17 @@ from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.raw import FetchFailure, RawFetcher
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
-from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.task.copier import Copier
-from twinlog_source.task.foreign_writes import ForeignWrites
+from twinlog_source.task.foreign_writes import ForeignWrites, RestingCopies
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import PreparedChunk
+from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
-from twinlog_source.task.reading.throttle import Throttle
-from twinlog_source.task.resting_copies import RestingCopies
 from twinlog_source.task.settings import CopySettings
 from twinlog_source.task.stream.reports import Reporter
 from twinlog_source.task.writing.positions_topic import PositionsTopic
-from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
+from twinlog_source.task.writing.round import OffsetSyncs, paced_syncs
 from twinlog_source.task.writing.target_writer import TargetWriter
 from twinlog_source.task.writing.transport import Positions
 

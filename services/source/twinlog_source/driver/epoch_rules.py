@@ -1,0 +1,230 @@
+"""How long an epoch lasts, how often its end is considered, and on which cores. Pure: takes `now`.
+
+A hand-over costs new connections and dozens of requests. So an epoch lasts as long as its plan
+fits; from time to time the plan is compared with the best one.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from twinlog_source.partitions.planner import Load
+
+REPLAN_POLL_SECONDS = 0.25
+LONGEST_REPLAN_POLL_SECONDS = 5.0
+REPLANS_PER_SECOND = 30
+"""How often all flows of a process together compare plans; each flow does so every few seconds."""
+FEW_FLOWS = 4
+DEMAND_POLL_SECONDS = 1.0
+LONGEST_DEMAND_POLL_SECONDS = 5.0
+DEMANDS_PER_SECOND = 20
+"""How often all flows of a process together check whether they have outgrown their epochs; each flow does so
+every few seconds."""
+
+
+@dataclass(slots=True, kw_only=True)
+class EpochSpan:
+    """All times are monotonic seconds."""
+
+    began: float
+    soonest_seconds: float
+    """Before this time the plan is not compared with the best one."""
+    longest_seconds: float
+    """After this time the epoch ends in any case, but not before `soonest_seconds`."""
+    _looks_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._looks_at = self.began + self.soonest_seconds
+
+    def is_over(self, now: float, plan_holds: Callable[[], bool]) -> bool:
+        """Whether the next epoch is due. `plan_holds` is called once in `soonest_seconds`."""
+        if now >= self._ends_at:
+            return True
+        if now < self._looks_at:
+            return False
+        self._looks_at = now + self.soonest_seconds
+        return not plan_holds()
+
+    @property
+    def _ends_at(self) -> float:
+        return self.began + max(self.soonest_seconds, self.longest_seconds)
+
+
+def spread_seconds(longest_seconds: float, flows: int, random: float) -> float:
+    """How long an epoch lasts at most, in a process of so many flows: many that began together do not renew
+    their connections together for ever.
+
+    >>> spread_seconds(600.0, 4, 0.5), spread_seconds(600.0, 100, 0.5)
+    (600.0, 525.0)
+    """
+    return longest_seconds * (1 - random / 4) if flows > FEW_FLOWS else longest_seconds
+
+
+def replan_poll_seconds(flows: int) -> float:
+    """How often a flow looks whether its epoch should end, in a process of so many flows.
+
+    >>> [replan_poll_seconds(flows) for flows in (1, 6, 15, 120, 200)]
+    [0.25, 0.25, 0.5, 4.0, 5.0]
+    """
+    return min(LONGEST_REPLAN_POLL_SECONDS, max(REPLAN_POLL_SECONDS, flows / REPLANS_PER_SECOND))
+
+
+def demand_poll_seconds(flows: int) -> float:
+    """How often a flow looks whether it has outgrown its epoch, in a process of so many flows.
+
+    >>> [demand_poll_seconds(flows) for flows in (1, 20, 40, 100)]
+    [1.0, 1.0, 2.0, 5.0]
+    """
+    return min(LONGEST_DEMAND_POLL_SECONDS, max(DEMAND_POLL_SECONDS, flows / DEMANDS_PER_SECOND))
+
+
+# How Spark's cores are shared among the flows of a process, and which worker runs a task. Pure.
+#
+# A worker is a Python process that has a core of Spark for itself. A worker of its own costs a flow 45 MB,
+# an event loop and threads: most of the cost of a flow with little to copy. So in a process with many flows,
+# up to sixteen flows with little to copy share a worker.
+#
+# Invariant: every flow has a slot, none has more than it needs, and no core is without a slot while a flow
+# needs another one.
+
+FLOWS_OF_THEIR_OWN = 4
+"""A process with at most this many flows gives each a worker, so that a failure of one does not affect the
+others."""
+FLOWS_PER_WORKER = 16
+SMALL_BYTES_PER_SECOND = 1e6
+SMALL_BACKLOG_RECORDS = 10_000
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a flow would use."""
+
+    slots: int
+    is_small: bool = False
+    """Its one task may share a worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """The tasks of a worker that will stay."""
+
+    large: int = 0
+    small: int = 0
+
+
+def is_small(load: Load) -> bool:
+    """Whether a flow with this load may share a worker.
+
+    >>> is_small(Load(bytes_per_second=1e3)), is_small(Load(bytes_per_second=1e7))
+    (True, False)
+    >>> is_small(Load(is_behind=True)), is_small(Load(first_backlog_records=1_000_000))
+    (False, False)
+    """
+    return not (
+        load.is_behind
+        or load.bytes_per_second > SMALL_BYTES_PER_SECOND
+        or load.first_backlog_records > SMALL_BACKLOG_RECORDS
+    )
+
+
+def cores_needed(needs: Mapping[K, Need]) -> int:
+    """Cores with which every flow has what it needs.
+
+    >>> cores_needed({"A": Need(3), "B": Need(1, is_small=True), "C": Need(1, is_small=True)})
+    4
+    """
+    small = sum(need.is_small for need in needs.values())
+    return sum(need.slots for need in needs.values() if not need.is_small) + math.ceil(
+        small / FLOWS_PER_WORKER
+    )
+
+
+def share_cores(needs: Mapping[K, Need], cores: int) -> Mapping[K, int]:
+    """The slots of each flow: equal parts of the cores, but for flows that need less.
+
+    >>> share_cores({"A": Need(8), "B": Need(8), "C": Need(1)}, 6)
+    {'C': 1, 'A': 2, 'B': 3}
+    >>> share_cores({"A": Need(8), "B": Need(8), "C": Need(1)}, 2)
+    {'C': 1, 'A': 1, 'B': 1}
+    """
+    left = max(0, cores - cores_needed({each: Need(1, need.is_small) for each, need in needs.items()}))
+    shares: dict[K, int] = {}
+    for each in sorted(needs, key=lambda each: (needs[each].slots, str(each))):
+        more = min(needs[each].slots - 1, left // (len(needs) - len(shares)))
+        shares[each] = 1 + more
+        left -= more
+    return shares
+
+
+def choose_worker(workers: Mapping[int, Tasks], *, is_small: bool) -> int:
+    """The worker that a task joins; `workers` is not empty.
+
+    >>> choose_worker({1: Tasks(large=1), 2: Tasks(), 3: Tasks(small=2)}, is_small=False)
+    2
+    >>> choose_worker({1: Tasks(large=1), 2: Tasks(), 3: Tasks(small=2)}, is_small=True)
+    3
+    >>> choose_worker({1: Tasks(large=2), 2: Tasks(large=1), 3: Tasks(small=16)}, is_small=True)
+    3
+    """
+
+    def order(number: int) -> tuple[int, int, int]:
+        tasks = workers[number]
+        if is_small and not tasks.large and 0 < tasks.small < FLOWS_PER_WORKER:
+            return -1, -tasks.small, number
+        return tasks.large, tasks.small, number
+
+    return min(workers, key=order)
+
+
+# How often a flow checks whether it copies what it should.
+#
+# Changes from configsync are handled at once; this check finds changes that nobody reports.
+
+RECHECK_SECONDS = 1.0
+LONGEST_RECHECK_SECONDS = 3.0
+RECHECKS_PER_SECOND = 40
+"""How often all flows of a process together check; each flow does so every few seconds."""
+LONGEST_QUIET_RECHECK_SECONDS = 10.0
+QUIET_RECHECKS_PER_SECOND = 10
+"""As `RECHECKS_PER_SECOND`, for flows whose tasks report nothing new."""
+
+
+def recheck_seconds(flows: int) -> float:
+    """Time between two looks of a flow, in a process of so many flows.
+
+    >>> [recheck_seconds(flows) for flows in (1, 40, 100, 1000)]
+    [1.0, 1.0, 2.5, 3.0]
+    """
+    return min(LONGEST_RECHECK_SECONDS, max(RECHECK_SECONDS, flows / RECHECKS_PER_SECOND))
+
+
+def quiet_recheck_seconds(flows: int) -> float:
+    """The same while no task tells anything new.
+
+    >>> [quiet_recheck_seconds(flows) for flows in (1, 10, 40, 100)]
+    [1.0, 1.0, 4.0, 10.0]
+    """
+    return min(LONGEST_QUIET_RECHECK_SECONDS, max(RECHECK_SECONDS, flows / QUIET_RECHECKS_PER_SECOND))
+
+
+@dataclass(slots=True, kw_only=True)
+class Recheck:
+    """When a flow checks the next time."""
+
+    flows: int
+    """The number of flows in the process."""
+    _looked_at: float = float("-inf")
+    _news: int = 0
+    """The value of `news` at the last check."""
+
+    def is_due(self, now: float, *, news: int, is_changed: bool) -> bool:
+        """Whether a check is due; it then counts as done. `now` is in monotonic seconds, `news` counts what
+        the tasks have reported, `is_changed` means that configsync has reported a change."""
+        seconds = quiet_recheck_seconds(self.flows) if news == self._news else recheck_seconds(self.flows)
+        if now < self._looked_at + seconds and not is_changed:
+            return False
+        self._looked_at, self._news = now, news
+        return True
