@@ -51,7 +51,7 @@ _PANELS: dict[str, dict[str, LazyCommand]] = {
             "twinlog topology --config mm2.properties",
             "twinlog topology -o dot --config mm2.properties | dot -Tsvg > topology.svg"),
         "topics": shown("configsync.topics:topics_command",
-            "Show every topic of a flow, and why one is not copied.", "twinlog topics 'A->B'"),
+            "Show every topic that a flow copies, and why one waits.", "twinlog topics 'A->B'"),
         "partitions": shown("source.partitions:partitions_command",
             "Show the copy of every partition: state, position, lag, lane, rates, reason.",
             "twinlog partitions 'A->B' --trouble", "twinlog partitions 'A->B' --topic orders --watch"),

@@ -59,7 +59,7 @@ REMEDIES: Final = {
     "PRODUCER_FENCED": "nothing if another process of the service runs; else restart the service",
     "PRODUCER_STATE_LOST": _REPORT,
     "RECORD_INVALID": "give the record a key, or the topic another `cleanup.policy`",
-    "RECORD_TOO_LARGE": "raise `max.message.bytes` of the target topic",
+    "RECORD_TOO_LARGE": "raise `max.message.bytes` of the source topic, which the copy takes over",
     "REPLICATION_FACTOR_INVALID": "set `replication.factor` (of internal topics: `….replication.factor`) to"
     " the number of brokers at most, or start the brokers that are missing",
     "SASL_MECHANISM_REFUSED": "set a `sasl.mechanism` that the listener offers",

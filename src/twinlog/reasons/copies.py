@@ -24,9 +24,12 @@ PARTITIONS: Final = ReasonGroup(
         PAUSED_BY_OPERATOR: an operator paused it, its topic or the flow => `twinlog pause` lists the pauses;
             `twinlog resume`, with the flow and topic of the pause, ends one
         RECORD_TOO_LARGE: one record, alone in a batch and compressed, is above the target topic's
-            `max.message.bytes` or `segment.bytes` => raise the limit of the target topic
-            (`kafka-configs.sh --alter --topic COPY --add-config max.message.bytes=N`): the copy continues by
-            itself; or set the position past the record's offset, which the message names
+            `max.message.bytes` or `segment.bytes` => raise the limit of the source topic
+            (`kafka-configs.sh --bootstrap-server SOURCE --alter --topic TOPIC --add-config
+            max.message.bytes=N`), then `twinlog apply 'A->B' --scope configs`, because the next sync takes
+            back what only the target has; the copy continues within a minute. Or skip the record, whose
+            offset the message names: `twinlog positions set 'A->B' --topic TOPIC --partition N --to OFFSET`
+            with the next one
         RECORD_INVALID: the target refuses a record, mostly one without a key: the target topic is
             compacted, and the source topic was not yet when the record was written => set the position past
             the record's offset, which the message names; or, to copy the record, remove `compact` from the

@@ -123,8 +123,10 @@ TOPICS: Final = ReasonGroup(
     "Topics (`twinlog status`, `twinlog explain topic`)",
     reasons("""
         SELECTED: the topic is replicated => nothing
-        NOT_INCLUDED: `topics` does not match its name => change the rules (`twinlog rules`)
-        EXCLUDED: `topics.exclude` matches its name => change the rules (`twinlog rules`)
+        NOT_INCLUDED: `topics` does not match its name => `twinlog explain topic` has the command that
+            adds it
+        EXCLUDED: `topics.exclude` matches its name => `twinlog explain topic` has the command that
+            takes the pattern away
         INTERNAL: it is a topic of Kafka, Connect or Twinlog itself => nothing
         CYCLE: by its name the topic is a copy that came through the target, or through the source itself =>
             nothing; if it is not a copy, its name begins with the alias of one of the two clusters: give

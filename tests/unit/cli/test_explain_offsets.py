@@ -82,6 +82,26 @@ def test_the_state_and_what_is_left_come_first() -> None:
     assert standing_words([unknown]) == "RUNNING, behind by an unknown number"
 
 
+def test_an_excluded_topic_has_the_command_that_takes_the_pattern_away() -> None:
+    flow = Flow(source="A", target="B")
+    default = r".*[\-\.]internal"
+    command = "to copy it: `twinlog rules remove 'A->B' topics.exclude"
+    told = {
+        "topics.exclude: pattern 'logs.*'": f"{command} 'logs.*'`, for all that it matches",
+        f"topics.exclude: pattern {default!r}; the file has 'x'": (
+            f"{command} '{default}'`, for all that it matches"
+        ),
+        "its copy would be A.eu.x, the name of a copy from cluster eu: rename or exclude it": None,
+    }
+    for rule, line in told.items():
+        excluded = configsync.TopicExplanation(
+            flow=flow, source_topic="t", verdict=configsync.TOPIC_VERDICT_EXCLUDED, rule=rule
+        )
+        assert _how_to_include([excluded]) == ([] if line is None else [line])
+        excluded.source_topic = "__consumer_offsets"
+        assert _how_to_include([excluded]) == [], "Kafka's own"
+
+
 def test_a_topic_that_no_rule_selects_has_the_command_that_selects_it() -> None:
     flow = Flow(source="A", target="B")
     left_out, copied = (

@@ -6,6 +6,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.fields import as_json, cells_of, columns_of, table_lines
 from twinlog.cli.source import partitions as rows
+from twinlog.cli.source.partitions import _print_rows
 
 NOW_MS = 1_700_000_000_000
 FIELDS = rows.partition_fields(NOW_MS)
@@ -160,3 +161,13 @@ def test_who_wrote_into_a_copy_is_told_also_where_the_batch_has_no_producer_id(
     found.foreign_records = 2
     found.foreign_write.CopyFrom(pb2.ForeignWrite(from_offset=5, to_offset=7, producer_id=producer_id))
     assert by in " ".join(cells_of(FIELDS, found))
+    found.foreign_write.to_offset = 6
+    assert "the last at 5 of" in " ".join(cells_of(FIELDS, found))
+
+
+def test_each_problem_is_told_with_its_remedy_once(capsys: pytest.CaptureFixture[str]) -> None:
+    faulted = [status(topic, "FAULTED", reason="RECORD_TOO_LARGE") for topic in ("orders", "payments")]
+    _print_rows(faulted, trouble=True, few_of_each=True)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("RECORD_TOO_LARGE: ")]
+    assert len(lines) == 1
+    assert "max.message.bytes" in lines[0]

@@ -1,6 +1,8 @@
 """`twinlog explain topic` and `group`: why a topic is replicated, a group translated, or not."""
 
+import ast
 import asyncio
+import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -27,6 +29,8 @@ from twinlog.kafka.reasons_page import known_reasons
 # Which offsets the copy of an explained topic has, and what is wrong with it, by the source service.
 
 ASK_SECONDS = 10.0
+_EXCLUDING = re.compile(r"""topics\.exclude: pattern ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
+_OF_KAFKA = "__"
 
 Partitions = Sequence[source_pb.PartitionStatus]
 
@@ -187,13 +191,18 @@ def topic_command(
 
 
 def _how_to_include(told: Sequence[pb2.TopicExplanation]) -> list[str]:
-    """For a topic of a source that no rule selects."""
-    return [
-        f"to copy it: `twinlog rules add {shlex.quote(flow_name(each.flow))} topics"
-        f" {shlex.quote(each.source_topic.replace('.', chr(92) + '.'))}`"
-        for each in told
-        if each.verdict == pb2.TOPIC_VERDICT_NOT_INCLUDED and each.source_topic
-    ]
+    """For a topic of a source that no rule selects, or that one leaves out."""
+    lines = []
+    for each in told:
+        flow, pattern = shlex.quote(flow_name(each.flow)), _EXCLUDING.match(each.rule)
+        if each.verdict == pb2.TOPIC_VERDICT_NOT_INCLUDED and each.source_topic:
+            name = shlex.quote(each.source_topic.replace(".", chr(92) + "."))
+            lines.append(f"to copy it: `twinlog rules add {flow} topics {name}`")
+        if pattern and each.source_topic and not each.source_topic.startswith(_OF_KAFKA):
+            matches = shlex.quote(ast.literal_eval(pattern[1]))
+            command = f"`twinlog rules remove {flow} topics.exclude {matches}`"
+            lines.append(f"to copy it: {command}, for all that it matches")
+    return lines
 
 
 app.command("group")(group_command)

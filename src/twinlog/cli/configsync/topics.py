@@ -64,6 +64,7 @@ def topics_command(
     found, unknown = call.ask(topics)
     chosen = [topic for topic in found if not waiting or is_troubled(topic)]
     empty = "no topic waits" if found else "no topic is selected"
+    empty += "; `twinlog explain topic NAME` says why one is left out"
     if unknown:
         empty = f"the topics of {', '.join(unknown)} are not known yet: `twinlog status` says why"
     call.tell_rows(TOPIC, chosen, empty=empty)

@@ -24,8 +24,10 @@ from twinlog.cli.common.fields import (
 )
 from twinlog.cli.common.names import CLOCK, MOST_SECONDS, parse_flow, producer_words, shown_bytes
 from twinlog.cli.common.options import OptionalFlowArgument, flag, option
+from twinlog.cli.common.pasteable import say
 from twinlog.cli.source.client import TopicOption, every_partition
 from twinlog.errors import TwinlogError
+from twinlog.kafka.reasons_page import known_reasons
 
 # One partition as a row of a table, and as JSON. Pure.
 
@@ -203,9 +205,11 @@ def _foreign_words(status: pb2.PartitionStatus) -> str:
     if not status.foreign_records:
         return ""
     write = status.foreign_write
+    last = write.to_offset - 1
+    place = f"{last}" if last == write.from_offset else f"{write.from_offset} to {last}"
     return (
-        f"FOREIGN_WRITE {status.foreign_records} of others' records in the copy, the last at"
-        f" {write.from_offset} to {write.to_offset - 1} of {producer_words(write.producer_id)}"
+        f"FOREIGN_WRITE {status.foreign_records} of others' records in the copy, the last at {place} of"
+        f" {producer_words(write.producer_id)}"
     )
 
 
@@ -348,6 +352,9 @@ def _print_rows(
     print_rows(_fields(), shown, empty=empty)
     for (state, reason), count in more.items():
         typer.echo(f"and {count:,} more {' '.join(filter(None, (state, reason)))}; -v lists them")
+    for reason in dict.fromkeys(each.reason for each in shown if few_of_each):
+        if known := known_reasons().get(reason):
+            say(f"{reason}: {known['remedy']}")
     if not few_of_each and len(shown) < len(found):
         typer.echo(f"… and {len(found) - len(shown)} more; --trouble shows those that do not run")
 
