@@ -37,6 +37,9 @@ _OPEN_PREFIXES = (
 _POSITIONS_TOPIC_PREFIX = "offset.storage."
 _TOPIC_SETTING_PREFIXES = ("config.storage.", "status.storage.")
 _NOT_FOR_THIS_CLIENT = "Twinlog's clients have no such setting"
+_NAMED_BY_CLASS = (
+    "MirrorMaker 2 names its connectors by their class; A->B.name is for positions of a Connect cluster"
+)
 _CONNECTS_OWN_TOPICS = "settings of Connect's own topics"
 
 
@@ -198,6 +201,8 @@ def _at_top(key: str, clusters: Collection[ClusterAlias]) -> _Verdict:
     some = tuple(clusters)[-1] if clusters else "B"
     if spec is not None and spec.scope in _AT_TOP:
         return _Verdict(spec=spec, no_effect=spec.no_effect)
+    if key == "name":
+        return _Verdict(no_effect=_NAMED_BY_CLASS)
     if spec is not None and spec.no_effect:
         return _Verdict(no_effect=spec.no_effect)
     if spec is not None:

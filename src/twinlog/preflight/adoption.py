@@ -141,8 +141,9 @@ def _refusals(facts: AdoptionFacts, stored: Mapping[TopicPartition, int]) -> Ite
         return
     members = max(before.connect_members, after.connect_members)
     if members:
+        count = f"{members} {'member' if members == 1 else 'members'}"
         yield (
-            f"MirrorMaker 2 runs: its group {facts.connect_group} has {members} members on"
+            f"MirrorMaker 2 runs: its group {facts.connect_group} has {count} on"
             f" {facts.flow.target}: stop every node and wait until it is empty"
         )
     if after.newest_heartbeat_ms != before.newest_heartbeat_ms and after.newest_heartbeat_ms is not None:

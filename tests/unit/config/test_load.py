@@ -148,6 +148,14 @@ def test_a_duration_of_the_reset_is_read_as_java_does(text: str, duration_ms: in
     assert source.reset_duration_ms == duration_ms
 
 
+def test_a_name_at_the_top_names_no_connector_as_in_mirrormaker() -> None:
+    """Its positions are under MirrorSourceConnector all the same: seen with Kafka 4.3."""
+    configuration = load_more("name = mirror-of-the-file", strict=True)
+    assert configuration.flow(A_TO_B).source.connector_name == "MirrorSourceConnector"
+    (told,) = [each for each in configuration.notices if each.key == "name"]
+    assert "A->B.name is for positions of a Connect cluster" in told.text
+
+
 def test_settings_of_the_source_service() -> None:
     source = (
         load_more(

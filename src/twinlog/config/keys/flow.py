@@ -45,7 +45,7 @@ _COMMON = (
             "own switch.", live=True),
     _key("name", ValueType.TEXT, None, _SOURCE,
          "The connector name in `mm2-offsets` records. Default: MM2's class names, such as "
-         "MirrorSourceConnector."),
+         "MirrorSourceConnector.", scope=Scope.FLOW_ONLY),
     _key("source.cluster.alias", ValueType.TEXT, None, ALL_SERVICES,
          "Must be the flow's source when given."),
     _key("target.cluster.alias", ValueType.TEXT, None, ALL_SERVICES,

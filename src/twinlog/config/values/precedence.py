@@ -144,8 +144,10 @@ def connector_properties(raw: Settings, flow: Flow, connector: Connector) -> dic
 
 
 def connector_name(raw: Settings, flow: Flow, connector: Connector) -> str:
-    """The name under which a connector stores its progress."""
-    return connector_properties(raw, flow, connector)["name"].value.strip() or str(connector)
+    """The name under which a connector stores its progress. MM2's dedicated mode takes the class's, whatever
+    `name` says at the top level; that of a flow names the connector of a Connect cluster."""
+    named = raw.get(f"{flow}.name")
+    return (named is not None and named.value.strip()) or str(connector)
 
 
 def worker_properties(
