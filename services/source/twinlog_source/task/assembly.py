@@ -248,7 +248,9 @@ async def open_copier(
             late_seconds=settings.request_timeout_seconds,
         )
         foreign_writes = ForeignWrites(
-            reader=BatchReader(target_reads, read_committed=True), found=reporter.add_foreign_write
+            reader=BatchReader(target_reads, read_committed=True),
+            found=reporter.add_foreign_write,
+            own_producer_id=None if preserved is None else preserved.writer.identity.producer_id,
         )
         copier = Copier(
             flow=flow,

@@ -64,6 +64,9 @@ class ForeignWrites:
     reader: BatchReader
     """Reads the target with read_committed."""
     found: Callable[[TopicPartition, ForeignWrite], None]
+    own_producer_id: int | None = None
+    """Of the flow's copies with the source's offsets. Behind a tail that the target lost, a late batch may be
+    at another offset than its own: its records are the source's."""
     _waiting: deque[_Range] = field(default_factory=lambda: deque(maxlen=MOST_WAITING))
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -115,7 +118,7 @@ class ForeignWrites:
         return False
 
     async def _visible(self, what: _Range) -> list[BatchHeader] | None:
-        """Headers of the batches that consumers see there; None while a transaction there is open."""
+        """Headers of others' batches that consumers see there; None while a transaction there is open."""
         seen: list[BatchHeader] = []
         at = what.begin
         for _ in range(_MOST_LOOKS):
@@ -128,7 +131,11 @@ class ForeignWrites:
             if not fetched.batches:
                 return None
             visible = classify(fetched.batches, fetched.aborted, read_committed=True)
-            seen += [batch.header for batch, how in visible if how is Visibility.VISIBLE]
+            seen += [
+                batch.header
+                for batch, how in visible
+                if how is Visibility.VISIBLE and batch.header.producer_id != self.own_producer_id
+            ]
             at = fetched.next_offset(at)
             if at >= what.end:
                 break

@@ -16,6 +16,7 @@ from twinlog_source.task.foreign_writes import ForeignWrites, RestingCopies
 from twinlog_source.task.partition import PartitionCopy
 
 SOURCE, TARGET = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+_OWN_ID = 98
 
 
 @dataclass(slots=True)
@@ -69,7 +70,9 @@ class Rig:
             markers_to_come=1,
         )
         self.foreign_writes = ForeignWrites(
-            reader=cast("BatchReader", self.log), found=lambda *found: self.told.append(found)
+            reader=cast("BatchReader", self.log),
+            found=lambda *found: self.told.append(found),
+            own_producer_id=_OWN_ID,
         )
         self.resting = RestingCopies(
             by_target={TARGET: self.copy},
@@ -105,6 +108,13 @@ async def test_our_marker_behind_the_last_record_is_nobodys_write() -> None:
     rig = Rig(Log(begin=10, end=11))
     assert await rig.look() == []
     assert rig.log.reads == 0
+
+
+async def test_a_batch_of_ours_that_came_late_to_another_offset_is_nobodys_write() -> None:
+    """As behind a tail that the target lost: its records are the source's."""
+    rig = Rig(Log(begin=11, end=14, producer_id=_OWN_ID))
+    assert await rig.look() == []
+    assert rig.copy.target_end == 14
 
 
 async def test_a_marker_of_somebody_else_is_looked_at_and_not_told() -> None:
