@@ -11,7 +11,6 @@ _TIERS: dict[str, Tier] = {
     "tests/unit/": "unit",
     "tests/simulated/": "test",
     "tests/simulated/test_random_lives.py::test_after_the_last_fault_everything_is_copied[51]": "nightly",
-    "tests/simulated/test_random_lives.py::test_after_the_last_fault_everything_is_copied[76]": "nightly",
     "tests/e2e/": "test",
     "tests/e2e/one_run/test_java_reads_our_topics.py": "conformance",
     "tests/e2e/one_run/test_restarts.py": "nightly",

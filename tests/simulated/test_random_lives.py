@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 _TESTS = Path(__file__).parent.parent
-_SEEDS_EACH = 25
-_LONGEST_SECONDS = 300
+_SEEDS_EACH = 50
+_LONGEST_SECONDS = 600
 
 
-@pytest.mark.parametrize("first", [1 + part * _SEEDS_EACH for part in range(4)])
+@pytest.mark.parametrize("first", [1, 1 + _SEEDS_EACH])
 def test_after_the_last_fault_everything_is_copied(first: int) -> None:
     _lives(first, _SEEDS_EACH)
 
