@@ -1,6 +1,6 @@
 """A Spark standalone cluster of three workers, started from the wheel."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
+from chaos.played import kill
 from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.process import GuardedProcess
 from twinlog.machine import spark_environment
@@ -73,6 +74,18 @@ def standalone_spark(tmp_path: Path) -> Iterator[StandaloneSpark]:
         for _ in range(WORKERS):
             spark.add_worker()
         yield spark
+
+
+def executors(workers: Sequence[GuardedProcess]) -> list[psutil.Process]:
+    alive = [psutil.Process(worker.pid) for worker in workers if psutil.pid_exists(worker.pid)]
+    children = [child for worker in alive for child in worker.children(recursive=True)]
+    return [child for child in children if "CoarseGrainedExecutorBackend" in command_line(child)]
+
+
+def kill_with_executor(worker: GuardedProcess) -> None:
+    """As a machine that is gone."""
+    for process in (psutil.Process(worker.pid), *executors([worker])) if worker.running else ():
+        kill(process)
 
 
 def command_line(process: psutil.Process) -> str:

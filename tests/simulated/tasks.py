@@ -54,6 +54,9 @@ class SimulatedWorkers:
     def warm_up(self) -> None:
         """Nothing takes long to start."""
 
+    async def cluster_cores(self) -> int | None:
+        return None  # A flow whose records are changed has one slot there.
+
     async def run_worker(self, number: int, token: str) -> None:
         spec = WorkerSpec(
             number=number,

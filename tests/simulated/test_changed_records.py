@@ -53,7 +53,7 @@ class Pipe:
 
     lost = 0.2
 
-    def __init__(self, _run_job: RunJob, _expressions: Expressions, strict: bool) -> None:
+    def __init__(self, _run_job: RunJob, _expressions: Expressions, strict: bool, _idle: float) -> None:
         self.strict = strict
 
     async def run(self) -> None: ...
@@ -92,8 +92,8 @@ class Slow(Steady):
 
     seconds = 15.0
 
-    def __init__(self, run_job: RunJob, expressions: Expressions, strict: bool) -> None:
-        super().__init__(run_job, expressions, strict)
+    def __init__(self, run_job: RunJob, expressions: Expressions, strict: bool, idle: float) -> None:
+        super().__init__(run_job, expressions, strict, idle)
         self.is_open = asyncio.Event()
 
     async def run(self) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 
 from twinlog.api.source.v1.source_service_pb2 import DESCRIPTOR as SOURCE_API
 from twinlog.api.source.v1.source_service_pb2_grpc import add_SourceServiceServicer_to_server
+from twinlog.config import Configuration
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.raw import DataClientPool, open_transactions
@@ -47,6 +48,9 @@ from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.pipeline.runner import SparkRunner
 from twinlog_source.pipeline.settings import local_cores
 from twinlog_source.preserved.target_probe import KafkaTargetProbe
+from twinlog_source.records.changing import MakePipe
+from twinlog_source.records.pipe import record_pipe
+from twinlog_source.records.reach import Reach, over_network
 from twinlog_source.records.trial import TransformTrial
 from twinlog_source.task.writing.transport import producer_settings
 from twinlog_source.topics.id_tables import IdTables
@@ -114,11 +118,13 @@ async def build_on(make_workers: MakeWorkers, context: ServiceContext, stack: As
     moves = {
         flow: PositionMoves(driver=driver, source=driver.state.source) for flow, driver in drivers.items()
     }
+    make_pipe = _own_pipes(context.configuration, port)
     trials = {
         flow.flow: TransformTrial(
             flow=flow,
             source=await context.clusters.get(flow.clients.source_consumer),
             run_pipe=runner.run_pipe,
+            make_pipe=make_pipe,
         )
         for flow in flows
         if flow.expressions is not None
@@ -135,7 +141,7 @@ async def build_on(make_workers: MakeWorkers, context: ServiceContext, stack: As
     loops["decisions of configsync"] = decisions.run
     for each in flows:
         if each.settings.verify_interval_seconds:
-            proof = _standing_proof(context, each, drivers[each.flow])
+            proof = _standing_proof(context, each, drivers[each.flow], make_pipe)
             loops[f"proof of {each.flow}"] = proof.run
     observe_tasks(context.meter)
     return ServiceParts(
@@ -183,6 +189,19 @@ def _spark_runner(
     )
     stack.push_async_callback(runner.close)
     return runner
+
+
+def _own_pipes(configuration: Configuration, port: WorkerPort) -> MakePipe:
+    """For records that the service itself has changed: to show them, and to compare them."""
+    if configuration.spark.is_local:
+        return record_pipe
+    bind = listen_address(configuration).host.strip("[]")
+
+    def reach() -> Reach:
+        host, _, _ = endpoint_of(configuration, port.number).rpartition(":")
+        return over_network(bind=bind, host=host.strip("[]"))
+
+    return partial(record_pipe, reach=reach)
 
 
 async def _driver(
@@ -350,7 +369,9 @@ async def _monitor(
     )
 
 
-def _standing_proof(context: ServiceContext, flow: SourceFlow, driver: FlowDriver) -> StandingProof:
+def _standing_proof(
+    context: ServiceContext, flow: SourceFlow, driver: FlowDriver, make_pipe: MakePipe
+) -> StandingProof:
     def tell(found: Mapping[TopicPartition, ProofStanding]) -> None:
         driver.state.table.apply(Proven(proofs=found), context.clock.monotonic())
 
@@ -373,6 +394,7 @@ def _standing_proof(context: ServiceContext, flow: SourceFlow, driver: FlowDrive
         stored=lambda: driver.state.control.proofs,
         store=store,
         run_pipe=driver.jobs.runner.run_pipe,
+        make_pipe=make_pipe,
         clock=context.clock,
     )
 

@@ -41,6 +41,7 @@ class PartitionReason(StrEnum):
     THROTTLED = "THROTTLED"
     TRANSFORM_FAILED = "TRANSFORM_FAILED"
     TRANSFORM_REFUSED = "TRANSFORM_REFUSED"
+    NO_FREE_CORE = "NO_FREE_CORE"
     TRUNCATION_SUSPECTED = "TRUNCATION_SUSPECTED"
     """The log may belong to a recreated topic; the driver compares the topic's id."""
     UNTIL_REACHED = "UNTIL_REACHED"

@@ -53,6 +53,8 @@ PARTITIONS: Final = ReasonGroup(
             few partitions => nothing, while configsync runs; else see `twinlog explain topic`
         ROUTE_REFUSED: records would go to a topic that they must not have: the message says why => correct
             the router (docs/transforms.md), and restart the source service
+        NO_FREE_CORE: the Spark cluster has had no core for a minute for the job that changes the partition's
+            records => give it more: two for each slot, and one (docs/spark.md); or set `twinlog.max.slots`
         DATA_LOSS: the source no longer holds the next offset, and `twinlog.on.data.loss=fail` => see the
             range in the message, then set the position to where the copy should continue (`twinlog
             positions set`)

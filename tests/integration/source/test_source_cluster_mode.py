@@ -5,10 +5,17 @@ from pathlib import Path
 
 import psutil
 
-from chaos.played import kill
 from integration.source.source_rig import Rig, open_rig
 from integration.source.test_source_shared_worker import flows_by_worker
-from integration.standalone_spark import QUICK_JVM, SECRET, WORKERS, StandaloneSpark, command_line
+from integration.standalone_spark import (
+    QUICK_JVM,
+    SECRET,
+    WORKERS,
+    StandaloneSpark,
+    command_line,
+    executors,
+    kill_with_executor,
+)
 from twinlog.local.processes.process import GuardedProcess
 from twinlog.testing.brokers import KafkaPair, eventually, unique_name
 from twinlog.testing.service_process import ServiceProcess
@@ -17,12 +24,6 @@ FLOWS = 5
 PARTITIONS = 4
 PRODUCED = 3_000
 """In each partition: so much that no two flows begin in one Python worker."""
-
-
-def executors(workers: list[GuardedProcess]) -> list[psutil.Process]:
-    alive = [psutil.Process(worker.pid) for worker in workers if psutil.pid_exists(worker.pid)]
-    children = [child for worker in alive for child in worker.children(recursive=True)]
-    return [child for child in children if "CoarseGrainedExecutorBackend" in command_line(child)]
 
 
 def that_copies(service: ServiceProcess, workers: list[GuardedProcess]) -> GuardedProcess | None:
@@ -80,12 +81,6 @@ async def test_five_flows_lose_and_repeat_nothing_while_a_worker_is_killed_and_a
             await all_same(flows, topic)
             assert that_copies(service, [added])
             assert "task_rejoined" in service.log() or "slots_fenced" in service.log()
-
-
-def kill_with_executor(worker: GuardedProcess) -> None:
-    """As a machine that is gone."""
-    for process in (psutil.Process(worker.pid), *executors([worker])) if worker.running else ():
-        kill(process)
 
 
 async def put(rig: Rig, topic: str, word: str, count: int) -> None:

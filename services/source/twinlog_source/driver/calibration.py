@@ -203,8 +203,11 @@ class TransformCheck:
 
     def problem_of(self, topic: str) -> TwinlogError | None:
         """Why the records of a topic of the source may not be copied (yet)."""
-        transforms = self._transforms
-        return None if transforms is None or transforms.expressions(topic) is None else self._problem
+        return self._problem if self.concerns(topic) else None
+
+    def concerns(self, topic: str) -> bool:
+        """Whether Spark changes the records of a topic of the source."""
+        return self._transforms is not None and self._transforms.expressions(topic) is not None
 
     async def run(self, check: Check, *, after: asyncio.Event) -> None:
         """Return when Spark has decided; it is not asked before `after` is set."""

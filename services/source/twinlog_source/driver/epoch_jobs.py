@@ -228,6 +228,8 @@ class EpochPlans:
     """The limit of the configuration; None = all that Spark has."""
     flows: int
     """Flows of this process."""
+    is_changed: Callable[[str], bool]
+    """Whether Spark changes the records of a topic of the source."""
     kept_seconds: float
     """How long an epoch keeps slots that it needs no longer, while others do not need them."""
     _chosen_at: float = -math.inf
@@ -277,7 +279,11 @@ class EpochPlans:
         load = self._load(partitions, first_backlog)
         most = min(self.max_slots or self.runner().most, MOST_SLOTS, max(1, len(partitions)))
         slots = slots_needed(load, present=present, most=most)
-        return Need(slots, slots == 1 and self.flows > FLOWS_OF_THEIR_OWN and is_small(load))
+        return Need(
+            slots,
+            is_small=slots == 1 and self.flows > FLOWS_OF_THEIR_OWN and is_small(load),
+            has_pipes=any(self.is_changed(topic) for topic in {each.topic for each in partitions}),
+        )
 
     def _load(self, partitions: Collection[TopicPartition], first_backlog: int = 0) -> Load:
         load = self.table.load(partitions, now=self.clock.monotonic())

@@ -6,7 +6,7 @@ fits; from time to time the plan is compared with the best one.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from twinlog_source.partitions.planner import Load
@@ -85,8 +85,11 @@ def demand_poll_seconds(flows: int) -> float:
 # an event loop and threads: most of the cost of a flow with little to copy. So in a process with many flows,
 # up to sixteen flows with little to copy share a worker.
 #
+# On a cluster, records that Spark changes need cores, too: one beside each worker, for the job through which
+# they flow, and one of the process for records that fail, and for what it shows and compares itself.
+#
 # Invariant: every flow has a slot, none has more than it needs, and no core is without a slot while a flow
-# needs another one.
+# needs another one; but for flows whose slots take two, to which an odd one is of no use.
 
 FLOWS_OF_THEIR_OWN = 4
 """A process with at most this many flows gives each a worker, so that a failure of one does not affect the
@@ -105,6 +108,8 @@ class Need:
     slots: int
     is_small: bool = False
     """Its one task may share a worker."""
+    has_pipes: bool = False
+    """Spark changes records of it, with a core of its own beside each slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +135,28 @@ def is_small(load: Load) -> bool:
     )
 
 
-def cores_needed(needs: Mapping[K, Need]) -> int:
-    """Cores with which every flow has what it needs.
+def workers_needed(needs: Mapping[K, Need]) -> int:
+    """Workers with which every flow has what it needs.
 
-    >>> cores_needed({"A": Need(3), "B": Need(1, is_small=True), "C": Need(1, is_small=True)})
+    >>> workers_needed({"A": Need(3), "B": Need(1, is_small=True), "C": Need(1, is_small=True)})
     4
     """
     small = sum(need.is_small for need in needs.values())
     return sum(need.slots for need in needs.values() if not need.is_small) + math.ceil(
         small / FLOWS_PER_WORKER
     )
+
+
+def cores_needed(needs: Mapping[K, Need]) -> int:
+    """The same of cores.
+
+    >>> cores_needed({"A": Need(3), "B": Need(1, is_small=True)})
+    4
+    >>> cores_needed({"A": Need(3, has_pipes=True)})
+    7
+    """
+    pipes = sum(need.slots for need in needs.values() if need.has_pipes)
+    return workers_needed(needs) + pipes + (pipes > 0)
 
 
 def share_cores(needs: Mapping[K, Need], cores: int) -> Mapping[K, int]:
@@ -149,14 +166,29 @@ def share_cores(needs: Mapping[K, Need], cores: int) -> Mapping[K, int]:
     {'C': 1, 'A': 2, 'B': 3}
     >>> share_cores({"A": Need(8), "B": Need(8), "C": Need(1)}, 2)
     {'C': 1, 'A': 1, 'B': 1}
+    >>> share_cores({"A": Need(8, has_pipes=True), "B": Need(8)}, 8)
+    {'B': 3, 'A': 2}
     """
-    left = max(0, cores - cores_needed({each: Need(1, need.is_small) for each, need in needs.items()}))
+    least = {each: replace(need, slots=1) for each, need in needs.items()}
+    left = max(0, cores - cores_needed(least))
     shares: dict[K, int] = {}
-    for each in sorted(needs, key=lambda each: (needs[each].slots, str(each))):
-        more = min(needs[each].slots - 1, left // (len(needs) - len(shares)))
+    cost_of = {each: 1 + need.has_pipes for each, need in needs.items()}
+    for each in sorted(needs, key=lambda each: ((needs[each].slots - 1) * cost_of[each], str(each))):
+        cost = cost_of[each]
+        more = min(needs[each].slots - 1, left // (len(needs) - len(shares)) // cost)
         shares[each] = 1 + more
-        left -= more
+        left -= cost * more
     return shares
+
+
+def affordable(needs: Mapping[K, Need], cores: int) -> Mapping[K, Need]:
+    """What the flows need of workers so that each has the cores that it takes beside them.
+
+    >>> affordable({"A": Need(8, has_pipes=True), "B": Need(8)}, 8)
+    {'A': Need(slots=2, is_small=False, has_pipes=False), 'B': Need(slots=3, is_small=False, has_pipes=False)}
+    """
+    shares = share_cores(needs, cores)
+    return {each: replace(need, slots=shares[each], has_pipes=False) for each, need in needs.items()}
 
 
 def choose_worker(workers: Mapping[int, Tasks], *, is_small: bool) -> int:

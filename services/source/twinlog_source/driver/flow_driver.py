@@ -120,6 +120,7 @@ class FlowDriver:
             runner=lambda: self.jobs.runner,
             max_slots=self.max_slots,
             flows=self.state.flows,
+            is_changed=self.state.transform_check.concerns,
             kept_seconds=self.epoch_seconds,
         )
 

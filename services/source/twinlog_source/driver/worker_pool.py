@@ -9,6 +9,7 @@ Invariant: a slot of an epoch that is not over is at exactly one worker, or wait
 
 import asyncio
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -21,11 +22,20 @@ from twinlog.model import Flow
 from twinlog.service.waiting import wait_for_any
 from twinlog.transforms.expressions import Expressions
 from twinlog_source.driver.epoch import Epoch, SlotState
-from twinlog_source.driver.epoch_rules import Need, Tasks, choose_worker, cores_needed, share_cores
+from twinlog_source.driver.epoch_rules import (
+    Need,
+    Tasks,
+    affordable,
+    choose_worker,
+    cores_needed,
+    share_cores,
+    workers_needed,
+)
 from twinlog_source.log.facts import MOST_SLOTS
 from twinlog_source.records.pipe import PipeJob
 
 LOOK_SECONDS: Final = 1.0
+COUNT_SECONDS: Final = 3.0
 SILENT_SECONDS: Final = 20.0
 """A worker that gives no sign of life for so long is frozen, and killed."""
 BACK_SECONDS: Final = 3.0
@@ -57,6 +67,10 @@ class Workers(Protocol):
     def cores(self) -> int | None:
         """How many slots each flow may have, and every worker finds a place; None: a cluster, whose workers
         are those that have come."""
+        ...
+
+    async def cluster_cores(self) -> int | None:
+        """How many cores a cluster has for this process; None while that is not known."""
         ...
 
     @property
@@ -140,6 +154,8 @@ class WorkerPool:
     _pool: dict[int, PooledWorker] = field(default_factory=dict)
     _runs: list[_Run] = field(default_factory=list)
     _needs: dict[Flow, Need] = field(default_factory=dict)
+    _cores: int = 0
+    """Of a cluster; counted while records are changed on it."""
     _last: int = 0
     _failures: int = 0
     """How many jobs have failed since a worker came."""
@@ -182,7 +198,7 @@ class WorkerPool:
             self._news.set()
         if self.workers.cores is not None:
             return need.slots
-        return share_cores(self._needs, self._here)[flow]
+        return share_cores(self._needs_of_workers, self._here)[flow]
 
     def was_awake(self, seconds: float) -> bool:
         """Whether this process was not suspended in the last so many seconds. Ask every few seconds."""
@@ -217,11 +233,15 @@ class WorkerPool:
         if self.workers.cores is not None:
             return False
         running = {
-            run.epoch.flow: Need(len(run.epoch.slots), run.epoch.shares_worker)
+            run.epoch.flow: Need(
+                len(run.epoch.slots), run.epoch.shares_worker, self._needs_pipes(run.epoch.flow)
+            )
             for run in self._runs
             if not run.epoch.ending
         }
-        return cores_needed(running) > self._here
+        return workers_needed(running) > self._here or (
+            self._has_pipes and cores_needed(running) > self._cores
+        )
 
     async def run(self, epoch: Epoch) -> None:
         """Return when no task of the epoch copies and none is wanted. Raises TwinlogError when no worker can
@@ -289,6 +309,7 @@ class WorkerPool:
     async def run_workers(self, stop: asyncio.Event) -> None:
         """Loop until `stop` and until no epoch runs; then the workers go."""
         async with asyncio.TaskGroup() as group:
+            counting = group.create_task(self._count_cores(), name="cores of the cluster")
             jobs: set[asyncio.Task[None]] = set()
             while not stop.is_set() or self._runs:
                 self._news.clear()
@@ -301,6 +322,7 @@ class WorkerPool:
                     group.create_task(self._kill(worker), name=f"end of worker {worker.number}")
                 others = () if stop.is_set() else (stop,)
                 await wait_for_any(self._news, *others, seconds=LOOK_SECONDS)
+            counting.cancel()
             for worker in self._pool.values():
                 worker.is_going = True  # One that comes only now is refused.
                 if worker.orders is not None:
@@ -309,6 +331,17 @@ class WorkerPool:
                 await asyncio.wait(jobs, timeout=LEAVE_SECONDS)
             for job in jobs:
                 job.cancel()
+
+    async def _count_cores(self) -> None:
+        """Loop until cancelled."""
+        while True:
+            if self._has_pipes:
+                counted = await self.workers.cluster_cores()
+                if counted is not None and counted != self._cores:
+                    log.info("cores_counted", cores=counted, before=self._cores)
+                    self._cores = counted
+                    self._move()
+            await pause(COUNT_SECONDS if self._cores else LOOK_SECONDS)
 
     def _look(self) -> list[PooledWorker]:
         """Place the slots that wait; return the workers whose jobs have to be started."""
@@ -321,7 +354,8 @@ class WorkerPool:
         alive = [each for each in self._pool.values() if not each.is_going]
         missing = self._wanted() - len(alive)
         for worker in alive:
-            if worker.is_here and not worker.places and missing < 0 and now >= worker.since + IDLE_SECONDS:
+            is_idle = worker.is_here and not worker.places and now >= worker.since + self._idle_seconds
+            if is_idle and missing < 0:
                 assert worker.orders is not None
                 worker.orders.put_nowait(None)
                 worker.orders = None
@@ -359,8 +393,27 @@ class WorkerPool:
 
     def _wanted(self) -> int:
         """Workers that the flows would use, as far as it is sensible to ask for them."""
-        wanted = min(max(cores_needed(self._needs), 1 if self._runs else 0), MOST_WORKERS)
+        wanted = min(max(workers_needed(self._needs_of_workers), 1 if self._runs else 0), MOST_WORKERS)
         return wanted if self.workers.cores is not None else min(wanted, 2 * self._here + 2)
+
+    @property
+    def _needs_of_workers(self) -> Mapping[Flow, Need]:
+        """On a cluster on which records are changed: of so many that their cores remain."""
+        return affordable(self._needs, self._cores) if self._has_pipes else self._needs
+
+    @property
+    def _has_pipes(self) -> bool:
+        """Whether workers have to leave cores for the records of some flow."""
+        return self.workers.cores is None and any(need.has_pipes for need in self._needs.values())
+
+    def _needs_pipes(self, flow: Flow) -> bool:
+        need = self._needs.get(flow)
+        return need is not None and need.has_pipes
+
+    @property
+    def _idle_seconds(self) -> float:
+        """A worker that nobody needs may have the core for which records wait."""
+        return 0.0 if self._has_pipes else IDLE_SECONDS
 
     @property
     def _here(self) -> int:
@@ -373,7 +426,7 @@ class WorkerPool:
         hanging = [each for each in self._pool.values() if self._hangs(each, now)]
         queued = [each for each in alive if not (each.is_here or each.places or each in hanging)]
         too_many = max(0, len(alive) - self._wanted())
-        return hanging + [each for each in queued if each.since < now - IDLE_SECONDS][:too_many]
+        return hanging + [each for each in queued if each.since <= now - self._idle_seconds][:too_many]
 
     def _hangs(self, worker: PooledWorker, now: float) -> bool:
         if worker.is_here:

@@ -1,8 +1,9 @@
 """One pipe: a Spark job through whose plan records flow for as long as the task that uses it wants.
 
 A worker takes chunks from the task's socket and feeds them to the plan; another one takes what comes out and
-sends it back. Both hand on columns as they are: what a record is made of, and what is copied, exactly once,
-stays with the task. Only what the expressions read and change crosses the JVM.
+sends it back. On a cluster they may be on another machine than the task. Both hand on columns as they are:
+what a record is made of, and what is copied, exactly once, stays with the task. Only what the expressions
+read and change crosses the JVM.
 
 Spark hands rows to a worker only in batches of exactly so many, and Python keeps output back until a buffer
 is full. So when nothing more is to come, marks fill the batch up: of each Python function that the plan has.
@@ -10,8 +11,9 @@ is full. So when nothing more is to come, marks fill the batch up: of each Pytho
 
 import select
 import socket
+import ssl
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +31,13 @@ from twinlog_source.records.frames import (
     FEED,
     FILLER,
     LENGTH,
-    LOOPBACK,
     Buffer,
     decode_buffers,
     encode_buffers,
     encode_columns,
 )
+from twinlog_source.records.pipe import PipeJob
+from twinlog_source.records.reach import NAME, tls_to
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,16 +65,9 @@ _LATEST_MS = (2**63 - 1) // 1000
 class PipeSpec:
     flow_name: str
     expressions: Expressions
-    port: int
-    """Where the task listens, on loopback."""
-    token: bytes = field(repr=False)
-    strict: bool = False
-    """An expression that fails ends the job, and its error says why."""
-
-    @property
-    def group(self) -> str:
-        """The job group by which it is cancelled."""
-        return f"{self.flow_name} records {self.port}"
+    group: str
+    """The job group by which it is cancelled."""
+    job: PipeJob
 
 
 def run_pipe(context: SparkContext, spec: PipeSpec) -> None:
@@ -100,13 +96,13 @@ def _plan(context: SparkContext, spec: PipeSpec) -> DataFrame:
 
     try:
         given = feed(1, ROWS)
-        rows = changed_rows(given, spec.expressions, strict=spec.strict)
+        rows = changed_rows(given, spec.expressions, strict=spec.job.strict)
         used = used_columns(rows, given)
         # The end of the pipe takes batches, and the feed does not.
         given = feed(python_stages(rows), used)
         unused = {name: f.lit(None).cast(kind).alias(name) for name, kind in ROWS.items() if name not in used}
         whole = given.select(*(unused.get(name, f.col(name)) for name in ROWS))
-        return changed_rows(whole, spec.expressions, strict=spec.strict)
+        return changed_rows(whole, spec.expressions, strict=spec.job.strict)
     except ConfigError as error:
         written = spec.expressions.written.get(str(error).partition(":")[0], "")
         raise ConfigError(f"{error} ({spec.flow_name}: {written})") from error
@@ -132,9 +128,12 @@ def _map_in_arrow(rows: DataFrame, function: Any, schema: str) -> DataFrame:
 
 
 def _connect(spec: PipeSpec, end: bytes, columns: Collection[str]) -> socket.socket:
-    connection = socket.create_connection((LOOPBACK, spec.port), timeout=CONNECT_SECONDS)
+    job = spec.job
+    connection = socket.create_connection((job.host, job.port), timeout=CONNECT_SECONDS)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.sendall(end + spec.token + encode_columns(columns))
+    if job.certificate:
+        connection = tls_to(job.certificate).wrap_socket(connection, server_hostname=NAME)
+    connection.sendall(end + job.token + encode_columns(columns))
     connection.settimeout(None)
     return connection
 
@@ -149,7 +148,7 @@ def _feed(
             batch = _batch(content, columns)
             yield batch
             sent += batch.num_rows
-            if not select.select([connection], [], [], 0)[0]:
+            if not _has_more(connection):
                 # Spark looks whether there is one more row before it hands a full batch on. A function may
                 # have dropped rows, so that it is not known how full the batch is.
                 short = (1 - sent) % ROWS_PER_BATCH
@@ -159,6 +158,11 @@ def _feed(
                 # What is written last may stay in Python's buffer.
                 yield _fillers(batch.schema, 1)
                 sent += fillers + 1
+
+
+def _has_more(connection: socket.socket) -> bool:
+    has_decrypted = isinstance(connection, ssl.SSLSocket) and connection.pending() > 0
+    return has_decrypted or bool(select.select([connection], [], [], 0)[0])
 
 
 def _next_frame(connection: socket.socket) -> Buffer | None:

@@ -3,8 +3,9 @@ gone."""
 
 import asyncio
 import contextlib
+import itertools
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -23,11 +24,13 @@ from twinlog_source.pipeline.launch import SPARK_FAILURES, SparkUnavailableError
 from twinlog_source.pipeline.session import (
     cancel_group,
     close_context,
+    executor_cores,
+    has_core,
     is_stopped,
     open_context,
     ui_address,
 )
-from twinlog_source.pipeline.settings import is_local, local_cores
+from twinlog_source.pipeline.settings import is_local, local_cores, promised_cores
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.records.pipe import PipeJob, TransformFailedError
 from twinlog_source.task.settings import WorkerSpec
@@ -44,7 +47,21 @@ JVM_GONE = (
 CLOSED_CONTEXT = (AttributeError, AssertionError)
 """What pyspark raises on a closed context: it uses a JVM that is None, or asserts that it is not None."""
 
+NO_CORE_SECONDS = 60.0
+"""How long the job that changes records may wait for a core: other jobs end, and executors come."""
+LOOK_SECONDS = 1.0
+_EXECUTOR_LOST = "ExecutorLostFailure"
+"""No record is to blame for that, even if it happens again and again."""
+
 T = TypeVar("T")
+
+
+class NoFreeCoreError(TwinlogError):
+    """Waits for Spark to get more, and is tried again."""
+
+    retriable = True
+    default_reason = PartitionReason.NO_FREE_CORE
+
 
 log = structlog.get_logger(__name__)
 
@@ -78,6 +95,7 @@ class SparkRunner:
     """pyspark allows one context per process, so the old one is closed before a new one is opened."""
     _closing: threading.Event = field(default_factory=threading.Event)
     _threads: ThreadPoolExecutor = field(init=False)
+    _pipes: Iterator[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
         self._threads = ThreadPoolExecutor(self.threads + 2, thread_name_prefix="spark")
@@ -105,6 +123,15 @@ class SparkRunner:
     def cores(self) -> int | None:
         return local_cores(self.master)
 
+    async def cluster_cores(self) -> int | None:
+        promised, context = promised_cores(self.conf), self.context
+        if promised is not None or context is None:
+            return promised
+        with contextlib.suppress(*SPARK_FAILURES, *CLOSED_CONTEXT):
+            # None while no executor has come.
+            return await asyncio.to_thread(executor_cores, context) or None
+        return None
+
     async def run_worker(self, number: int, token: str) -> None:
         """Return when the worker has ended. Raises TwinlogError."""
         context = await self._open()
@@ -115,6 +142,7 @@ class SparkRunner:
             token=token,
             connect_timeout_seconds=CONNECT_TIMEOUT_SECONDS,
             log_level=self.log_level,
+            is_on_cluster=not is_local(self.master),
         )
         await self._on(context, lambda: run_job(context, spec), f"the job of worker {number}")
 
@@ -123,7 +151,8 @@ class SparkRunner:
         SPARK_UNAVAILABLE)."""
         from twinlog_source.pipeline.record_pipe import PipeSpec, check_plan
 
-        spec = PipeSpec(flow_name=str(flow), expressions=expressions, port=0, token=b"")
+        nobody = PipeJob(port=0, token=b"", strict=False)
+        spec = PipeSpec(flow_name=str(flow), expressions=expressions, group="", job=nobody)
         await self._with_sql(lambda context: check_plan(context, spec))
 
     async def run_pipe(self, flow: Flow, expressions: Expressions, job: PipeJob) -> None:
@@ -132,28 +161,24 @@ class SparkRunner:
         # Here, because it loads Spark SQL, which most flows do not need.
         from twinlog_source.pipeline.record_pipe import PipeSpec, run_pipe
 
-        spec = PipeSpec(
-            flow_name=str(flow), expressions=expressions, port=job.port, token=job.token, strict=job.strict
-        )
-        await self._with_sql(lambda context: run_pipe(context, spec), spec.group)
+        # Workers of a cluster may ask for jobs with the same number.
+        group = f"{flow} records {next(self._pipes)}"
+        spec = PipeSpec(flow_name=str(flow), expressions=expressions, group=group, job=job)
+        await self._with_sql(lambda context: run_pipe(context, spec), group)
 
     async def _with_sql(self, work: Callable[[Any], None], group: str = "") -> None:
         """Cancelling it ends the jobs of `group`. Raises as `run_pipe`."""
-        missing = (
-            "records are changed by a Spark in the source service only: twinlog.spark.master=local[*]"
-            if not is_local(self.master)
-            else "needs pyarrow: pip install 'twinlog-source[records]'"
-            if find_spec("pyarrow") is None
-            else ""
-        )
-        if missing:
-            raise StateError(f"{TOPICS}: {missing}", reason=PartitionReason.TRANSFORM_REFUSED)
+        if find_spec("pyarrow") is None:
+            missing = f"{TOPICS}: needs pyarrow: pip install 'twinlog-source[records]'"
+            raise StateError(missing, reason=PartitionReason.TRANSFORM_REFUSED)
         context = await self._open()
         running = asyncio.ensure_future(self._in_thread(lambda: work(context)))
+        running.add_done_callback(_retrieve)
         try:
+            if group and not is_local(self.master):
+                await self._until_it_runs(context, group, running)
             await asyncio.shield(running)
-        except asyncio.CancelledError:
-            running.add_done_callback(_retrieve)
+        except (asyncio.CancelledError, NoFreeCoreError):
             with contextlib.suppress(*SPARK_FAILURES, *CLOSED_CONTEXT):
                 if group:
                     await asyncio.to_thread(cancel_group, context, group)
@@ -162,11 +187,30 @@ class SparkRunner:
             raise StateError(str(error), reason=PartitionReason.TRANSFORM_REFUSED) from error
         except SPARK_FAILURES as error:
             why = await self._check(context)
-            if why:
-                raise SparkUnavailableError(f"the job for changing records failed: {why}") from error
-            raise TransformFailedError(words_of_failure(str(error))) from error
+            words = words_of_failure(str(error))
+            if why or _EXECUTOR_LOST in str(error):
+                told = f"the job for changing records failed: {why or words}"
+                raise SparkUnavailableError(told) from error
+            raise TransformFailedError(words) from error
         except CLOSED_CONTEXT as error:
             raise SparkUnavailableError(f"the job for changing records failed: {JVM_GONE}") from error
+
+    async def _until_it_runs(self, context: Any, group: str, running: "asyncio.Future[None]") -> None:
+        """Return when a job has a core, or failed. Raises NoFreeCoreError, and what Spark raises."""
+        asked_at = self.clock.monotonic()
+        while not running.done():
+            found = await asyncio.to_thread(has_core, context, group)
+            if found:
+                return
+            if found is None:
+                asked_at = self.clock.monotonic()  # Spark still plans it.
+            elif self.clock.monotonic() >= asked_at + NO_CORE_SECONDS:
+                cores = await asyncio.to_thread(executor_cores, context)
+                raise NoFreeCoreError(
+                    f"none of the {cores} cores that Spark has is free for changing records: that takes one"
+                    " beside each slot, and one more for records that fail"
+                )
+            await asyncio.wait([running], timeout=LOOK_SECONDS)
 
     async def kill_worker(self, number: int) -> None:
         """Its job then fails. Raises SparkUnavailableError."""

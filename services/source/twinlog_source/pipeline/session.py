@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
@@ -29,6 +30,8 @@ from twinlog_source.pipeline.settings import is_local, spark_settings
 
 ANSWER_SECONDS = 20.0
 """How long a JVM may take to answer a question or to stop; garbage collection and load take some of it."""
+SILENT_SECONDS = 60.0
+"""The same for one that nobody waits for."""
 
 
 def open_context(
@@ -119,6 +122,22 @@ def cancel_group(context: SparkContext, group: str) -> None:
     """Kill the tasks of a job group. Raises as `is_stopped` does."""
     with answering():
         context.cancelJobGroup(group)
+
+
+def executor_cores(context: SparkContext) -> int:
+    """How many tasks the executors that have come may run at once. Raises as `is_stopped`."""
+    with answering(SILENT_SECONDS):
+        spark: Any = context._jsc.sc()
+        return int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile()))
+
+
+def has_core(context: SparkContext, group: str) -> bool | None:
+    """Whether a task of a job group runs; None while the group has no job. Raises as `is_stopped`."""
+    with answering(SILENT_SECONDS):
+        tracker = context.statusTracker()
+        jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(group)]
+        stages = [tracker.getStageInfo(number) for job in jobs if job is not None for number in job.stageIds]
+    return any(stage is not None and stage.numActiveTasks for stage in stages) if stages else None
 
 
 def close_context(context: SparkContext | None, *, within_seconds: float = ANSWER_SECONDS) -> None:

@@ -87,6 +87,20 @@ def local_cores(master: str) -> int | None:
     return 1 if master == "local" else len(os.sched_getaffinity(0))
 
 
+def promised_cores(conf: Mapping[str, str]) -> int | None:
+    """Those of dynamic allocation, which gives Spark what waits for a core; None = what it has now is all.
+
+    >>> conf = {"spark.dynamicAllocation.enabled": "true", "spark.executor.cores": "2"}
+    >>> promised_cores(conf)
+    >>> promised_cores({**conf, "spark.dynamicAllocation.maxExecutors": "4"})
+    8
+    """
+    most, each = conf.get("spark.dynamicAllocation.maxExecutors", ""), conf.get("spark.executor.cores", "")
+    if conf.get("spark.dynamicAllocation.enabled") != "true" or not (most.isdecimal() and each.isdecimal()):
+        return None
+    return int(most) * int(each)
+
+
 def socket_settings(directory: Path) -> Mapping[str, str]:
     """Speak with Python by Unix sockets where the paths of those in the JVM's directory fit into an address.
     Elsewhere (TMPDIR is long on macOS) by TCP on loopback, with Spark's secret.

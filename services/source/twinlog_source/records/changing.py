@@ -35,6 +35,9 @@ from twinlog_source.records.pipe import PipeJob, RunJob, TransformFailedError, r
 
 _LEFT_OUT = {OnError.SKIP: LaneReason.SKIPPED, OnError.DEAD_LETTER: LaneReason.DEAD_LETTERED}
 
+IDLE_SECONDS = 600.0
+APART_SECONDS = 20.0
+"""The same of pipes beside that of the copy: on a cluster they share a core."""
 LEFT_SECONDS = 30.0
 """Kept for so long, and until it is computed."""
 TRIES = 3
@@ -53,8 +56,9 @@ class Pipe(Protocol):
 
 RunPipe = Callable[[Flow, Expressions, PipeJob], Coroutine[Any, Any, None]]
 """Raises TwinlogError when the job failed."""
-MakePipe = Callable[[RunJob, Expressions, bool], Pipe]
-"""The last argument: whether it breaks at a record whose expression fails."""
+MakePipe = Callable[[RunJob, Expressions, bool, float], Pipe]
+"""The last arguments: whether it breaks at a record whose expression fails, and after how many seconds
+without one its job ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,9 +355,9 @@ async def kept_pipes(run_pipe: RunPipe, make_pipe: MakePipe = record_pipe) -> As
                     group=group,
                     expressions=expressions,
                     source=flow.source,
-                    pipe=make_pipe(run_job, expressions, False),
-                    alone=make_pipe(run_job, expressions, False),
-                    strict=make_pipe(run_job, expressions, True),
+                    pipe=make_pipe(run_job, expressions, False, IDLE_SECONDS),
+                    alone=make_pipe(run_job, expressions, False, APART_SECONDS),
+                    strict=make_pipe(run_job, expressions, True, APART_SECONDS),
                 )
                 running.extend(group.create_task(pipe.run(), name=f"pipe of {flow}") for pipe in found.pipes)
             return found

@@ -25,7 +25,6 @@ from twinlog.errors import WireFormatError
 from twinlog.model import TopicPartition
 from twinlog.transforms.expressions import COLUMNS
 
-LOOPBACK = "127.0.0.1"
 FEED, DRAIN = b"F", b"D"
 """With which the two ends of a pipe begin, before the token and the columns that they have."""
 TOKEN_BYTES = 32

@@ -1,14 +1,15 @@
 """The task's end of a pipe through Spark: sends chunks of records, and gets back what became of them.
 
-The pipe is a Spark job that the driver runs; its two workers connect to this process. It is opened when there
-is something to send, stays for the tasks that come later, and is opened again after it broke. Then nothing of
-it counts: whoever sent a chunk is told that it was lost, and why.
+The pipe is a Spark job that the driver runs; its two workers connect to this process, wherever they are. It
+is opened when there is something to send, stays for the tasks that come later, and is opened again after it
+broke. Then nothing of it counts: whoever sent a chunk is told that it was lost, and why.
 """
 
 import asyncio
 import itertools
 import secrets
 import socket
+import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -28,7 +29,6 @@ from twinlog_source.records.frames import (
     DRAIN,
     FEED,
     LENGTH,
-    LOOPBACK,
     TOKEN_BYTES,
     Back,
     ChunkOut,
@@ -36,16 +36,18 @@ from twinlog_source.records.frames import (
     decode_columns,
     encode_chunk,
 )
+from twinlog_source.records.reach import LOOPBACK, Reach
 
 OPEN_SECONDS = 300.0
 """How long the first job may take: Spark loads its SQL, and may wait for a core."""
 HELLO_SECONDS = 5.0
+MOST_GREETINGS = 16
+"""So many connections at once may be without a token."""
 LAST_WORDS_SECONDS = 60.0
 """How long after a broken connection the failure of the job is waited for: only with it the record is looked
 for."""
 REOPEN_SECONDS = 1.0
-IDLE_SECONDS = 600.0
-"""A job through which nothing has gone for so long is ended: it keeps a thread and processes of Spark."""
+_NUMBERS = itertools.count(1)
 
 log = structlog.get_logger(__name__)
 
@@ -60,12 +62,18 @@ class TransformFailedError(TwinlogError):
 class PipeJob:
     """What the driver is asked to run."""
 
+    number: int = 0
+    """Of the job, in the process that asks for it."""
+    pipe: int = 0
+    """Which pipe of that process this is: a pipe has one job at a time."""
+    host: str = LOOPBACK
     port: int
+    """Where the job's two workers connect to."""
+    certificate: str = ""
+    """PEM: a peer with another certificate is not the process that asks; empty: they are on its machine."""
     token: bytes = field(repr=False)
     strict: bool
     """An expression that fails ends the job, and its error says why."""
-    pipe: int = 0
-    """Which of the worker's pipes this is: a pipe has one job at a time."""
 
 
 class _End(NamedTuple):
@@ -95,8 +103,11 @@ class RecordPipe:
     timeout_seconds: float
     """How long Spark may take for a chunk; then the job is ended."""
     strict: bool = False
-    idle_seconds: float = IDLE_SECONDS
-    number: int = field(default_factory=itertools.count().__next__)
+    idle_seconds: float
+    """A job through which nothing has gone for so long is ended: it keeps a core and processes of Spark."""
+    reach: Callable[[], Reach] = Reach
+    """May block. Raises OSError."""
+    number: int = field(default_factory=_NUMBERS.__next__)
     """Tells the pipes of a process apart."""
     _asked: dict[int, _Asked] = field(default_factory=dict)
     _number: int = 0
@@ -147,9 +158,23 @@ class RecordPipe:
         """Run a job until it ends or breaks, and return why; None if it was idle."""
         token = secrets.token_bytes(TOKEN_BYTES)
         failures: list[TwinlogError | None] = []
-        with socket.create_server((LOOPBACK, 0)) as listener:
+        try:
+            reach = await asyncio.to_thread(self.reach)
+            listener = reach.listen()
+        except OSError as error:
+            told = f"no port for the job that changes records: {error}"
+            return TransientKafkaError(told, reason="SPARK_UNAVAILABLE")
+        with listener:
             listener.setblocking(False)
-            job = PipeJob(port=listener.getsockname()[1], token=token, strict=self.strict, pipe=self.number)
+            job = PipeJob(
+                number=next(_NUMBERS),
+                pipe=self.number,
+                host=reach.host,
+                port=listener.getsockname()[1],
+                certificate=reach.certificate,
+                token=token,
+                strict=self.strict,
+            )
 
             async def run_job() -> None:
                 failure = await self.run_job(job)
@@ -159,11 +184,12 @@ class RecordPipe:
             async def move() -> None:
                 try:
                     async with asyncio.timeout(OPEN_SECONDS):
-                        ends = await self._accept(listener, token)
+                        ends = await _accept(listener, token, reach.tls)
                 except TimeoutError:
                     told = f"Spark's job for changing records did not start within {OPEN_SECONDS:g} s"
                     failures.append(TransientKafkaError(told, reason="SPARK_UNAVAILABLE"))
                     return
+                listener.close()  # If Spark runs the job's task again, that fails at once.
                 await self._move(ends, failures)
 
             async with asyncio.TaskGroup() as group:
@@ -175,23 +201,6 @@ class RecordPipe:
                 await asyncio.wait([running], timeout=0 if failures else LAST_WORDS_SECONDS)
                 running.cancel()
         return failures[0] if failures else TransientKafkaError("the pipe broke", reason="SPARK_UNAVAILABLE")
-
-    async def _accept(self, listener: socket.socket, token: bytes) -> Mapping[bytes, _End]:
-        """Both ends of the pipe, as FEED and DRAIN."""
-        loop = asyncio.get_running_loop()
-        ends: dict[bytes, _End] = {}
-        while len(ends) < len((FEED, DRAIN)):
-            connection, _ = await loop.sock_accept(listener)
-            reader, writer = await asyncio.open_connection(sock=connection)
-            hello = b""
-            with suppress(TimeoutError, OSError, asyncio.IncompleteReadError):
-                async with asyncio.timeout(HELLO_SECONDS):
-                    hello = await reader.readexactly(1 + TOKEN_BYTES + 1)
-            if secrets.compare_digest(hello[1:-1], token) and hello[:1] in (FEED, DRAIN):
-                ends[hello[:1]] = _End(reader, writer, decode_columns(hello[-1]))
-            else:
-                writer.close()
-        return ends
 
     async def _move(self, ends: Mapping[bytes, _End], failures: list[TwinlogError | None]) -> None:
         """Return when the pipe is broken or too slow."""
@@ -256,5 +265,74 @@ class RecordPipe:
                 failures.append(TransformFailedError(f"took longer than {self.timeout_seconds:g} s"))
 
 
-def record_pipe(run_job: RunJob, expressions: Expressions, strict: bool) -> RecordPipe:
-    return RecordPipe(run_job=run_job, timeout_seconds=expressions.timeout_seconds, strict=strict)
+async def _accept(listener: socket.socket, token: bytes, tls: ssl.SSLContext | None) -> Mapping[bytes, _End]:
+    """Both ends of the pipe, as FEED and DRAIN. Whoever shows no token delays neither."""
+    loop = asyncio.get_running_loop()
+    ends: dict[bytes, _End] = {}
+    both, room = asyncio.Event(), asyncio.Semaphore(MOST_GREETINGS)
+
+    async def greet(connection: socket.socket) -> None:
+        try:
+            name, end = await _greeting(connection, token, tls)
+            if name in ends:
+                ends[name].writer.close()  # Spark has run its task again.
+            ends[name] = end
+            if len(ends) == len((FEED, DRAIN)):
+                both.set()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+            log.debug("pipe_refused", error=str(error))
+        finally:
+            room.release()
+
+    async def admit(group: asyncio.TaskGroup) -> None:
+        while True:
+            await room.acquire()
+            connection, _ = await loop.sock_accept(listener)
+            task = group.create_task(greet(connection), name="greeting of a pipe")
+            greetings.add(task)
+            task.add_done_callback(greetings.discard)
+
+    greetings: set[asyncio.Task[None]] = set()
+    async with asyncio.TaskGroup() as group:
+        admitting = group.create_task(admit(group), name="greetings of a pipe")
+        await both.wait()
+        for each in (admitting, *greetings):
+            each.cancel()
+    return ends
+
+
+async def _greeting(
+    connection: socket.socket, token: bytes, tls: ssl.SSLContext | None
+) -> tuple[bytes, _End]:
+    """Which end of the pipe a connection is. Raises OSError (also for one that shows another token),
+    IncompleteReadError and TimeoutError."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    async with asyncio.timeout(HELLO_SECONDS):
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection, ssl=tls)
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        try:
+            hello = await reader.readexactly(1 + TOKEN_BYTES + 1)
+            if not secrets.compare_digest(hello[1:-1], token) or hello[:1] not in (FEED, DRAIN):
+                raise ConnectionRefusedError("another token")
+        except BaseException:
+            writer.close()
+            raise
+    return hello[:1], _End(reader, writer, decode_columns(hello[-1]))
+
+
+def record_pipe(
+    run_job: RunJob,
+    expressions: Expressions,
+    strict: bool,
+    idle_seconds: float,
+    reach: Callable[[], Reach] = Reach,
+) -> RecordPipe:
+    return RecordPipe(
+        run_job=run_job,
+        timeout_seconds=expressions.timeout_seconds,
+        strict=strict,
+        idle_seconds=idle_seconds,
+        reach=reach,
+    )

@@ -12,7 +12,8 @@ from twinlog.model import TopicPartition
 from twinlog.policy.transformed import TopicTransforms
 from twinlog.transforms.expressions import OnError
 from twinlog_source.config import SourceFlow
-from twinlog_source.records.changing import Changed, RunPipe, kept_pipes
+from twinlog_source.records.changing import Changed, MakePipe, RunPipe, kept_pipes
+from twinlog_source.records.pipe import record_pipe
 
 OFFSETS_PER_RECORD = 10
 """So many offsets are looked at for a record: logs have holes."""
@@ -33,6 +34,7 @@ class TransformTrial:
     source: KafkaCluster
     """Reads as the copy does."""
     run_pipe: RunPipe
+    make_pipe: MakePipe = record_pipe
 
     async def try_last(self, topic: str, partition: int | None, last: int) -> list[Tried]:
         """Raises KafkaError, ConfigError for a topic of which Spark changes nothing, and TwinlogError
@@ -53,7 +55,7 @@ class TransformTrial:
             raise NotFoundError(f"{topic} has {found.partition_count} partitions", reason="PARTITION_UNKNOWN")
         tried = []
         expressions = replace(expressions, on_error=OnError.SKIP)
-        async with kept_pipes(self.run_pipe) as changing_of:
+        async with kept_pipes(self.run_pipe, self.make_pipe) as changing_of:
             changing = changing_of(self.flow.flow, expressions)
             for at in (TopicPartition(topic, number) for number in numbers):
                 records = await self._last(at, last)

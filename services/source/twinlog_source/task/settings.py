@@ -123,6 +123,8 @@ class WorkerSpec:
     connect_timeout_seconds: float
     """A worker or a task whose driver does not answer for this long at the start ends."""
     log_level: str = "info"
+    is_on_cluster: bool = False
+    """Jobs that it asks for may run on other machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

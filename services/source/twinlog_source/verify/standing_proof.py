@@ -25,8 +25,8 @@ from twinlog.transforms.expressions import Expressions
 from twinlog.verify.report import FlowReport
 from twinlog.verify.standing import ProofStanding, advanced, standings
 from twinlog_source.log.facts import ProofFact
-from twinlog_source.records.changing import RunPipe
-from twinlog_source.records.pipe import PipeJob
+from twinlog_source.records.changing import MakePipe, RunPipe
+from twinlog_source.records.pipe import PipeJob, record_pipe
 from twinlog_source.verify.engine import Verification, first_of
 from twinlog_source.verify.request import VerifyRequest, range_key, to_fact, to_standing, to_store
 
@@ -61,6 +61,7 @@ class StandingProof:
     """Store results on the log, and remove those of partitions that no longer exist. Raises KafkaError."""
     run_pipe: RunPipe
     """The service's Spark."""
+    make_pipe: MakePipe = record_pipe
     clock: Clock
     memory: dict[str, str] = field(default_factory=dict)
     """The proven ranges, for `ProvenRanges`."""
@@ -182,6 +183,7 @@ class StandingProof:
             clock=self.clock,
             memory=self.memory,
             run_pipe=self._run_pipe_in(asyncio.get_running_loop()),
+            make_pipe=self.make_pipe,
         )
         known = set(self.memory.values())
 

@@ -12,6 +12,9 @@ class WarmSpark:
     def warm_up(self) -> None:
         """It is warm."""
 
+    async def cluster_cores(self) -> int | None:
+        raise AssertionError
+
     async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
         raise AssertionError
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,14 @@ from twinlog.kafka.deadline import pause
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
 from twinlog_source.driver.epoch import Epoch, LastWords, SlotState
-from twinlog_source.driver.epoch_rules import FLOWS_PER_WORKER, Need, cores_needed, share_cores
+from twinlog_source.driver.epoch_rules import (
+    FLOWS_PER_WORKER,
+    Need,
+    affordable,
+    cores_needed,
+    share_cores,
+    workers_needed,
+)
 from twinlog_source.driver.worker_pool import (
     BACK_SECONDS,
     COME_SECONDS,
@@ -28,11 +35,14 @@ from twinlog_source.reasons import EndReason
 from twinlog_source.task.stream.worker import SIGN_SECONDS
 from unit.source.driver.one_core import WarmSpark
 
-NEEDS = st.dictionaries(
-    st.integers(0, 40),
-    st.one_of(st.builds(Need, st.integers(1, 50)), st.just(Need(1, is_small=True))),
-    max_size=30,
-)
+
+def needs_of(*, has_pipes: st.SearchStrategy[bool]) -> st.SearchStrategy[dict[int, Need]]:
+    large = st.builds(Need, st.integers(1, 50), has_pipes=has_pipes)
+    small = st.builds(Need, st.just(1), is_small=st.just(True), has_pipes=has_pipes)
+    return st.dictionaries(st.integers(0, 40), st.one_of(large, small), max_size=30)
+
+
+NEEDS = needs_of(has_pipes=st.just(False))
 
 
 @given(NEEDS, st.integers(0, 120))
@@ -49,6 +59,24 @@ def test_no_core_is_idle_while_a_flow_needs_it_and_none_has_more_than_its_part(
     assert not short or max(shares.values()) <= min(short) + 1, "nobody is short while another has more"
     more = share_cores(needs, cores + 1)
     assert sum(more.values()) - sum(shares.values()) == (cores >= least and used < cores_needed(needs))
+
+
+@given(needs_of(has_pipes=st.booleans()), st.integers(0, 300))
+def test_workers_leave_the_cores_that_records_need_which_are_changed(
+    needs: dict[int, Need], cores: int
+) -> None:
+    workers = affordable(needs, cores)
+    used = {each: replace(need, slots=workers[each].slots) for each, need in needs.items()}
+    least = cores_needed({each: replace(need, slots=1) for each, need in needs.items()})
+    assert all(1 <= used[each].slots <= need.slots for each, need in needs.items())
+    assert cores_needed(used) <= max(least, cores)
+    pipes = sum(need.slots for need in used.values() if need.has_pipes)
+    assert cores_needed(used) == workers_needed(workers) + pipes + (pipes > 0)
+    for each, need in needs.items():
+        if need.slots > used[each].slots:
+            more = used | {each: replace(need, slots=used[each].slots + 1)}
+            idle = sum(need.has_pipes for need in needs.values())
+            assert cores_needed(more) > cores - idle, "no more than an odd core for each is left over"
 
 
 @dataclass(slots=True, eq=False)
@@ -113,6 +141,9 @@ class Cluster(WarmSpark):
             self.free += 1
         if process.cancelled():
             raise TransientKafkaError("lost", reason="SPARK_UNAVAILABLE")
+
+    async def cluster_cores(self) -> int | None:
+        return self.free + len(self.running)
 
     async def kill_worker(self, number: int) -> None:
         self.killed.add(number)
@@ -424,6 +455,33 @@ def test_workers_that_nobody_needs_go() -> None:
         await until(lambda: not cluster.running)
 
     lived(scenario, free=2)
+
+
+def test_workers_leave_and_give_back_the_cores_through_which_records_are_changed() -> None:
+    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+        pool, epoch, need = cluster.pool, epoch_of("A", 3), Need(8, has_pipes=True)
+        pool.share(epoch.flow, Need(8))
+        await until(lambda: len(cluster.running) == 7)
+        # Its records are changed now: three slots, three cores beside them, and one.
+        pool.share(epoch.flow, need)
+        await until(lambda: len(cluster.running) == 3)
+        assert await pool.claim(epoch.flow, need) == 3
+        group.create_task(pool.run(epoch), name="run")
+        await until(lambda: epoch.are(SlotState.RUNNING))
+        assert not pool.is_crowded()
+        assert not cluster.queued, "it would have the next core that a job leaves"
+        cluster.free += 2
+        await until(lambda: pool.share(epoch.flow, need) == 4)
+        cluster.free -= 4
+        await until(lambda: pool.share(epoch.flow, need) == 2)
+        assert pool.is_crowded()
+        next_epoch = epoch_of("A", 2, 2)
+        group.create_task(pool.run(next_epoch), name="next")
+        epoch.end("EPOCH_OVER")
+        await until(lambda: len(cluster.running) == 2)
+        next_epoch.end("SHUTDOWN")
+
+    lived(scenario, free=7)
 
 
 def test_a_cluster_without_a_free_core_is_said_and_a_failure_is_that_of_every_epoch_that_waits() -> None:

@@ -13,11 +13,13 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
 from twinlog.clock import SystemClock
+from twinlog.errors import TwinlogError
 from twinlog.machine import JavaNotFoundError
 from twinlog_source.pipeline.jvm_log import JvmOutput
 from twinlog_source.pipeline.launch import SparkUnavailableError
 from twinlog_source.pipeline.runner import SparkRunner
 from twinlog_source.pipeline.session import answering
+from twinlog_source.records.pipe import TransformFailedError
 
 
 class LostContext:
@@ -196,6 +198,23 @@ async def test_a_job_that_fails_alone_leaves_its_context_be() -> None:
         await runner.run_worker(1, "")
     assert not context.closed
     assert runner.context is context
+    await runner.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("org.x.SparkException: [CAST_INVALID_INPUT] The value 'x'", TransformFailedError),
+        ("org.x.SparkException: ExecutorLostFailure (executor 2 exited)", SparkUnavailableError),
+    ],
+)
+async def test_no_record_is_to_blame_for_a_lost_executor(words: str, kind: type[TwinlogError]) -> None:
+    def fails(_context: Any) -> None:
+        raise Py4JError(words)
+
+    runner = runner_on(FailingContext(is_stopped=False))
+    with pytest.raises(kind):
+        await runner._with_sql(fails)  # noqa: SLF001 (what it does needs Spark SQL)
     await runner.close()
 
 

@@ -1,6 +1,7 @@
 """A task's end of the pipe, against a job that fails."""
 
 import asyncio
+import ssl
 from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -15,13 +16,13 @@ from twinlog_source.records.frames import (
     DRAIN,
     FEED,
     LENGTH,
-    LOOPBACK,
     PASSED,
     decode_buffers,
     encode_buffers,
     encode_columns,
 )
 from twinlog_source.records.pipe import PipeJob, RecordPipe, TransformFailedError
+from twinlog_source.records.reach import LOOPBACK, NAME, Reach, over_network, tls_to, towards
 
 P = TopicPartition("t", 0)
 RECORD = (0, 0, encode_body(b"k", b"v"))
@@ -39,14 +40,21 @@ async def running(pipe: RecordPipe) -> AsyncIterator[None]:
             await run
 
 
+async def dial(
+    job: PipeJob, certificate: str, greeting: bytes
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    tls, name = (tls_to(certificate), NAME) if certificate else (None, None)
+    reader, writer = await asyncio.open_connection(job.host, job.port, ssl=tls, server_hostname=name)
+    writer.write(greeting)
+    return reader, writer
+
+
 async def in_job(
     job: PipeJob, work: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 ) -> None:
     """As the two workers of a job."""
-    feed, to_task = await asyncio.open_connection(LOOPBACK, job.port)
-    to_task.write(FEED + job.token + encode_columns(()))
-    _, drain = await asyncio.open_connection(LOOPBACK, job.port)
-    drain.write(DRAIN + job.token + encode_columns(["value"]))
+    feed, to_task = await dial(job, job.certificate, FEED + job.token + encode_columns(()))
+    _, drain = await dial(job, job.certificate, DRAIN + job.token + encode_columns(["value"]))
     try:
         await work(feed, drain)
     finally:
@@ -71,7 +79,7 @@ async def test_a_job_that_fails_before_it_has_records_says_nothing_of_them() -> 
     async def run_job(_: PipeJob) -> TwinlogError | None:
         return TransformFailedError("no worker could be started")
 
-    pipe = RecordPipe(run_job=run_job, timeout_seconds=10)
+    pipe = RecordPipe(run_job=run_job, timeout_seconds=10, idle_seconds=60)
     async with running(pipe):
         with pytest.raises(KafkaError, match="no worker") as refused:
             await pipe.change(P, [RECORD])
@@ -101,7 +109,7 @@ async def test_records_that_a_failed_job_never_had_go_to_the_next_one() -> None:
         await asked_more.wait()
         return TransformFailedError("it broke")
 
-    pipe = RecordPipe(run_job=run_job, timeout_seconds=10)
+    pipe = RecordPipe(run_job=run_job, timeout_seconds=10, idle_seconds=60)
     async with running(pipe):
         first = asyncio.ensure_future(pipe.change(P, [RECORD]))
         await broken.wait()
@@ -127,7 +135,7 @@ async def test_rows_that_are_not_those_of_the_chunk_in_their_order_are_no_answer
         await in_job(job, repeat)
         return None
 
-    pipe = RecordPipe(run_job=run_job, timeout_seconds=10)
+    pipe = RecordPipe(run_job=run_job, timeout_seconds=10, idle_seconds=60)
     async with running(pipe):
         with pytest.raises(TransformFailedError, match="twice, or out of order"):
             await pipe.change(P, [RECORD])
@@ -142,7 +150,7 @@ async def test_a_record_that_cannot_be_read_breaks_no_job() -> None:
         await in_job(job, give_back)
         return None
 
-    pipe = RecordPipe(run_job=run_job, timeout_seconds=10)
+    pipe = RecordPipe(run_job=run_job, timeout_seconds=10, idle_seconds=60)
     async with running(pipe):
         with pytest.raises(TransformFailedError, match="past its end"):
             await pipe.change(P, [(0, 0, b"\x40v")])
@@ -172,3 +180,47 @@ async def test_a_job_through_which_nothing_goes_ends_and_the_next_record_has_ano
             await ended.wait()
             ended.clear()
             assert jobs == number
+
+
+@pytest.mark.parametrize("reach", [Reach, lambda: over_network(bind=LOOPBACK, host="localhost")])
+async def test_only_workers_with_the_token_have_records_and_on_other_machines_over_tls(
+    reach: Callable[[], Reach],
+) -> None:
+    async def run_job(job: PipeJob) -> TwinlogError | None:
+        assert bool(job.certificate) == (reach is not Reach)
+        greeting = FEED + job.token + encode_columns(())
+        strangers = [
+            await dial(job, job.certificate, each)
+            for each in (FEED + bytes(len(job.token)) + encode_columns(()), b"")
+        ]
+        assert await strangers[0][0].read() == b""
+        if job.certificate:
+            strangers.append(await dial(job, "", greeting))
+            with pytest.raises(ssl.SSLCertVerificationError):
+                await dial(job, over_network(bind=LOOPBACK, host=LOOPBACK).certificate, greeting)
+
+        async def give_back(feed: asyncio.StreamReader, drain: asyncio.StreamWriter) -> None:
+            rows = await next_rows(feed)
+            with pytest.raises(ConnectionRefusedError):
+                await dial(job, "", b"")
+            for reader, writer in strangers:
+                assert len(await reader.read()) <= len("alert: "), "no more than TLS says of itself"
+                writer.close()
+            drain.write(batch(rows, b"changed"))
+            await asyncio.get_running_loop().create_future()
+
+        await in_job(job, give_back)
+        return None
+
+    pipe = RecordPipe(run_job=run_job, timeout_seconds=10, idle_seconds=60, reach=reach)
+    async with running(pipe):
+        (changed,) = (await pipe.change(P, [RECORD])).passed
+        assert changed[2] == encode_body(b"k", b"changed")
+
+
+def test_a_process_is_reached_where_it_reaches_its_driver() -> None:
+    found = towards(f"{LOOPBACK}:1")
+    assert (found.bind, found.host) == (LOOPBACK, LOOPBACK)
+    assert found.tls is not None
+    with found.listen() as listener:
+        assert listener.getsockname()[0] == LOOPBACK

@@ -211,7 +211,7 @@ class _Orders:
             await self._write(pb.TaskOrder(flow=flow, epoch=epoch.number, slot=slot, token=epoch.token))
 
     async def _run_pipe(self, asked: pb.PipeJob) -> None:
-        ended = pb.PipeEnded(port=asked.port)
+        ended = pb.PipeEnded(number=asked.number)
         host = self._hosts[Flow(asked.flow.source, asked.flow.target)]
         try:
             await host.run_pipe(value_of(PipeJob, asked))

@@ -18,6 +18,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import grpc
@@ -35,6 +36,7 @@ from twinlog.transforms.expressions import Expressions
 from twinlog_source.reasons import EndReason
 from twinlog_source.records.changing import ChangingOf, MakePipe, kept_pipes
 from twinlog_source.records.pipe import PipeJob, TransformFailedError, record_pipe
+from twinlog_source.records.reach import towards
 from twinlog_source.task.settings import (
     TaskLostError,
     TaskSpec,
@@ -76,13 +78,19 @@ def connection(spec: TaskSpec, changing: ChangingOf) -> Connection:
     return TaskConnection(spec=spec, changing=changing)
 
 
+def _pipes_of(spec: WorkerSpec) -> MakePipe:
+    if not spec.is_on_cluster:
+        return record_pipe
+    return partial(record_pipe, reach=partial(towards, spec.driver_endpoint))
+
+
 def run_worker(spec: WorkerSpec) -> None:
     """Copy until the driver needs the worker no longer. Blocks. Raises TaskLostError when the driver was
     lost; the next run shows whether it still lives."""
     configure_task_logging(spec)
     export_spans()
     try:
-        uvloop.run(Worker(spec=spec, connect=connection).run())
+        uvloop.run(Worker(spec=spec, connect=connection, make_pipe=_pipes_of(spec)).run())
     finally:
         give_back_memory()
 
@@ -99,7 +107,7 @@ class Worker:
     _signs: asyncio.Queue[pb.WorkerSign] = field(default_factory=asyncio.Queue)
     """What the driver is told next."""
     _jobs: dict[int, "asyncio.Future[TwinlogError | None]"] = field(default_factory=dict)
-    """The jobs of pipes, by port: why each has ended."""
+    """The jobs of pipes, by number: why each has ended."""
 
     async def run(self) -> None:
         """Return when the driver needs the worker no longer, or does not know it. Raises TaskLostError."""
@@ -179,7 +187,7 @@ class Worker:
 
     async def _run_pipe(self, flow: Flow, _: Expressions, job: PipeJob) -> None:
         """Have the driver run the job. Raises TwinlogError: why it has ended."""
-        ended = self._jobs[job.port] = asyncio.get_running_loop().create_future()
+        ended = self._jobs[job.number] = asyncio.get_running_loop().create_future()
         sign = pb.WorkerSign()
         fill(sign.run_pipe, job)
         fill(sign.run_pipe.flow, flow)
@@ -187,12 +195,12 @@ class Worker:
         try:
             failure = await ended
         finally:
-            del self._jobs[job.port]
+            del self._jobs[job.number]
         if failure is not None:
             raise failure
 
     def _ended(self, told: pb.PipeEnded) -> None:
-        ended = self._jobs.get(told.port)
+        ended = self._jobs.get(told.number)
         if ended is None or ended.done():
             return
         if told.reason == TransformFailedError.default_reason:

@@ -70,14 +70,23 @@ class PipeJob(_message.Message):
     STRICT_FIELD_NUMBER: _builtins.int
     PIPE_FIELD_NUMBER: _builtins.int
     FLOW_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_FIELD_NUMBER: _builtins.int
     port: _builtins.int
-    """Port of the worker on loopback: names the job, too."""
+    """Port at which its workers connect to the worker."""
     token: _builtins.bytes
     """Secret with which the job's workers show that they are its own."""
     strict: _builtins.bool
     """A record whose expression fails ends the job, which says why."""
     pipe: _builtins.int
     """Which of the worker's pipes this is: its job before ends."""
+    number: _builtins.int
+    """Names the job."""
+    host: _builtins.str
+    """Address of the port."""
+    certificate: _builtins.str
+    """PEM, by which they know the worker; empty = on loopback, without TLS."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow whose records they are."""
@@ -90,10 +99,13 @@ class PipeJob(_message.Message):
         strict: _builtins.bool = ...,
         pipe: _builtins.int = ...,
         flow: _types_pb2.Flow | None = ...,
+        number: _builtins.int = ...,
+        host: _builtins.str = ...,
+        certificate: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "pipe", b"pipe", "port", b"port", "strict", b"strict", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate", b"certificate", "flow", b"flow", "host", b"host", "number", b"number", "pipe", b"pipe", "port", b"port", "strict", b"strict", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -147,10 +159,10 @@ class PipeEnded(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    PORT_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
-    port: _builtins.int
+    number: _builtins.int
     """Names the job."""
     reason: _builtins.str
     """Empty = it ended well."""
@@ -159,13 +171,13 @@ class PipeEnded(_message.Message):
     def __init__(
         self,
         *,
-        port: _builtins.int = ...,
+        number: _builtins.int = ...,
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "port", b"port", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "number", b"number", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -80,15 +80,17 @@ class Driver(pb_grpc.WorkerServiceServicer):
             if sign.HasField("run_pipe"):
                 assert str(Flow(sign.run_pipe.flow.source, sign.run_pipe.flow.target)) == FLOWS[0]
                 reason = "TRANSFORM_FAILED" if sign.run_pipe.strict else "SPARK_UNAVAILABLE"
-                ended = pb.PipeEnded(port=sign.run_pipe.port, reason=reason, message="words")
+                ended = pb.PipeEnded(number=sign.run_pipe.number, reason=reason, message="words")
                 await context.write(pb.TaskOrder(pipe_ended=ended))
 
-    def pipe(self, run_job: RunJob, _expressions: Expressions, strict: bool) -> RecordPipe:
+    def pipe(
+        self, run_job: RunJob, _expressions: Expressions, strict: bool, idle_seconds: float
+    ) -> RecordPipe:
         async def run_and_note(job: PipeJob) -> TwinlogError | None:
             self.failures[strict] = await run_job(job)
             return self.failures[strict]
 
-        return RecordPipe(run_job=run_and_note, timeout_seconds=5, strict=strict)
+        return RecordPipe(run_job=run_and_note, timeout_seconds=5, strict=strict, idle_seconds=idle_seconds)
 
 
 async def worked(driver: Driver, serve: Callable[[Connection], Awaitable[Ended]]) -> None:
