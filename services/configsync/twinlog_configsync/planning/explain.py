@@ -3,7 +3,7 @@ Pure."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -53,6 +53,8 @@ Found = TopicDescription | KafkaError
 
 _LEGAL_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
 
+_ROUTES_NAMED: Final = 5
+
 _REJECTED: Final = {
     TopicReason.EXCLUDED: Verdict.EXCLUDED,
     TopicReason.NOT_INCLUDED: Verdict.NOT_INCLUDED,
@@ -79,12 +81,22 @@ def explain(
     explanations: list[Explanation] = []
     known = entries.get(topic)
     if not is_absent(on_source) or (known is not None and known.selected):
-        explanations.append(_on_source(topic, selector, known, deletes, on_source))
+        answer = _on_source(topic, selector, known, deletes, on_source)
+        explanations.append(replace(answer, rule=answer.rule + _routes(topic, entries)))
     is_copy = any(entry.target_topic == topic for entry in entries.values())
     hidden = isinstance(on_target, KafkaError) and not on_target.retriable
     if not is_absent(on_target) and not (hidden and explanations and not is_copy):
         explanations.append(_on_target(topic, selector, entries, on_target))
     return explanations or [_nowhere(selector.decide(topic), selector)]
+
+
+def _routes(topic: str, entries: Mapping[str, ReplicatedTopic]) -> str:
+    """The topics to which its records are routed."""
+    routes = sorted(entry.target_topic for entry in entries.values() if entry.routed_from == topic)
+    if not routes:
+        return ""
+    more = f" and {len(routes) - _ROUTES_NAMED} more" if len(routes) > _ROUTES_NAMED else ""
+    return f"; records are routed to {', '.join(routes[:_ROUTES_NAMED])}{more}"
 
 
 def _on_source(
@@ -105,6 +117,10 @@ def _on_source(
 def _source_verdict(
     decision: TopicDecision, entry: ReplicatedTopic | None, deletes: DeleteRules, found: Found
 ) -> tuple[Verdict, str]:
+    if entry is not None and entry.routed_from:
+        is_there = entry.state is TopicState.READY
+        words = f"records of {entry.routed_from} are routed to {entry.target_topic}"
+        return (Verdict.REPLICATED if is_there else Verdict.WAITING), words
     if not decision.selected:
         return _REJECTED[decision.reason], decision.rule
     if isinstance(found, KafkaError) and not is_absent(found):
@@ -150,6 +166,12 @@ def _target_verdict(
 ) -> tuple[Verdict, str, str]:
     source, policy = selector.flow.source, selector.policy
     if entry is not None:
+        if entry.routed_from:
+            return (
+                Verdict.COUNTERPART,
+                f"records of {entry.routed_from} of {source} go there",
+                entry.routed_from,
+            )
         rule = f"the copy of {entry.source_topic} of {source}"
         if entry.state is TopicState.DELETED_AT_SOURCE:
             rule += ", which was deleted there"

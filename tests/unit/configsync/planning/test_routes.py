@@ -29,6 +29,14 @@ async def test_a_route_gets_partitions_and_configs_of_the_topic_whose_records_ta
     assert (told.routed_from, told.target_topic, told.target_partition_count) == ("orders", "A.eu", 2)
     assert (await flow.target_overrides("A.eu"))["retention.ms"] == "60000"
     assert flow.topics()["orders"].routed_from == ""
+    rules = {
+        name: [each.rule for each in await flow.commands.explain(name)] for name in ("orders", "eu", "A.eu")
+    }
+    assert rules == {
+        "orders": ["replicated as A.orders: topics: pattern 'orders'; records are routed to A.eu"],
+        "eu": ["records of orders are routed to A.eu"],
+        "A.eu": ["records of orders of A go there"],
+    }
     await flow.source.create_partitions({"orders": 3})
     flow.restart()
     await flow.refresh()
