@@ -1,15 +1,18 @@
 """docs/transforms.md: the transforms of a file do the same to each record here as in MirrorMaker 2."""
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from integration.in_process import twinlog
+from integration.in_process import twinlog as twinlog_command
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
+from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
+from twinlog.kafka.ports import CommittedOffset, KafkaCluster, NewTopic, OffsetSpec
 from twinlog.kafka.whole_logs import committed_records
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Flow, TopicPartition
@@ -126,6 +129,104 @@ async def test_records_are_filtered_and_changed_as_by_mirror_maker_2(
             assert await is_empty(f"{twinlog}.{routed}")
             await eventually(lambda: _succeeds("verify", f"{twinlog}->{west}", run.file))
             await eventually(lambda: _succeeds("status", "--check", run.file))
+
+
+_ROUTERS = {
+    "transforms": "traced,hours",
+    "transforms.traced.type": f"{_CONNECT}.RegexRouter",
+    "transforms.traced.regex": "(.*)-orders",
+    "transforms.traced.replacement": "$1-traced",
+    "transforms.traced.predicate": "isTraced",
+    "transforms.hours.type": f"{_CONNECT}.TimestampRouter",
+    "transforms.hours.topic.format": "${topic}.${timestamp}",
+    "transforms.hours.timestamp.format": "yyyyMMdd'T'HH",
+    "transforms.hours.predicate": "isTraced",
+    "transforms.hours.negate": "true",
+    "predicates": "isTraced",
+    "predicates.isTraced.type": f"{_CONNECT}.predicates.HasHeaderKey",
+    "predicates.isTraced.name": "trace",
+}
+_HOUR_MS = 3_600_000
+
+
+async def test_records_are_routed_as_by_mirror_maker_2_and_groups_find_their_place(
+    kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    site, west = unique_name("site"), unique_name("west")
+    topic, hours = f"{site}-orders", [_NOW_MS - ago * _HOUR_MS for ago in (30, 1, 0)]
+    names = [f"{topic}.{datetime.fromtimestamp(each / 1000, UTC):%Y%m%dT%H}" for each in hours]
+    routes = [f"{site}-traced", *names]
+    async with (
+        open_cluster("east", kafka_pair.a.client_properties()) as source,
+        open_cluster(west, kafka_pair.b.client_properties()) as target,
+    ):
+        await make_topics(source, NewTopic(name=topic, partition_count=2, replication_factor=1))
+        for codec in Codec:
+            for hour in hours:
+                records = [each._replace(timestamp_ms=hour) for each in _RECORDS]
+                await write_batches(kafka_pair.a, topic, [(n, codec, records) for n in range(2)])
+        await write_batches(
+            kafka_pair.a, topic, [(0, Codec.NONE, _RECORDS)], transactional_id=site, abort=True
+        )
+        last = await source.list_offsets(OffsetSpec.LATEST, [TopicPartition(topic, n) for n in range(2)])
+        placed = {
+            each: CommittedOffset(next_offset=end)
+            for each, end in last.items()
+            if not isinstance(end, KafkaError)
+        }
+        await source.alter_group_offsets(site, placed)
+
+        def file(alias: str) -> str:
+            flow = Flow(alias, west)
+            clients = {alias: kafka_pair.a.client_properties(), west: kafka_pair.b.client_properties()}
+            of_flow = {f"{flow}.{key}": value for key, value in _ROUTERS.items()}
+            rules = {"topics": topic, "groups": site, "sync.group.offsets.enabled": "true"}
+            rules[f"{alias}.consumer.isolation.level"] = "read_committed"
+            return quick_mm2_properties(clients, [flow], {**rules, **of_flow})
+
+        async def copied(alias: str) -> dict[str, list[list[tuple[object, ...]]]] | None:
+            """By route and partition; None while some records are missing."""
+            found = {
+                name: [await _content(target, TopicPartition(f"{alias}.{name}", n)) for n in range(2)]
+                for name in routes
+            }
+            counted = [len(each) for partitions in found.values() for each in partitions]
+            return found if sum(counted) == 2 * len(hours) * len(Codec) * len(_RECORDS) else None
+
+        async def has_read_all(alias: str) -> bool | None:
+            at = [TopicPartition(f"{alias}.{name}", n) for name in routes for n in range(2)]
+            held = (await target.group_offsets([site]))[site]
+            assert not isinstance(held, KafkaError)
+            for each in at:
+                if each not in held:
+                    return None
+                async with target.reader() as reader:
+                    offsets = [seen.offset async for seen in committed_records(target, reader, each)]
+                if held[each].next_offset <= offsets[-1]:
+                    return None
+            return True
+
+        # MirrorMaker 2 creates none of the topics to which routers send records.
+        mm2, twinlog = unique_name("mm2"), unique_name("twinlog")
+        await make_topics(
+            target,
+            *(NewTopic(name=f"{mm2}.{name}", partition_count=2, replication_factor=1) for name in routes),
+        )
+        mm2_file = tmp_path / "for-mm2.properties"
+        mm2_file.write_text(file(mm2), encoding="latin-1")
+        process = MirrorMaker2(mm2_file, log_file=tmp_path / "mm2.log", quick_start=True)
+        await asyncio.to_thread(process.start)
+        try:
+            by_mm2 = await eventually(lambda: copied(mm2))
+        finally:
+            await asyncio.to_thread(process.stop)
+        async with TwinlogRun(file(twinlog), tmp_path) as run:
+            assert await eventually(lambda: copied(twinlog)) == by_mm2
+            await eventually(lambda: has_read_all(twinlog))
+            await eventually(lambda: _succeeds("status", "--check", run.file))
+            said = await twinlog_command("verify", f"{twinlog}->{west}", "--config", str(run.file))
+            assert "ROUTED" in said.stdout
+            assert "INCOMPLETE" in said.stdout
 
 
 async def _content(cluster: KafkaCluster, partition: TopicPartition) -> list[tuple[object, ...]]:
