@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from grpc import RpcError
 
+from simulated.test_steering import scope
 from simulated.world import ONE_BROKER, SERVICES, World, live
+from twinlog.api.source.v1 import source_service_pb2 as source
 
 FILE = (
     ONE_BROKER
@@ -145,5 +147,30 @@ def test_a_failback_counts_what_others_wrote_between_copied_records(tmp_path: Pa
             await world.pause(20)
             with pytest.raises(RpcError, match="9 that other producers wrote into the copy"):
                 await world.move("failback")
+
+    live(life())
+
+
+def test_a_failback_right_after_others_wrote_skips_no_record_of_the_source(tmp_path: Path) -> None:
+    """The copy is not known yet to have other records than the source at its end."""
+
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=44) as world:
+            a, b = world.on["A"], world.on["B"]
+            a.cluster.create_topic("orders")
+            a.produce("orders", 0, *(b"A%d" % number for number in range(10)))
+            world.start(*SERVICES)
+            await world.until(lambda: len(b.read("orders")) == 10)
+            a.commit("readers", "orders", {0: 5})
+            await world.pause(20)
+            await world.move("failover", groups=["readers"])
+            pause = source.PauseReplicationRequest(scope=scope("orders"), by="ann")
+            await world.order("PauseReplication", pause)
+            b.produce("orders", 0, *(b"X%d" % number for number in range(10)))
+            b.commit("readers", "orders", {0: 20})
+            a.produce("orders", 0, *(b"A%d" % number for number in range(10, 20)))
+            *_, last = await world.move("failback", groups=["readers"])
+            assert last.report.plan.partitions
+            assert a.committed("readers")["orders", 0] == 10
 
     live(life())

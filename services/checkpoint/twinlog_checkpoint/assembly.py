@@ -106,6 +106,10 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
         report = await around.copy_states.of(entry.flow)
         return {partition: state.equal_below for partition, state in report.partitions.items()}
 
+    async def equal_offsets_back() -> Mapping[TopicPartition, int | None]:
+        report = await around.copy_states.of(entry.flow)
+        return {partition: state.equal_back for partition, state in report.partitions.items()}
+
     forward: Translator = PreservedTranslator(
         equal_offsets=equal_offsets,
         there=clusters.target_log,
@@ -114,7 +118,7 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
         otherwise=_forward(entry, clusters, tail, instruments),
     )
     back: Translator = PreservedTranslator(
-        equal_offsets=equal_offsets,
+        equal_offsets=equal_offsets_back,
         there=clusters.source_log,
         original=partial(named_origin, entry.flow, entry.policy),
         counterpart=partial(original_of, entry.policy),

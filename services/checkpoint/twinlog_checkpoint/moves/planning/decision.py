@@ -285,6 +285,13 @@ class CopyState:
     """What other producers wrote into it, since the source service started."""
 
     @property
+    def equal_back(self) -> int | None:
+        """The same for an offset of the copy: behind what is copied, others may have written."""
+        if self.equal_below is not None:
+            return self.equal_below
+        return 0 if self.position is None else self.position + 1
+
+    @property
     def cause(self) -> str:
         """Why the copy does not progress, or that it does."""
         told = " ".join(part for part in (self.reason, self.message) if part)
