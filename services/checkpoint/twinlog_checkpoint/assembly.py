@@ -35,7 +35,7 @@ from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.moves.running.host import MoveHost
 from twinlog_checkpoint.moves.running.runner import MoveRunner
 from twinlog_checkpoint.moves.write_block import tend_fences
-from twinlog_checkpoint.translation.both_ways import BothWaysTranslator
+from twinlog_checkpoint.translation.both_ways import BothWaysTranslator, Copied
 from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.translation.routed import NoWayBack, RoutedTranslator
 from twinlog_checkpoint.translation.shared_copies import PreservedTranslator, SharedCopies, UnsharedTranslator
@@ -208,9 +208,13 @@ def _both_ways(
         flow=reverse, policy=entry.policy, source=clusters.target, target=clusters.source, reads_own=True
     )
 
-    async def positions_of(asked: Flow) -> Mapping[TopicPartition, int]:
+    async def told_by(asked: Flow) -> Mapping[TopicPartition, Copied]:
         states = (await around.copy_states.of(asked)).partitions
-        return {each: state.position for each, state in states.items() if state.position is not None}
+        return {
+            each: Copied(state.position, state.target_end or 0)
+            for each, state in states.items()
+            if state.position is not None
+        }
 
     def floors() -> tuple[FloorRule, FloorRule] | None:
         """By the syncs of this flow, from offsets of its source; and by those of the flow back."""
@@ -236,7 +240,8 @@ def _both_ways(
             there=clusters.target_log,
             counterpart=copy_of,
             floors=floors,
-            copied_back=partial(positions_of, reverse),
+            told=partial(told_by, flow),
+            told_back=partial(told_by, reverse),
             otherwise=forward,
             clock=around.clock,
         ),
@@ -247,7 +252,8 @@ def _both_ways(
             there=clusters.source_log,
             counterpart=partial(original_of, entry.policy),
             floors=floors_back,
-            copied_back=partial(positions_of, flow),
+            told=partial(told_by, reverse),
+            told_back=partial(told_by, flow),
             otherwise=back,
             clock=around.clock,
         ),

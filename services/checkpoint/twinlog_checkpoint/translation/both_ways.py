@@ -33,6 +33,14 @@ SETTLED_SECONDS = 10.0
 _BOTH = "the topic is copied both ways"
 
 
+class Copied(NamedTuple):
+    """A partition, as its flow says."""
+
+    position: int
+    end: int
+    """Of what the flow has written to the copy; 0 = nothing: it skips what came from there."""
+
+
 class _Stand(NamedTuple):
     at: float
     end: int
@@ -66,8 +74,10 @@ class BothWaysTranslator:
     counterpart: Callable[[TopicPartition], TopicPartition]
     floors: Callable[[], tuple[FloorRule, FloorRule] | None]
     """By the syncs of the flow from here to there, and of the flow back; None = the latter are not known."""
-    copied_back: Callable[[], Awaitable[Mapping[TopicPartition, int]]]
-    """How far the flow from there to here has copied the partitions there, as far as known. Never raises."""
+    told: Callable[[], Awaitable[Mapping[TopicPartition, Copied]]]
+    """How far the flow from here to there has copied the partitions here, as far as known. Never raises."""
+    told_back: Callable[[], Awaitable[Mapping[TopicPartition, Copied]]]
+    """The same of the flow from there to here."""
     otherwise: Translator
     clock: Clock
     _stands: dict[TopicPartition, _Stands] = field(default_factory=dict)
@@ -86,7 +96,7 @@ class BothWaysTranslator:
         there = await log_bounds(
             self.there.admin, {self.counterpart(each) for each in partitions}, self.there.end
         )
-        copied_back = await self.copied_back()
+        own, back = await self.told(), await self.told_back()
         # Also what lies behind an open transaction: records were copied to there that nobody has read.
         here = await log_bounds(self.here.admin, partitions, OffsetSpec.LATEST)
         floors = self.floors()
@@ -96,29 +106,35 @@ class BothWaysTranslator:
             if position.partition not in here or other not in there:
                 answers[position] = without_floor("the topic is not visible on both clusters")
                 continue
-            copied = copied_back.get(other)
-            if copied is not None:
-                stand = _Stand(self.clock.monotonic(), there[other].end, copied)
+            bounds, flows = (
+                (here[position.partition], there[other]),
+                (own.get(position.partition), back.get(other)),
+            )
+            if flows[1] is not None:
+                stand = _Stand(self.clock.monotonic(), there[other].end, flows[1].position)
                 self._stands.setdefault(position.partition, _Stands()).note(stand)
-            answers[position] = self._one(position, (here[position.partition], there[other]), copied, floors)
+            answers[position] = self._one(position, bounds, flows, floors)
         return answers
 
     def _one(
         self,
         position: SourcePosition,
         bounds: Bounds,
-        copied: int | None,
+        flows: tuple[Copied | None, Copied | None],
         floors: tuple[FloorRule, FloorRule] | None,
     ) -> Translation:
         here, there = bounds
-        if copied is not None and position.next_offset >= here.end:
-            return _told(Verdict.UP_TO_DATE, min(copied, there.end), there, AT_END)
+        # A log that ends before what was written to it was created again, and gets all of that once more.
+        if flows[1] is not None and position.next_offset >= here.end >= flows[1].end:
+            return _told(Verdict.UP_TO_DATE, min(flows[1].position, there.end), there, AT_END)
         if floors is None:
             return without_floor(f"{_BOTH}, and the offset syncs of the flow back are not known here")
         stands = self._stands.get(position.partition, _Stands())
         settled = stands.settled
-        own = self._bound(floors[0], position, there, None if settled is None else settled.end)
-        back = self._bound(floors[1], position, there, None if settled is None else settled.copied)
+        # A sync may have been lost.
+        is_empty = [flow is not None and not flow.end for flow in flows]
+        own = self._bound(floors[0], position, there, settled.end if settled and is_empty[0] else None)
+        back = self._bound(floors[1], position, there, settled.copied if settled and is_empty[1] else None)
         for each in (own, back):
             if each.downstream_offset is None:
                 return each

@@ -1,0 +1,87 @@
+"""Where a group continues in a topic that is copied both ways, by what is known of both flows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from twinlog.model import TopicPartition
+from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.virtual_time import FakeClock
+from twinlog_checkpoint.translation.both_ways import SETTLED_SECONDS, BothWaysTranslator, Copied
+from twinlog_checkpoint.translation.exact import LogSide
+from twinlog_checkpoint.translation.translation import (
+    FloorRule,
+    SourcePosition,
+    Translation,
+    Verdict,
+)
+from unit.checkpoint.record_log import RecordLog
+from unit.checkpoint.translation.test_preserved_translation import Otherwise
+
+P = TopicPartition("orders", 0)
+
+
+class NoSync(FloorRule):
+    def translate_one(self, position: SourcePosition) -> Translation:
+        return Translation(verdict=Verdict.NO_SYNC, downstream_offset=None)
+
+
+@dataclass(slots=True)
+class Rig:
+    """Four records here and three there, all of which the flows have seen."""
+
+    own: int = 0
+    """Where the records end that the flow from here to there has written."""
+    back: int = 0
+    clock: FakeClock = field(default_factory=FakeClock)
+    here: FakeCluster = field(default_factory=lambda: FakeCluster("A"))
+    there: FakeCluster = field(default_factory=lambda: FakeCluster("B"))
+
+    async def translator(self) -> BothWaysTranslator:
+        for cluster, count in ((self.here, 4), (self.there, 3)):
+            cluster.add_topic(P.topic)
+            async with cluster.writer() as writer:
+                for _ in range(count):
+                    await writer.append(P, key=None, value=b"x")
+
+        async def told() -> Mapping[TopicPartition, Copied]:
+            return {P: Copied(position=4, end=self.own)}
+
+        async def told_back() -> Mapping[TopicPartition, Copied]:
+            return {P: Copied(position=2, end=self.back)}
+
+        async def look() -> None: ...
+
+        return BothWaysTranslator(
+            is_both_ways=lambda _partition: True,
+            look=look,
+            here=LogSide(admin=self.here, log=RecordLog(self.here.reader())),
+            there=LogSide(admin=self.there, log=RecordLog(self.there.reader())),
+            counterpart=lambda partition: partition,
+            floors=lambda: (NoSync(), NoSync()),
+            told=told,
+            told_back=told_back,
+            otherwise=Otherwise(),
+            clock=self.clock,
+        )
+
+
+@pytest.mark.parametrize(("own", "back", "offset"), [(0, 0, 2), (1, 0, None), (0, 1, None)])
+async def test_what_was_copied_without_a_sync_is_not_read(own: int, back: int, offset: int | None) -> None:
+    """Without a sync nothing was copied that way, unless the flow says that there is something."""
+    rig = Rig(own, back)
+    translator = await rig.translator()
+    place = SourcePosition(partition=P, next_offset=3)
+    assert (await translator.translate([place]))[place].downstream_offset is None, "syncs may still come"
+    rig.clock.advance(SETTLED_SECONDS)
+    assert (await translator.translate([place]))[place].downstream_offset == offset
+
+
+@pytest.mark.parametrize(("back", "verdict"), [(4, Verdict.UP_TO_DATE), (5, Verdict.NO_SYNC)])
+async def test_a_group_at_the_end_of_a_log_that_gets_all_again_has_not_read_it(
+    back: int, verdict: Verdict
+) -> None:
+    translator = await Rig(back=back).translator()
+    place = SourcePosition(partition=P, next_offset=4)
+    assert (await translator.translate([place]))[place].verdict is verdict
