@@ -82,6 +82,8 @@ def preflight_command(
             say(printable(f"{finding.about}: {finding.check}: {finding.message}"))
             if finding.remedy:
                 say(printable(f"        {finding.remedy}"))
+        if any(finding.check == "rights" and " lacks " in finding.message for finding in shown):
+            say("a right that is granted and still lacking is taken by a DENY: `kafka-acls.sh --list`")
         errors = sum(finding.level is Level.ERROR for finding in findings)
         warnings = sum(finding.level is Level.WARNING for finding in findings)
         typer.echo(f"{counted(errors, 'error')}, {counted(warnings, 'warning')}")

@@ -34,7 +34,10 @@ status without a reason of Twinlog is shown as `GRPC_` and the name of the statu
 """
 _AGAIN = "Twinlog tries again by itself"
 _REPORT = "restart the service, and report it with its log if it comes again"
-_MISSING_RIGHT = "`twinlog preflight` names the right that is missing; grant it"
+_MISSING_RIGHT = (
+    "`twinlog preflight` names the right that is missing; grant it. If that changes nothing, remove the DENY"
+    " that takes it (`kafka-acls.sh --list`)"
+)
 REMEDIES: Final = {
     "ANSWER_TOO_LARGE": "skip the batch (`twinlog positions set`), and lower the topic's `max.message.bytes`",
     "AUTHENTICATION_FAILED": "correct the user and the secret in the file (`twinlog preflight` tries them)",

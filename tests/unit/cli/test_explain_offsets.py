@@ -82,6 +82,21 @@ def test_the_state_and_what_is_left_come_first() -> None:
     assert standing_words([unknown]) == "RUNNING, behind by an unknown number"
 
 
+def test_what_to_do_is_said_once_for_partitions_with_one_reason() -> None:
+    denied = [
+        PartitionStatus(
+            source=TopicPartition(topic="orders", partition=index),
+            state=source_pb.PARTITION_STATE_FAULTED,
+            reason="TOPIC_UNAUTHORIZED",
+            message=f"write A.orders-{index}: an ACL for the topic is missing",
+        )
+        for index in range(3)
+    ]
+    lines = trouble_lines(denied)
+    assert [line for line in lines if line.startswith("  do: ")] == lines[-1:]
+    assert "DENY" in lines[-1]
+
+
 def test_an_excluded_topic_has_the_command_that_takes_the_pattern_away() -> None:
     flow = Flow(source="A", target="B")
     default = r".*[\-\.]internal"

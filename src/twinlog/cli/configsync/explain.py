@@ -117,8 +117,9 @@ def trouble_lines(partitions: Partitions | None, most: int = 3) -> list[str]:
             words = f"{about}: {each.message}" if each.message else about
             said.setdefault((words, each.reason), []).append(partition_name(each.source))
     lines: list[str] = []
-    for (words, reason), names in list(said.items())[:most]:
-        lines.append(f"{_first_of(names)}: {words}")
+    shown = list(said.items())[:most]
+    for reason in dict.fromkeys(reason for (_, reason), _ in shown):
+        lines += [f"{_first_of(names)}: {words}" for (words, its), names in shown if its == reason]
         if known := known_reasons().get(reason):
             lines.append(f"  do: {known['remedy']}")
     return lines + ([f"and {counted(len(said) - most, 'more reason')}"] if len(said) > most else [])
