@@ -1,6 +1,6 @@
 """Which groups of the source are translated, and their committed offsets."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
@@ -111,17 +111,30 @@ class Candidate:
         return self.position.partition
 
 
+Routes = Mapping[str, Sequence[str]]
+"""The routes that records take, by their topic."""
+
+
+def placed(
+    held: GroupOffsets, routes: Routes
+) -> Iterator[tuple[TopicPartition, TopicPartition, CommittedOffset]]:
+    """Each offset of a group with what it has places in, the copy of its topic and each route of that, and
+    with its log. A topic of the source that has the name of a route is not copied: its offsets say nothing of
+    the records that take the route."""
+    names = {name for each in routes.values() for name in each}
+    for log in sorted(held):
+        for topic in () if log.topic in names else (log.topic, *routes.get(log.topic, ())):
+            partition = log if topic == log.topic else TopicPartition(topic, log.partition)
+            yield partition, log, held[log]
+
+
 def candidates_of(
-    offsets: Mapping[str, GroupOffsets], routes: Mapping[str, Sequence[str]] = MappingProxyType({})
+    offsets: Mapping[str, GroupOffsets], routes: Routes = MappingProxyType({})
 ) -> Iterable[Candidate]:
-    """An offset has a place in the copy of its topic, and in each of the `routes` of that topic."""
     for group in sorted(offsets):
-        for log in sorted(offsets[group]):
-            committed = offsets[group][log]
-            for topic in (log.topic, *routes.get(log.topic, ())):
-                partition = log if topic == log.topic else TopicPartition(topic, log.partition)
-                position = SourcePosition(partition=partition, next_offset=committed.next_offset)
-                yield Candidate(group=group, committed=committed, position=position, log=log)
+        for partition, log, committed in placed(offsets[group], routes):
+            position = SourcePosition(partition=partition, next_offset=committed.next_offset)
+            yield Candidate(group=group, committed=committed, position=position, log=log)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,8 +273,7 @@ class TopicChoice:
         """Whether records of a topic go to the copy that a topic of this name would have."""
         return name in self._known.routes(self._selector.flow)
 
-    def routes(self) -> Mapping[str, Sequence[str]]:
-        """The routes that records take, by their topic."""
+    def routes(self) -> Routes:
         found: dict[str, list[str]] = {}
         for name, route in self._known.routes(self._selector.flow).items():
             found.setdefault(route.routed_from, []).append(name)

@@ -12,7 +12,7 @@ from twinlog.policy import ReplicationPolicy
 from twinlog.wire import Checkpoint
 from twinlog.write_blocks import holder_name
 from twinlog_checkpoint.flow.parts import FlowParts
-from twinlog_checkpoint.groups.directory import TRANSLATABLE_TYPES, CopyIdentity
+from twinlog_checkpoint.groups.directory import TRANSLATABLE_TYPES, CopyIdentity, placed
 from twinlog_checkpoint.moves.routes.offset_router import OffsetRouter
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from twinlog_checkpoint.translation.exact import LogSide
@@ -200,12 +200,7 @@ class Route:
         if not self._is_failover:
             return held
         routes = self.parts.checkpointer.topics.routes()
-        routed = {
-            TopicPartition(name, partition.partition): offset
-            for partition, offset in held.items()
-            for name in routes.get(partition.topic, ())
-        }
-        return {**held, **routed} if routed else held
+        return {partition: offset for partition, _, offset in placed(held, routes)}
 
     def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
         """Whether a move takes this offset of the group, on the cluster that it leaves, into account. A
