@@ -181,11 +181,17 @@ class Changing:
             self._left[partition] = parts
             self._forget_later(partition, parts)
             raise
-        changed = Changed(passed={}, on_error=self.expressions.on_error)
+        changed, offsets = (
+            Changed(passed={}, on_error=self.expressions.on_error),
+            {each[0] for each in records},
+        )
         for each in found:
             if isinstance(each, TwinlogError):
                 raise each
-            changed = each if rest is records else changed.beside(each, {offset for offset, _, _ in records})
+            if each.stops and min(each.failed) not in offsets:
+                # It was for others: what lies behind the record that stopped them need not have been changed.
+                return await self.change(partition, records)
+            changed = each if rest is records else changed.beside(each, offsets)
         return changed
 
     def _claim(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> list[_Part]:

@@ -181,6 +181,29 @@ def test_a_record_is_not_blamed_for_what_another_one_did_at_its_offset() -> None
     run_in_virtual_time(in_group(run))
 
 
+def test_nothing_is_concluded_of_records_behind_one_that_stopped_those_who_waited_no_longer() -> None:
+    async def run(group: asyncio.TaskGroup) -> None:
+        changing = Changing(
+            group=group,
+            expressions=Expressions(topics=("t",), python="a:b"),
+            source="A",
+            pipe=FakePipe(),
+            alone=FakePipe(break_seconds=5),
+            strict=FakePipe(),
+        )
+        at = TopicPartition("t", 0)
+        records = [(n, n, BREAK if n == 7 else b"a") for n in range(20)]
+        asked = group.create_task(changing.change(at, records), name="an epoch that ends")
+        await pause(1)
+        asked.cancel()
+        await pause(20)
+        # Somebody has set the position behind the record that cannot be changed.
+        behind = await changing.change(at, records[8:])
+        assert (list(behind.passed), behind.failed, behind.dropped) == (list(range(8, 20)), {}, [])
+
+    run_in_virtual_time(in_group(run))
+
+
 def test_what_nobody_waited_for_is_there_for_who_asks_for_more_or_less_of_it() -> None:
     async def run(group: asyncio.TaskGroup) -> None:
         pipe, partition = FakePipe(), TopicPartition("t", 0)
