@@ -334,7 +334,8 @@ class _Preparation:
         """All routes end at the same offset, so that one position says what was packed."""
         parts: dict[str, list[OpenRecord]] = {"": []}
         for record in records:
-            parts.setdefault(self._routes.get(record[0], ""), []).append(record)
+            # Only its own: a batch that is to join the next group is open already.
+            parts.setdefault(self._routes.pop(record[0], ""), []).append(record)
         target = self._policy.target
 
         def packed(end: int) -> dict[str, Packed]:
@@ -353,7 +354,6 @@ class _Preparation:
         too_large = min((each.too_large for each in found.values() if each.too_large), default=None)
         if too_large is not None:
             found = packed(too_large.offset)
-        self._routes.clear()
         own = found.pop("")
         for route, each in found.items():
             self._routed += ((route, batch) for batch in each.batches)
