@@ -9,9 +9,9 @@ from unit.deploy.wheels import PROJECT
 
 COMPOSE = PROJECT / "deploy/compose"
 BASE, OBSERVABILITY, TLS = "compose.yaml", "compose.observability.yaml", "compose.tls.yaml"
-DIAL_OUT = "compose.dial-out.yaml"
+DIAL_OUT, SPARK = "compose.dial-out.yaml", "compose.spark.yaml"
 FILES: dict[str, Any] = {
-    name: yaml.safe_load((COMPOSE / name).read_text()) for name in (BASE, OBSERVABILITY, TLS, DIAL_OUT)
+    name: yaml.safe_load((COMPOSE / name).read_text()) for name in (BASE, OBSERVABILITY, TLS, DIAL_OUT, SPARK)
 }
 EACH = [(file, name) for file, document in FILES.items() for name in document["services"]]
 """(file, container)."""

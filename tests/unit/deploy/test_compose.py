@@ -2,8 +2,9 @@
 
 import json
 import re
+import subprocess
 from importlib.resources import files
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -12,11 +13,21 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from twinlog.cli import app
-from twinlog.config import Service
+from twinlog.config import Service, load
 from twinlog.config.keys.twinlog import DEFAULT_METRICS_PORTS, DEFAULT_PORTS
-from twinlog.service.options import parse_options
+from twinlog.service.options import parse_options, parse_override
 from unit.cases import about
-from unit.deploy.compose_files import BASE, COMPOSE, DIAL_OUT, EACH, FILES, OBSERVABILITY, merged, recipe
+from unit.deploy.compose_files import (
+    BASE,
+    COMPOSE,
+    DIAL_OUT,
+    EACH,
+    FILES,
+    OBSERVABILITY,
+    SPARK,
+    merged,
+    recipe,
+)
 from unit.deploy.wheels import PROJECT
 
 OURS = [(file, name) for file, name in EACH if merged(file, name)["image"].startswith("twinlog")]
@@ -57,9 +68,8 @@ def test_a_command_is_one_that_the_program_takes() -> None:
         with about(file, name):
             container = merged(file, name)
             if "entrypoint" in container:
-                assert container["entrypoint"][1] in mounted(file, name), (
-                    "the script that it starts is mounted"
-                )
+                starter, what, *_ = container["entrypoint"]
+                assert starter == "spark-class" or what in mounted(file, name), "the script is mounted"
                 continue
             program, words = container["image"].partition(":")[0], container.get("command")
             words = image_command(container["image"]) if words is None else words
@@ -119,6 +129,30 @@ def test_a_source_that_lets_nobody_in_is_reached_by_those_beside_it_alone() -> N
     beside = {name for name, each in networks.items() if inside in each} - {"kafka-a"}
     assert beside == {*map(str, Service), "twinlog"}
     assert all("way-out" in networks[name] for name in beside)
+
+
+def test_a_source_on_the_spark_cluster_finds_its_master_and_is_found_by_its_own_name(tmp_path: Path) -> None:
+    subprocess.run(["/bin/sh", str(COMPOSE / "make-spark-secret.sh"), str(tmp_path)], check=True)
+    made = tmp_path / "spark.properties"
+    assert made.stat().st_mode & 0o077 == 0
+    told = parse_options("source", merged(SPARK, "source")["command"], environment={})
+    words = [each.replace("$$", "$") for each in told.overrides]
+    # Where the container has it.
+    words = [each.replace("/etc/twinlog/spark/", f"{tmp_path}/") for each in words]
+    overrides = dict(map(parse_override, words))
+    file = COMPOSE / "mm2.properties"
+    configuration = load(file, environ={"HOSTNAME": "box"}, overrides=overrides, strict=True)
+    assert not configuration.notices
+    spark, master = configuration.spark, merged(SPARK, "spark-master")
+    port = master["command"][master["command"].index("--port") + 1]
+    assert spark.master == f"spark://{master['hostname']}:{port}"
+    assert merged(SPARK, "spark-worker")["command"][-1] == spark.master
+    assert (spark.conf["spark.driver.host"], str(spark.worker_endpoint)) == ("box", "box:17405")
+    cluster = dict(line.split("=", 1) for line in made.read_text().splitlines())
+    assert spark.conf["spark.authenticate.secret"] == cluster["spark.authenticate.secret"] != ""
+    assert cluster["spark.master.rest.enabled"] == "false", "it asks nobody for the secret"
+    for name in ("source", "spark-master", "spark-worker"):
+        assert mounted(SPARK, name)["/etc/twinlog/spark"] == "spark"
 
 
 def test_prometheus_finds_its_file_its_rules_and_the_services() -> None:
