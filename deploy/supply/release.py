@@ -51,7 +51,9 @@ def main(arguments: Sequence[str]) -> int:
     sums.write_text(checksums({each.name: each.read_bytes() for each in OUTPUT.iterdir()}))
     command = signing(str(sums), options.key)
     if shutil.which("cosign"):
-        _run(*command)
+        # In this terminal: it asks for the login, or for the key's password.
+        if subprocess.run(command, check=False).returncode:
+            sys.exit(f"{sums} is not signed")
     else:
         print(f"not signed, there is no cosign here. Where there is: {shlex.join(command)}")  # noqa: T201
     print(f"{version} is in {OUTPUT}: {len(list(OUTPUT.iterdir()))} files")  # noqa: T201
