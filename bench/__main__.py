@@ -12,14 +12,12 @@ import uvloop
 from rich.console import Console
 
 from bench.comparing.comparison import Comparison, Part, Plan
-from bench.comparing.goals import judge
 from bench.comparing.idle import IdlePlan
 from bench.comparing.latency import LatencyPlan
 from bench.comparing.loads import LATENCY_LOADS, LOADS, choose_latency_loads, choose_loads
 from bench.comparing.results import Copier, to_json, write_results
-from bench.comparing.stage import open_stage
-from bench.comparing.tables import all_tables, markdown, show
-from bench.display import Display
+from bench.comparing.stage import Display, open_stage
+from bench.comparing.tables import all_tables, judge, markdown, show
 from twinlog.errors import TwinlogError
 from twinlog.machine import WorkDirectory
 

@@ -18,8 +18,7 @@ from bench.comparing.copiers import copier_properties
 from bench.comparing.loads import LOADS, make_pool
 from bench.comparing.process_tree import living_tree, memory_now, process_label
 from bench.comparing.results import Copier
-from bench.comparing.stage import Stage, open_stage
-from bench.display import Display
+from bench.comparing.stage import Display, Stage, open_stage
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.errors import StateError

@@ -18,8 +18,7 @@ from bench.comparing.idle import PARTITIONS, IdlePlan, run_idle
 from bench.comparing.latency import LatencyPlan, run_latency
 from bench.comparing.loads import LOADS, BatchPool, Load, make_pool
 from bench.comparing.results import CeilingRun, Copier, LoadFacts, Results
-from bench.comparing.stage import Side, Stage
-from bench.display import Display
+from bench.comparing.stage import Display, Side, Stage
 from twinlog.errors import TwinlogError
 from twinlog.kafka.raw import ProducerSettings, TransactionRotation
 from twinlog.local.processes.process import last_lines

@@ -15,8 +15,7 @@ from twinlog.config.security import ClientSecurity
 from twinlog.errors import StateError, TwinlogError
 from twinlog.local.certificates import Authority
 from twinlog.service.errors_wire import error_from_rpc
-from twinlog.service.owner.calls import owner_of
-from twinlog.service.peers import credentials_for, open_to_owner
+from twinlog.service.peers import credentials_for, open_to_owner, owner_of
 
 
 def served_by(address: str, reason: str = "OWNED_ELSEWHERE") -> StateError:

@@ -8,7 +8,7 @@ import pytest
 
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.testing.broker import FakeKafka
-from twinlog.testing.broker.releases import KAFKA_3_9
+from twinlog.testing.broker.calls import KAFKA_3_9
 from twinlog.testing.brokers import KafkaPair
 
 

@@ -42,9 +42,9 @@ from twinlog.errors import TwinlogError
 from twinlog.service.app import Build, ServiceContext, ServiceParts, Surroundings, run_service
 from twinlog.service.options import load_configuration, parse_options
 from twinlog.testing.broker import FakeKafka
+from twinlog.testing.broker.calls import KAFKA_4_3, Release
 from twinlog.testing.broker.codec import Request
 from twinlog.testing.broker.partitions import Node
-from twinlog.testing.broker.releases import KAFKA_4_3, Release
 from twinlog.testing.rpc import MemoryRpc, RpcNetwork
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
 from twinlog_source.driver.stream.worker_port import WorkerPort, endpoint_of

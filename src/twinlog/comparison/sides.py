@@ -1,7 +1,7 @@
 """One side of a comparison, read batch by batch, and the requests of a running comparison."""
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from struct import Struct
@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from twinlog.batches.codec import MAX_OPEN_BYTES
 from twinlog.batches.header import UNKNOWN_COUNT, Batch, BatchHeader
 from twinlog.batches.records import open_records
+from twinlog.batches.transformed import ChangeRecords, transformed
+from twinlog.batches.visibility import AbortedTransaction, Visibility, classify
 from twinlog.comparison.model import Range, Side
 from twinlog.comparison.records import Entry, entry_of
 
@@ -295,3 +297,33 @@ class Window:
             for record in open_records(batch, check_crc=True, max_bytes=self.max_open_bytes)
             if begin <= record[0] < self.limit
         ]
+
+
+# What a comparison sees of a log: the visible records of those writers that count, as a copy holds them.
+
+
+def of_anybody(_: BatchHeader) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One side's projection: two logs are compared by what their views show of them."""
+
+    read_committed: bool
+    counts: Callable[[BatchHeader], bool] = of_anybody
+    """Whether a batch is of the writers that are compared, by its producer id. A topic may hold records of
+    several origins: those of the others are passed over, and are no difference."""
+    change: ChangeRecords | None = None
+    """What the copy does to the records of this log before it writes them: the source's side of a flow with
+    transforms."""
+
+    def of(self, batches: Iterable[Batch], aborted: Iterable[AbortedTransaction]) -> tuple[Batch, ...]:
+        """The view of one fetch. Raises WireFormatError for a batch that cannot be changed."""
+        seen = classify(batches, aborted, read_committed=self.read_committed)
+        shown = (
+            batch
+            for batch, visibility in seen
+            if visibility is Visibility.VISIBLE and self.counts(batch.header)
+        )
+        return tuple(shown if self.change is None else (transformed(batch, self.change) for batch in shown))

@@ -33,7 +33,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.loops import looping_flows, refuse_loops
 from twinlog.model import ClusterAlias, Flow
-from twinlog.service.access.port import open_port_access
+from twinlog.service.access.gate import open_port_access
 from twinlog.service.answering_process import AnsweringProcess
 from twinlog.service.clusters import Clusters
 from twinlog.service.credentials import LoginCertificates, Tokens
@@ -47,11 +47,10 @@ from twinlog.service.runtime import Backoff, Loop, handle_signals, supervise
 from twinlog.service.waiting import wait_or_stop
 from twinlog.telemetry import instruments
 from twinlog.telemetry.exporter import open_telemetry
-from twinlog.telemetry.logging import configure_logging, toggle_debug
+from twinlog.telemetry.logging import REDACTED, blank_secrets, configure_logging, is_secret_key, toggle_debug
 from twinlog.telemetry.metrics.service import CERTIFICATE_EXPIRY, SERVICE_READY
 from twinlog.telemetry.metrics.spec import TWINLOG_SERVICE
 from twinlog.telemetry.process import observe_process
-from twinlog.telemetry.redaction import REDACTED, blank_secrets, is_secret_key
 
 _log = structlog.stdlib.get_logger(__name__)
 

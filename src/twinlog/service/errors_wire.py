@@ -22,7 +22,7 @@ from twinlog.errors import (
     TwinlogError,
     WireFormatError,
 )
-from twinlog.telemetry.redaction import cut
+from twinlog.telemetry.logging import cut
 
 
 class ExhaustedError(TwinlogError):

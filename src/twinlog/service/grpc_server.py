@@ -17,7 +17,7 @@ from opentelemetry.metrics import Meter
 
 from twinlog.config import Address
 from twinlog.errors import ConfigError, TwinlogError
-from twinlog.service.access.port import PortAccess
+from twinlog.service.access.gate import PortAccess
 from twinlog.service.answering_process import AnsweringProcess
 from twinlog.service.interceptors import REQUEST_SECONDS, RpcBoundary, too_late
 from twinlog.service.interceptors import Context as Context

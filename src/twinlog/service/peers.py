@@ -1,20 +1,213 @@
-"""Channels to the other services: one per peer for the process, with one retry policy."""
+"""Channels to the other services: one per peer for the process, with one retry policy; calls to owners."""
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, Final
 
 import grpc
 
+from twinlog.config import Address
 from twinlog.config.security import ClientSecurity
-from twinlog.errors import NotFoundError
+from twinlog.errors import NotFoundError, TwinlogError
 from twinlog.service.access.client import Credentials, SecureChannel, outgoing_interceptors, token_needs_tls
+from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.limits import MAX_MESSAGE_BYTES
-from twinlog.service.owner.calls import OwnerChannel
+from twinlog.service.owner.name import OWNER_ADDRESS, OwnerReason
 from twinlog.service.rpc import GRPC, Rpc
 from twinlog.service.waiting import wait_or_stop
+
+# Calls that reach a flow's owner: when a process on standby refuses one and names the owner, the call is
+# repeated there (docs/adr/0013).
+#
+# Invariant: a call is repeated once, before the caller saw any of its answer, only at the address in the
+# refusal, and with the same credentials and checks.
+
+OpenChannel = Callable[[str], grpc.aio.Channel]
+"""Opens a channel to HOST:PORT, like the first one. Raises ConfigError when that address must not be
+called."""
+
+_UNREACHED: Final = frozenset({"PEER_UNAVAILABLE", "PEER_TIMEOUT", "TLS_FAILED"})
+"""The owner cannot be called from here; the standby's refusal is more helpful."""
+
+
+def owner_of(failure: grpc.aio.AioRpcError, asked: str) -> str | None:
+    """HOST:PORT of the owner in a refusal by the process at `asked`; None when the call must not be
+    repeated."""
+    error = error_from_rpc(failure)
+    address = error.metadata.get(OWNER_ADDRESS, "")
+    if error.reason != OwnerReason.OWNED_ELSEWHERE or not address or address == asked:
+        return None
+    try:
+        owner, here = Address.parse(address), Address.parse(asked)
+    except ValueError:
+        return None
+    # Another machine's loopback is ours only if the first process was called on loopback, too.
+    return None if owner.is_loopback and not here.is_loopback else address
+
+
+def _reaches_nobody(failure: grpc.aio.AioRpcError) -> bool:
+    return error_from_rpc(failure).reason in _UNREACHED
+
+
+class OwnerChannel(grpc.aio.Channel):
+    """Wraps a channel. Calls with a stream of requests are not repeated."""
+
+    def __init__(self, channel: grpc.aio.Channel, endpoint: str, open_channel: OpenChannel) -> None:
+        self._channel = channel
+        self._endpoint = endpoint
+        self._open_channel = open_channel
+
+    async def tidy(self) -> None:
+        """Close connections whose certificates were replaced."""
+        if hasattr(self._channel, "tidy"):
+            await self._channel.tidy()
+
+    async def __aenter__(self) -> "OwnerChannel":
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def close(self, grace: float | None = None) -> None:
+        await self._channel.close(grace)
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        return self._channel.get_state(try_to_connect)
+
+    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
+        await self._channel.wait_for_state_change(last_observed_state)
+
+    async def channel_ready(self) -> None:
+        await self._channel.channel_ready()
+
+    def stream_unary(self, *arguments: Any, **more: Any) -> Any:
+        return self._channel.stream_unary(*arguments, **more)
+
+    def stream_stream(self, *arguments: Any, **more: Any) -> Any:
+        return self._channel.stream_stream(*arguments, **more)
+
+    def unary_unary(self, *arguments: Any, **more: Any) -> Any:
+        first = self._channel.unary_unary(*arguments, **more)
+
+        def call(request: Any, *, timeout: float | None = None, **options: Any) -> "_UnaryCall":
+            again = _Again(self, "unary_unary", arguments, more, request, timeout, options)
+            return _UnaryCall(first(request, timeout=timeout, **options), again)
+
+        return call
+
+    def unary_stream(self, *arguments: Any, **more: Any) -> Any:
+        first = self._channel.unary_stream(*arguments, **more)
+
+        def call(request: Any, *, timeout: float | None = None, **options: Any) -> "_StreamCall":
+            again = _Again(self, "unary_stream", arguments, more, request, timeout, options)
+            return _StreamCall(first(request, timeout=timeout, **options), again)
+
+        return call
+
+    def to_owner(self, refusal: grpc.aio.AioRpcError) -> grpc.aio.Channel | None:
+        """A channel to the owner that a refusal names; None when the call must not be repeated."""
+        address = owner_of(refusal, self._endpoint)
+        if address is None:
+            return None
+        try:
+            return self._open_channel(address)
+        except TwinlogError:  # such as a token that must not be sent without TLS
+            return None
+
+
+class _Again:
+    """A call that may be repeated."""
+
+    def __init__(
+        self,
+        channel: OwnerChannel,
+        kind: str,
+        arguments: tuple[Any, ...],
+        more: dict[str, Any],
+        request: Any,
+        timeout: float | None,
+        options: dict[str, Any],
+    ) -> None:
+        self._channel, self._kind, self._arguments, self._more = channel, kind, arguments, more
+        self._request, self._options = request, options
+        self._ends_at = None if timeout is None else asyncio.get_running_loop().time() + timeout
+
+    def channel(self, refusal: grpc.aio.AioRpcError) -> grpc.aio.Channel | None:
+        return self._channel.to_owner(refusal)
+
+    def call(self, channel: grpc.aio.Channel) -> Any:
+        """Call within the remaining time of the first call."""
+        left = None if self._ends_at is None else max(0.0, self._ends_at - asyncio.get_running_loop().time())
+        made = getattr(channel, self._kind)(*self._arguments, **self._more)
+        return made(self._request, timeout=left, **self._options)
+
+
+class _UnaryCall:
+    """An answer to await; everything else is the first call's."""
+
+    def __init__(self, first: Any, again: _Again) -> None:
+        self._first, self._again = first, again
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._first, name)
+
+    def __await__(self) -> Any:
+        return self._answer().__await__()
+
+    async def _answer(self) -> Any:
+        try:
+            return await self._first
+        except grpc.aio.AioRpcError as refusal:
+            channel = self._again.channel(refusal)
+            if channel is None:
+                raise
+            async with channel:
+                try:
+                    return await self._again.call(channel)
+                except grpc.aio.AioRpcError as failure:
+                    if _reaches_nobody(failure):
+                        raise refusal from failure
+                    raise
+
+
+class _StreamCall:
+    """Answers to iterate over, once; everything else is the first call's."""
+
+    def __init__(self, first: Any, again: _Again) -> None:
+        self._first, self._again = first, again
+        self._running = first
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._running, name)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self._answers()
+
+    async def _answers(self) -> AsyncIterator[Any]:
+        told = False
+        try:
+            async for answer in self._first:
+                told = True
+                yield answer
+            return
+        except grpc.aio.AioRpcError as refused:
+            refusal = refused
+            channel = None if told else self._again.channel(refused)
+            if channel is None:
+                raise
+        async with channel:
+            self._running = self._again.call(channel)
+            try:
+                async for answer in self._running:
+                    told = True
+                    yield answer
+            except grpc.aio.AioRpcError as failure:
+                if not told and _reaches_nobody(failure):
+                    raise refusal from failure
+                raise
+
 
 CALL_TIMEOUT_SECONDS = 5.0
 """The `timeout=` of a unary call between services; every call needs one."""

@@ -34,9 +34,8 @@ from twinlog.config import Address
 from twinlog.config.security import AuthSettings, ClientSecurity, TlsFiles
 from twinlog.errors import TwinlogError
 from twinlog.local.certificates import Authority
-from twinlog.service.access.gate import Gate, TokenVerifier, caller_name
+from twinlog.service.access.gate import Gate, PortAccess, TokenVerifier, caller_name
 from twinlog.service.access.pem_files import PemFiles
-from twinlog.service.access.port import PortAccess
 from twinlog.service.access.roles import Role
 from twinlog.service.access.tokens import TokenFile
 from twinlog.service.errors_wire import error_from_rpc

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.model import Record, TopicPartition
-from twinlog.testing.broker.releases import Release
+from twinlog.testing.broker.calls import Release
 from twinlog.testing.brokers import make_topics, unique_name
 
 Answer = TypeVar("Answer")

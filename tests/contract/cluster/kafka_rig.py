@@ -12,7 +12,7 @@ from twinlog.kafka.clients import aiokafka_producer_options
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.kafka.writer import close_producer, new_producer
 from twinlog.model import TopicPartition
-from twinlog.testing.broker.releases import Release
+from twinlog.testing.broker.calls import Release
 from twinlog.testing.brokers import eventually, unique_name
 
 

@@ -21,7 +21,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.properties_text import plain_login
 from twinlog.testing.broker import FakeKafka
 from twinlog.testing.broker.acls import Authorizer
-from twinlog.testing.broker.releases import KAFKA_3_9, KAFKA_4_3, RELEASES
+from twinlog.testing.broker.calls import KAFKA_3_9, KAFKA_4_3, RELEASES
 
 TIMEOUT_SECONDS = 60.0
 EACH_RELEASE = pytest.mark.parametrize("kafka", RELEASES, ids=lambda each: each.name, indirect=True)

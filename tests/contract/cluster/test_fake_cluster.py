@@ -17,7 +17,7 @@ from contract.cluster.quota_admin_contract import QuotaAdminContract
 from contract.cluster.topic_admin_contract import TopicAdminContract
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import Record, TopicPartition
-from twinlog.testing.broker.releases import KAFKA_4_3
+from twinlog.testing.broker.calls import KAFKA_4_3
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_state import Transaction
 

@@ -21,10 +21,10 @@ from twinlog.kafka.admin.topics import TOPICS_A_REQUEST, ClusterInspector
 from twinlog.kafka.cluster import open_cluster
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
+from twinlog.testing.broker.calls import RELEASES
 from twinlog.testing.broker.codec import schema_versions
 from twinlog.testing.broker.configs import topic_defaults
 from twinlog.testing.broker.handlers import HANDLERS
-from twinlog.testing.broker.releases import RELEASES
 from twinlog.testing.brokers import TESTED_KAFKA, KafkaPair, eventually, unique_name
 
 TIMEOUT_SECONDS = 60.0

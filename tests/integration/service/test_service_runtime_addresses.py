@@ -9,7 +9,7 @@ import pytest
 from twinlog.config import Address, Service, ServiceEndpoints
 from twinlog.errors import ConfigError
 from twinlog.service.grpc_server import free_port
-from twinlog.supervisor.addresses import Neighbours, child_overrides, reserve_addresses
+from twinlog.supervisor.plan import Neighbours, child_overrides, reserve_addresses
 
 
 def _endpoints(

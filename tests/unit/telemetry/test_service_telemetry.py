@@ -21,7 +21,17 @@ from twinlog.errors import ConfigError
 from twinlog.service.app import fingerprint
 from twinlog.service.errors_wire import status_of
 from twinlog.telemetry import instruments
-from twinlog.telemetry.logging import RepeatLimiter, configure_logging, toggle_debug
+from twinlog.telemetry.logging import (
+    MAX_ITEMS,
+    MAX_TEXT_CHARACTERS,
+    RepeatLimiter,
+    blank_secrets,
+    configure_logging,
+    is_secret_key,
+    redact,
+    redact_text,
+    toggle_debug,
+)
 from twinlog.telemetry.metrics import (
     METRICS,
     replication,
@@ -32,14 +42,6 @@ from twinlog.telemetry.metrics.replication import REPLICATION_LATENCY
 from twinlog.telemetry.metrics.spec import Kind, MetricSpec
 from twinlog.telemetry.metrics_page import prometheus_name, render
 from twinlog.telemetry.otlp import LogExport
-from twinlog.telemetry.redaction import (
-    MAX_ITEMS,
-    MAX_TEXT_CHARACTERS,
-    blank_secrets,
-    is_secret_key,
-    redact,
-    redact_text,
-)
 from twinlog.telemetry.tracing import request_id_of
 from unit.cases import about
 

@@ -12,8 +12,7 @@ from typing import Protocol
 from twinlog.batches import VisibleCounter, open_records
 from twinlog.batches.transformed import ChangeRecords
 from twinlog.comparison.records import Entry, entry_of
-from twinlog.comparison.sides import Chunk, KeptChunks
-from twinlog.comparison.view import View
+from twinlog.comparison.sides import Chunk, KeptChunks, View
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.kafka.ports import LogAdmin, LogReader, OffsetSpec
 from twinlog.kafka.raw.fetch.reader import BatchReader

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, quote_plus, unquote
 
 from twinlog.config.keys.table import BY_ANY_NAME
-from twinlog.telemetry.redaction import REDACTED, blank_secrets, is_secret_key
+from twinlog.telemetry.logging import REDACTED, blank_secrets, is_secret_key
 
 SHORTEST = 4
 """Shorter secrets are only found by their keys: blanking `no` everywhere would leave nothing readable."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from twinlog.testing.broker.releases import Release
+from twinlog.testing.broker.calls import Release
 from twinlog.testing.fakes.cluster_state import TOPIC_CONFIG_DEFAULTS
 
 _LONGEST = "9223372036854775807"

@@ -14,7 +14,7 @@ from kio.schema.index import api_key_map
 from twinlog.clock import SystemClock
 from twinlog.kafka.protocol.requests import API_KEYS
 from twinlog.testing.broker.acls import Login
-from twinlog.testing.broker.calls import Call, Handler
+from twinlog.testing.broker.calls import KAFKA_4_3, Call, Handler, Release
 from twinlog.testing.broker.cluster import Cluster
 from twinlog.testing.broker.codec import (
     Fields,
@@ -27,7 +27,6 @@ from twinlog.testing.broker.codec import (
 from twinlog.testing.broker.faults import Fault, Faults, Loss
 from twinlog.testing.broker.handlers import HANDLERS
 from twinlog.testing.broker.partitions import Node
-from twinlog.testing.broker.releases import KAFKA_4_3, Release
 from twinlog.testing.memory_network import MemoryNetwork, MemoryNetworkMixin
 from twinlog.testing.virtual_time import LoopClock, VirtualTimeLoop
 

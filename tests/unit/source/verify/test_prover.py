@@ -11,8 +11,7 @@ import pytest
 from twinlog.batches import Batch, DecodedRecord, iter_batches
 from twinlog.comparison.compare import Comparison
 from twinlog.comparison.model import Bounds, Kind, PartitionProof, Reason
-from twinlog.comparison.sides import Chunk, EndsNow, Extended
-from twinlog.comparison.view import View
+from twinlog.comparison.sides import Chunk, EndsNow, Extended, View
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import DataClientPool

@@ -6,9 +6,9 @@ from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFai
 
 from twinlog.testing.broker import FakeKafka
 from twinlog.testing.broker.acls import Acl, Authorizer, Operation, Pattern, Permission, Resource
+from twinlog.testing.broker.calls import KAFKA_3_9, KAFKA_4_3
 from twinlog.testing.broker.configs import RefusedError, check, topic_configs
 from twinlog.testing.broker.faults import Quotas
-from twinlog.testing.broker.releases import KAFKA_3_9, KAFKA_4_3
 from twinlog.testing.virtual_time import FakeClock
 
 

@@ -7,9 +7,8 @@ from kio.static.primitive import i32
 from twinlog.kafka.protocol.requests import API_KEYS
 from twinlog.testing.broker import FakeKafka
 from twinlog.testing.broker.acls import Login
-from twinlog.testing.broker.calls import Call
+from twinlog.testing.broker.calls import KAFKA_4_3, Call
 from twinlog.testing.broker.handlers import HANDLERS
-from twinlog.testing.broker.releases import KAFKA_4_3
 
 _API = API_KEYS["describe_topic_partitions"]
 

@@ -22,12 +22,7 @@ from twinlog_checkpoint.moves.planning.outcome import place_blockers
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition, MovePlan
 from twinlog_checkpoint.moves.planning.plan_warnings import ahead_told, foreign_told, named, plan_warnings
 from twinlog_checkpoint.moves.routes.route import Route
-from twinlog_checkpoint.moves.topic_backlog import (
-    TopicBacklog,
-    counting,
-    estimated_seconds,
-    total_backlog,
-)
+from twinlog_checkpoint.moves.topic_backlog import TopicBacklog, counting, estimated_seconds, total_backlog
 from twinlog_checkpoint.moves.write_block import (
     WriteBlockScope,
     WriteGrants,

@@ -13,9 +13,8 @@ from twinlog.clock import Clock
 from twinlog.config import Address, Configuration, Service
 from twinlog.config.security import AuthSettings
 from twinlog.errors import ConfigError
-from twinlog.service.access.gate import Gate
+from twinlog.service.access.gate import Gate, PortAccess
 from twinlog.service.access.pem_files import own_certificate
-from twinlog.service.access.port import PortAccess
 from twinlog.service.grpc_server import GrpcServer, GrpcService
 from twinlog.service.rpc import GRPC, Rpc
 from twinlog_source.driver.stream.worker_servicer import WorkerServicer

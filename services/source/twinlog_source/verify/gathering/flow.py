@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from twinlog.batches.header import BatchHeader
 from twinlog.comparison.model import Bounds, NotCompared, PartitionProof, Range, Reason, Side
-from twinlog.comparison.sides import EndsNow
-from twinlog.comparison.view import of_anybody
+from twinlog.comparison.sides import EndsNow, of_anybody
 from twinlog.config import Configuration, FlowConfig
 from twinlog.config.client_settings import ClientConfig
 from twinlog.errors import KafkaError, TwinlogError

@@ -10,8 +10,7 @@ from typing import Protocol
 from twinlog.batches.bodies import OpenRecord
 from twinlog.batches.header import HEADER_BYTES, BatchHeader
 from twinlog.comparison.model import Side
-from twinlog.comparison.sides import Chunk, Extended, KeptChunks
-from twinlog.comparison.view import View, of_anybody
+from twinlog.comparison.sides import Chunk, Extended, KeptChunks, View, of_anybody
 from twinlog.config.client_settings import ClientConfig
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.clients import aiokafka_client_options
