@@ -201,7 +201,9 @@ class FlowPasses(KnownFlow):
             listed = frozenset(await self.source.list_topics())
             candidates |= listed | self.rules.named_topics
         self._routes = await self._look_at_routes()
-        candidates -= self._routes.keys()
+        # One that no record takes any more is no topic that was deleted on the source.
+        once = {name for name, entry in self.memory.entries.items() if entry.routed_from} - listed
+        candidates -= self._routes.keys() | once
         # Whoever may create topics also decides how long patterns take.
         self._counterparts = await asyncio.to_thread(self._counterparts.of, candidates, self.rules.selector)
         now = self._clock.monotonic()

@@ -75,6 +75,25 @@ async def test_a_topic_of_the_source_with_the_name_of_a_route_is_not_copied_into
     assert (flow.topics()["eu"].routed_from, flow.topics()["eu"].partition_count) == ("orders", 2)
 
 
+async def test_a_route_that_records_took_once_is_no_topic_that_the_source_has_deleted(tmp_path: Path) -> None:
+    deletes = {"twinlog.sync.topic.deletes.enabled": "true", "twinlog.sync.topic.deletes.grace.seconds": "0"}
+    flow = make_flow(tmp_path, ROUTER | deletes | {"A->B.topics": ".*"})
+    flow.source.add_topic("orders")
+    await flow.refresh()
+    await _wants(flow, eu="orders")
+    await flow.refresh()
+    without = {"A->B.topics": ".*"} | deletes
+    now = make_flow(tmp_path, without, source=flow.source, target=flow.target)
+    for _ in range(3):
+        await now.refresh()
+        now.clock.advance(60)
+    assert "A.eu" in await flow.target.list_topics()
+    # A topic of this name is one of the flow's.
+    flow.source.add_topic("eu", 5)
+    await now.refresh()
+    assert (now.topics()["eu"].routed_from, now.topics()["eu"].target_partition_count) == ("", 5)
+
+
 async def test_a_flow_without_routers_reads_no_routes(tmp_path: Path) -> None:
     flow = make_flow(tmp_path, {"A->B.topics": "orders"})
     flow.source.add_topic("orders")
