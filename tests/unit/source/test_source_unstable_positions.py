@@ -29,7 +29,9 @@ class Log:
     flow: Any = field(default_factory=lambda: SimpleNamespace(flow=Flow("A", "B")))
     flows: int = 1
     table: PartitionTable = field(default_factory=PartitionTable)
-    transform_check: Any = field(default_factory=lambda: SimpleNamespace(run=_nothing))
+    transform_check: Any = field(
+        default_factory=lambda: SimpleNamespace(run=_nothing, concerns=lambda _: False)
+    )
     moves: Any = field(default_factory=lambda: SimpleNamespace(ordered=asyncio.Event()))
 
     async def take_over(self, *, displaced: bool) -> None:
