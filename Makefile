@@ -39,7 +39,7 @@ else
 	$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps $(EDITABLE)
 endif
 	$(BIN)/python -m compileall -q src services
-	$(BIN)/python -c 'from twinlog.machine.java import find_java; find_java()' 2>/dev/null \
+	$(BIN)/python -c 'from twinlog.machine import find_java; find_java()' 2>/dev/null \
 		|| $(BIN)/python -m pip install --quiet --require-hashes -r $(LOCKS)/java.txt
 	@touch $(STAMP)
 
