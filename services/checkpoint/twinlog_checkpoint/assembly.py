@@ -127,11 +127,12 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
     shared = SharedCopies(
         flow=entry.flow, policy=entry.policy, source=clusters.source, target=clusters.target
     )
-    forward = UnsharedTranslator(
+    unshared = partial(
+        UnsharedTranslator,
         shared=shared,
         copy_of=lambda partition: target_partition(entry.policy, entry.flow, partition).topic,
-        otherwise=forward,
     )
+    forward = unshared(otherwise=forward)
     back = UnsharedTranslator(shared=shared, copy_of=lambda partition: partition.topic, otherwise=back)
     is_both_ways: Callable[[TopicPartition], bool] = lambda _source: False  # noqa: E731
     if not entry.policy.tracks_topic_sources:
@@ -139,13 +140,15 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
         is_both_ways = both[0].is_both_ways
     topics = TopicChoice(lambda: entry_now().topics, around.known_topics)
     if entry.transforms.may_route:
-        forward = RoutedTranslator(
+        # Outside of what answers for topics that are copied both ways: a route is no topic of the source.
+        routed = RoutedTranslator(
             is_route=topics.is_route,
             floor=FloorTranslator(lambda: tail.store),
             target=clusters.target,
             counterpart=partial(target_partition, entry.policy, entry.flow),
             otherwise=forward,
         )
+        forward = unshared(otherwise=routed)
         back = NoWayBack(
             is_routed=lambda copy: (
                 (origin := named_origin(entry.flow, entry.policy, copy)) is not None

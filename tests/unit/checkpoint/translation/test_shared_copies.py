@@ -1,6 +1,7 @@
 """Where two flows write one topic, no offset has a place, and nothing is committed."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from twinlog.kafka.ports import NewTopic
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy import IdentityReplicationPolicy
 from twinlog.policy.internal_topics import configsync_topic
+from twinlog.policy.transformed import TopicTransforms
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_checkpoint.api.group_explainer import explain_group
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
@@ -17,7 +20,7 @@ from twinlog_checkpoint.assembly import assemble_moves
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.translation.shared_copies import SharedCopies
 from twinlog_checkpoint.translation.translation import Verdict
-from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig
+from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig, NothingKnown
 from unit.checkpoint.moves.move_rig import run
 
 IDENTITY = IdentityReplicationPolicy(source_cluster_alias="A")
@@ -94,6 +97,46 @@ async def test_what_cannot_be_read_tells_nothing() -> None:
         for key, value in ((b"\xff", b"x"), (b'["topic","orders"]', b"{"), (b'["topic"]', b"1"), (None, b"")):
             await writer.append(REGISTRY_OF_C, key=key, value=value)
     assert await site.shared() == ""
+
+
+class RoutesKnown(NothingKnown):
+    def routes(self, flow: Flow) -> Mapping[str, ReplicatedTopic]:
+        told = ReplicatedTopic(source_topic="eu", target_topic="eu", partition_count=1, routed_from="orders")
+        return {"eu": told}
+
+
+async def test_a_route_that_another_flow_takes_as_well_gives_groups_no_place() -> None:
+    site = Site()
+    site.rig.target.add_topic("eu")
+    site.rig.known_topics = RoutesKnown()
+    router = {
+        "transforms": "day",
+        "transforms.day.type": "org.apache.kafka.connect.transforms.TimestampRouter",
+    }
+    site.rig.transforms = TopicTransforms(router, "A")
+    await site.write(200)
+    async with site.rig.target.writer() as writer:
+        for _ in range(9):
+            await writer.append(TopicPartition("eu", 0), key=None, value=b"")
+    site.rig.source.set_group("billing", {ORDERS: 20})
+    await site.rig.write_sync("eu", 10, 0)
+    async with site.rig.running() as parts:
+        for shares in (False, True):
+            if shares:
+                await site.record(
+                    ["topic", "eu"],
+                    {
+                        "source_topic": "eu",
+                        "target_topic": "eu",
+                        "selected": True,
+                        "target_partition_count": 1,
+                    },
+                )
+                site.rig.clock.advance(60)
+            await site.rig.do_pass(parts.checkpointer)
+            rows = {row.source.topic: row.translation for row in parts.checkpointer.table.rows("billing")}
+            assert (rows["eu"].verdict is Verdict.SHARED_COPY) is shares
+            assert (rows["eu"].downstream_offset is None) is shares
 
 
 async def test_nothing_is_committed_where_another_flow_writes_and_everybody_is_told() -> None:
