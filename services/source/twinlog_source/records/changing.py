@@ -12,7 +12,7 @@ asks for the same records.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 import structlog
@@ -90,12 +90,13 @@ class Changed:
 
     def beside(self, other: "Changed", offsets: Collection[int]) -> "Changed":
         """Both, as far as they are about these offsets."""
-        return replace(
-            self,
-            passed=self.passed | {at: record for at, record in other.passed.items() if at in offsets},
-            failed=self.failed | {at: why for at, why in other.failed.items() if at in offsets},
-            dropped=[*self.dropped, *(at for at in other.dropped if at in offsets)],
-        )
+        by_offset: dict[str, Any] = {
+            name: {**mine, **{at: told for at, told in getattr(other, name).items() if at in offsets}}
+            for each in fields(self)
+            if isinstance(mine := getattr(self, (name := each.name)), Mapping)
+        }
+        dropped = [*self.dropped, *(at for at in other.dropped if at in offsets)]
+        return replace(self, **by_offset, dropped=dropped)
 
     def leave_out(self, partition: TopicPartition, offset: int, why: str) -> bool:
         """Treat a record that passed as one that failed; false if its partition has to stop anyway."""
