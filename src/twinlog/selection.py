@@ -5,7 +5,6 @@ makes no cycle. Beyond MM2, a topic is also internal when its copy would be an i
 `checkpoints.internal` of cluster A would be written into `A.checkpoints.internal`.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,18 +15,11 @@ from twinlog.policy.internal_topics import is_mirror_topic
 from twinlog.policy.rename import RENAME_KEY, RenamingPolicy
 from twinlog.policy.replication import (
     INTERNAL_PREFIXES,
-    LONGEST_NAME,
     DefaultReplicationPolicy,
     ReplicationPolicy,
     cycle_alias,
+    is_topic_name,
 )
-
-_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
-
-
-def is_topic_name(name: str) -> bool:
-    """Whether Kafka allows a topic of this name."""
-    return len(name) <= LONGEST_NAME and name not in (".", "..") and _TOPIC_NAME.fullmatch(name) is not None
 
 
 class _EveryTopic:

@@ -65,7 +65,7 @@ class Pipe:
         )
         if random.random() < self.lost:
             raise TransientKafkaError("the JVM was killed", reason="SPARK_UNAVAILABLE")
-        back = Back([], {})
+        back = Back([], {}, {})
         for record in records:
             offset, timestamp_ms, key, value, headers = decode_record(record)
             assert value is not None

@@ -1,8 +1,9 @@
 """A flow whose records go to several topics: each arrives once, where it has to, whatever is killed, and
 groups find their place in each of these topics."""
 
+import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -10,8 +11,13 @@ from pathlib import Path
 import pytest
 
 from simulated.clients import Seen
+from simulated.test_changed_records import Pipe
 from simulated.world import ONE_BROKER, World, live
+from twinlog.batches.bodies import OpenRecord, decode_record
 from twinlog.cli.verdict.verdict import verdict_of
+from twinlog.errors import TransientKafkaError
+from twinlog.model import TopicPartition
+from twinlog_source.records.frames import Back
 
 FILE = (
     ONE_BROKER
@@ -124,6 +130,78 @@ def test_a_failover_places_groups_in_each_route_and_none_of_them_leads_back(tmp_
             stood = source.committed("group")
             await world.move("failback", accept_loss=True)
             assert source.committed("group") == stood
+            for service in ("source", "configsync", "checkpoint"):
+                await world.stop(service)
+
+    live(life())
+
+
+BY_CONTENT = (
+    ONE_BROKER
+    + """
+A->B.enabled = true
+A->B.topics = orders
+A->B.sync.group.offsets.enabled = true
+A->B.twinlog.transform.topics = orders
+A->B.twinlog.transform.topic = in the pipe below
+A->B.twinlog.transform.on.error = dead-letter
+A->B.twinlog.dead.letter.topic = dead
+"""
+)
+
+
+class ByFirstWord(Pipe):
+    """Spark: the first word of a value is the topic, but for `own`."""
+
+    async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Back:
+        await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=random.choice((0.01, 2)))
+        if random.random() < self.lost:
+            raise TransientKafkaError("the JVM was killed", reason="SPARK_UNAVAILABLE")
+        back = Back(list(records), {}, {})
+        for record in records:
+            route = (decode_record(record).value or b"").split()[0].decode()
+            if route != "own":
+                back.routes[record[0]] = route
+        return back
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_an_expression_routes_records_and_what_is_no_topic_is_treated_as_an_error(
+    tmp_path: Path, seed: int
+) -> None:
+    async def life() -> None:
+        async with World(tmp_path, BY_CONTENT, seed=seed, make_pipe=ByFirstWord) as world:
+            source, target = world.on["A"], world.on["B"]
+            source.cluster.create_topic("orders", partition_count=2)
+            world.start("configsync", "source", "checkpoint")
+            sent: dict[tuple[str, int], list[bytes | None]] = {}
+            for number in range(40):
+                word = random.choice((b"own", b"eu", b"us", b"eu", b"no/topic"))
+                topic = {b"own": "A.orders", b"no/topic": "dead"}.get(word, f"A.{word.decode()}")
+                value = b"%b %d" % (word, number)
+                source.produce("orders", number % 2, value)
+                sent.setdefault((topic, 0 if topic == "dead" else number % 2), []).append(value)
+                await world.pause(random.random() * 4)
+                if number % 9 == 4:
+                    await world.kill_tasks()
+                elif number % 9 == 8:
+                    await world.kill("source")
+                    world.start("source")
+
+            def arrived() -> dict[tuple[str, int], list[bytes | None]]:
+                found: dict[tuple[str, int], list[bytes | None]] = {}
+                for topic in ("A.orders", "A.eu", "A.us", "dead"):
+                    for seen in target.read(topic):
+                        found.setdefault((topic, seen.partition), []).append(seen.value)
+                return found
+
+            def in_order(found: dict[tuple[str, int], list[bytes | None]]) -> dict[object, object]:
+                """Dead letters of two partitions have no order."""
+                return {at: sorted(each, key=str) if at[0] == "dead" else each for at, each in found.items()}
+
+            await world.until(lambda: in_order(arrived()) == in_order(sent))
+            await world.pause(60)
+            assert in_order(arrived()) == in_order(sent)
             for service in ("source", "configsync", "checkpoint"):
                 await world.stop(service)
 

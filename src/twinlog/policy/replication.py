@@ -16,7 +16,13 @@ INTERNAL_PREFIXES = ("__", ".")
 LONGEST_NAME = 249
 """The most characters in the name of a topic (org.apache.kafka.common.internals.Topic)."""
 
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _UNUSABLE_SEPARATOR = re.compile(r"[^a-zA-Z0-9._-]")
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka allows a topic of this name."""
+    return len(name) <= LONGEST_NAME and name not in (".", "..") and _TOPIC_NAME.fullmatch(name) is not None
 
 
 class ReplicationPolicy(Protocol):

@@ -24,13 +24,8 @@ ORIGIN_HEADER = b"twinlog.origin"
 _ORIGIN = re.compile(rb"(\d{1,19})/(-?\d{1,19})")
 """Anybody may write the header, and Python refuses to read numbers of some thousand digits."""
 TOPIC = "topic"
-COLUMNS = ("key", "value", "headers", "timestamp")
+COLUMNS = ("key", "value", "headers", "timestamp", TOPIC)
 """What an expression may change, in this order."""
-ONE_COPY = (
-    "all records of a topic go to one copy, which groups, failover and verify follow; keep what one topic"
-    " should have with twinlog.transform.where, or route behind the copy"
-)
-"""Why no key routes records by their content."""
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 _LIST = re.compile(r"\s*,\s*")
 
@@ -122,8 +117,7 @@ def _read(values: Mapping[str, str]) -> tuple[Expressions | None, list[str]]:
     changing = [key for key in given if key in (WHERE, PYTHON) or key.removeprefix(PREFIX) in COLUMNS]
     names_origins = values.get(PROVENANCE) == "true"
     unknown = given.keys() - {*changing, TOPICS, ON_ERROR, TIMEOUT}
-    told = {f"{PREFIX}topic": ONE_COPY}
-    problems = [f"{key}: {told.get(key, 'there is no such key')}" for key in sorted(unknown)]
+    problems = [f"{key}: there is no such key" for key in sorted(unknown)]
     if not changing and TOPICS not in given:
         return None, problems
     if TOPICS not in given:

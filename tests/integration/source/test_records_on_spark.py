@@ -251,6 +251,7 @@ _BOTH = ((b"trace", b"1"), (b"internal", b"1"))
             [(b"1", None, ()), (None, b"", ())],
             [(sha256(b"1").hexdigest().encode(), None, ()), (None, b"", ())],
         ),
+        ("each country", [(b"1", _CH, ()), (b"2", b"{}", ())], [(b"1", _CH, ()), (b"2", b"{}", ())]),
         ("", [(b"2", _CH, ()), (b"7", _CH, ())], [(b"2", b"two", ()), (b"7", _CH, ())]),
     ],
 )
@@ -263,7 +264,7 @@ async def test_each_recipe_of_the_page_does_what_it_says(
     after: list[_Record],
 ) -> None:
     found = _recipes()
-    assert len(found) == 6
+    assert len(found) == 7
     (values, module), *_ = (each for words, each in found.items() if (recipe in words if recipe else each[1]))
     (tmp_path / "rules.py").write_text(module)
     monkeypatch.syspath_prepend(tmp_path)
@@ -272,6 +273,7 @@ async def test_each_recipe_of_the_page_does_what_it_says(
     async with _changing(spark, expressions) as changing:
         changed = await changing.change(ORDERS, _records(*(encode_body(*each) for each in before)))
     assert [decode_record(record)[2:] for record in changed.passed.values()] == after
+    assert changed.routes == ({10: "orders-CH"} if recipe == "each country" else {})
     assert not changed.failed
 
 

@@ -69,6 +69,11 @@ OF_FLOWS = {
             twinlog.provenance.headers
         """,
     },
+    "simulated/test_routes.py": {
+        "test_an_expression_routes_records_and_what_is_no_topic_is_treated_as_an_error": """
+            twinlog.transform.topic
+        """,
+    },
     "integration/cli/test_rename.py": {
         "test_data_settings_and_groups_go_by_the_new_names_and_none_meets_another": """
             twinlog.topic.rename

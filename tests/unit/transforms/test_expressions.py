@@ -58,7 +58,7 @@ def test_all_keys_are_read() -> None:
         ({"topics": "a"}, "twinlog.transform.topics: nothing is done"),
         ({"topics": "a(", "where": "true"}, "twinlog.transform.topics: "),
         ({"topics": "a", "python": "a.b"}, "twinlog.transform.python: must be package.module:function"),
-        ({"topics": "a", "topic": "'b'"}, "twinlog.transform.topic: all records of a topic go to one copy"),
+        ({"topics": "a", "partition": "1"}, "twinlog.transform.partition: there is no such key"),
     ],
 )
 def test_a_problem_names_its_key(values: dict[str, str], problem: str) -> None:

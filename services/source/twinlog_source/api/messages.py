@@ -288,6 +288,7 @@ def tried_records(tried: Tried) -> Iterator[pb.TriedRecord]:
             before=_content(record),
             after=None if passed is None else _content(passed),
             error=tried.changed.failed.get(record[0], ""),
+            route=tried.changed.routes.get(record[0], "") if passed is not None else "",
         )
 
 

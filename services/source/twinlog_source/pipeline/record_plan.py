@@ -20,7 +20,7 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import ArrayType, BinaryType, DataType, LongType, MapType, StringType, TimestampType
 
 from twinlog.errors import ConfigError
-from twinlog.transforms.expressions import COLUMNS, PREFIX, PYTHON, WHERE, Expressions
+from twinlog.transforms.expressions import COLUMNS, PREFIX, PYTHON, TOPIC, WHERE, Expressions
 from twinlog_source.records.frames import DROPPED, PASSED
 
 ROWS = {
@@ -142,7 +142,7 @@ def _after_function(given: DataFrame, python: str) -> DataFrame:
             raise ConfigError(f"{PYTHON}: {python} returns more than one column {column}")
         if column not in ids:
             raise ConfigError(f"{PYTHON}: {python} returns no column {column}")
-        if column not in COLUMNS and ids[column] != before[column]:
+        if (column not in COLUMNS or column == TOPIC) and ids[column] != before[column]:
             raise ConfigError(f"{PYTHON}: {python} changes the column {column}, which it must leave alone")
     _require_pure(rows, PYTHON)
     return rows.select(*before)
@@ -158,6 +158,8 @@ def _as_stored(key: str, name: str, kind: DataType, column: Column) -> Column:
     match name:
         case "key" | "value" if isinstance(kind, BinaryType | StringType):
             return column.cast("binary")
+        case "topic" if isinstance(kind, StringType):
+            return column
         case "timestamp" if isinstance(kind, TimestampType):
             return _not_null(f.unix_millis(column), column.isNull(), "a record has a timestamp")
         case "timestamp" if isinstance(kind, LongType):
@@ -170,7 +172,11 @@ def _as_stored(key: str, name: str, kind: DataType, column: Column) -> Column:
             written = column.cast(_HEADERS)
             lacks_key = f.exists(written, lambda header: header["key"].isNull())
             return _not_null(written, lacks_key, "a header has a key")
-    wanted = {"headers": f"{_HEADERS} or map<string,binary>", "timestamp": "timestamp or bigint (ms)"}
+    wanted = {
+        "headers": f"{_HEADERS} or map<string,binary>",
+        "timestamp": "timestamp or bigint (ms)",
+        TOPIC: "string",
+    }
     raise ConfigError(
         f"{key}: gives {kind.simpleString()} for the column {name}, and must give"
         f" {wanted.get(name, 'binary or string')}"

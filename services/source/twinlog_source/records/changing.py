@@ -21,8 +21,11 @@ from twinlog.batches import LaneReason
 from twinlog.batches.bodies import OpenRecord, with_header
 from twinlog.errors import StateError, TwinlogError, WireFormatError
 from twinlog.model import ClusterAlias, Flow, TopicPartition
+from twinlog.policy.replication import is_topic_name
 from twinlog.transforms.expressions import (
+    PREFIX,
     PYTHON,
+    TOPIC,
     WHERE,
     Expressions,
     OnError,
@@ -71,6 +74,8 @@ class Changed:
     """Why a record could not be changed, by source offset."""
     dropped: Sequence[int] = ()
     """The source offsets of the others."""
+    routes: Mapping[int, str] = field(default_factory=dict)
+    """To which topics those that passed go, as in `Back`."""
     on_error: OnError = OnError.SKIP
 
     @property
@@ -228,13 +233,17 @@ class Changing:
 
     async def _changed(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Changed:
         failed: dict[int, str] = {}
-        back = Back([], {})
+        back = Back([], {}, {})
         await self._through(partition, records, back, failed)
         passed = {record[0]: record for record in back.passed}
         if self.expressions.names_origins:
             self._name_origins(partition, records, passed)
         steps = tuple(self.expressions.written)
         failed |= {offset: f"{steps[step]} fails for it" for offset, step in back.failed.items()}
+        for offset, route in back.routes.items():
+            if not is_topic_name(route):
+                failed[offset] = f"{PREFIX}{TOPIC} gives {route!r}, which is no name of a topic"
+                del passed[offset]
         on_error = self.expressions.on_error
         if failed and on_error is OnError.STOP:
             record = next(each for each in records if each[0] in failed)
@@ -242,7 +251,7 @@ class Changing:
         for offset, error in failed.items():
             log.warning("record_not_changed", partition=str(partition), offset=offset, error=error)
         dropped = [record[0] for record in records if record[0] not in passed and record[0] not in failed]
-        return Changed(passed=passed, failed=failed, dropped=dropped, on_error=on_error)
+        return Changed(passed=passed, failed=failed, dropped=dropped, on_error=on_error, routes=back.routes)
 
     async def _through(
         self,
@@ -335,6 +344,7 @@ class Changing:
 def _add(back: Back, more: Back) -> None:
     back.passed.extend(more.passed)
     back.failed.update(more.failed)
+    back.routes.update(more.routes)
 
 
 ChangingOf = Callable[[Flow, Expressions], Changing]

@@ -23,7 +23,7 @@ from twinlog.batches.bodies import (
 )
 from twinlog.errors import WireFormatError
 from twinlog.model import TopicPartition
-from twinlog.transforms.expressions import COLUMNS
+from twinlog.transforms.expressions import COLUMNS, TOPIC
 
 FEED, DRAIN = b"F", b"D"
 """With which the two ends of a pipe begin, before the token and the columns that they have."""
@@ -56,6 +56,8 @@ class Back(NamedTuple):
     """As they are copied, in order."""
     failed: dict[int, int]
     """What could not be computed, as an index into the steps of the plan, by source offset."""
+    routes: dict[int, str]
+    """To which topics those that passed go, by source offset; without those that go into the copy."""
 
 
 def end_of(number: int) -> int:
@@ -149,7 +151,7 @@ class Returned:
 
     changed: frozenset[str]
     """Of `COLUMNS`."""
-    _back: Back = field(default_factory=lambda: Back([], {}))
+    _back: Back = field(default_factory=lambda: Back([], {}, {}))
     _last: int = -1
 
     def take(self, content: Buffer, chunks: Sequence[ChunkOut]) -> list[Back]:
@@ -165,6 +167,7 @@ class Returned:
         )
         headers = _headers(*(next(parts) for _ in range(5))) if "headers" in self.changed else None
         timestamps = next(parts).cast("q") if "timestamp" in self.changed else None
+        topics = _fields(next(parts), next(parts)) if TOPIC in self.changed else None
         has_new_body = bool(keys or values or headers)
         ended: list[Back] = []
         coming = iter(chunks)
@@ -178,7 +181,7 @@ class Returned:
                 raise WireFormatError("a record came back twice, or out of order")
             if row < 0:
                 ended.append(back)
-                chunk, last, back = next(coming, None), -1, Back([], {})
+                chunk, last, back = next(coming, None), -1, Back([], {}, {})
                 continue
             last = row
             if outcome == PASSED:
@@ -189,6 +192,9 @@ class Returned:
                     value = values[at] if values else body[key_end:value_end]
                     body = key + value + (headers[at] if headers else body[value_end:])
                 back.passed.append((offset, timestamps[at] if timestamps else timestamp_ms, body))
+                topic = topics[at] if topics else None
+                if topic is not None and (route := topic.decode(errors="replace")) != chunk.partition.topic:
+                    back.routes[offset] = route
             elif outcome != DROPPED:
                 back.failed[chunk.records[row][0]] = outcome
         self._last, self._back = last, back

@@ -27,7 +27,7 @@ TRIED: Fields[pb2.TriedRecord] = table(
         "after",
         text=lambda tried: _line(tried.after) if tried.HasField("after") else tried.error or "not copied",
     ),
-    "error?",
+    "route? error?",
 )
 
 

@@ -173,6 +173,9 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
          scope=Scope.FLOW),
     _key("twinlog.transform.timestamp", ValueType.TEXT, "", ALL_SERVICES,
          "The timestamp of the copy, as timestamp or as milliseconds (bigint).", scope=Scope.FLOW),
+    _key("twinlog.transform.topic", ValueType.TEXT, "", ALL_SERVICES,
+         "A topic of the source as whose record it is copied (docs/transforms.md#routes); null = its own.",
+         scope=Scope.FLOW),
     _key("twinlog.transform.python", ValueType.TEXT, "", ALL_SERVICES,
          "`package.module:function`: a Python function that takes a DataFrame with these columns, and returns"
          " it changed. The expressions are applied to its result.", scope=Scope.FLOW),

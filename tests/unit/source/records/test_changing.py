@@ -1,6 +1,7 @@
 """What becomes of the records of a fetch, against row by row in Python: also where the pipe breaks."""
 
 import asyncio
+from array import array
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +23,7 @@ from twinlog_source.records.dead_letters import DeadLetters
 from twinlog_source.records.frames import (
     PASSED,
     Back,
+    Buffer,
     ChunkOut,
     Returned,
     decode_buffers,
@@ -66,6 +68,7 @@ class FakePipe:
         return Back(
             passed=[(offset, ms + 1, body + b"!") for offset, ms, body in kept if FAIL not in body],
             failed={offset: 1 for offset, _, body in kept if FAIL in body},
+            routes={},
         )
 
 
@@ -292,10 +295,17 @@ def test_records_are_put_together_of_what_comes_back(
         )
         assert (bytes(topic).decode(), partition.cast("i")[0]) == chunk.partition
         assert offsets.cast("q").tolist() == [*(record[0] for record in records), 0]
-        times = [timestamps] if "timestamp" in changed else []
+        times: list[Buffer] = [timestamps] if "timestamp" in changed else []
+        names = [(None, b"\xc3\xa4.b", b"eu")[at % 3] for at in range(len(records))]
+        topics = [
+            array("i", [-1 if each is None else len(each) for each in [*names, None]]).tobytes(),
+            b"".join(filter(None, names)),
+        ]
+        times += topics if "topic" in changed else []
         passed = bytes([PASSED % 256] * len(rows.cast("i")))
         (back,) = returned.take(encode_buffers([rows, passed, *columns, *times])[4:], [chunk])
-        assert back == Back(passed=opened, failed={})
+        routes = {record[0]: "eu" for record, name in zip(records, names, strict=True) if name == b"eu"}
+        assert back == Back(passed=opened, failed={}, routes=routes if "topic" in changed else {})
 
 
 @pytest.mark.parametrize("body", [b"", b"\x40v", encode_body(b"k", b"v")[:-1] + b"\x02"])

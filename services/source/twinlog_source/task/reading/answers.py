@@ -327,15 +327,20 @@ class AnswerTaker(ABC):
         """Take an answer after Spark has changed its records."""
         assert self.change is not None
         generation, opened = copy.generation, list[OpenRecord]()
-        before, fetched = policy.transform, dict[int, OpenRecord]()
+        before, fetched, routes = policy.transform, dict[int, OpenRecord](), dict[int, str]()
 
         def open_only(records: Sequence[OpenRecord]) -> list[OpenRecord]:
-            opened.extend(records if before is None else before(records))
+            if policy.routes is None:
+                opened.extend(records if before is None else before(records))
+            else:
+                for route, record in policy.routes(records):
+                    opened.append(record)
+                    routes[record[0]] = route
             fetched.update((record[0], record) for record in records)
             return []
 
-        policy = replace(policy, opened={})
-        fault = prepare_answer(answer, cut, replace(policy, transform=open_only)).fault
+        alone = replace(policy, opened={}, transform=open_only, routes=None)
+        fault = prepare_answer(answer, cut, alone).fault
 
         def take(records: Sequence[OpenRecord]) -> list[OpenRecord]:
             if not all(record[0] in fetched for record in records):
@@ -345,6 +350,9 @@ class AnswerTaker(ABC):
                     reason=CORRUPT_BATCH if fault is None else fault.reason,
                 )
             return changed.take(records)
+
+        def take_routes(records: Sequence[OpenRecord]) -> Iterable[tuple[str, OpenRecord]]:
+            return ((routes.get(record[0], ""), record) for record in take(records))
 
         try:
             changed = await self.change(answer.partition, opened)
@@ -357,7 +365,9 @@ class AnswerTaker(ABC):
             self.in_question.discard(answer.partition)
         # A partition that was moved meanwhile may have the same position again, in another log.
         if copy.generation == generation and copy.takes_answers:
-            self._queue(copy, answer, cut, replace(policy, transform=take), changed, fetched)
+            routes |= changed.routes
+            way = take_routes if any(routes.values()) else None
+            self._queue(copy, answer, cut, replace(alone, transform=take, routes=way), changed, fetched)
         self.wake()
 
     def _queue(
