@@ -32,7 +32,7 @@ from twinlog_source.records.frames import (
 )
 from twinlog_source.records.pipe import TransformFailedError
 
-DROP, FAIL, BREAK = b"drop", b"fail", b"break"
+DROP, FAIL, BREAK, EU = b"drop", b"fail", b"break", b"eu"
 
 
 @dataclass
@@ -68,7 +68,7 @@ class FakePipe:
         return Back(
             passed=[(offset, ms + 1, body + b"!") for offset, ms, body in kept if FAIL not in body],
             failed={offset: 1 for offset, _, body in kept if FAIL in body},
-            routes={},
+            routes={offset: "eu" for offset, _, body in kept if EU in body},
         )
 
 
@@ -218,7 +218,7 @@ def test_what_nobody_waited_for_is_there_for_who_asks_for_more_or_less_of_it() -
             alone=FakePipe(break_seconds=9),
             strict=FakePipe(),
         )
-        bodies = [b"a", DROP, BREAK, FAIL, b"b", b"c"]
+        bodies = [b"a", DROP, BREAK, FAIL, EU, EU]
         records = [(n, n, body) for n, body in enumerate(bodies)]
         for asked in (records[:5], records, records[1:]):
             with pytest.raises(TimeoutError):
@@ -226,6 +226,7 @@ def test_what_nobody_waited_for_is_there_for_who_asks_for_more_or_less_of_it() -
                     await changing.change(partition, asked)
         changed = await changing.change(partition, records[1:])
         assert ([*changed.passed], [*changed.failed], [*changed.dropped]) == ([4, 5], [2, 3], [1])
+        assert changed.routes == {4: "eu", 5: "eu"}
         calls = pipe.calls
         assert calls == 2, "the first five, and the sixth"
         # Of another log: nothing of it is known.
