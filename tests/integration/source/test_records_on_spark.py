@@ -251,7 +251,7 @@ _BOTH = ((b"trace", b"1"), (b"internal", b"1"))
             [(b"1", None, ()), (None, b"", ())],
             [(sha256(b"1").hexdigest().encode(), None, ()), (None, b"", ())],
         ),
-        ("each country", [(b"1", _CH, ()), (b"2", b"{}", ())], [(b"1", _CH, ()), (b"2", b"{}", ())]),
+        ("country in a topic", [(b"1", _CH, ()), (b"2", b"{}", ())], [(b"1", _CH, ()), (b"2", b"{}", ())]),
         ("", [(b"2", _CH, ()), (b"7", _CH, ())], [(b"2", b"two", ()), (b"7", _CH, ())]),
     ],
 )
@@ -273,7 +273,7 @@ async def test_each_recipe_of_the_page_does_what_it_says(
     async with _changing(spark, expressions) as changing:
         changed = await changing.change(ORDERS, _records(*(encode_body(*each) for each in before)))
     assert [decode_record(record)[2:] for record in changed.passed.values()] == after
-    assert changed.routes == ({10: "orders-CH"} if recipe == "each country" else {})
+    assert changed.routes == ({10: "orders-CH"} if recipe == "country in a topic" else {})
     assert not changed.failed
 
 
