@@ -188,6 +188,29 @@ def test_groups_continue_on_the_other_side_and_skip_nothing(tmp_path: Path) -> N
     live(life())
 
 
+def test_a_group_in_the_middle_reads_again_what_lies_between_two_syncs(tmp_path: Path) -> None:
+    """Of older syncs, which are 100 offsets apart, Kafka's store has none after a restart."""
+
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=7) as world:
+            for application in world.on.values():
+                application.cluster.create_topic("orders")
+            world.start(*SERVICES)
+            for number in range(60):
+                for alias, application in world.on.items():
+                    application.produce("orders", 0, *(f"{alias}{number}-{i}".encode() for i in range(100)))
+                await world.pause(0.4)
+            await world.until(lambda: both_have_all(world))
+            await world.kill("checkpoint")
+            world.start("checkpoint")
+            world.on["A"].commit("everything", "orders", {0: 6000})
+            await world.until(lambda: world.on["B"].committed("everything"))
+            assert not skipped(world, "everything")
+            assert world.on["B"].committed("everything")["orders", 0] > 5500
+
+    live(life())
+
+
 def skipped(world: World, group: str) -> set[bytes | None]:
     """What a group has not read where it is, and would leave out on the other cluster."""
     read: dict[str, set[bytes | None]] = {}

@@ -16,11 +16,19 @@ from twinlog.kafka.reasons import no_answer
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.moves.record import MoveKind, Moves
 from twinlog.offsets import CheckpointHistory, target_partition
+from twinlog.policy import ReplicationPolicy
 from twinlog.policy.internal_topics import sync_history_topic
 from twinlog.write_blocks import OtherFence, holder_name, other_fences
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.config import CheckpointFlow
-from twinlog_checkpoint.flow.parts import FlowParts, ServedElsewhere, named_origin, original_of, pairs_of_copy
+from twinlog_checkpoint.flow.parts import (
+    FlowParts,
+    ServedElsewhere,
+    named_origin,
+    original_of,
+    pairs_of_copy,
+    pairs_of_source,
+)
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.groups.deletes import GroupDeleter, GroupDeleteRules
@@ -41,7 +49,7 @@ from twinlog_checkpoint.translation.routed import NoWayBack, RoutedTranslator
 from twinlog_checkpoint.translation.shared_copies import PreservedTranslator, SharedCopies, UnsharedTranslator
 from twinlog_checkpoint.translation.sync_history_log import SyncHistoryLog
 from twinlog_checkpoint.translation.sync_tail import SyncTail
-from twinlog_checkpoint.translation.translation import FloorRule, FloorTranslator, ReverseFloor, Translator
+from twinlog_checkpoint.translation.translation import FloorRule, FloorTranslator, PairsFloor, Translator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,15 +233,13 @@ def _both_ways(
         if parts is None:
             return None
         there = parts.checkpointer.tail
-        pairs = partial(pairs_of_copy, reverse, parts.entry.policy, there)
-        return FloorTranslator(lambda: tail.store), ReverseFloor(lambda: there.store.read_to_end, pairs)
+        return _from_source(tail), _from_copy(reverse, parts.entry.policy, there)
 
     def floors_back() -> tuple[FloorRule, FloorRule] | None:
         parts = around.parts.get(reverse)
         if parts is None:
             return None
-        there, pairs = parts.checkpointer.tail, partial(pairs_of_copy, flow, entry.policy, tail)
-        return FloorTranslator(lambda: there.store), ReverseFloor(lambda: tail.store.read_to_end, pairs)
+        return _from_source(parts.checkpointer.tail), _from_copy(flow, entry.policy, tail)
 
     return (
         BothWaysTranslator(
@@ -261,6 +267,15 @@ def _both_ways(
             clock=around.clock,
         ),
     )
+
+
+def _from_source(tail: SyncTail) -> PairsFloor:
+    return PairsFloor(lambda: tail.store.read_to_end, partial(pairs_of_source, tail), only_vouched=True)
+
+
+def _from_copy(flow: Flow, policy: ReplicationPolicy, tail: SyncTail) -> PairsFloor:
+    pairs = partial(pairs_of_copy, flow, policy, tail)
+    return PairsFloor(lambda: tail.store.read_to_end, pairs, only_vouched=True)
 
 
 def _away(flow: Flow, around: SharedDependencies) -> TwinlogError | None:
@@ -450,7 +465,7 @@ def _back(
         there=clusters.source_log,
         counterpart=partial(original_of, entry.policy),
         pairs=pairs,
-        floor=ReverseFloor(lambda: tail.store.read_to_end, pairs),
+        floor=PairsFloor(lambda: tail.store.read_to_end, pairs),
         is_comparable=lambda partition: (
             entry.transforms.expressions(original_of(entry.policy, partition).topic) is None
         ),

@@ -8,7 +8,7 @@ from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.translation.history import ReversedPairs
 from twinlog_checkpoint.translation.translation import (
     FloorTranslator,
-    ReverseFloor,
+    PairsFloor,
     SourcePosition,
     Translation,
     Verdict,
@@ -52,7 +52,7 @@ def translator_back(logs: MirroredLogs) -> ExactTranslator:
         there=LogSide(admin=logs.source, log=RecordLog(logs.source.reader())),
         counterpart=lambda partition: ORIGIN,
         pairs=pairs,
-        floor=ReverseFloor(lambda: True, pairs),
+        floor=PairsFloor(lambda: True, pairs),
         is_comparable=lambda partition: not logs.is_changed,
         origin=lambda partition: origin_prefix("A", ORIGIN),
         copy_is_here=True,

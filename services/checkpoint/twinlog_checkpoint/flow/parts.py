@@ -271,15 +271,21 @@ def original_of(policy: ReplicationPolicy, partition: TopicPartition) -> TopicPa
     return TopicPartition(upstream, partition.partition)
 
 
+def pairs_of_source(tail: SyncTail, partition: TopicPartition) -> PairHistory | None:
+    """The known pairs, seen from a partition of the source; None when there are none, or they are of a topic
+    that is gone."""
+    pairs = tail.history.of(partition)
+    if pairs is None:
+        return None
+    known, present = pairs.source_generation, tail.generation_of(partition.topic)
+    is_gone = None not in (known, present) and known != present
+    return None if is_gone else pairs
+
+
 def pairs_of_copy(
     flow: Flow, policy: ReplicationPolicy, tail: SyncTail, partition: TopicPartition
 ) -> ReversedPairs | None:
-    """The known pairs, seen from a partition of the target; None when there are none, or they are of a source
-    topic that is gone."""
+    """The same, seen from a partition of the target."""
     origin = named_origin(flow, policy, partition)
-    pairs = None if origin is None else tail.history.of(origin)
-    if origin is None or pairs is None:
-        return None
-    known, present = pairs.source_generation, tail.generation_of(origin.topic)
-    is_gone = None not in (known, present) and known != present
-    return None if is_gone else ReversedPairs(pairs)
+    pairs = None if origin is None else pairs_of_source(tail, origin)
+    return None if pairs is None else ReversedPairs(pairs)

@@ -155,13 +155,21 @@ class FloorTranslator:
         return Translation(verdict=verdict, downstream_offset=answer.downstream_offset, message=message)
 
 
-class ReverseFloor:
-    """The same rule the other way: from offsets of the copy to offsets of its source."""
+class PairsFloor:
+    """The same rule by all known pairs, which are denser than the store's, and from either side."""
 
-    def __init__(self, ready: Callable[[], bool], pairs: Callable[[TopicPartition], Pairs | None]) -> None:
-        """`ready`: the first pass over the offset syncs is done. `pairs`: of a partition of the copy."""
+    def __init__(
+        self,
+        ready: Callable[[], bool],
+        pairs: Callable[[TopicPartition], Pairs | None],
+        *,
+        only_vouched: bool = False,
+    ) -> None:
+        """`ready`: the first pass over the offset syncs is done. `pairs`: of the partition of a position,
+        seen from there. `only_vouched`: those that may be of a log that is gone give no place."""
         self._ready = ready
         self._pairs = pairs
+        self._only_vouched = only_vouched
 
     def translate_one(self, position: SourcePosition) -> Translation:
         if not self._ready():
@@ -174,7 +182,7 @@ class ReverseFloor:
                 verdict=Verdict.NO_SYNC, downstream_offset=None, message=_MESSAGES[Verdict.NO_SYNC]
             )
         pair = pairs.at_or_below(position.next_offset)
-        if pair is None:
+        if pair is None or (self._only_vouched and not pairs.vouched(pair)):
             first = pairs.above(position.next_offset)
             return Translation(
                 verdict=Verdict.TOO_OLD,
@@ -186,7 +194,7 @@ class ReverseFloor:
         return Translation(
             verdict=Verdict.FLOOR,
             downstream_offset=pair.downstream if at_pair else pair.downstream + 1,
-            message=f"by the offset sync {pair.downstream} -> {pair.upstream}"
+            message=f"by the offset sync that has {pair.upstream} here and {pair.downstream} there"
             + _read_again(position.next_offset - pair.upstream - 1),
         )
 
