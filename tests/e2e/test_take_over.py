@@ -94,7 +94,7 @@ class _Site:
             file = {"mm2.properties": self.mm2_file.name}
             await self.guide.run("twinlog preflight", file)
             out, _ = await self.guide.run("twinlog adopt", file, code=1)
-            assert "has 1 members" in out, "it is not taken over while it runs"
+            assert "has 1 member" in out, "it is not taken over while it runs"
         await eventually(lambda: _may_be_taken_over(self.mm2_file))
         return result
 

@@ -192,7 +192,7 @@ async def _as_strimzi_md_says(rig: _Rig, worker: ConnectWorker, directory: Path)
     await guide.run("twinlog preflight")
     group = {"GROUP": worker.group}
     running = await eventually(partial(_stores, 1, guide, rig, group))
-    assert any("has 1 members" in refusal for refusal in running["refusals"]), running
+    assert any("has 1 member" in refusal for refusal in running["refusals"]), running
     await guide.run("kubectl -n kafka scale")
     assert asked.read_text().splitlines()[-1] == "-n kafka scale kafkamirrormaker2 mirror --replicas 0"
     await asyncio.to_thread(worker.end)

@@ -145,7 +145,7 @@ def import_command(
 
 async def _export(flow: Flow, configuration: "Configuration") -> Any:
     async with AsyncExitStack() as stack:
-        opened = await engine("state.clusters").open_flow(configuration, flow, CLOCK.get(), stack)
+        opened = await engine("state.export").open_flow(configuration, flow, CLOCK.get(), stack)
         return await engine("state.export").StateExport(clusters=opened).run()
 
 
@@ -154,7 +154,7 @@ async def _import(
 ) -> Any:
     """Plan, or carry a plan out."""
     async with AsyncExitStack() as stack:
-        opened = await engine("state.clusters").open_flow(configuration, flow, CLOCK.get(), stack)
+        opened = await engine("state.export").open_flow(configuration, flow, CLOCK.get(), stack)
         work = engine("state.restore").StateImport(clusters=opened, state=state, **options)
         return await work.plan() if plan is None else await work.carry_out(plan)
 
