@@ -395,9 +395,14 @@ async def _operations(inspector: ClusterInspector) -> frozenset[str] | KafkaErro
 
 
 def principal_of(client: ClientConfig) -> str:
-    """`User:name` as far as the properties show it; empty for certificates and without a login."""
+    """`User:name` as far as the properties show it, Kafka's `User:ANONYMOUS` where nobody logs in; empty for
+    certificates, tokens and Kerberos."""
     found = _USER.search(client.properties.get("sasl.jaas.config", ""))
-    return f"User:{found.group(1)}" if found else ""
+    if found:
+        return f"User:{found.group(1)}"
+    logs_in = client.properties.get("security.protocol", "PLAINTEXT").upper().startswith("SASL")
+    shows_certificate = any(key.startswith("ssl.keystore.") for key in client.properties)
+    return "" if logs_in or shows_certificate else "User:ANONYMOUS"
 
 
 def other_principals(config: FlowConfig) -> dict[str, str]:

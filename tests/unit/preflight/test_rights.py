@@ -194,6 +194,18 @@ def test_the_commands_for_all_rights_name_each_resource_once(configure: Configur
     assert not any("password" in command for command in commands)
 
 
+def test_who_does_not_log_in_is_granted_rights_as_kafka_names_it(configure: Configure) -> None:
+    commands = needed_acl_commands(configure({}))
+    assert all("--allow-principal 'User:ANONYMOUS'" in each for each in commands if not each.startswith("#"))
+    store = {"ssl.keystore.location": "/a.p12", "ssl.keystore.password": "x"}
+    commands = needed_acl_commands(
+        configure({f"B.{key}": value for key, value in {"security.protocol": "SSL", **store}.items()})
+    )
+    of_b = [each for each in commands if "--bootstrap-server b" in each]
+    assert of_b
+    assert all("'User:<the principal of your properties>'" in each for each in of_b)
+
+
 def test_copies_without_a_common_beginning_are_granted_without_a_prefix(
     configure: Configure,
 ) -> None:
