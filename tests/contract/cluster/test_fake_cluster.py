@@ -12,7 +12,6 @@ from contract.cluster.group_admin_contract import GroupAdminContract
 from contract.cluster.log_admin_contract import LogAdminContract
 from contract.cluster.log_reader_contract import LogReaderContract
 from contract.cluster.log_writer_contract import LogWriterContract
-from contract.cluster.membership_contract import MembershipContract
 from contract.cluster.quota_admin_contract import QuotaAdminContract
 from contract.cluster.topic_admin_contract import TopicAdminContract
 from twinlog.kafka.ports import KafkaCluster
@@ -89,10 +88,6 @@ class TestQuotaAdmin(QuotaAdminContract):
 
 
 class TestGroupAdmin(GroupAdminContract):
-    pass
-
-
-class TestElection(MembershipContract):
     pass
 
 

@@ -15,7 +15,7 @@ several owners, one after the other or together.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.codes import ErrorCode
@@ -27,6 +27,7 @@ from twinlog.kafka.ports import (
     LogEnd,
     ManagedReader,
     ManagedWriter,
+    Member,
     OffsetSpec,
     QuotaEntity,
 )
@@ -35,7 +36,7 @@ from twinlog.testing.fakes.cluster_admin import FakeAclAdmin, FakeConfigAdmin, F
 from twinlog.testing.fakes.cluster_base import Call as Call
 from twinlog.testing.fakes.cluster_base import FakeClusterBase, operation
 from twinlog.testing.fakes.cluster_base import Hook as Hook
-from twinlog.testing.fakes.cluster_io import FakeMembers, FakeReader, FakeWriter
+from twinlog.testing.fakes.cluster_io import FakeReader, FakeWriter
 from twinlog.testing.fakes.cluster_state import FakeLog
 from twinlog.testing.fakes.cluster_state import Transaction as Transaction
 
@@ -203,7 +204,6 @@ class FakeCluster(
     FakeQuotaAdmin,
     FakeGroupAdmin,
     FakeLogAdmin,
-    FakeMembers,
 ):
     """`KafkaCluster` in memory. For one event loop."""
 
@@ -221,6 +221,9 @@ class FakeCluster(
 
     def writer(self, *, introduce: Introduce | None = None) -> ManagedWriter:
         return FakeWriter(self, introduce)
+
+    def member(self, group_id: str, **_options: Any) -> Member:
+        raise NotImplementedError("only brokers on the wire have members")
 
     def intercept(self, operation: str, hook: Hook, *, after: bool = False) -> Callable[[], None]:
         """Call `hook` before (or after) every call of a port's method, e.g. "append" or "create_topics".

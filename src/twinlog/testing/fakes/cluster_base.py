@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from twinlog.clock import Clock, SystemClock
 from twinlog.kafka.codes import ErrorCode
@@ -15,10 +15,6 @@ from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
 from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster_state import FakeGroup, FakeLog, FakeTopic, new_kafka_id
-
-if TYPE_CHECKING:
-    from twinlog.testing.fakes.cluster_io import FakeMemberGroup
-
 
 # Fault injection: a test's functions called before or after an operation of a fake cluster.
 
@@ -143,7 +139,6 @@ class FakeClusterBase:
         self.groups: dict[str, FakeGroup] = {}
         self.acls: set[AclBinding] = set()
         self.quotas: dict[QuotaEntity, dict[str, float]] = {}
-        self.member_groups: dict[str, FakeMemberGroup] = {}
         self.users: dict[str, frozenset[str]] = {}
         self._cluster_id = cluster_id or new_kafka_id()
         self._broker_count = broker_count

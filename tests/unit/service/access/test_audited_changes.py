@@ -18,8 +18,7 @@ from twinlog.service.access.audit import MAX_SHOWN
 from twinlog.service.access.roles import is_change
 from twinlog.service.owner.lease import LeaseState
 from twinlog.service.owner.servicer import OwnersServicer
-from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog.testing.virtual_time import FakeClock
+from twinlog.testing.broker import FakeKafka
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.orders import ForeignWrite
 from unit.checkpoint.mirrored_logs import ORIGIN
@@ -71,14 +70,14 @@ async def throttle(port: AuditRig) -> None:
 
 
 async def move_flow(port: AuditRig) -> None:
-    cluster, clock = FakeCluster("B"), FakeClock()
-    one, two = (Process(f"box-{number}:1, process 7, rules ", cluster, clock) for number in (1, 2))
-    async with running(one):
-        await until(lambda: one.works)
-        async with running(two):
-            await until(lambda: two.lease.state is LeaseState.ELSEWHERE)
-            request = owners.MoveFlowRequest(flow=FLOW, to="box-2", dry_run=True)
-            await port.call(OwnersServicer({"B": one.membership}).MoveFlow, request)
+    async with (
+        FakeKafka() as kafka,
+        running(one := Process("box-1:1, process 7, rules ", kafka)),
+        running(two := Process("box-2:1, process 7, rules ", kafka)),
+    ):
+        await until(lambda: one.works and two.lease.state is LeaseState.ELSEWHERE)
+        request = owners.MoveFlowRequest(flow=FLOW, to="box-2", dry_run=True)
+        await port.call(OwnersServicer({"B": one.membership}).MoveFlow, request)
     (line,) = port.lines("MoveFlow")
     assert (line["before"]["process"], line["after"]["to"]) == ("box-1:1, process 7", "box-2:1, process 7")
 

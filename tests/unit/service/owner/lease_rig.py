@@ -4,27 +4,28 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from twinlog.kafka.cluster import open_cluster
 from twinlog.model import Flow
 from twinlog.service.owner.assignment import Reach
 from twinlog.service.owner.lease import FlowLease
 from twinlog.service.owner.membership import Membership
 from twinlog.service.owner.name import OwnerName
 from twinlog.service.runtime import Backoff, Loop
+from twinlog.testing.broker import FakeKafka
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog.testing.virtual_time import FakeClock
+from twinlog.testing.virtual_time import LoopClock
 
 FLOW = Flow("A", "B")
 GROUP = "group"
-SESSION_SECONDS = 0.05
-"""The real clock only paces the candidates: how long something counts is the fake clock's."""
+SESSION_SECONDS = 10.0
 
 
 class Process:
     """One process with a lease, and what its guarded loops do."""
 
-    def __init__(self, name: str, cluster: FakeCluster, clock: FakeClock) -> None:
-        """`name` as an owner is called, with the rules of its file."""
+    def __init__(self, name: str, kafka: FakeKafka) -> None:
+        """`name` as an owner is called, with the rules of its file; its client's id is the same."""
+        clock = LoopClock()
         self.lease = FlowLease(
             FLOW,
             group=GROUP,
@@ -34,13 +35,13 @@ class Process:
             on_owner=self._on_owner,
         )
         self.membership = Membership(
-            cluster,
+            open_cluster("B", {"bootstrap.servers": kafka.bootstrap, "client.id": name}),
             service="source",
             group=GROUP,
             name=lambda: OwnerName.parse(name),
             session_seconds=SESSION_SECONDS,
             clock=clock,
-            backoff=Backoff(initial_seconds=0.005, max_seconds=0.01, random=lambda: 0.5),
+            backoff=Backoff(initial_seconds=0.5, max_seconds=1.0, random=lambda: 0.5),
         )
         self.reach = Reach.FINE
         self.membership.add(self.lease, reach=lambda: self.reach)

@@ -11,8 +11,7 @@ from twinlog.config import Address, load
 from twinlog.errors import StateError
 from twinlog.service.owner.lease import LeaseState
 from twinlog.service.owner.name import OwnerName, own_address, selection_fingerprint
-from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog.testing.virtual_time import FakeClock
+from twinlog.testing.broker import FakeKafka
 from unit.service.owner.lease_rig import FLOW, Process, running, until
 
 
@@ -31,12 +30,9 @@ async def _refused(step: Coroutine[Any, Any, None]) -> str:
     ],
 )
 async def test_a_deployment_that_selects_something_else_is_named_as_a_twin(owner: str, reason: str) -> None:
-    cluster, clock = FakeCluster("B"), FakeClock()
-    first = Process(owner, cluster, clock)
-    second = Process("host:2, process 8, rules aaaa", cluster, clock)
-    async with running(first):
+    async with FakeKafka() as kafka, running(first := Process(owner, kafka)):
         await until(lambda: first.lease.state is LeaseState.OWNER)
-        async with running(second):
+        async with running(second := Process("host:2, process 8, rules aaaa", kafka)):
             await until(lambda: second.lease.state is LeaseState.ELSEWHERE)
             refusal = second.lease.refusal()
             assert refusal is not None
@@ -77,11 +73,9 @@ def test_the_fingerprint_is_of_what_the_file_selects(tmp_path: Path) -> None:
 async def test_a_refusal_names_the_address_at_which_the_owner_is_called(
     owner: str, address: str | None
 ) -> None:
-    cluster, clock = FakeCluster("B"), FakeClock()
-    first, second = Process(owner, cluster, clock), Process("mine, rules aaaa", cluster, clock)
-    async with running(first):
+    async with FakeKafka() as kafka, running(first := Process(owner, kafka)):
         await until(lambda: first.lease.state is LeaseState.OWNER)
-        async with running(second):
+        async with running(second := Process("mine, rules aaaa", kafka)):
             await until(lambda: second.lease.state is LeaseState.ELSEWHERE)
             refusal = second.lease.refusal()
             assert refusal is not None
