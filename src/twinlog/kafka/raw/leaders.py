@@ -207,13 +207,14 @@ async def ask_leaders(
 def _told(
     led: Collection[TopicPartition], answers: LeaderAnswers[T], doing: str, *, alias: str
 ) -> dict[TopicPartition, T | KafkaError]:
+    asked = set(led)
     told: dict[TopicPartition, T | KafkaError] = {
-        partition: not_told(partition, doing, alias=alias) for partition in led
+        partition: partition_error(code, partition, doing, alias=alias) if code else answer
+        for partition, code, answer in answers
+        if partition in asked
     }
-    for partition, code, answer in answers:
-        if partition in told:
-            told[partition] = partition_error(code, partition, doing, alias=alias) if code else answer
-    return told
+    left_out = (partition for partition in led if partition not in told)
+    return told | {partition: not_told(partition, doing, alias=alias) for partition in left_out}
 
 
 def _may_have_moved(answer: object) -> bool:
