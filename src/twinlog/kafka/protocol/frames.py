@@ -9,6 +9,7 @@ Invariant: frames are delivered complete, in order, and only while the connectio
 import asyncio
 import base64
 import struct
+import threading
 from collections.abc import Callable
 from typing import cast
 
@@ -129,6 +130,18 @@ class FrameTooLargeError(ConnectionError):
     """The next frame is larger than the answer to the request may be."""
 
 
+class _Small(threading.local):
+    """Where the connections of a thread's event loop receive small frames, one after the other: most of a
+    process's connections wait, and a buffer of their own would be most of what they take."""
+
+    def __init__(self) -> None:
+        self.data = bytearray(SMALL_FRAME_BYTES)
+        self.view = memoryview(self.data)
+
+
+_SMALL = _Small()
+
+
 class FrameProtocol(asyncio.BufferedProtocol):
     """The receiving half of a connection. `deliver` gets each frame, `lost` is called once, at the end."""
 
@@ -145,11 +158,10 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self.received_bytes = 0
         """Since the connection was made."""
         self._transport: asyncio.Transport | None = None
-        self._small = bytearray(SMALL_FRAME_BYTES)
-        self._small_view = memoryview(self._small)
+        self._rest = b""
+        """The beginning of a small frame."""
         self._filled = 0
         self._frame: bytearray | None = None
-        self._frame_view = self._small_view
         self._is_over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -169,7 +181,10 @@ class FrameProtocol(asyncio.BufferedProtocol):
         return self._is_over
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return (self._small_view if self._frame is None else self._frame_view)[self._filled :]
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled :]
+        _SMALL.data[: self._filled] = self._rest
+        return _SMALL.view[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._filled += nbytes
@@ -177,13 +192,13 @@ class FrameProtocol(asyncio.BufferedProtocol):
         if self._frame is None:
             self._cut_small()
         elif self._filled == len(self._frame):
-            frame, self._frame, self._frame_view, self._filled = self._frame, None, self._small_view, 0
+            frame, self._frame, self._rest, self._filled = self._frame, None, b"", 0
             self._deliver(frame)
 
     def _cut_small(self) -> None:
-        position, filled = 0, self._filled
+        small, position, filled = _SMALL.view, 0, self._filled
         while filled - position >= _SIZE.size and not self._is_over:
-            (size,) = _SIZE.unpack_from(self._small, position)
+            (size,) = _SIZE.unpack_from(small, position)
             if not 0 <= size <= SMALL_FRAME_BYTES and not 0 <= size <= self._largest():
                 self._refuse(size)
                 return
@@ -193,22 +208,21 @@ class FrameProtocol(asyncio.BufferedProtocol):
                     self._begin_large(size, begin)
                     return
                 break
-            self._deliver(bytes(self._small_view[begin:after]))
+            self._deliver(bytes(small[begin:after]))
             position = after
-        self._small[: filled - position] = self._small[position:filled]
+        self._rest = bytes(small[position:filled])
         self._filled = filled - position
 
     def _begin_large(self, size: int, begin: int) -> None:
         self._frame = bytearray(size)
-        self._frame_view = memoryview(self._frame)
         here = self._filled - begin
-        self._frame_view[:here] = self._small_view[begin : self._filled]
+        self._frame[:here] = _SMALL.view[begin : self._filled]
         self._filled = here
 
     def _refuse(self, size: int) -> None:
         """The peer does not speak Kafka's protocol, or sends more than was requested."""
         self._is_over = True
-        self._filled = 0
+        self._rest, self._filled = b"", 0
         if self._transport is not None:
             self._transport.abort()
         if size >> 16 == _TLS_ALERT:

@@ -56,6 +56,26 @@ def test_frames_are_the_same_however_the_stream_is_cut(sizes: list[int], cuts: l
     assert receiver.frames == frames
 
 
+@given(sizes=st.lists(SIZES, max_size=6), cuts=st.lists(st.integers(1, 2 * SMALL_FRAME_BYTES), max_size=8))
+def test_connections_that_share_their_buffer_keep_their_frames(sizes: list[int], cuts: list[int]) -> None:
+    frames = [[bytes((16 * end + number,)) * size for number, size in enumerate(sizes)] for end in (1, 2)]
+    streams, receivers = [on_the_wire(*each) for each in frames], [Receiver(), Receiver()]
+
+    for cut in [*cuts, sum(sizes) + 4 * len(sizes)]:
+        for receiver, stream in zip(receivers, streams, strict=True):
+            receiver.receive(stream[:cut])
+        streams = [stream[cut:] for stream in streams]
+
+    assert [receiver.frames for receiver in receivers] == frames
+
+
+def test_a_connection_that_waits_has_no_buffer_of_its_own() -> None:
+    waiting, other = Receiver(), Receiver()
+    waiting.receive(on_the_wire(b"first") + b"\0\0")
+
+    assert waiting.protocol.get_buffer(-1).obj is other.protocol.get_buffer(-1).obj
+
+
 @given(frames=st.lists(st.binary(max_size=20), max_size=5))
 def test_single_bytes_make_whole_frames(frames: list[bytes]) -> None:
     receiver = Receiver()
