@@ -3,12 +3,15 @@
 import asyncio
 from pathlib import Path
 
-from simulated.histories import DEFAULT
+from simulated import histories
+from simulated.histories import DEFAULT, IDENTITY
 from simulated.test_whole_life import FILE, copied
 from simulated.world import ONE_BROKER, SERVICES, World, live
 from twinlog.api.common.v1.types_pb2 import Flow
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
+from twinlog.cli.verdict.issues import Level
+from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.preflight.gather import gather_facts
 from twinlog.service.options import ServiceOptions, load_configuration
 from twinlog.testing.broker.acls import (
@@ -107,6 +110,32 @@ def test_a_managed_target_that_grants_neither_alter_nor_cluster_action_is_enough
                 await world.stop(name)
             assert not [each for each in world.logged if each["level"] in ("error", "critical")]
             assert rights.refused == OF_PROVIDERS, "nothing else was missing"
+
+    live(life())
+
+
+def test_brokers_that_hang_are_the_one_problem_that_is_told(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, IDENTITY, seed=1, node_count=3) as world:
+            source = world.on["A"]
+            source.cluster.create_topic("orders", partition_count=6)
+            for number in range(6):
+                source.produce("orders", number, b"first")
+            world.start(*SERVICES)
+            await histories.copied(world)
+            await world.pause(20)
+            hung = [world.kafka["B"].faults.begin(node_id=n, hangs=True) for n in (2, 3)]
+            for number in range(12):
+                source.produce("orders", number % 6, b"%d" % number)
+                await world.pause(5)
+                if number >= 6:
+                    (issue,) = verdict_of(await world.status()).pressing
+                    assert (issue.level, issue.about, issue.reason) == (Level.BAD, "B", "BROKER_SILENT")
+                    assert "brokers 2, 3 of B do not answer" in issue.message
+                    assert "of 7 partitions wait" in issue.message
+            for each in hung:
+                each.ended.set()
+            await histories.copied(world)
 
     live(life())
 

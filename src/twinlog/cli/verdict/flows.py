@@ -1,14 +1,14 @@
 """What is wrong with one flow or one cluster, grouped by its cause. Pure."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from twinlog.cli.common.names import counted
 from twinlog.cli.status import rows as kinds
 from twinlog.cli.status.rows import ClusterRow, FlowRow, Note
-from twinlog.cli.verdict.issues import Issue, Level, bad, remedy, worst
+from twinlog.cli.verdict.issues import SEVERITY, Issue, Level, bad, remedy, worst
 from twinlog.kafka.ports import Outage
 from twinlog.kafka.reasons import REFUSALS, no_answer
 
@@ -24,6 +24,10 @@ FOLLOWS_FROM_CLUSTER = frozenset(
     }
 )
 """What a flow says while one of its clusters is away, because of that."""
+_FOLLOWS_FROM_BROKER = (
+    FOLLOWS_FROM_CLUSTER - {"WAITING", "STARTING", "NOT_READY", "NO_TASK", "FLOW_NOT_READY", "PEER_TIMEOUT"}
+) | {"HIGH_WATERMARK_BEHIND", "NOT_ENOUGH_REPLICAS"}
+"""What a flow says while some brokers of a cluster do not answer, because of that."""
 _KINDS = (
     ("authentication failed", ("AUTHENTICATION", "SASL", "credentials")),
     ("TLS failed", ("TLS", "SSL", "certificate")),
@@ -33,9 +37,12 @@ _KINDS = (
 )
 
 
-def is_symptom_of_cluster(issue: Issue, away: ClusterRow) -> bool:
-    """Whether an issue of a flow follows from its cluster, which no service reaches."""
-    return issue.reason in FOLLOWS_FROM_CLUSTER or any(issue.reason == note.reason for note in away.notes)
+def is_symptom_of_cluster(issue: Issue, row: ClusterRow) -> bool:
+    """Whether an issue of a flow follows from its cluster: no service reaches it, or brokers of it are
+    silent."""
+    if row.is_away:
+        return issue.reason in FOLLOWS_FROM_CLUSTER or any(issue.reason == note.reason for note in row.notes)
+    return bool(row.silent_brokers) and issue.reason in _FOLLOWS_FROM_BROKER
 
 
 def cluster_issues(
@@ -43,10 +50,13 @@ def cluster_issues(
 ) -> list[Issue]:
     """`flows`: those with this cluster at an end; `services`: how many there are."""
     if not row.is_away:
-        return [
-            *(_in_part(row, reason, notes, flows, file) for reason, notes in _by_reason(row.notes).items()),
-            *_silent(row),
+        in_part = [
+            _in_part(row, reason, notes, flows, file) for reason, notes in _by_reason(row.notes).items()
         ]
+        if not row.silent_brokers:
+            return in_part
+        follow = [each for each in in_part if is_symptom_of_cluster(each, row)]
+        return [*(each for each in in_part if each not in follow), _silent(row, flows, [*symptoms, *follow])]
     first = min(row.notes, key=lambda note: note.service)
     swallowed = list(symptoms)
     said = tuple(f"{note.service}: {note.message}" for note in sorted(row.notes, key=lambda n: n.service))
@@ -57,7 +67,7 @@ def cluster_issues(
     more = {
         "flows": tuple(each.flow for each in flows),
         "symptoms": len(row.notes) - 1 + len(swallowed),
-        "details": said + tuple(f"{each.about}: {each.reason}: {each.message}" for each in swallowed),
+        "details": said + _told_by(swallowed),
     }
     found = bad(row.alias, first.reason, told, remedy(first.reason, file=file), **more)
     if first.reason in REFUSALS:
@@ -74,9 +84,7 @@ def _in_part(
     return bad(row.alias, reason, told, remedy(reason, file=file), flows=held)
 
 
-def _silent(row: ClusterRow) -> Iterator[Issue]:
-    if not row.silent_brokers:
-        return
+def _silent(row: ClusterRow, flows: Sequence[FlowRow], symptoms: Sequence[Issue]) -> Issue:
     by = sorted({service for services in row.silent_brokers.values() for service in services})
     outage = Outage(
         brokers=frozenset(row.silent_brokers),
@@ -84,7 +92,20 @@ def _silent(row: ClusterRow) -> Iterator[Issue]:
         under_replicated=row.partitions_under_replicated,
     )
     told = outage.told(row.alias) + ("" if by == sorted(row.seen_by) else f" (seen by {', '.join(by)})")
-    yield bad(row.alias, "BROKER_SILENT", told, level=Level.WARN, stops=False)
+    return Issue(
+        level=max((Level.WARN, worst(symptoms)), key=SEVERITY.index),
+        about=row.alias,
+        reason="BROKER_SILENT",
+        message=told + (_waits(flows) if symptoms else ""),
+        stops=any(each.stops for each in symptoms),
+        flows=tuple(each.flow for each in flows) if symptoms else (),
+        symptoms=len(symptoms),
+        details=_told_by(symptoms),
+    )
+
+
+def _told_by(issues: Iterable[Issue]) -> tuple[str, ...]:
+    return tuple(f"{each.about}: {each.reason}: {each.message}" for each in issues)
 
 
 def failure_kind(reason: str, message: str) -> str:
@@ -241,7 +262,8 @@ def _caused(row: FlowRow, issues: Sequence[Issue]) -> list[Issue]:
         cause = next(each for each in issues if each.reason == kinds.STARTING)
     if cause is None:
         return list(issues)
-    apart = {_PAUSED, "FAULTED"} if cause.reason in FOLLOWS_FROM_CLUSTER else {_PAUSED}
+    from_cluster = cause.reason in FOLLOWS_FROM_CLUSTER | _FOLLOWS_FROM_BROKER
+    apart = {_PAUSED, "FAULTED"} if from_cluster else {_PAUSED}
 
     def follows(each: Issue) -> bool:
         if each is cause or each.level == Level.NOTE or each.reason in apart:

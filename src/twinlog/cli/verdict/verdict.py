@@ -1,8 +1,8 @@
 """The verdict on everything that the services told: `twinlog status`, `--check`, the live page and the plans
 of moves all show this one. Pure.
 
-Issues are grouped by their cause before they are counted: of a cluster that no service reaches, or of a flow
-that copies nothing, everything that follows from it is a symptom.
+Issues are grouped by their cause before they are counted: of a cluster that no service reaches, of brokers
+that do not answer, or of a flow that copies nothing, everything that follows from it is a symptom.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,15 +21,13 @@ def verdict_of(status: Status) -> Verdict:
     if status.services and all(row.health != SERVING for row in status.services):
         return Verdict(issues=[_no_service(status.services, file)])
     issues = _services(status, file)
-    away = {alias: row for alias, row in sorted(status.clusters.items()) if row.is_away}
-    swallowed: dict[str, list[Issue]] = {alias: [] for alias in away}
+    swallowed: dict[str, list[Issue]] = {alias: [] for alias in status.clusters}
     for name, row in sorted(status.flows.items()):
         for issue in flow_issues(row, file, source_answers=_answers(status, "source")):
-            cause = next((alias for alias in _ends(name) if alias in away), None)
-            if cause is not None and is_symptom_of_cluster(issue, away[cause]):
-                swallowed[cause].append(issue)
-            else:
-                issues.append(issue)
+            ends = [status.clusters[alias] for alias in _ends(name) if alias in status.clusters]
+            ends.sort(key=lambda row: not row.is_away)
+            cause = next((row.alias for row in ends if is_symptom_of_cluster(issue, row)), None)
+            (issues if cause is None else swallowed[cause]).append(issue)
     for alias, cluster in sorted(status.clusters.items()):
         held = [row for name, row in sorted(status.flows.items()) if alias in _ends(name)]
         issues += cluster_issues(cluster, held, swallowed.get(alias, ()), len(status.services), file)

@@ -109,3 +109,56 @@ def test_a_broker_that_does_not_answer_while_others_do_is_a_warning(
     assert ("seen by heartbeat, source" in issue.message) == (services is not SERVICES)
     assert not verdict.failing
     assert cells_of(CLUSTER, status.clusters["B"]) == ["B", "yes, but for broker 2"]
+
+
+def test_what_a_silent_broker_stops_is_told_as_its_consequence() -> None:
+    status = healthy()
+    told = types_pb2.ClusterStatus(alias="B", reachable=True, silent_brokers=[2, 3])
+    for name in SERVICES[1:]:
+        status.add_clusters(name, [told])
+    away(status, ["configsync"])
+    row = flow(status)
+    row.partitions, row.path = {"RUNNING": 1, "STALLED": 4, "FAULTED": 1}, "UNKNOWN"
+    row.add_note("source", "KAFKA_UNAVAILABLE", "2 partitions (2 more for other reasons): no broker")
+    row.add_note("checkpoint", "GROUPS_NOT_TRANSLATED", "no answer in time")
+    row.add_note("heartbeat", "HEARTBEAT_MISSING", "none for 56 s")
+    verdict = verdict_of(status)
+    assert verdict.line == "2 problems: FAULTED, BROKER_SILENT"
+    issue = verdict.issues[-1]
+    assert issue.message == (
+        "brokers 2, 3 of B do not answer; the others do; partitions without a leader: 0, that lack"
+        " replicas: 0 (seen by checkpoint, configsync, heartbeat). 5 of 6 partitions wait; nothing is lost"
+        " while the source keeps its records"
+    )
+    assert issue.stops
+    assert issue.flows == ("A->B",)
+    assert any("KAFKA_UNAVAILABLE" in each for each in issue.details)
+    assert verdict.failing
+
+
+def test_behind_replicas_that_do_not_follow_is_the_cause_the_silent_broker() -> None:
+    status = healthy()
+    for name in SERVICES:
+        told = types_pb2.ClusterStatus(alias="B", reachable=True, silent_brokers=[2])
+        status.add_clusters(name, [told])
+    row = flow(status)
+    row.partitions = {"RUNNING": 1, "BACKOFF": 2}
+    row.add_note("source", "HIGH_WATERMARK_BEHIND", "2 partitions: 3 records are being replicated")
+    assert [each.reason for each in verdict_of(status).issues] == ["BROKER_SILENT"]
+
+
+def test_a_silent_broker_explains_no_start_and_nothing_of_other_flows() -> None:
+    status = healthy()
+    for name in SERVICES:
+        told = types_pb2.ClusterStatus(alias="C", reachable=True, silent_brokers=[2])
+        status.add_clusters(name, [told])
+    flow(status).add_note("source", "KAFKA_UNAVAILABLE", REFUSED)
+    other = status.flow(types_pb2.Flow(source="A", target="C"))
+    other.partitions, other.records, other.lag_records, other.path = {"RUNNING": 0}, 7, 0, "ALIVE"
+    other.add_note("source", "STARTING", "the first epoch is getting ready")
+    found = [(each.about, each.reason, each.level) for each in verdict_of(status).issues]
+    assert found == [
+        ("A->B", "KAFKA_UNAVAILABLE", Level.BAD),
+        ("A->C", "STARTING", Level.WARN),
+        ("C", "BROKER_SILENT", Level.WARN),
+    ]
