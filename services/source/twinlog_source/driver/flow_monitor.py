@@ -86,6 +86,8 @@ LONGEST_TICK_SECONDS = 3.0
 TICKS_PER_SECOND = 40
 """How often all flows of a process together are checked; each flow is checked every few seconds."""
 FOLLOW_TIMEOUT_SECONDS = 10.0
+STEADY_SECONDS = 20.0
+"""A reason that lasts for less is of a moment: a start goes through several."""
 
 log = structlog.get_logger(__name__)
 
@@ -112,6 +114,8 @@ class FlowMonitor:
     flows: int = 1
     """The number of flows in the process."""
     _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
+    _stands: dict[TopicPartition, tuple[str, int | None, float]] = field(default_factory=dict)
+    """Reason and position of what stands, and since when it does for this reason."""
     _told: dict[TopicPartition, tuple[str, int | None]] = field(default_factory=dict)
     """Reason and position of what stood when it was logged."""
 
@@ -134,17 +138,16 @@ class FlowMonitor:
         self.table.apply(MovementChecked(paused=paused), self.clock.monotonic())
 
     def tell_standing(self) -> None:
-        """Log which partitions this process copies and are STALLED or FAULTED: once for each place and
-        reason, with the same reason together, and each reason once a minute at most."""
+        """Log which partitions this process copies and are STALLED or FAULTED, and were for the same reason
+        for a while: once for each place and reason, with the same reason together, and each reason once a
+        minute at most."""
         facts = self.facts()
         found: dict[str, list[tuple[PartitionRow, PartitionStanding]]] = {}
         for row in self.table.rows.values() if facts.is_owned else ():
             is_slow = row.stall.since(facts.stalled_seconds, now=facts.now) is not None
-            # A copy that becomes translated is FAULTED for a moment.
-            if is_slow or (row.task_state == PartitionState.FAULTED and not row.needs_translation):
+            if is_slow or row.task_state == PartitionState.FAULTED:
                 standing = standing_of(row, facts)
-                is_told = self._told.get(row.partition) == (standing.reason, row.position)
-                if standing.state in STANDS and not is_told:
+                if standing.state in STANDS and self._is_news(row, standing.reason, facts.now):
                     found.setdefault(standing.reason, []).append((row, standing))
         for reason, stand in found.items():
             if self._limiter.admit(reason, now=facts.now) is None:
@@ -160,6 +163,13 @@ class FlowMonitor:
                 first=str(row.partition),
                 message=standing.message,
             )
+
+    def _is_news(self, row: PartitionRow, reason: str, now: float) -> bool:
+        stood = self._stands.get(row.partition)
+        if stood is None or stood[:2] != (reason, row.position):
+            stood = self._stands[row.partition] = reason, row.position, now
+        is_told = self._told.get(row.partition) == (reason, row.position)
+        return now - stood[2] >= STEADY_SECONDS and not is_told
 
     async def _read_ends(self, stop: asyncio.Event) -> None:
         while not await wait_or_stop(stop, max(TICK_SECONDS, self.ends.due_in_seconds)):

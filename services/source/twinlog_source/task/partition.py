@@ -331,11 +331,11 @@ class PartitionCopy:
         self.retry_at = now + wait_seconds if wait_seconds < math.inf else None
 
     def give_up_offsets(self, *, reason: str, message: str) -> None:
-        """The copy cannot keep the source's offsets from `committed` on. Final: the driver assigns the
-        partition again as a translated one."""
+        """The copy cannot keep the source's offsets from `committed` on. Final, and no fault: the partition
+        waits until the driver assigns it again as a translated one."""
         self.needs_translation = True
         self.rewind()
-        self._become(PartitionState.FAULTED, reason, message)
+        self._become(PartitionState.WAITING, reason, message)
 
     def restore_failure(self, prior: PriorFailure, now: float) -> None:
         """The earlier task had set the partition aside: it stays so, and is not retried earlier."""

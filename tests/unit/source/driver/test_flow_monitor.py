@@ -64,6 +64,33 @@ async def test_a_record_of_a_later_release_does_not_end_a_standby(rig: FlowRig) 
         stop.set()
 
 
+async def test_a_start_on_a_slow_machine_is_logged_once_and_its_moments_never(rig: FlowRig) -> None:
+    state = await rig.process()
+    monitor = monitor_of_standby(rig, state)
+    place, now = TopicPartition("t", 0), rig.clock.monotonic
+    state.table.apply(TopicsChosen(targets={place: "A.t"}, owned=()), now())
+
+    def stand(kind: PartitionState, reason: str, seconds: int) -> list[str]:
+        with capture_logs() as lines:
+            for _ in range(seconds):
+                said = PartitionReport(partition=place, position=1, source_end=9, state=kind, reason=reason)
+                report = TaskReport(partitions=(said,))
+                state.table.apply(Reported(slot=0, report=report, now_ms=1), now())
+                monitor.note_progress()
+                monitor.tell_standing()
+                rig.clock.advance(1)
+        return [line["reason"] for line in lines]
+
+    waiting, faulted, backoff = PartitionState.WAITING, PartitionState.FAULTED, PartitionState.BACKOFF
+    assert stand(waiting, "STARTING", 45) == []
+    assert stand(backoff, "KAFKA_TIMEOUT", 5) == []
+    assert stand(faulted, "ORIGIN_UNKNOWN", 5) == []
+    assert stand(waiting, "STARTING", 45) == ["STARTING"]
+    assert stand(backoff, "KAFKA_TIMEOUT", 5) == []
+    assert stand(backoff, "HIGH_WATERMARK_BEHIND", 45) == ["HIGH_WATERMARK_BEHIND"]
+    assert stand(waiting, "BOTH_WAYS", 5) == [], "it becomes translated"
+
+
 async def test_what_stands_is_logged_once_at_each_place_and_together(rig: FlowRig) -> None:
     state = await rig.process()
     monitor = monitor_of_standby(rig, state)
@@ -79,7 +106,7 @@ async def test_what_stands_is_logged_once_at_each_place_and_together(rig: FlowRi
             for each in every
         ]
         with capture_logs() as lines:
-            for _ in range(2):
+            for _ in range(3):
                 report = TaskReport(partitions=tuple(said))
                 state.table.apply(Reported(slot=0, report=report, now_ms=1), rig.clock.monotonic())
                 monitor.note_progress()

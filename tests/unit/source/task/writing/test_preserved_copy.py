@@ -279,7 +279,7 @@ def test_nothing_is_read_of_a_copy_that_cannot_keep_the_offsets() -> None:
     rig.copy.is_full = False
     assert not rig.copy.fetchable(1e9)
     assert (rig.copy.state, rig.copy.reason, rig.copy.committed) == (
-        PartitionState.FAULTED,
+        PartitionState.WAITING,
         "FOREIGN_WRITE",
         7,
-    )
+    ), "it becomes translated: no fault"
