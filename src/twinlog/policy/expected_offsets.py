@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from twinlog.config.flow.settings import FlowConfig, OffsetsMode, OffsetsSettings
 from twinlog.filters import PatternList
+from twinlog.policy.configured import policy_from_config
 from twinlog.policy.transformed import TopicTransforms
 
 FILLER_BYTES_PER_OFFSET = 0.82
@@ -37,11 +38,15 @@ class OffsetsRule:
     """The configured mode of each source topic's offsets."""
 
     def __init__(
-        self, settings: OffsetsSettings, drops_records: Callable[[str], bool] = lambda _topic: False
+        self,
+        settings: OffsetsSettings,
+        drops_records: Callable[[str], bool] = lambda _topic: False,
+        is_heartbeats: Callable[[str], bool] = lambda _topic: False,
     ) -> None:
         """`drops_records`: whether the transforms of a topic drop records. Raises ConfigError for a pattern
         that does not compile."""
         self._drops_records = drops_records
+        self._is_heartbeats = is_heartbeats
         self.fill_max = settings.fill_max
         self.fill_total = settings.fill_total
         self._mode = settings.mode
@@ -56,14 +61,18 @@ class OffsetsRule:
         """
         if self._translated.matches(topic) or self._drops_records(topic):
             return OffsetsMode.TRANSLATED
-        return OffsetsMode.PRESERVED if self._preserved.matches(topic) else self._mode
+        mode = OffsetsMode.PRESERVED if self._preserved.matches(topic) else self._mode
+        if mode is OffsetsMode.PRESERVED and self._is_heartbeats(topic):
+            return OffsetsMode.AUTO  # They are compacted.
+        return mode
 
 
 def offsets_rule(config: FlowConfig) -> OffsetsRule:
     """The rule of a flow: a copy that lacks records of its topic cannot have the source's offsets. Raises
     ConfigError."""
     transforms = TopicTransforms(config.policy_config, config.flow.source)
-    return OffsetsRule(config.source.offsets, transforms.drops_records)
+    policy = policy_from_config(config.policy_config)
+    return OffsetsRule(config.source.offsets, transforms.drops_records, policy.is_heartbeats_topic)
 
 
 class ExpectedReason(StrEnum):

@@ -3,7 +3,14 @@
 import pytest
 
 from twinlog.config.flow.settings import OffsetsMode, OffsetsSettings
-from twinlog.policy.expected_offsets import ExpectedReason, NewTopic, OffsetsRule, expected_offsets
+from twinlog.policy.expected_offsets import (
+    ExpectedReason,
+    NewTopic,
+    OffsetsRule,
+    expected_offsets,
+    offsets_rule,
+)
+from unit.config.config_files import TWO_CLUSTERS, load_text
 
 RULE = OffsetsRule(OffsetsSettings(mode=OffsetsMode.AUTO, fill_max=1_000, fill_total=1_500))
 
@@ -43,3 +50,15 @@ def test_a_copy_that_cannot_have_the_sources_offsets_says_why(
     assert (found.preserved, found.reason, found.filled_offsets) == (False, reason, 0)
     assert found.message
     assert found.must is (mode is OffsetsMode.PRESERVED)
+
+
+@pytest.mark.parametrize("key", ["twinlog.offsets = preserved", "twinlog.offsets.preserved.topics = .*"])
+def test_heartbeats_which_are_always_compacted_need_not_keep_the_sources_offsets(key: str) -> None:
+    rule = offsets_rule(load_text(f"{TWO_CLUSTERS}{key}\n").enabled_flows[0])
+    wanted = [rule.wanted(name) for name in ("heartbeats", "B.heartbeats", "orders")]
+    assert wanted == [OffsetsMode.AUTO, OffsetsMode.AUTO, OffsetsMode.PRESERVED]
+
+
+def test_no_copy_has_the_sources_offsets_where_all_are_to_have_their_own() -> None:
+    rule = offsets_rule(load_text(f"{TWO_CLUSTERS}twinlog.offsets = translated\n").enabled_flows[0])
+    assert rule.wanted("heartbeats") is rule.wanted("orders") is OffsetsMode.TRANSLATED
