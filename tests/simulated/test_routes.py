@@ -13,6 +13,7 @@ import pytest
 from simulated.clients import Seen
 from simulated.test_changed_records import Pipe
 from simulated.world import ONE_BROKER, World, live
+from twinlog.api.source.v1.source_service_pb2 import ListGapsRequest
 from twinlog.batches.bodies import OpenRecord, decode_record
 from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.errors import TransientKafkaError
@@ -92,6 +93,38 @@ def test_records_arrive_once_under_their_routes_whatever_is_killed(tmp_path: Pat
             assert {each.about for each in verdict_of(status).pressing} == {"heartbeat"}  # It is not started.
             assert (status.flows["A->B"].lag_records, status.flows["A->B"].partitions) == (0, {"RUNNING": 3})
             for service in ("source", "configsync", "checkpoint"):
+                await world.stop(service)
+
+    live(life())
+
+
+def test_a_copy_that_is_created_again_while_records_are_routed_has_each_record_or_a_gap(
+    tmp_path: Path,
+) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE) as world:
+            source, target = world.on["A"], world.on["B"]
+            source.cluster.create_topic("plain")
+            world.start("configsync", "source")
+
+            def produce(number: int) -> None:
+                source.produce("plain", 0, b"c %d" % number)
+                source.produce("plain", 0, b"d %d" % number, headers=((b"big", b""),))
+
+            produce(0)
+            await world.until(lambda: copied(world) == wanted(world))
+            for number in range(1, 4):
+                target.cluster.delete_topic("A.plain")
+                target.cluster.create_topic("A.plain")
+                produce(number)
+                await world.until(lambda: copied(world).get(("A.plain-big", 0), [])[number:])
+                await world.pause(90)
+                gaps = (await world.order("ListGaps", ListGapsRequest())).gaps
+                there = {seen.value for seen in target.read("A.plain")}
+                for seen in source.read("plain"):
+                    is_lost = any(gap.from_offset <= seen.offset < gap.to_offset for gap in gaps)
+                    assert seen.headers or is_lost != (seen.value in there), (number, seen)
+            for service in ("source", "configsync"):
                 await world.stop(service)
 
     live(life())

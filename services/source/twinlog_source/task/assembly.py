@@ -32,7 +32,7 @@ from twinlog.kafka.raw.settings import Admit
 from twinlog.model import Flow, TopicPartition
 from twinlog.transforms.expressions import Expressions, expressions_of
 from twinlog_source.log.hanging import TakeOver
-from twinlog_source.partitions.orders import ForeignWrite, TaskSetup
+from twinlog_source.partitions.orders import ForeignWrite, Route, TaskSetup
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.leader_filler import LeaderFiller
 from twinlog_source.preserved.tails import CopyTails
@@ -168,6 +168,21 @@ async def open_copier(
             for partition, topic_id in found.items():
                 target_topic_ids[partition.topic] = "" if isinstance(topic_id, KafkaError) else topic_id
 
+        async def routes_by_id(partition: TopicPartition, names: Collection[str]) -> Collection[Route]:
+            """Without the id of one of its topics, a request would name all others, too."""
+            found = await ask_routes(partition, names)
+            there = [
+                TopicPartition(route.topic, partition.partition)
+                for route in found
+                if route.partition_count > partition.partition
+            ]
+            ids = await leader_topic_ids(target, there, timeout_seconds=CALL_TIMEOUT_SECONDS)
+            for written, topic_id in ids.items():
+                if isinstance(topic_id, KafkaError):
+                    raise topic_id
+                target_topic_ids[written.topic] = topic_id
+            return found
+
         def unexplained(copy: PartitionCopy, begin: int, end: int) -> None:
             if not copy.shared:
                 foreign_writes.suspect(copy.partition, copy.target, begin, end)
@@ -179,7 +194,7 @@ async def open_copier(
             read_committed=setup.read_committed,
             clock=clock,
             who_wrote=who_wrote,
-            ask_routes=ask_routes,
+            ask_routes=routes_by_id,
             max_buffered_bytes=MAX_BUFFERED_BYTES,
             horizon=horizon_of(setup.settings),
         )
