@@ -46,6 +46,7 @@ NO_SYNC = FILE.replace("offsets.enabled = true", "offsets.enabled = false")
 _APART_MS = 17_000
 """Between two records: some are of the same minute."""
 Place = tuple[str, int]
+BIG = "A.plain-big", 0
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -117,7 +118,7 @@ def test_a_copy_that_is_created_again_while_records_are_routed_has_each_record_o
                 target.cluster.delete_topic("A.plain")
                 target.cluster.create_topic("A.plain")
                 produce(number)
-                await world.until(lambda: copied(world).get(("A.plain-big", 0), [])[number:])
+                await world.until(lambda: copied(world).get(BIG) == wanted(world)[BIG])
                 await world.pause(90)
                 gaps = (await world.order("ListGaps", ListGapsRequest())).gaps
                 there = {seen.value for seen in target.read("A.plain")}
@@ -163,6 +164,49 @@ def test_a_failover_places_groups_in_each_route_and_none_of_them_leads_back(tmp_
             stood = source.committed("group")
             await world.move("failback", accept_loss=True)
             assert source.committed("group") == stood
+            for service in ("source", "configsync", "checkpoint"):
+                await world.stop(service)
+
+    live(life())
+
+
+@pytest.mark.parametrize(
+    "names", ["", "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy\n"]
+)
+def test_a_failback_skips_no_record_that_took_a_route_before_the_routers_left_the_file(
+    tmp_path: Path, names: str
+) -> None:
+    async def life() -> None:
+        prefix = "" if names else "A."
+        async with World(
+            tmp_path, names + NO_SYNC.replace("A.plain", f"{prefix}plain").replace(r"A\\.", prefix)
+        ) as world:
+            source, target = world.on["A"], world.on["B"]
+            source.cluster.create_topic("plain")
+            world.start("configsync", "source", "checkpoint")
+            for number in range(8):
+                source.produce("plain", 0, b"c %d" % number)
+                source.produce("plain", 0, b"d %d" % number, headers=((b"big", b""),))
+            source.commit("group", "plain", {0: 9})
+            await world.until(lambda: len(target.read(f"{prefix}plain-big")) == 8)
+            for service in ("source", "configsync", "checkpoint"):
+                await world.stop(service)
+            world.file.write_text(
+                "\n".join(
+                    line
+                    for line in world.file.read_text().splitlines()
+                    if ".transforms" not in line and ".predicates" not in line
+                )
+            )
+            world.start("configsync", "source", "checkpoint")
+            source.produce("plain", 0, b"e")
+            await world.until(lambda: target.read(f"{prefix}plain")[-1].value == b"e")
+            await world.pause(90)
+            await world.move("failover", accept_loss=True)
+            (end,) = target.ends(f"{prefix}plain")
+            target.commit("group", f"{prefix}plain", {0: end})
+            await world.move("failback", accept_loss=True)
+            assert source.committed("group") == {("plain", 0): 9}
             for service in ("source", "configsync", "checkpoint"):
                 await world.stop(service)
 

@@ -45,7 +45,7 @@ from twinlog_checkpoint.moves.running.runner import MoveRunner
 from twinlog_checkpoint.moves.write_block import tend_fences
 from twinlog_checkpoint.translation.both_ways import BothWaysTranslator, Copied
 from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
-from twinlog_checkpoint.translation.routed import NoWayBack, RoutedTranslator
+from twinlog_checkpoint.translation.routed import ApartTranslator, NoWayBack, RoutedTranslator
 from twinlog_checkpoint.translation.shared_copies import PreservedTranslator, SharedCopies, UnsharedTranslator
 from twinlog_checkpoint.translation.sync_history_log import SyncHistoryLog
 from twinlog_checkpoint.translation.sync_tail import SyncTail
@@ -146,24 +146,31 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
     if not entry.policy.tracks_topic_sources:
         forward, back = both = _both_ways(entry, clusters, around, tail, forward, back)
         is_both_ways = both[0].is_both_ways
-    topics = TopicChoice(lambda: entry_now().topics, around.known_topics)
-    if entry.transforms.may_route:
-        # Outside of what answers for topics that are copied both ways: a route is no topic of the source.
-        routed = RoutedTranslator(
-            is_route=topics.is_route,
-            floor=FloorTranslator(lambda: tail.store),
-            target=clusters.target,
-            counterpart=partial(target_partition, entry.policy, entry.flow),
-            otherwise=forward,
-        )
-        forward = unshared(otherwise=routed)
-        back = NoWayBack(
-            is_routed=lambda copy: (
-                (origin := named_origin(entry.flow, entry.policy, copy)) is not None
-                and (topics.is_route(origin.topic) or entry.transforms.routes_records(origin.topic))
-            ),
-            otherwise=back,
-        )
+    # Outside of what answers for topics that are copied both ways: a route is no topic of the source.
+    routed = RoutedTranslator(
+        floor=FloorTranslator(lambda: tail.store),
+        target=clusters.target,
+        counterpart=partial(target_partition, entry.policy, entry.flow),
+    )
+    forward = ApartTranslator(
+        is_apart=lambda source: topics.is_route(source.topic),
+        apart=unshared(otherwise=routed),
+        otherwise=forward,
+    )
+
+    def routed_to(copy: TopicPartition) -> Collection[str]:
+        origin, ever = named_origin(entry.flow, entry.policy, copy), topics.ever_routed()
+        if origin is None:
+            return ()
+        if entry.transforms.routes_records(origin.topic) or any(
+            origin.topic in names for names in ever.values()
+        ):
+            return (copy.topic,)
+        return [
+            entry.policy.format_remote_topic(entry.flow.source, name) for name in ever.get(origin.topic, ())
+        ]
+
+    back = NoWayBack(routed_to=routed_to, target=clusters.target, otherwise=back)
     checkpointer = Checkpointer(
         entry=entry,
         source=clusters.source,

@@ -54,6 +54,9 @@ class NothingKnown:
     def routes(self, flow: Flow) -> Mapping[str, ReplicatedTopic]:
         return {}
 
+    def ever_routed(self, flow: Flow) -> Mapping[str, ReplicatedTopic]:
+        return self.routes(flow)
+
 
 @dataclass(slots=True, kw_only=True)
 class KnownTopics(NothingKnown):

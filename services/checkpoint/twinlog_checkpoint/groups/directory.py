@@ -227,6 +227,10 @@ class KnownTopics(Protocol):
         """The topics to which records are routed one by one, by the names that they have on the source."""
         ...
 
+    def ever_routed(self, flow: Flow) -> Mapping[str, ReplicatedTopic]:
+        """As `routes`, with those that no record takes any more."""
+        ...
+
 
 class TopicChoice:
     """configsync's registry decides once it is known; until then the topic filter decides, by the rules that
@@ -274,10 +278,11 @@ class TopicChoice:
         return name in self._known.routes(self._selector.flow)
 
     def routes(self) -> Routes:
-        found: dict[str, list[str]] = {}
-        for name, route in self._known.routes(self._selector.flow).items():
-            found.setdefault(route.routed_from, []).append(name)
-        return found
+        return _by_topic(self._known.routes(self._selector.flow))
+
+    def ever_routed(self) -> Routes:
+        """As `routes`, with those that no record takes any more."""
+        return _by_topic(self._known.ever_routed(self._selector.flow))
 
     def generation(self, topic: str) -> int | None:
         """How often configsync has seen a source topic created; None = it does not know the topic."""
@@ -295,6 +300,13 @@ class TopicChoice:
 
     def _comes_from_target(self, topic: str) -> bool:
         return self._selector.policy.topic_source(topic) == self._selector.flow.target
+
+
+def _by_topic(known: Mapping[str, ReplicatedTopic]) -> Routes:
+    found: dict[str, list[str]] = {}
+    for name, route in known.items():
+        found.setdefault(route.routed_from, []).append(name)
+    return found
 
 
 # Reads about groups in which a single failed answer is an error.

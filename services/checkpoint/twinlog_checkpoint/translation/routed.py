@@ -3,7 +3,9 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
-from twinlog.kafka.ports import LogAdmin, OffsetSpec
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import LogAdmin, OffsetSpec, TopicAdmin
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.translation.log_sides import log_bounds
 from twinlog_checkpoint.translation.translation import (
@@ -21,26 +23,36 @@ _AT_START = "before the first record that took this route: at the start of its l
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApartTranslator:
+    """Some positions have a translator of their own."""
+
+    is_apart: Callable[[TopicPartition], bool]
+    apart: Translator
+    otherwise: Translator
+
+    async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
+        apart = {each for each in positions if self.is_apart(each.partition)}
+        answers = await self.otherwise.translate([each for each in positions if each not in apart])
+        return {**answers, **(await self.apart.translate(apart) if apart else {})}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedTranslator:
     """Into a route, by its offset syncs: an offset lies at the record of the last sync before it, or behind
     that."""
 
-    is_route: Callable[[str], bool]
-    """Whether a topic is a route, by its name on the source."""
     floor: FloorRule
     target: LogAdmin
     counterpart: Callable[[TopicPartition], TopicPartition]
-    otherwise: Translator
 
     async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
-        routed = {each for each in positions if self.is_route(each.partition.topic)}
-        answers = dict(await self.otherwise.translate([each for each in positions if each not in routed]))
-        copies = {each.partition: self.counterpart(each.partition) for each in routed}
+        copies = {each.partition: self.counterpart(each.partition) for each in positions}
         # A sync may come before the marker that makes its record readable.
-        logs = await log_bounds(self.target, set(copies.values()), OffsetSpec.LATEST) if copies else {}
-        for each in routed:
-            answers[each] = _placed(self.floor.translate_one(each), logs.get(copies[each.partition]))
-        return answers
+        logs = await log_bounds(self.target, set(copies.values()), OffsetSpec.LATEST)
+        return {
+            each: _placed(self.floor.translate_one(each), logs.get(copies[each.partition]))
+            for each in positions
+        }
 
 
 def _placed(floor: Translation, log: LogBounds | None) -> Translation:
@@ -55,16 +67,26 @@ def _placed(floor: Translation, log: LogBounds | None) -> Translation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoWayBack:
-    """From copies to their topic: an offset of one of them says nothing of what was read in the others."""
+    """From copies to their topic: an offset of one of them says nothing of what was read in the others. What
+    took a route stays there when the routers have left the file, as long as its topic exists."""
 
-    is_routed: Callable[[TopicPartition], bool]
-    """Whether a partition of the target has records of a topic that has routes."""
+    routed_to: Callable[[TopicPartition], Collection[str]]
+    """Topics of the target to which records of this partition's topic go, or went once."""
+    target: TopicAdmin
     otherwise: Translator
 
     async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
-        lost = {each for each in positions if self.is_routed(each.partition)}
-        answers = dict(await self.otherwise.translate([each for each in positions if each not in lost]))
+        routed_to = {each: self.routed_to(each.partition) for each in positions}
+        asked = {topic for topics in routed_to.values() for topic in topics}
+        found = await self.target.describe_topics(asked) if asked else {}
+        gone = {topic for topic, answer in found.items() if _is_absent(answer)}
+        lost = {each for each, topics in routed_to.items() if not gone.issuperset(topics)}
         why = without_floor(
-            "records of its topic are routed to several topics, and no offset of one leads back"
+            "records of its topic are, or were, routed to several topics, and no offset of one leads back"
         )
-        return answers | dict.fromkeys(lost, why)
+        others = await self.otherwise.translate([each for each in positions if each not in lost])
+        return {**others, **dict.fromkeys(lost, why)}
+
+
+def _is_absent(answer: object) -> bool:
+    return isinstance(answer, KafkaError) and answer.reason == KafkaReason.TOPIC_UNKNOWN

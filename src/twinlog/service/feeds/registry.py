@@ -110,6 +110,7 @@ class Decisions:
         """The rows from which the rest comes."""
         self._topics: dict[Flow, Mapping[str, ReplicatedTopic]] = {}
         self._routes: dict[Flow, Mapping[str, ReplicatedTopic]] = {}
+        self._ever_routed: dict[Flow, Mapping[str, ReplicatedTopic]] = {}
         self._settled: set[Flow] = set()
         self._told: set[Flow] = set()
         """Flows of which configsync itself has told what is known."""
@@ -164,6 +165,10 @@ class Decisions:
         """The topics of one flow to which records are routed, by the names that they have on the source."""
         return self._routes.get(flow, _NO_TOPICS)
 
+    def ever_routed(self, flow: Flow) -> Mapping[str, ReplicatedTopic]:
+        """As `routes`, with those that no record takes any more."""
+        return self._ever_routed.get(flow, _NO_TOPICS)
+
     def settled(self, flow: Flow) -> bool:
         """True once configsync's selection for the flow was complete; until then an absent topic means
         nothing."""
@@ -185,11 +190,8 @@ class Decisions:
         if not is_news:
             return
         self._seen[flow] = rows
-        topics = {
-            row.source_topic: row
-            for row in rows.values()
-            if isinstance(row, ReplicatedTopic) and row.selected
-        }
+        known = {row.source_topic: row for row in rows.values() if isinstance(row, ReplicatedTopic)}
+        topics = {name: row for name, row in known.items() if row.selected}
         is_settled = any(isinstance(row, Settled) for row in rows.values())
         if not is_settled and flow in self._settled:
             topics = {**self.topics(flow), **self.routes(flow), **topics}
@@ -197,6 +199,8 @@ class Decisions:
             self._settled.add(flow)
         self._topics[flow] = {name: row for name, row in topics.items() if not row.routed_from}
         self._routes[flow] = {name: row for name, row in topics.items() if row.routed_from}
+        routed = {name: row for name, row in known.items() if row.routed_from}
+        self._ever_routed[flow] = {**self.ever_routed(flow), **routed}
         for subscriber in self._subscribers:
             subscriber.set()
 

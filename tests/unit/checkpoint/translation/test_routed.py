@@ -9,7 +9,7 @@ from twinlog.offsets import OffsetSyncStore
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.virtual_time import FakeClock
 from twinlog.wire.offset_sync import OffsetSync
-from twinlog_checkpoint.translation.routed import NoWayBack, RoutedTranslator
+from twinlog_checkpoint.translation.routed import ApartTranslator, NoWayBack, RoutedTranslator
 from twinlog_checkpoint.translation.translation import (
     FloorTranslator,
     SourcePosition,
@@ -49,11 +49,13 @@ async def test_a_place_in_a_route_is_at_or_behind_the_sync_before_it_and_within_
         for _ in range(8):
             await writer.append(COPY, key=None, value=b"")
     await target.delete_records({COPY: 2})
-    translator = RoutedTranslator(
-        is_route=lambda topic: topic == "eu",
-        floor=FloorTranslator(lambda: store),
-        target=target,
-        counterpart=lambda partition: TopicPartition(f"A.{partition.topic}", partition.partition),
+    translator = ApartTranslator(
+        is_apart=lambda partition: partition.topic == "eu",
+        apart=RoutedTranslator(
+            floor=FloorTranslator(lambda: store),
+            target=target,
+            counterpart=lambda partition: TopicPartition(f"A.{partition.topic}", partition.partition),
+        ),
         otherwise=Others(),
     )
     asked, other = (
@@ -65,11 +67,16 @@ async def test_a_place_in_a_route_is_at_or_behind_the_sync_before_it_and_within_
     assert told[other] == OTHER
 
 
-async def test_no_offset_of_one_topic_says_what_was_read_in_the_others() -> None:
-    back = NoWayBack(is_routed=lambda partition: partition == COPY, otherwise=Others())
-    routed, other = (
-        SourcePosition(partition=partition, next_offset=5) for partition in (COPY, TopicPartition("A.b", 0))
+async def test_no_offset_of_one_topic_says_what_was_read_in_the_others_that_are_still_there() -> None:
+    target = FakeCluster("B", clock=FakeClock())
+    target.add_topic("A.eu", 1)
+    routed_to = {"A.orders": ["A.us", "A.eu"], "A.b": [], "A.c": ["A.us"]}
+    back = NoWayBack(
+        routed_to=lambda partition: routed_to[partition.topic], target=target, otherwise=Others()
     )
-    told = await back.translate([routed, other])
+    routed, *others = (
+        SourcePosition(partition=TopicPartition(topic, 0), next_offset=5) for topic in routed_to
+    )
+    told = await back.translate([routed, *others])
     assert (told[routed].verdict, told[routed].downstream_offset) == (Verdict.NO_SYNC, None)
-    assert told[other] == OTHER
+    assert [told[each] for each in others] == [OTHER, OTHER]
