@@ -1,7 +1,7 @@
 """Where records go that take a route, and whether they may."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
@@ -28,11 +28,13 @@ class KnownTopics(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class RouteBook:
-    """Invariant: a route is on the log before a record takes it."""
+    """Invariant: a route is on the log before a record takes it, and is one topic's, whoever asks for it."""
 
     flow: SourceFlow
     decisions: KnownTopics
     table: Routes
+    _promised: dict[str, str] = field(default_factory=dict)
+    """As the rows of the table, before they are on the log."""
 
     async def want(self, partition: TopicPartition, names: Collection[str]) -> Collection[Route]:
         """The topics of these routes, as configsync has seen them; one that is new is written down. Raises
@@ -40,9 +42,10 @@ class RouteBook:
         topic, flow = partition.topic, self.flow.flow
         known = self.decisions.routes(flow)
         if any(name not in known or known[name].routed_from != topic for name in names):
-            await self.table.load()
-            self._require(topic, names)
-            news = [name for name in names if name not in self.table.rows]
+            stored = await self.table.load()
+            self._require(topic, names, {**self._promised, **stored})
+            self._promised |= dict.fromkeys(names, topic)
+            news = [name for name in names if name not in stored]
             await self.table.put(dict.fromkeys(news, topic))
             for name in news:
                 log.info("route_begins", flow=str(flow), topic=topic, route=name)
@@ -56,9 +59,9 @@ class RouteBook:
             for name in names
         ]
 
-    def _require(self, topic: str, names: Collection[str]) -> None:
+    def _require(self, topic: str, names: Collection[str], rows: Mapping[str, str]) -> None:
         """Two topics never share a route: two writers would mix their records, and syncs."""
-        rows, copied = self.table.rows, self.decisions.topics(self.flow.flow)
+        copied = self.decisions.topics(self.flow.flow)
         for name in names:
             owner = rows.get(name, topic)
             if name in copied:

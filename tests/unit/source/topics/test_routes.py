@@ -1,15 +1,18 @@
 """Which topics records may be sent to one by one, and that it is on the log before."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from twinlog.config import load
 from twinlog.errors import StateError
+from twinlog.kafka.deadline import pause
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog.service.feeds.routes import routes_of
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.fakes.cluster_base import Call
 from twinlog.testing.virtual_time import FakeClock
 from twinlog.transforms.chain import MOST_ROUTES
 from twinlog_source.config import source_flows
@@ -87,6 +90,30 @@ async def test_a_topic_that_records_must_not_have_is_refused_by_name(
         await book.want(ORDERS, [name])
     assert refused.value.reason == "ROUTE_REFUSED"
     assert await book.table.load() == {"taken": "users"}
+
+
+async def test_of_two_topics_that_want_one_new_route_at_once_one_is_refused(book: RouteBook) -> None:
+    cluster = book.table.cluster
+    assert isinstance(cluster, FakeCluster)
+
+    async def wait(_: Call) -> None:
+        await pause(1)
+
+    for operation in ("describe_topics", "append"):
+        cluster.hooks.add(operation, wait, after=False)
+    refused: list[StateError] = []
+
+    async def want(topic: str) -> None:
+        try:
+            await book.want(TopicPartition(topic, 0), ["eu"])
+        except StateError as error:
+            refused.append(error)
+
+    async with asyncio.TaskGroup() as group:
+        for topic in ("orders", "users"):
+            group.create_task(want(topic))
+    assert [error.reason for error in refused] == ["ROUTE_REFUSED"]
+    assert (await book.table.load())["eu"] in str(refused[0])
 
 
 async def test_a_wrong_expression_creates_no_more_than_so_many_topics(book: RouteBook) -> None:
