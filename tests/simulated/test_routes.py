@@ -99,6 +99,23 @@ def test_records_arrive_once_under_their_routes_whatever_is_killed(tmp_path: Pat
     live(life())
 
 
+def test_a_new_route_waits_for_no_refresh_of_topics(tmp_path: Path) -> None:
+    async def life() -> None:
+        text = FILE + "A->B.refresh.topics.enabled = false\n"
+        async with World(tmp_path, text) as world:
+            source = world.on["A"]
+            source.cluster.create_topic("plain")
+            world.start("configsync", "source")
+            source.produce("plain", 0, b"a")
+            await world.until(lambda: copied(world) == wanted(world))
+            source.produce("plain", 0, b"b", headers=((b"big", b""),))
+            await world.until(lambda: copied(world) == wanted(world))
+            for service in ("source", "configsync"):
+                await world.stop(service)
+
+    live(life())
+
+
 def test_a_copy_that_is_created_again_while_records_are_routed_has_each_record_or_a_gap(
     tmp_path: Path,
 ) -> None:

@@ -1,7 +1,7 @@
 """The steps of every pass over a flow: open, read, plan, carry out, store, publish."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -122,6 +122,8 @@ class FlowPasses(KnownFlow):
         self._failover = FailoverWatch(target=target, flow=flow.flow)
         self._stored_routes = routes_of(flow.flow, target)
         self._routes: Mapping[str, str] = {}
+        self._seen_routes: Set[str] = frozenset()
+        """Those that the last look has found, also where no topic may be created for them."""
 
     @property
     def topics(self) -> list[ReplicatedTopic]:
@@ -236,15 +238,21 @@ class FlowPasses(KnownFlow):
                 self._journal.problem(scope, problem)
         return world
 
+    async def has_new_routes(self) -> bool:
+        """Whether records wait for a topic that no look has found yet. Raises as `Table.load`."""
+        return not self._seen_routes >= (await self._stored_routes.load()).keys()
+
     async def _look_at_routes(self) -> Mapping[str, str]:
         """The names to which records are routed, with the topics of the records; without those that the rules
         refuse, or that are topics of their own. Raises as `Table.load`."""
         if not self.rules.routes_records:
             return {}
         selector, entries = self.rules.selector, self.memory.entries
+        stored = await self._stored_routes.load()
+        self._seen_routes = stored.keys()
         return {
             name: topic
-            for name, topic in (await self._stored_routes.load()).items()
+            for name, topic in stored.items()
             if selector.selects(topic)
             and not selector.refuses_route(name)
             and (name not in entries or entries[name].routed_from or not entries[name].target_partition_count)

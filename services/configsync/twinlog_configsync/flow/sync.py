@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Final
 
 from twinlog.clock import Clock
@@ -84,7 +85,19 @@ class FlowSync:
                 if not self._woken.is_set():
                     self._plan_next(scopes, started=started)
                 wait_seconds = self.schedule.next_in_seconds(self._clock.monotonic())
-            await wait_for_any(stop, self._woken, seconds=wait_seconds)
+            await self._wait(stop, wait_seconds)
+
+    async def _wait(self, stop: asyncio.Event, seconds: float) -> None:
+        """Until something is due, or records wait for a topic to which they are routed."""
+        until = self._clock.monotonic() + seconds
+        while (left := until - self._clock.monotonic()) > 0:
+            looks = self.passes.rules.routes_records
+            if await wait_for_any(stop, self._woken, seconds=min(left, _FOLLOW_SECONDS) if looks else left):
+                return
+            with suppress(TwinlogError):  # The next pass meets it again.
+                if looks and await finish_or_cancel(self.passes.has_new_routes(), stop=stop):
+                    self.schedule.retry({Scope.TOPICS}, now=self._clock.monotonic(), in_seconds=0.0)
+                    return
 
     async def stand_by(self, stop: asyncio.Event) -> None:
         """Loop of a standby: follow what the owner does, and answer from that. Ends with `stop`."""

@@ -103,7 +103,9 @@ class CopyModes:
             elif fact.preserved and self.routes_records(topic.source_topic):
                 words = "the copy has the source's offsets, and records that go elsewhere would leave holes"
                 self._set_aside(
-                    row, PartitionReason.ROUTE_REFUSED, f"{words}: delete it, and it begins again"
+                    row,
+                    PartitionReason.ROUTE_REFUSED,
+                    f"{words}: delete {topic.target_topic}, and it begins again",
                 )
             else:
                 known.append((row, fact))

@@ -156,3 +156,31 @@ async def test_a_source_that_was_recreated_before_a_position_was_stored_begins_a
     state = await rig.owner(AUTO)
     assert kind(state) == (False, 0, "SOURCE_RECREATED", 0, 0)
     assert state.table.rows[P].position == 0
+
+
+async def test_a_preserved_copy_that_is_given_a_router_of_records_waits_until_it_is_deleted(
+    rig: FlowRig,
+) -> None:
+    router = (
+        "transforms = big",
+        "transforms.big.type = org.apache.kafka.connect.transforms.RegexRouter",
+        "transforms.big.regex = A.t",
+        "transforms.big.replacement = A.big",
+        "transforms.big.predicate = isBig",
+        "predicates = isBig",
+        "predicates.isBig.type = org.apache.kafka.connect.transforms.predicates.HasHeaderKey",
+        "predicates.isBig.name = big",
+    )
+    await rig.write(rig.source, "t", 2)
+    assert kind(await rig.owner(AUTO))[0]
+    state = await rig.owner(AUTO, *router)
+    waits = state.table.rows[P].blocker
+    assert waits is not None
+    assert (waits.reason, "delete A.t, and it begins again" in waits.message) == ("ROUTE_REFUSED", True)
+    assert state.table.plannable() == frozenset()
+    # Without the router it goes on as it was; as a new topic it may have routes.
+    assert kind(await rig.owner(AUTO))[0]
+    await rig.target.delete_topics(["A.t"])
+    rig.target.add_topic("A.t")
+    state = await rig.owner(AUTO, *router)
+    assert (kind(state)[0], state.table.plannable()) == (False, {P})

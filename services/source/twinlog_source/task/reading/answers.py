@@ -265,7 +265,8 @@ class AnswerTaker(ABC):
             self._set_aside(
                 copy,
                 PartitionReason.ROUTE_NOT_THERE,
-                f"records go to {missing[0].topic}, which configsync has to create, or to give partitions",
+                f"records go to {missing[0].topic}: configsync creates it, or adds partitions, in seconds;"
+                " `twinlog plan` says what is in its way",
                 wait_seconds=ROUTE_SECONDS,
             )
         elif copy.generation == generation:
