@@ -116,6 +116,29 @@ def test_a_new_route_waits_for_no_refresh_of_topics(tmp_path: Path) -> None:
     live(life())
 
 
+def test_a_route_whose_topic_was_deleted_gets_it_again_with_the_next_record(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE) as world:
+            source, target = world.on["A"], world.on["B"]
+            source.cluster.create_topic("plain")
+            world.start("configsync", "source", "checkpoint")
+            for number in range(3):
+                source.produce("plain", 0, b"c %d" % number)
+                source.produce("plain", 0, b"d %d" % number, headers=((b"big", b""),))
+                source.commit("group", "plain", {0: 2 * number + 1})
+                await world.until(lambda: target.read("A.plain-big"))
+                await world.pause(60)
+                assert [seen.value for seen in target.read("A.plain-big")] == [b"d %d" % number]
+                target.cluster.delete_topic("A.plain-big")
+                await world.pause(90)
+                assert "A.plain-big" not in target.cluster.topics
+            await world.move("failover")
+            for service in ("source", "configsync", "checkpoint"):
+                await world.stop(service)
+
+    live(life())
+
+
 def test_a_copy_that_is_created_again_while_records_are_routed_has_each_record_or_a_gap(
     tmp_path: Path,
 ) -> None:

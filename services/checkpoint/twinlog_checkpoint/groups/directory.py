@@ -13,6 +13,7 @@ from twinlog.kafka.ports import CommittedOffset, GroupAdmin, KafkaCluster
 from twinlog.model import Flow, TopicPartition
 from twinlog.selection import TopicSelector
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
+from twinlog.service.feeds.routes import is_gone
 from twinlog_checkpoint.groups.progress import GroupProgress
 from twinlog_checkpoint.side_by_side import in_turns
 from twinlog_checkpoint.translation.log_sides import log_ends
@@ -278,7 +279,8 @@ class TopicChoice:
         return name in self._known.routes(self._selector.flow)
 
     def routes(self) -> Routes:
-        return _by_topic(self._known.routes(self._selector.flow))
+        known = self._known.routes(self._selector.flow)
+        return _by_topic({name: route for name, route in known.items() if not is_gone(route)})
 
     def ever_routed(self) -> Routes:
         """As `routes`, with those that no record takes any more."""

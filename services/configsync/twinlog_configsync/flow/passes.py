@@ -1,7 +1,7 @@
 """The steps of every pass over a flow: open, read, plan, carry out, store, publish."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -12,7 +12,7 @@ from twinlog.kafka.ports import KafkaCluster
 from twinlog.selection import TopicReason, TopicSelector
 from twinlog.service.feeds.registry import TOLD_KINDS, registry_name
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
-from twinlog.service.feeds.routes import routes_of
+from twinlog.service.feeds.routes import StoredRoute, routes_of
 from twinlog.service.feeds.tables import ToldTables
 from twinlog_configsync.access.acl_rules import GROUP, Translation, translate_acls
 from twinlog_configsync.clusters.apply import Applier
@@ -122,7 +122,7 @@ class FlowPasses(KnownFlow):
         self._failover = FailoverWatch(target=target, flow=flow.flow)
         self._stored_routes = routes_of(flow.flow, target)
         self._routes: Mapping[str, str] = {}
-        self._seen_routes: Set[str] = frozenset()
+        self._seen_routes: Mapping[str, StoredRoute] = {}
         """Those that the last look has found, also where no topic may be created for them."""
 
     @property
@@ -240,7 +240,7 @@ class FlowPasses(KnownFlow):
 
     async def has_new_routes(self) -> bool:
         """Whether records wait for a topic that no look has found yet. Raises as `Table.load`."""
-        return not self._seen_routes >= (await self._stored_routes.load()).keys()
+        return self._seen_routes != await self._stored_routes.load()
 
     async def _look_at_routes(self) -> Mapping[str, str]:
         """The names to which records are routed, with the topics of the records; without those that the rules
@@ -249,11 +249,12 @@ class FlowPasses(KnownFlow):
             return {}
         selector, entries = self.rules.selector, self.memory.entries
         stored = await self._stored_routes.load()
-        self._seen_routes = stored.keys()
+        self._seen_routes = stored
         return {
-            name: topic
-            for name, topic in stored.items()
-            if selector.selects(topic)
+            name: route.source_topic
+            for name, route in stored.items()
+            if selector.selects(route.source_topic)
+            and not route.is_gone(entries.get(name))
             and not selector.refuses_route(name)
             and (name not in entries or entries[name].routed_from or not entries[name].target_partition_count)
         }

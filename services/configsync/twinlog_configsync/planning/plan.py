@@ -102,7 +102,7 @@ def make_plan(
     )
     failover = _failed_over(world)
     if Scope.TOPICS in scopes:
-        actions += plan_topics(world.topics, rules.topics)
+        actions += plan_topics(world.topics, rules.topics, memory.entries)
         actions += plan_deletes(
             world.topics,
             # A topic that is copied both ways is created again from the other side.

@@ -105,7 +105,9 @@ def _fold_one(
     if not isinstance(pair.target, KafkaError):
         entry = _with_target(entry, pair.target, pair.target_configs)
     elif is_absent(pair.target):
-        entry = replace(entry, target_partition_count=0, target_topic_id="", limits=TopicLimits())
+        # Of a route it is kept: the topic was there, and is gone.
+        topic_id = entry.target_topic_id if entry.routed_from else ""
+        entry = replace(entry, target_partition_count=0, target_topic_id=topic_id, limits=TopicLimits())
     if isinstance(pair.source, KafkaError):
         if known is not None and is_absent(pair.source):
             # Only the topic that Twinlog created is its copy, not another one with its name.

@@ -9,7 +9,7 @@ import structlog
 from twinlog.errors import StateError
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
-from twinlog.service.feeds.routes import Routes
+from twinlog.service.feeds.routes import Routes, StoredRoute, is_gone
 from twinlog.transforms.chain import MOST_ROUTES
 from twinlog_source.config import SourceFlow
 from twinlog_source.partitions.orders import Route
@@ -25,6 +25,8 @@ class KnownTopics(Protocol):
 
     def routes(self, flow: Flow) -> Mapping[str, ReplicatedTopic]: ...
 
+    def ever_routed(self, flow: Flow) -> Mapping[str, ReplicatedTopic]: ...
+
 
 @dataclass(slots=True, kw_only=True)
 class RouteBook:
@@ -33,20 +35,28 @@ class RouteBook:
     flow: SourceFlow
     decisions: KnownTopics
     table: Routes
-    _promised: dict[str, str] = field(default_factory=dict)
+    _promised: dict[str, StoredRoute] = field(default_factory=dict)
     """As the rows of the table, before they are on the log."""
 
     async def want(self, partition: TopicPartition, names: Collection[str]) -> Collection[Route]:
         """The topics of these routes, as configsync has seen them; one that is new is written down. Raises
         StateError (ROUTE_REFUSED), and as `Table.load`."""
         topic, flow = partition.topic, self.flow.flow
-        known = self.decisions.routes(flow)
-        if any(name not in known or known[name].routed_from != topic for name in names):
+        known, ever = self.decisions.routes(flow), self.decisions.ever_routed(flow)
+        if any(
+            name not in known or known[name].routed_from != topic or is_gone(known[name]) for name in names
+        ):
             stored = await self.table.load()
             self._require(topic, names, {**self._promised, **stored})
-            self._promised |= dict.fromkeys(names, topic)
-            news = [name for name in names if name not in stored]
-            await self.table.put(dict.fromkeys(news, topic))
+            wanted = {
+                name: StoredRoute(topic, ever[name].target_topic_id)
+                if name in ever and is_gone(ever[name])
+                else stored.get(name, StoredRoute(topic))
+                for name in names
+            }
+            self._promised |= wanted
+            news = [name for name, route in wanted.items() if route != stored.get(name)]
+            await self.table.put(wanted)
             for name in news:
                 log.info("route_begins", flow=str(flow), topic=topic, route=name)
         policy = self.flow.policy
@@ -59,11 +69,11 @@ class RouteBook:
             for name in names
         ]
 
-    def _require(self, topic: str, names: Collection[str], rows: Mapping[str, str]) -> None:
+    def _require(self, topic: str, names: Collection[str], rows: Mapping[str, StoredRoute]) -> None:
         """Two topics never share a route: two writers would mix their records, and syncs."""
         copied = self.decisions.topics(self.flow.flow)
         for name in names:
-            owner = rows.get(name, topic)
+            owner = rows[name].source_topic if name in rows else topic
             if name in copied:
                 why = f"{name} is a topic of the source, with a copy of its own"
             elif owner != topic:
@@ -72,9 +82,15 @@ class RouteBook:
                 why = self.flow.selector.refuses_route(name)
             if why:
                 raise _refused(topic, name, why)
-        routes = {name for name, owner in rows.items() if owner == topic} | set(names)
-        if len(routes) > MOST_ROUTES:
-            raise _refused(topic, next(iter(names)), f"the topic has {MOST_ROUTES} routes already")
+        ever = self.decisions.ever_routed(self.flow.flow)
+        routes = {
+            name
+            for name, route in rows.items()
+            if route.source_topic == topic and not route.is_gone(ever.get(name))
+        }
+        if len(routes | set(names)) > MOST_ROUTES:
+            why = f"the topic has {MOST_ROUTES} routes already: delete topics of the target that nobody reads"
+            raise _refused(topic, next(iter(names)), why)
 
 
 def _refused(topic: str, name: str, why: str) -> StateError:

@@ -3,25 +3,48 @@
 The source service writes a row before the first record takes a route; configsync then makes the topic, as if
 a topic of this name were on the source. Both find the rows in `mm2-configsync.<A>.internal`, where only the
 source service writes this kind.
+
+A topic that was deleted on the target stays away until a record takes its route again: then the row has the
+id of that topic.
 """
 
 import json
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from twinlog.errors import WireFormatError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.kafka.table import Table
 from twinlog.model import Flow
 from twinlog.policy.internal_topics import configsync_topic
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 
 _KIND, _VERSION = "route", 1
-Routes = Table[str, str]
-"""By name on the source: the topic whose records take the route."""
+
+
+class StoredRoute(NamedTuple):
+    source_topic: str
+    """The topic whose records take the route."""
+    instead_of: str = ""
+    """The id of a topic of the target that is gone, and is to be created again."""
+
+    def is_gone(self, known: ReplicatedTopic | None) -> bool:
+        """Whether its topic was deleted after it was last asked for."""
+        return known is not None and is_gone(known) and known.target_topic_id != self.instead_of
+
+
+Routes = Table[str, StoredRoute]
+"""By name on the source."""
+
+
+def is_gone(known: ReplicatedTopic) -> bool:
+    """Whether the topic of a route was there, and is not any more."""
+    return bool(known.routed_from and known.target_topic_id) and not known.target_partition_count
 
 
 @dataclass(frozen=True, slots=True)
 class RouteCodec:
-    """`["route","orders-eu"]` → `{"version":1,"source_topic":"orders"}`."""
+    """`["route","orders-eu"]` → `{"version":1,"source_topic":"orders"}`, and `instead_of` if there is one."""
 
     def decode_key(self, key: bytes) -> str | None:
         match _parsed(key):
@@ -29,17 +52,19 @@ class RouteCodec:
                 return name
         return None
 
-    def decode_value(self, key: str, value: bytes) -> str:
+    def decode_value(self, key: str, value: bytes) -> StoredRoute:
         match _parsed(value):
-            case {"version": int(version), "source_topic": str(topic)} if version == _VERSION:
-                return topic
+            case {"version": int(version), "source_topic": str(topic), **more} if version == _VERSION:
+                return StoredRoute(topic, str(more.get("instead_of", "")))
         raise WireFormatError(
             f"the record of the route {key} is not of version {_VERSION}", reason="WIRE_VERSION"
         )
 
-    def encode(self, key: str, value: str | None) -> tuple[bytes, bytes | None]:
-        stored = None if value is None else _json({"version": _VERSION, "source_topic": value})
-        return _json([_KIND, key]), stored
+    def encode(self, key: str, value: StoredRoute | None) -> tuple[bytes, bytes | None]:
+        if value is None:
+            return _json([_KIND, key]), None
+        more = {"instead_of": value.instead_of} if value.instead_of else {}
+        return _json([_KIND, key]), _json({"version": _VERSION, "source_topic": value.source_topic, **more})
 
 
 def routes_of(flow: Flow, target: KafkaCluster) -> Routes:

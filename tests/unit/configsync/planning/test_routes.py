@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from twinlog.config import AclSyncMode
-from twinlog.service.feeds.routes import routes_of
+from twinlog.service.feeds.routes import StoredRoute, is_gone, routes_of
 from twinlog_configsync.access.acl_rules import translate_acls
 from unit.configsync.access.acl_rig import acl, rules
 from unit.configsync.configsync_rig import ConfigSyncRig, make_flow
@@ -16,7 +16,8 @@ ROUTER = {
 
 
 async def _wants(flow: ConfigSyncRig, **routes: str) -> None:
-    await routes_of(flow.config.flow, flow.target).put(routes)
+    rows = {name: StoredRoute(topic) for name, topic in routes.items()}
+    await routes_of(flow.config.flow, flow.target).put(rows)
 
 
 async def test_a_route_gets_partitions_and_configs_of_the_topic_whose_records_take_it(tmp_path: Path) -> None:
@@ -41,6 +42,29 @@ async def test_a_route_gets_partitions_and_configs_of_the_topic_whose_records_ta
     flow.restart()
     await flow.refresh()
     assert flow.topics()["eu"].target_partition_count == 3
+
+
+async def test_a_topic_of_a_route_that_was_deleted_comes_back_only_when_a_record_takes_it(
+    tmp_path: Path,
+) -> None:
+    flow = make_flow(tmp_path, ROUTER)
+    flow.source.add_topic("orders")
+    await flow.refresh()
+    await _wants(flow, eu="orders", us="orders")
+    await flow.refresh()
+    gone = flow.topics()["eu"].target_topic_id
+    await flow.target.delete_topics(["A.eu"])
+    for _ in range(3):
+        await flow.refresh()
+    assert "A.eu" not in await flow.target.list_topics()
+    assert is_gone(flow.passes.memory.entries["eu"])
+    await routes_of(flow.config.flow, flow.target).put({"eu": StoredRoute("orders", gone)})
+    assert await flow.passes.has_new_routes()
+    await flow.refresh()
+    assert (flow.topics()["eu"].target_partition_count, flow.topics()["eu"].target_topic_id != gone) == (
+        1,
+        True,
+    )
 
 
 async def test_what_may_be_no_route_is_not_created(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def plan(
             configs=CONFIG_RULES,
             create_without_configs=create_without_configs,
         ),
+        known={},
     )
 
 

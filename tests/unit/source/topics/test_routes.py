@@ -10,7 +10,7 @@ from twinlog.errors import StateError
 from twinlog.kafka.deadline import pause
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
-from twinlog.service.feeds.routes import routes_of
+from twinlog.service.feeds.routes import StoredRoute, routes_of
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_base import Call
 from twinlog.testing.virtual_time import FakeClock
@@ -34,11 +34,15 @@ class Word:
     def routes(self, _flow: Flow) -> dict[str, ReplicatedTopic]:
         return {name: each for name, each in self.known.items() if each.routed_from}
 
+    def ever_routed(self, flow: Flow) -> dict[str, ReplicatedTopic]:
+        return self.routes(flow)
+
     def add(self, name: str, routed_from: str = "", partitions: int = 2) -> None:
         self.known[name] = ReplicatedTopic(
             source_topic=name,
             target_topic=f"A.{name}",
-            partition_count=partitions,
+            target_topic_id=f"id of {name}",
+            partition_count=2,
             target_partition_count=partitions,
             state=TopicState.READY,
             routed_from=routed_from,
@@ -63,7 +67,7 @@ def book(tmp_path: Path) -> RouteBook:
 async def test_a_new_route_is_on_the_log_and_has_no_topic_before_configsync_says_so(book: RouteBook) -> None:
     (route,) = await book.want(ORDERS, ["eu"])
     assert route == ("eu", "A.eu", 0)
-    assert await routes_of(FLOW, book.table.cluster).load() == {"eu": "orders"}
+    assert await routes_of(FLOW, book.table.cluster).load() == {"eu": StoredRoute("orders")}
     assert isinstance(book.decisions, Word)
     book.decisions.add("eu", "orders")
     assert list(await book.want(ORDERS, ["eu"])) == [("eu", "A.eu", 2)]
@@ -85,11 +89,11 @@ async def test_a_new_route_is_on_the_log_and_has_no_topic_before_configsync_says
 async def test_a_topic_that_records_must_not_have_is_refused_by_name(
     book: RouteBook, name: str, why: str
 ) -> None:
-    await book.table.put({"taken": "users"})
+    await book.table.put({"taken": StoredRoute("users")})
     with pytest.raises(StateError, match=why) as refused:
         await book.want(ORDERS, [name])
     assert refused.value.reason == "ROUTE_REFUSED"
-    assert await book.table.load() == {"taken": "users"}
+    assert await book.table.load() == {"taken": StoredRoute("users")}
 
 
 async def test_of_two_topics_that_want_one_new_route_at_once_one_is_refused(book: RouteBook) -> None:
@@ -113,13 +117,27 @@ async def test_of_two_topics_that_want_one_new_route_at_once_one_is_refused(book
         for topic in ("orders", "users"):
             group.create_task(want(topic))
     assert [error.reason for error in refused] == ["ROUTE_REFUSED"]
-    assert (await book.table.load())["eu"] in str(refused[0])
+    assert (await book.table.load())["eu"].source_topic in str(refused[0])
 
 
 async def test_a_wrong_expression_creates_no_more_than_so_many_topics(book: RouteBook) -> None:
-    await book.table.put({f"r{n}": "orders" for n in range(MOST_ROUTES - 1)})
+    await book.table.put({f"r{n}": StoredRoute("orders") for n in range(MOST_ROUTES - 1)})
     await book.want(ORDERS, ["last"])
     await book.want(TopicPartition("users", 0), ["more"])
     with pytest.raises(StateError, match="has 1000 routes already"):
         await book.want(ORDERS, ["more-yet"])
     assert await book.want(ORDERS, ["r5"])
+    # Of topics that were deleted on the target none counts, until records take the route again.
+    assert isinstance(book.decisions, Word)
+    book.decisions.add("r7", "orders", partitions=0)
+    await book.want(ORDERS, ["more-yet"])
+    with pytest.raises(StateError, match="has 1000 routes already"):
+        await book.want(ORDERS, ["r7"])
+
+
+async def test_a_record_brings_back_a_topic_that_was_deleted_on_the_target(book: RouteBook) -> None:
+    assert isinstance(book.decisions, Word)
+    await book.want(ORDERS, ["eu"])
+    book.decisions.add("eu", "orders", partitions=0)
+    assert list(await book.want(ORDERS, ["eu"])) == [("eu", "A.eu", 0)]
+    assert await book.table.load() == {"eu": StoredRoute("orders", instead_of="id of eu")}
