@@ -16,9 +16,16 @@ from simulated.world import ONE_BROKER, World, live
 from twinlog.api.source.v1.source_service_pb2 import ListGapsRequest
 from twinlog.batches.bodies import OpenRecord, decode_record
 from twinlog.cli.verdict.verdict import verdict_of
-from twinlog.errors import TransientKafkaError
-from twinlog.model import TopicPartition
+from twinlog.comparison.model import Kind
+from twinlog.config import load
+from twinlog.errors import ConfigError, TransientKafkaError
+from twinlog.model import Flow, TopicPartition
+from twinlog.testing.virtual_time import LoopClock
+from twinlog.verify.repair import remedies
+from twinlog.verify.report import FlowReport, Verdict, document
 from twinlog_source.records.frames import Back
+from twinlog_source.verify.engine import Verification
+from twinlog_source.verify.request import VerifyRequest
 
 FILE = (
     ONE_BROKER
@@ -90,6 +97,11 @@ def test_records_arrive_once_under_their_routes_whatever_is_killed(tmp_path: Pat
             await world.pause(60)
             assert copied(world) == wanted(world)
             assert not ahead(world)
+            report = await verified(world)
+            assert (report.verdict, sum(proof.records for proof in report.proofs)) == (
+                Verdict.EQUAL,
+                sum(map(len, wanted(world).values())),
+            )
             status = await world.status()
             assert {each.about for each in verdict_of(status).pressing} == {"heartbeat"}  # It is not started.
             assert (status.flows["A->B"].lag_records, status.flows["A->B"].partitions) == (0, {"RUNNING": 3})
@@ -282,6 +294,10 @@ class ByFirstWord(Pipe):
         return back
 
 
+class SteadyByFirstWord(ByFirstWord):
+    lost = 0.0
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_an_expression_routes_records_and_what_is_no_topic_is_treated_as_an_error(
     tmp_path: Path, seed: int
@@ -319,10 +335,64 @@ def test_an_expression_routes_records_and_what_is_no_topic_is_treated_as_an_erro
             await world.until(lambda: in_order(arrived()) == in_order(sent))
             await world.pause(60)
             assert in_order(arrived()) == in_order(sent)
+            report = await verified(world)
+            copies = [len(each) for (topic, _), each in sent.items() if topic != "dead"]
+            assert (report.verdict, sum(proof.records for proof in report.proofs)) == ("EQUAL", sum(copies))
             for service in ("source", "configsync", "checkpoint"):
                 await world.stop(service)
 
     live(life())
+
+
+def test_verify_compares_each_route_with_what_takes_it(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE) as world:
+            source, target = world.on["A"], world.on["B"]
+            source.cluster.create_topic("plain")
+            world.start("configsync", "source")
+            for number in range(5):
+                source.produce("plain", 0, b"c %d" % number)
+                source.produce("plain", 0, b"d %d" % number, headers=((b"big", b""),))
+            await world.until(lambda: copied(world) == wanted(world))
+            await world.pause(5)
+            for service in ("source", "configsync"):
+                await world.stop(service)
+            report = await verified(world)
+            assert [(str(each.source), each.records, each.routed_from) for each in report.proofs] == [
+                ("plain-0", 5, ""),
+                ("plain-big-0", 5, "plain"),
+            ]
+            seen = target.read("A.plain-big")
+            for wrong, kind in (
+                (seen[:2] + seen[3:], Kind.MISSING),
+                (seen[:3] + seen[2:], Kind.DUPLICATE),
+                ([*seen[:2], seen[2]._replace(value=b"x"), *seen[3:]], Kind.CHANGED),
+            ):
+                target.cluster.delete_topic("A.plain-big")
+                target.cluster.create_topic("A.plain-big")
+                target.copy("A.plain-big", wrong)
+                own, routed = (await verified(world, show=True)).proofs
+                assert not own.differences
+                assert [(each.kind, each.source_offset) for each in routed.differences] == [(kind, 5)]
+            told = document(await verified(world))
+            with pytest.raises(ConfigError, match="its other routes"):
+                remedies(told)
+
+    live(life())
+
+
+async def verified(world: World, *, show: bool = False) -> FlowReport:
+    return await Verification(
+        configuration=load(world.file, environ={}),
+        request=VerifyRequest(flow=Flow("A", "B"), complete=True, routes=True, show=show),
+        clock=LoopClock(),
+        run_pipe=nobody,
+        make_pipe=SteadyByFirstWord,
+    ).run()
+
+
+async def nobody(*_: object) -> None:
+    raise AssertionError
 
 
 def reads_on(world: World, topic: str) -> None:

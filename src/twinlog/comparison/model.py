@@ -242,6 +242,8 @@ class PartitionProof:
     """Each compared record has the same offset on both sides."""
     offsets_promised: bool = False
     """The copy must have the source's offsets: another offset is a difference."""
+    routed_from: str = ""
+    """The topic whose records are compared, if the name of `source` is that of a route which they take."""
     source_hash: str = ""
     """Order-sensitive hash of the compared batches of each side; empty = not known."""
     target_hash: str = ""
@@ -254,6 +256,11 @@ class PartitionProof:
     unmatched: dict[tuple[Side, int], Hashable] = field(default_factory=dict)
     """Contents of the first MISSING and FOREIGN records, by side and offset: another partition may hold
     them."""
+
+    @property
+    def log(self) -> TopicPartition:
+        """The partition of the source whose records are compared."""
+        return TopicPartition(self.routed_from or self.source.topic, self.source.partition)
 
     @property
     def is_complete(self) -> bool:

@@ -190,8 +190,8 @@ VERIFY: Final = ReasonGroup(
             records after its beginning => run the command again; if it stays, see docs/states.md
         OTHER_TRANSFORMS: the records were copied while the flow had other transforms or expressions => verify
             with the file of that time, which compares these records only
-        ROUTED: the flow sends records of this topic to several topics, and `verify` compares one copy =>
-            count what each router takes on the source, and what its topic has
+        ROUTED: the flow sends records of this topic to several topics, and one copy says nothing of them =>
+            `twinlog verify` compares each with what it takes
         TRANSFORMED: the copy has what the flow's transforms made of the records, and not those that they
             drop: it is no other place for the source's => keep the records on the source, or copy them
             unchanged, too

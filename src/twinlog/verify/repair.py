@@ -48,17 +48,25 @@ class Remedy:
 
 def remedies(report: Mapping[str, Any]) -> list[Remedy]:
     """Return the remedies by partition for the JSON report of a verification. Raises ConfigError if it is not
-    a report."""
+    a report, or has differences of a route: to copy again would write records into all other routes, too."""
     try:
         partitions = {_place(each): each for each in report["partitions"]}
         found = sorted(report["differences"], key=_place)
+        routed = {partitions[_place(each)].get("routed_from"): _place(each)[0] for each in found}
+        routed.pop(None, None)
         older = {each["topic"] for each in report.get("not_compared", ()) if each["reason"] in _ONLY_IN_COPY}
-        return [
+        told = [
             _remedy(str(report["flow"]), partitions[place], [*of_partition], holds_older=place[0] in older)
             for place, of_partition in groupby(found, key=_place)
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"this is not a report of twinlog verify: {error!r}") from None
+    for topic, route in routed.items():
+        raise ConfigError(
+            f"the copy of {route} has records of {topic} that differ; to copy them again would write into its"
+            " other routes, too: correct them there"
+        )
+    return told
 
 
 def what_was_not_seen(report: Mapping[str, Any]) -> str | None:

@@ -251,6 +251,7 @@ def _partition(proof: PartitionProof) -> dict[str, Any]:
         "topic": proof.source.topic,
         "partition": proof.source.partition,
         "target_topic": proof.target.topic,
+        "routed_from": proof.routed_from or None,
         "verdict": str(state_of(proof)),
         "source_from": proof.source_from,
         "source_to": proof.source_to,

@@ -45,7 +45,7 @@ async def shown_records(sides: Any, report: FlowReport) -> dict[tuple[TopicParti
     away: set[Side] = set()
     for proof, difference in [*_differences(report)][:MOST_SHOWN]:
         for side, partition, reader, offset in (
-            (Side.SOURCE, proof.source, sides.source_reader, difference.source_offset),
+            (Side.SOURCE, proof.log, sides.source_reader, difference.source_offset),
             (Side.TARGET, proof.target, sides.target_reader, difference.target_offset),
         ):
             if offset is None or side in away:
@@ -157,7 +157,7 @@ class Verification:
         )
         proofs = await self._prove_all(gathered, sides, bounds, stack)
         lost = {
-            each.source: gathered.recorded.lost(each.source, each.source_log_start)
+            each.source: gathered.recorded.lost(gathered.topics.log_of(each.source), each.source_log_start)
             for each in bounds
             if each.source_log_start is not None and not each.head_is_free
         }
@@ -231,6 +231,7 @@ class Verification:
         async def prove(number: int, group: asyncio.TaskGroup) -> None:
             async with places:
                 each = bounds[number]
+                log = gathered.topics.log_of(each.source)
                 begun = state.narrowed(each)
                 patience = self.request.patience_seconds
                 source, target = (
@@ -241,8 +242,9 @@ class Verification:
                         group,
                         gathered.counts(side, each.source),
                         too_large=each.too_large,
+                        route=each.source.topic if side is Side.SOURCE and log != each.source else "",
                     )
-                    for side, at in ((Side.SOURCE, each.source), (Side.TARGET, each.target))
+                    for side, at in ((Side.SOURCE, log), (Side.TARGET, each.target))
                 )
 
                 async def extend(comparison: Comparison) -> Extended:
@@ -262,7 +264,7 @@ class Verification:
                     target=target,
                     extend=extend,
                     ends=functools.partial(gathered.ends_now, each.source),
-                    source_offset_for_time=offset_for_time(gathered.source.offsets_for_times, each.source),
+                    source_offset_for_time=offset_for_time(gathered.source.offsets_for_times, log),
                     target_offset_for_time=offset_for_time(gathered.target.offsets_for_times, each.target),
                     on_progress=note,
                     max_open_bytes=gathered.flow.source.max_uncompressed_bytes,
@@ -270,6 +272,7 @@ class Verification:
                 proof = await prover.run()
                 gathered.say_what_is_hidden(proof)
                 proof = begun.completed(proof)
+                proof.routed_from = gathered.topics.routed_from.get(each.source.topic, "")
                 state.end(proof, each)
                 progress.end(number, proof)
                 proofs.append(proof)

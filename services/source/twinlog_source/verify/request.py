@@ -45,6 +45,8 @@ class VerifyRequest:
     """How long a cluster may be down during the verification."""
     parallel: int = 8
     """Partitions that are compared at the same time."""
+    routes: bool = False
+    """Compare what took routes as well; otherwise a topic whose records are routed is not compared."""
     show: bool = False
     """Fetch the records of differences."""
     state_directory: str | None = None

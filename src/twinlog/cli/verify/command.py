@@ -191,6 +191,7 @@ def verify_command(
         parallel=parallel,
         state_directory=None if state is None else str(state),
         show=show,
+        routes=True,
     )
     for file in (report_file, html_file):
         check_writable(file)

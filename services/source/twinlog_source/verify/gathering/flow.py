@@ -26,6 +26,7 @@ from twinlog.policy.transformed import TopicTransforms
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
+from twinlog.service.feeds.routes import routes_of
 from twinlog.service.feeds.rules import flow_in_force
 from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.report import RulesUsed
@@ -106,24 +107,27 @@ class GatheredFlow:
         """Return the bounds of every partition that can be compared. Raises KafkaError when a cluster does
         not answer, ConfigError for a topic that the flow does not have."""
         await self.topics.find()
+        if self.request.routes and self.transforms.may_route:
+            await self.topics.find_routes(await routes_of(self.flow.flow, self.target).load())
         partitions = self.topics.partitions()
-        source_ends = await self._offsets(self.source, self.source_end, partitions)
+        logs = {partition: self.topics.log_of(partition) for partition in partitions}
+        source_ends = await self._offsets(self.source, self.source_end, set(logs.values()))
         positions = await self.stored_positions()
         copies = {partition: self.topics.copy_of(partition) for partition in partitions}
         target_ends, behind = await self._target_ends(list(copies.values()))
         self.open_copies = {partition: behind[copy] for partition, copy in copies.items() if copy in behind}
-        limits = await self._offsets(self.source, self.source_end, partitions)
+        limits = await self._offsets(self.source, self.source_end, set(logs.values()))
         target_starts = await self._offsets(self.target, OffsetSpec.EARLIEST, list(copies.values()))
-        source_starts = await self._offsets(self.source, OffsetSpec.EARLIEST, partitions)
-        begins = await self._instants(self.request.begin, partitions)
+        source_starts = await self._offsets(self.source, OffsetSpec.EARLIEST, set(logs.values()))
+        begins = await self._instants(self.request.begin, logs)
         ends = self.request.ends
         if ends is None:
-            ends = await self._instants(self.request.end, partitions)
+            ends = await self._instants(self.request.end, logs)
         gathered = []
-        for partition in partitions:
+        for partition, log in logs.items():
             copy = copies[partition]
             answers = (
-                source_ends[partition], limits[partition], source_starts[partition],
+                source_ends[log], limits[log], source_starts[log],
                 target_ends[copy], target_starts[copy],
             )  # fmt: skip
             refusal = next((answer for answer in answers if isinstance(answer, KafkaError)), None)
@@ -131,7 +135,7 @@ class GatheredFlow:
                 self.topics.refuse(partition, copy, refusal.reason, str(refusal))
                 continue
             goal, limit, start, target_end, target_start = (int(answer) for answer in answers)  # type: ignore[arg-type]
-            if self.transforms.routes_records(partition.topic):
+            if self.transforms.routes_records(partition.topic) and not self.request.routes:
                 words = "its records go to several topics, which are not compared"
                 self.topics.refuse(partition, copy, Reason.ROUTED, words)
                 continue
@@ -139,8 +143,10 @@ class GatheredFlow:
             if why:
                 self.topics.refuse(partition, copy, Reason.BOTH_WAYS, f"the topic is copied both ways; {why}")
                 continue
-            is_another = self.recorded.was_recreated(partition)
-            kept_from, kept_until = self.recorded.offsets_kept(partition)
+            is_another = self.recorded.was_recreated(log)
+            kept_from, kept_until = (
+                (None, None) if log != partition else self.recorded.offsets_kept(partition)
+            )
             bounds = Bounds(
                 source=partition,
                 target=copy,
@@ -150,23 +156,23 @@ class GatheredFlow:
                 target_start=target_start,
                 target_goal=target_end,
                 target_limit=target_end,
-                position=self.recorded.position_of(partition, positions) if copy not in behind else None,
+                position=self.recorded.position_of(log, positions) if copy not in behind else None,
                 source_lost=(Range(0, start),) if start or is_another else (),
                 only_on_target=Reason.EARLIER_TOPIC if is_another else Reason.SOURCE_RETENTION,
                 target_lost=(Range(0, target_start),) if target_start else (),
-                gaps=self.recorded.known_gaps(partition),
+                gaps=self.recorded.known_gaps(log),
                 offsets_kept_from=kept_from,
                 offsets_kept_until=kept_until,
                 source_log_start=start,
                 source_compacted=self.topics.pairs[partition.topic].source_compacted,
                 target_compacted=self.topics.pairs[partition.topic].target_compacted,
-                begins_anywhere=self.recorded.begins_anywhere(partition),
+                begins_anywhere=self.recorded.begins_anywhere(log),
             )
             bounds = narrowed(
                 with_truncations(bounds), begins, ends, is_whole_copy=self.request.ends is not None
             )
             bounds, self.of_other_transforms[partition] = of_one_transform(
-                bounds, self.recorded.same_transform(partition)
+                bounds, self.recorded.same_transform(log)
             )
             gathered.append(bounds)
         return [*gathered, *await self._only_on_target()]
@@ -265,7 +271,8 @@ class GatheredFlow:
     async def ends_now(self, partition: TopicPartition) -> EndsNow:
         """Raises KafkaError."""
         copy_end = await self.target_end(self.copy_of(partition))
-        answer = (await self.source.list_offsets(self.source_end, [partition]))[partition]
+        log = self.topics.log_of(partition)
+        answer = (await self.source.list_offsets(self.source_end, [log]))[log]
         if isinstance(answer, KafkaError):
             raise answer
         return EndsNow(source=answer, target=copy_end)
@@ -274,7 +281,7 @@ class GatheredFlow:
         return self.topics.copy_of(partition)
 
     def position_of(self, partition: TopicPartition, positions: Mapping[TopicPartition, int]) -> int | None:
-        return self.recorded.position_of(partition, positions)
+        return self.recorded.position_of(self.topics.log_of(partition), positions)
 
     def say_what_is_hidden(self, proof: PartitionProof) -> None:
         """Report the range that an open transaction on the copy hides. This, and not a missing position, is
@@ -306,21 +313,22 @@ class GatheredFlow:
             await wait_or_stop(asyncio.Event(), _POLL_SECONDS)
 
     async def _instants(
-        self, instant: Instant | None, partitions: Collection[TopicPartition]
+        self, instant: Instant | None, logs: Mapping[TopicPartition, TopicPartition]
     ) -> Mapping[TopicPartition, int]:
+        """By partition, of which the log of the source is given."""
         if instant is None:
             return {}
         if instant.offset is not None:
-            return dict.fromkeys(partitions, instant.offset)
+            return dict.fromkeys(logs, instant.offset)
         assert instant.timestamp_ms is not None
-        found = await self.source.offsets_for_times(dict.fromkeys(partitions, instant.timestamp_ms))
+        found = await self.source.offsets_for_times(dict.fromkeys(logs.values(), instant.timestamp_ms))
         refused = next((answer for answer in found.values() if isinstance(answer, KafkaError)), None)
         if refused is not None:
             raise refused
         # None: no record is that young, so the range begins or ends at the end.
         return {
-            partition: AFTER_ALL if answer is None else int(answer)  # type: ignore[arg-type]
-            for partition, answer in found.items()
+            partition: AFTER_ALL if (answer := found[log]) is None else int(answer)  # type: ignore[arg-type]
+            for partition, log in logs.items()
         }
 
     async def _offsets(

@@ -1,7 +1,7 @@
 """Which topics and partitions of a flow are verified, and why others cannot be."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from twinlog.comparison.model import NotCompared, PartitionProof, Reason, Side
 from twinlog.config import FlowConfig
@@ -11,6 +11,7 @@ from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.selection import TopicSelector
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
+from twinlog.service.feeds.routes import StoredRoute
 from twinlog.transforms.expressions import OnError, expressions_of
 from twinlog.verify.report import FlowFailure
 from twinlog_source.verify.request import VerifyRequest
@@ -36,6 +37,8 @@ class VerifiedTopics:
     pairs: dict[str, TopicPair] = field(default_factory=dict)
     """By source topic."""
     failures: list[FlowFailure] = field(default_factory=list)
+    routed_from: dict[str, str] = field(default_factory=dict)
+    """By route: the topic whose records take it. A route is one more of the `pairs`, by its name."""
     refused: list[PartitionProof] = field(default_factory=list)
     """Partitions that cannot be compared at all."""
 
@@ -89,6 +92,33 @@ class VerifiedTopics:
                     source=here, target=its_copy, source_compacted=of_source, target_compacted=of_target
                 )
 
+    async def find_routes(self, stored: Mapping[str, StoredRoute]) -> None:
+        """Those that records of the found topics take. Raises KafkaError."""
+        topics = {
+            name: route.source_topic
+            for name, route in stored.items()
+            if route.source_topic in self.pairs and name not in self.pairs
+        }
+        policy, source = self.selector.policy, self.flow.flow.source
+        copies = {name: policy.format_remote_topic(source, name) for name in topics}
+        on_target = await self.target.describe_topics(list(copies.values())) if copies else {}
+        compacted = await _compacted(self.target, list(copies.values()))
+        for name, copy in copies.items():
+            found, is_compacted = on_target[copy], compacted[copy]
+            if isinstance(found, KafkaError):
+                missing = Reason.TARGET_MISSING if found.reason == KafkaReason.TOPIC_UNKNOWN else None
+                self._refuse_topic(name, found, missing)
+            elif isinstance(is_compacted, KafkaError):
+                self._refuse_topic(name, is_compacted)
+            else:
+                of_topic = self.pairs[topics[name]]
+                self.pairs[name] = replace(of_topic, target=found, target_compacted=is_compacted)
+                self.routed_from[name] = topics[name]
+
+    def log_of(self, partition: TopicPartition) -> TopicPartition:
+        """The partition of the source that has the records."""
+        return TopicPartition(self.routed_from.get(partition.topic, partition.topic), partition.partition)
+
     def _refuse_topic(self, topic: str, error: KafkaError, reason: str | None = None) -> None:
         self.failures.append(FlowFailure(topic=topic, reason=reason or error.reason, detail=str(error)))
 
@@ -96,12 +126,12 @@ class VerifiedTopics:
         """Topics that were recreated during the comparison; their results mean nothing."""
         changed: dict[str, FlowFailure] = {}
         for cluster, side in ((self.source, Side.SOURCE), (self.target, Side.TARGET)):
-            names = {getattr(pair, side).name: topic for topic, pair in self.pairs.items()}
+            names = {topic: getattr(pair, side).name for topic, pair in self.pairs.items()}
             try:
-                found = await cluster.describe_topics(list(names))
+                found = await cluster.describe_topics(sorted(set(names.values())))
             except KafkaError:
                 continue  # The results stand: nothing shows that the topics were recreated.
-            for name, topic in names.items():
+            for topic, name in names.items():
                 answer, before = found[name], getattr(self.pairs[topic], side)
                 if isinstance(answer, KafkaError):
                     if answer.reason == KafkaReason.TOPIC_UNKNOWN:

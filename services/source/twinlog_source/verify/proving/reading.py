@@ -2,13 +2,15 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from twinlog.batches.bodies import OpenRecord
 from twinlog.batches.header import HEADER_BYTES, BatchHeader
+from twinlog.batches.transformed import ChangeRecords, RouteRecords
 from twinlog.comparison.model import Side
 from twinlog.comparison.sides import Chunk, Extended, KeptChunks, View, of_anybody
 from twinlog.config.client_settings import ClientConfig
@@ -76,6 +78,15 @@ class Fetches(Protocol):
     async def fetch(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> FetchedBatches: ...
 
 
+def _unrouted(
+    change: ChangeRecords | None, records: Sequence[OpenRecord]
+) -> Iterator[tuple[str, OpenRecord]]:
+    return (("", record) for record in (records if change is None else change(records)))
+
+
+_all_of_the_copy = partial(_unrouted, None)
+
+
 @dataclass(slots=True, kw_only=True)
 class PartitionLog:
     """Belongs to one task. Raises KafkaError, WireFormatError (CORRUPT_BATCH)."""
@@ -88,6 +99,10 @@ class PartitionLog:
     patience_seconds: float
     group: asyncio.TaskGroup
     """Runs the fetch ahead."""
+    route: str = ""
+    """Which of the records are compared: those that take this route; empty = those of the copy."""
+    split: RouteRecords = _all_of_the_copy
+    """What is done to records before Spark, and the routes that they take then."""
     changing: Changing | None = None
     """What Spark does to the records before they are compared."""
     most_bytes: float = math.inf
@@ -183,10 +198,12 @@ class PartitionLog:
 
     async def _changed(self, changing: Changing, fetched: FetchedBatches) -> View:
         """The view of these batches after Spark."""
-        before, opened = self.view.change, list[OpenRecord]()
+        opened, routes = list[OpenRecord](), dict[int, str]()
 
         def open_only(records: Sequence[OpenRecord]) -> list[OpenRecord]:
-            opened.extend(records if before is None else before(records))
+            for route, record in self.split(records):
+                opened.append(record)
+                routes[record[0]] = route
             return []
 
         replace(self.view, change=open_only).of(fetched.batches, fetched.aborted)
@@ -195,7 +212,12 @@ class PartitionLog:
             if len(body) + HEADER_BYTES > self.most_bytes:
                 told = f"it becomes {len(body)} bytes, and max.message.bytes of the copy is {self.most_bytes}"
                 self.too_large[offset] = told
-        return replace(self.view, change=changed.take)
+        routes |= changed.routes
+
+        def take(records: Sequence[OpenRecord]) -> list[OpenRecord]:
+            return [record for record in changed.take(records) if routes[record[0]] == self.route]
+
+        return replace(self.view, change=take)
 
     async def _beyond(self, offset: int, error: KafkaError) -> Chunk:
         """Retention removed the offset meanwhile; or the log ends before it, and nothing follows."""
@@ -300,12 +322,18 @@ class Sides:
         group: asyncio.TaskGroup,
         counts: Callable[[BatchHeader], bool] = of_anybody,
         too_large: dict[int, str] | None = None,
+        route: str = "",
     ) -> PartitionLog:
-        """`too_large`: as in `Bounds`."""
+        """`too_large`: as in `Bounds`; `route`: as in `PartitionLog`."""
         is_source = side is Side.SOURCE
         reader = self.source_reader if is_source else self.target_reader
         transforms = self.transforms if is_source else None
         change = None if transforms is None else transforms.changes(partition.topic)
+        split = (None if transforms is None else transforms.routes(partition.topic)) or partial(
+            _unrouted, change
+        )
+        if route:
+            change = partial(_of_route, split, route)
         by_spark = transforms is not None and transforms.expressions(partition.topic) is not None
         return PartitionLog(
             partition=partition,
@@ -313,12 +341,18 @@ class Sides:
             reader=reader,
             pace=self.source_pace if is_source else self.target_pace,
             view=View(read_committed=reader.read_committed, counts=counts, change=change),
+            route=route,
+            split=split,
             patience_seconds=patience,
             group=group,
             changing=self.changing if by_spark else None,
             most_bytes=self.most_bytes.get(partition.topic, math.inf) if by_spark else math.inf,
             too_large={} if too_large is None else too_large,
         )
+
+
+def _of_route(split: RouteRecords, route: str, records: Sequence[OpenRecord]) -> list[OpenRecord]:
+    return [record for name, record in split(records) if name == route]
 
 
 async def open_sides(
