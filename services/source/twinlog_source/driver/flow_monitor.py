@@ -25,8 +25,7 @@ from twinlog_source.partitions.orders import PartitionState
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import STANDS, FlowFacts, PartitionStanding, standing_of
 from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.topics.open_transactions import LOOK_SECONDS as TRANSACTIONS_LOOK_SECONDS
-from twinlog_source.topics.open_transactions import OpenTransactions
+from twinlog_source.topics.open_transactions import OpenTransactions, look_seconds
 from twinlog_source.topics.source_ends import SourceEnds
 
 # The positions of a flow that another process copies, read from the target's log, so that a standby knows
@@ -177,7 +176,7 @@ class FlowMonitor:
                 await finish_or_cancel(self.ends.look(), stop=stop, grace_seconds=0)
 
     async def _look_for_transactions(self, transactions: OpenTransactions, stop: asyncio.Event) -> None:
-        while not await wait_or_stop(stop, TRANSACTIONS_LOOK_SECONDS):
+        while not await wait_or_stop(stop, look_seconds(self.flows)):
             await finish_or_cancel(transactions.look(), stop=stop, grace_seconds=0)
 
     async def _follow(self, stop: asyncio.Event) -> None:
