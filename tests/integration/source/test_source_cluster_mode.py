@@ -1,5 +1,6 @@
 """The same service on a Spark standalone cluster with three workers, started from the wheel."""
 
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +17,14 @@ from integration.standalone_spark import (
     executors,
     kill_with_executor,
 )
+from twinlog.api.source.v1.source_service_pb2 import ListFlowsRequest
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.local.processes.process import GuardedProcess
 from twinlog.testing.brokers import KafkaPair, eventually, unique_name
-from twinlog.testing.service_process import ServiceProcess
+from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
 
 FLOWS = 5
+SOURCES = 3
 PARTITIONS = 4
 PRODUCED = 3_000
 """In each partition: so much that no two flows begin in one Python worker."""
@@ -40,25 +44,12 @@ async def test_five_flows_lose_and_repeat_nothing_while_a_worker_is_killed_and_a
     workers = standalone.workers
     topic = unique_topic
     async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig:
-        aliases = [rig.a, *(unique_name("more") for _ in range(FLOWS - 1))]
+        flows = flows_on(rig, topic, standalone, FLOWS)
         rig.extra |= {
-            "topics": topic,
-            "clusters": ", ".join([*aliases, rig.b]),
-            "twinlog.spark.master": standalone.master,
-            "twinlog.spark.conf.spark.authenticate.secret": SECRET,
-            "twinlog.spark.conf.spark.executor.memory": "512m",
-            "twinlog.spark.conf.spark.executor.extraJavaOptions": QUICK_JVM,
-            "twinlog.spark.conf.spark.driver.host": "127.0.0.1",
             "twinlog.spark.conf.spark.executor.cores": "2",
             "twinlog.spark.conf.spark.dynamicAllocation.enabled": "true",
-            "twinlog.epoch.seconds": "5",
-            "twinlog.epoch.max.seconds": "20",
             "twinlog.log.level": "debug",
         }
-        for alias in aliases[1:]:
-            rig.extra[f"{alias}.bootstrap.servers"] = rig.source_servers
-            rig.extra[f"{alias}->{rig.b}.enabled"] = "true"
-        flows = [replace(rig, a=alias) for alias in aliases]
         await rig.create(topic, PARTITIONS)
         await put(rig, topic, "before", PRODUCED)
         async with rig.configsync() as configsync, rig.running(configsync) as service:
@@ -81,6 +72,62 @@ async def test_five_flows_lose_and_repeat_nothing_while_a_worker_is_killed_and_a
             await all_same(flows, topic)
             assert that_copies(service, [added])
             assert "task_rejoined" in service.log() or "slots_fenced" in service.log()
+
+
+async def test_three_sources_share_a_cluster_and_two_take_the_flows_of_the_third(
+    kafka_pair: KafkaPair, tmp_path: Path, unique_topic: str, standalone: StandaloneSpark
+) -> None:
+    topic = unique_topic
+    async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig, AsyncExitStack() as stack:
+        flows = flows_on(rig, topic, standalone, 2 * SOURCES)
+        rig.extra |= {"twinlog.spark.conf.spark.cores.max": "2", "twinlog.owner.timeout.seconds": "6"}
+        await rig.create(topic, PARTITIONS)
+        await put(rig, topic, "of three", 300)
+        configsync = await stack.enter_async_context(rig.configsync())
+        sources = [await stack.enter_async_context(rig.running(configsync)) for _ in range(SOURCES)]
+
+        async def shared_by(*counts: int) -> list[set[str]]:
+            owned = [await owned_by(source) for source in sources]
+            assert sorted(map(len, owned)) == sorted(counts), owned
+            assert len(set[str].union(*owned)) == len(flows), owned
+            return owned
+
+        before = await eventually(lambda: shared_by(2, 2, 2), 120)
+        await all_same(flows, topic)
+        await eventually(lambda: len(executors(standalone.workers)) == SOURCES)
+        await sources.pop().kill()
+        await put(rig, topic, "of two", 300)
+        after = await eventually(lambda: shared_by(3, 3), 60)
+        assert all(kept <= now for kept, now in zip(before, after, strict=False)), (before, after)
+        await all_same(flows, topic)
+        # The cluster ends what the third one had there.
+        await eventually(lambda: len(executors(standalone.workers)) == SOURCES - 1)
+
+
+def flows_on(rig: Rig, topic: str, cluster: StandaloneSpark, count: int) -> list[Rig]:
+    """Flows that copy a topic from one source under several names, on a Spark cluster."""
+    aliases = [rig.a, *(unique_name("more") for _ in range(count - 1))]
+    rig.extra |= {
+        "topics": topic,
+        "clusters": ", ".join([*aliases, rig.b]),
+        "twinlog.spark.master": cluster.master,
+        "twinlog.spark.conf.spark.authenticate.secret": SECRET,
+        "twinlog.spark.conf.spark.executor.memory": "512m",
+        "twinlog.spark.conf.spark.executor.extraJavaOptions": QUICK_JVM,
+        "twinlog.spark.conf.spark.driver.host": "127.0.0.1",
+        "twinlog.epoch.seconds": "5",
+        "twinlog.epoch.max.seconds": "20",
+    }
+    for alias in aliases[1:]:
+        rig.extra[f"{alias}.bootstrap.servers"] = rig.source_servers
+        rig.extra[f"{alias}->{rig.b}.enabled"] = "true"
+    return [replace(rig, a=alias) for alias in aliases]
+
+
+async def owned_by(source: ServiceProcess) -> set[str]:
+    """The sources of the flows that a process copies."""
+    answer = await SourceServiceStub(source.channel).ListFlows(ListFlowsRequest(), timeout=CALL_SECONDS)
+    return {each.flow.source for each in answer.flows if each.epoch and not each.reason}
 
 
 async def put(rig: Rig, topic: str, word: str, count: int) -> None:
