@@ -1,8 +1,29 @@
-"""The wait before a retry: one formula for all. Pure."""
+"""The wait before a retry, and between two looks: one formula for all. Pure."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often each flow of a process does what all of them together do `per_second` times at most, but for
+    `longest_seconds`: with many flows, each does it less often."""
+
+    shortest_seconds: float
+    longest_seconds: float = math.inf
+    per_second: float
+
+    def seconds(self, flows: int) -> float:
+        """The time between two, in a process of so many flows.
+
+        >>> pace = Pace(shortest_seconds=1.0, longest_seconds=3.0, per_second=40)
+        >>> [pace.seconds(flows) for flows in (1, 40, 100, 1000)]
+        [1.0, 1.0, 2.5, 3.0]
+        """
+        return min(self.longest_seconds, max(self.shortest_seconds, flows / self.per_second))
+
 
 _MOST_DOUBLINGS = 30
 """Keeps the power finite; every longest wait is reached before."""

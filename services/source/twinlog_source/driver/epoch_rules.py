@@ -9,18 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from twinlog.backoff import Pace
 from twinlog_source.partitions.planner import Load
 
-REPLAN_POLL_SECONDS = 0.25
-LONGEST_REPLAN_POLL_SECONDS = 5.0
-REPLANS_PER_SECOND = 30
-"""How often all flows of a process together compare plans; each flow does so every few seconds."""
+REPLANS = Pace(shortest_seconds=0.25, longest_seconds=5.0, per_second=30)
+"""How often a flow looks whether its epoch should end."""
+DEMANDS = Pace(shortest_seconds=1.0, longest_seconds=5.0, per_second=20)
+"""How often a flow looks whether it has outgrown its epoch."""
 FEW_FLOWS = 4
-DEMAND_POLL_SECONDS = 1.0
-LONGEST_DEMAND_POLL_SECONDS = 5.0
-DEMANDS_PER_SECOND = 20
-"""How often all flows of a process together check whether they have outgrown their epochs; each flow does so
-every few seconds."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,24 +55,6 @@ def spread_seconds(longest_seconds: float, flows: int, random: float) -> float:
     (600.0, 525.0)
     """
     return longest_seconds * (1 - random / 4) if flows > FEW_FLOWS else longest_seconds
-
-
-def replan_poll_seconds(flows: int) -> float:
-    """How often a flow looks whether its epoch should end, in a process of so many flows.
-
-    >>> [replan_poll_seconds(flows) for flows in (1, 6, 15, 120, 200)]
-    [0.25, 0.25, 0.5, 4.0, 5.0]
-    """
-    return min(LONGEST_REPLAN_POLL_SECONDS, max(REPLAN_POLL_SECONDS, flows / REPLANS_PER_SECOND))
-
-
-def demand_poll_seconds(flows: int) -> float:
-    """How often a flow looks whether it has outgrown its epoch, in a process of so many flows.
-
-    >>> [demand_poll_seconds(flows) for flows in (1, 20, 40, 100)]
-    [1.0, 1.0, 2.0, 5.0]
-    """
-    return min(LONGEST_DEMAND_POLL_SECONDS, max(DEMAND_POLL_SECONDS, flows / DEMANDS_PER_SECOND))
 
 
 # How Spark's cores are shared among the flows of a process, and which worker runs a task. Pure.
@@ -215,31 +193,9 @@ def choose_worker(workers: Mapping[int, Tasks], *, is_small: bool) -> int:
 #
 # Changes from configsync are handled at once; this check finds changes that nobody reports.
 
-RECHECK_SECONDS = 1.0
-LONGEST_RECHECK_SECONDS = 3.0
-RECHECKS_PER_SECOND = 40
-"""How often all flows of a process together check; each flow does so every few seconds."""
-LONGEST_QUIET_RECHECK_SECONDS = 10.0
-QUIET_RECHECKS_PER_SECOND = 10
-"""As `RECHECKS_PER_SECOND`, for flows whose tasks report nothing new."""
-
-
-def recheck_seconds(flows: int) -> float:
-    """Time between two looks of a flow, in a process of so many flows.
-
-    >>> [recheck_seconds(flows) for flows in (1, 40, 100, 1000)]
-    [1.0, 1.0, 2.5, 3.0]
-    """
-    return min(LONGEST_RECHECK_SECONDS, max(RECHECK_SECONDS, flows / RECHECKS_PER_SECOND))
-
-
-def quiet_recheck_seconds(flows: int) -> float:
-    """The same while no task tells anything new.
-
-    >>> [quiet_recheck_seconds(flows) for flows in (1, 10, 40, 100)]
-    [1.0, 1.0, 4.0, 10.0]
-    """
-    return min(LONGEST_QUIET_RECHECK_SECONDS, max(RECHECK_SECONDS, flows / QUIET_RECHECKS_PER_SECOND))
+RECHECKS = Pace(shortest_seconds=1.0, longest_seconds=3.0, per_second=40)
+QUIET_RECHECKS = Pace(shortest_seconds=1.0, longest_seconds=10.0, per_second=10)
+"""For flows whose tasks report nothing new."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -255,8 +211,8 @@ class Recheck:
     def is_due(self, now: float, *, news: int, is_changed: bool) -> bool:
         """Whether a check is due; it then counts as done. `now` is in monotonic seconds, `news` counts what
         the tasks have reported, `is_changed` means that configsync has reported a change."""
-        seconds = quiet_recheck_seconds(self.flows) if news == self._news else recheck_seconds(self.flows)
-        if now < self._looked_at + seconds and not is_changed:
+        pace = QUIET_RECHECKS if news == self._news else RECHECKS
+        if now < self._looked_at + pace.seconds(self.flows) and not is_changed:
             return False
         self._looked_at, self._news = now, news
         return True

@@ -38,10 +38,9 @@ from twinlog.telemetry.tracing import span
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_jobs import EpochJobs, EpochPlans, end_epoch
 from twinlog_source.driver.epoch_rules import (
-    REPLAN_POLL_SECONDS,
+    DEMANDS,
+    REPLANS,
     EpochSpan,
-    demand_poll_seconds,
-    replan_poll_seconds,
     spread_seconds,
 )
 from twinlog_source.driver.flow_facts import flow_facts
@@ -213,7 +212,7 @@ class FlowDriver:
         """Loop until `stop`: another process copies the flow, or the owner is not known yet. Spark is
         started, so that a take-over need not wait for it."""
         self.jobs.runner.warm_up()
-        while not await wait_or_stop(stop, REPLAN_POLL_SECONDS):
+        while not await wait_or_stop(stop, REPLANS.shortest_seconds):
             self.state.ownership.note_signs()
             self._note_problem(self._why_standing_by())
 
@@ -379,7 +378,7 @@ class FlowDriver:
             self.plans.leave()
             self._others_go.set()
             await self._end_current(EndReason.PLAN_CHANGED)
-            await wait_or_stop(stop, REPLAN_POLL_SECONDS)
+            await wait_or_stop(stop, REPLANS.shortest_seconds)
         return ()
 
     async def _end_current(self, reason: str) -> None:
@@ -410,8 +409,8 @@ class FlowDriver:
 
     async def _stay(self, epoch: Epoch, stop: asyncio.Event) -> None:
         """Stay while the plan fits and the tasks are healthy."""
-        poll_seconds = replan_poll_seconds(self.state.flows)
-        demand_seconds = demand_poll_seconds(self.state.flows)
+        poll_seconds = REPLANS.seconds(self.state.flows)
+        demand_seconds = DEMANDS.seconds(self.state.flows)
         began = looked_at = self.clock.monotonic()
         span = EpochSpan(
             began=began,

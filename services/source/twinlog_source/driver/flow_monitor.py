@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from twinlog.backoff import Pace
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.kafka.ports import TopicAdmin
@@ -25,7 +26,7 @@ from twinlog_source.partitions.orders import PartitionState
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import STANDS, FlowFacts, PartitionStanding, standing_of
 from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.topics.open_transactions import OpenTransactions, look_seconds
+from twinlog_source.topics.open_transactions import LOOKS, OpenTransactions
 from twinlog_source.topics.source_ends import SourceEnds
 
 # The positions of a flow that another process copies, read from the target's log, so that a standby knows
@@ -80,24 +81,13 @@ class PositionsFollower:
         self.table.apply(Followed(positions=stored, read_at=read_at), now)
 
 
-TICK_SECONDS = 1.0
-LONGEST_TICK_SECONDS = 3.0
-TICKS_PER_SECOND = 40
-"""How often all flows of a process together are checked; each flow is checked every few seconds."""
+TICKS = Pace(shortest_seconds=1.0, longest_seconds=3.0, per_second=40)
+"""How often it is seen whether a flow moves."""
 FOLLOW_TIMEOUT_SECONDS = 10.0
 STEADY_SECONDS = 20.0
 """A reason that lasts for less is of a moment: a start goes through several."""
 
 log = structlog.get_logger(__name__)
-
-
-def tick_seconds(flows: int) -> float:
-    """How often it is seen whether a flow moves, in a process of so many flows.
-
-    >>> [tick_seconds(flows) for flows in (1, 40, 100, 1000)]
-    [1.0, 1.0, 2.5, 3.0]
-    """
-    return min(LONGEST_TICK_SECONDS, max(TICK_SECONDS, flows / TICKS_PER_SECOND))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,7 +117,7 @@ class FlowMonitor:
                 looking = self._look_for_transactions(self.transactions, stop)
                 group.create_task(looking, name="open transactions of the source")
             group.create_task(self._follow(stop), name="positions of the owner")
-            while not await wait_or_stop(stop, tick_seconds(self.flows)):
+            while not await wait_or_stop(stop, TICKS.seconds(self.flows)):
                 self.note_progress()
                 self.tell_standing()
 
@@ -171,16 +161,16 @@ class FlowMonitor:
         return now - stood[2] >= STEADY_SECONDS and not is_told
 
     async def _read_ends(self, stop: asyncio.Event) -> None:
-        while not await wait_or_stop(stop, max(TICK_SECONDS, self.ends.due_in_seconds)):
+        while not await wait_or_stop(stop, max(TICKS.shortest_seconds, self.ends.due_in_seconds)):
             if self.ends.is_due:
                 await finish_or_cancel(self.ends.look(), stop=stop, grace_seconds=0)
 
     async def _look_for_transactions(self, transactions: OpenTransactions, stop: asyncio.Event) -> None:
-        while not await wait_or_stop(stop, look_seconds(self.flows)):
+        while not await wait_or_stop(stop, LOOKS.seconds(self.flows)):
             await finish_or_cancel(transactions.look(), stop=stop, grace_seconds=0)
 
     async def _follow(self, stop: asyncio.Event) -> None:
-        while not await wait_or_stop(stop, tick_seconds(self.flows)):
+        while not await wait_or_stop(stop, TICKS.seconds(self.flows)):
             if self.follower.is_due:
                 await finish_or_cancel(self._follow_once(), stop=stop, grace_seconds=0)
 

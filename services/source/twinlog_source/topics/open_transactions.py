@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from twinlog.backoff import Pace
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import LogAdmin, OffsetSpec
@@ -16,24 +17,14 @@ from twinlog.model import TopicPartition
 from twinlog_source.partitions.events import OpenTransactionsSeen
 from twinlog_source.partitions.table import PartitionTable
 
-LOOK_SECONDS = 15.0
-LOOKS_PER_SECOND = 2
-"""How often all flows of a process together look at most: each look asks for the ends of all partitions."""
+LOOKS = Pace(shortest_seconds=15.0, per_second=2)
+"""Each asks for the ends of all partitions."""
 LONG_SECONDS = 60.0
 """Producers ask for a `transaction.timeout.ms` of a minute by default, and brokers abort what is open for
 longer. So an open transaction is nothing special before; later it hangs, or its producer asked for more time:
 then the copy stands still for longer than most expect."""
 PARTITIONS_AT_ONCE = 100
 """The most partitions whose leaders are asked which transaction it is."""
-
-
-def look_seconds(flows: int) -> float:
-    """The time between two looks of a flow, in a process of so many flows.
-
-    >>> look_seconds(1), look_seconds(100)
-    (15.0, 50.0)
-    """
-    return max(LOOK_SECONDS, flows / LOOKS_PER_SECOND)
 
 
 @dataclass(slots=True, kw_only=True)

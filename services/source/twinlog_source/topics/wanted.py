@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from twinlog.backoff import Pace
 from twinlog.batches import largest_batch_bytes
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
@@ -99,10 +100,8 @@ class TargetTopics:
         return replace(topic, limits=replace(topic.limits, max_message_bytes=seen.found))
 
 
-IDS_SECONDS = 1.0
+IDS = Pace(shortest_seconds=1.0, per_second=10)
 IDS_TOPICS_PER_SECOND = 200
-IDS_FLOWS_PER_SECOND = 10
-"""How often all flows of a process together ask at most, so that a hundred idle ones stay cheap."""
 
 BROKER_LAG_SECONDS = 30.0
 """For how long a broker may report the id of a deleted topic. Then it counts as the id of the topic."""
@@ -172,9 +171,7 @@ class WantedTopics:
         read from the old position for long."""
         due = now >= self._ids_due_at
         if due:
-            self._ids_due_at = now + max(
-                IDS_SECONDS, len(topics) / IDS_TOPICS_PER_SECOND, self.flows / IDS_FLOWS_PER_SECOND
-            )
+            self._ids_due_at = now + max(IDS.seconds(self.flows), len(topics) / IDS_TOPICS_PER_SECOND)
             # Ids of topics that leave are dropped. The others stay also while the source does not answer:
             # configsync may still report the id of the deleted topic.
             self._ids = {name: topic_id for name, topic_id in self._ids.items() if name in topics}

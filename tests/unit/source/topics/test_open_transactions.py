@@ -15,7 +15,7 @@ from twinlog_source.partitions.events import Begun, EndsSeen, Reported, TopicsCh
 from twinlog_source.partitions.orders import PartitionReport, PartitionState, TaskReport
 from twinlog_source.partitions.standing import standing_of
 from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.topics.open_transactions import LONG_SECONDS, LOOK_SECONDS, OpenTransactions
+from twinlog_source.topics.open_transactions import LONG_SECONDS, LOOKS, OpenTransactions
 from twinlog_source.topics.source_ends import SourceEnds
 from unit.source.partitions.standing_facts import FACTS
 
@@ -89,7 +89,7 @@ async def test_a_transaction_that_stays_open_is_named_with_its_producer() -> Non
     assert "producer id 7" in told[P]
     assert "since 2023-11-14T22:13:20Z" in told[P]
     site.cluster.finish_transaction(P, number, Transaction.ABORTED)
-    assert await site.look(LOOK_SECONDS) == {}
+    assert await site.look(LOOKS.shortest_seconds) == {}
 
 
 async def test_transactions_that_follow_each_other_are_none_that_stays_open() -> None:
@@ -121,7 +121,7 @@ async def test_what_cannot_be_read_changes_nothing() -> None:
     await site.look()
     told = await site.look(LONG_SECONDS)
     site.cluster.take_away()
-    assert await site.look(LOOK_SECONDS) == told
+    assert await site.look(LOOKS.shortest_seconds) == told
 
 
 def test_a_partition_that_is_caught_up_with_it_says_so_and_runs() -> None:

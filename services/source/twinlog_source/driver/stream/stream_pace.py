@@ -4,12 +4,14 @@ Every message wakes threads on both sides, whatever it contains. With many flows
 the cost of idling.
 """
 
+from twinlog.backoff import Pace
+
 LONGEST_ALIVE_SECONDS = 3.0
 ALIVES_PER_LEASE = 4
 LONGEST_REPORT_SECONDS = 3.0
 """Less than the silence after which a task's report counts as old (`standing.SILENT_SECONDS`)."""
-SHORTEST_REPORT_SECONDS = 1.0
-REPORTING_FLOWS_PER_SECOND = 10
+REPORTS = Pace(shortest_seconds=1.0, longest_seconds=LONGEST_REPORT_SECONDS, per_second=10)
+"""Of a task."""
 _REPORTS_MISSED = 5
 """A task that misses fewer reports may only be slow."""
 
@@ -21,15 +23,6 @@ def alive_seconds(lease_seconds: float) -> float:
     [0.2, 1.2, 2.5, 3.0]
     """
     return min(LONGEST_ALIVE_SECONDS, lease_seconds / ALIVES_PER_LEASE)
-
-
-def report_seconds(flows: int) -> float:
-    """Time between two reports of a task, in a process of so many flows.
-
-    >>> [report_seconds(flows) for flows in (1, 10, 20, 100)]
-    [1.0, 1.0, 2.0, 3.0]
-    """
-    return min(LONGEST_REPORT_SECONDS, max(SHORTEST_REPORT_SECONDS, flows / REPORTING_FLOWS_PER_SECOND))
 
 
 LONGEST_WITHOUT_TASK_SECONDS = 120.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from twinlog.config.values.reader import texts_of
 from twinlog.policy.internal_topics import transactional_id_prefix
 from twinlog_source.config import SourceFlow
-from twinlog_source.driver.stream.stream_pace import report_seconds
+from twinlog_source.driver.stream.stream_pace import REPORTS
 from twinlog_source.log.facts import WriterFact
 from twinlog_source.partitions.orders import TaskSetup
 
@@ -82,7 +82,7 @@ class TaskSettings:
             offset_syncs_on_source=syncs is not None and syncs.cluster == flow.flow.source,
             read_committed=settings.read_committed,
             lease_seconds=settings.lease_seconds,
-            report_seconds=report_seconds(self.flows),
+            report_seconds=REPORTS.seconds(self.flows),
             connector_name=settings.connector_name,
             preserved_writer=writer,
             filler_transactional_id=filler_id(flow, epoch, slot),
