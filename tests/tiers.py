@@ -126,6 +126,7 @@ _PROPERTIES = (
     "source/log/test_positions.py::test_gaps_that_left_the_ledger_are_not_remembered_for_ever",
     "source/partitions/test_table.py::test_only_their_owners_write_rows_and_facts",
     "source/pipeline/test_launch.py::test_a_jvm_that_does_not_answer_is_killed_after_a_time",
+    "source/pipeline/test_launch.py::test_an_argument_for_java_loads_neither_numpy_nor_pyarrow",
     "source/preserved/test_fill_limits.py::test_a_batch_is_within_the_limit_of_its_topic",
     "source/preserved/test_marker_numbers.py",
     "source/preserved/test_preserved_model.py",

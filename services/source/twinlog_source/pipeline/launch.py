@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import INPUT_CONVERTER, Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
+from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from twinlog.errors import TwinlogError
 from twinlog.machine import WorkDirectory
@@ -44,6 +45,12 @@ _ADDRESS = struct.Struct(">ii")
 """The beginning of that file: the port, and the length of the secret that follows."""
 _LOOK_SECONDS = 0.01
 _OWN_DIRECTORY = "_twinlog_directory"
+
+# They look at every argument for Java by a module of pyspark's tests, which loads numpy, pandas and pyarrow
+# where these are installed: 80 MB and half a second of CPU. No argument is numpy's.
+INPUT_CONVERTER[:] = [
+    each for each in INPUT_CONVERTER if not isinstance(each, NumpyArrayConverter | NumpyScalarConverter)
+]
 
 
 class SparkUnavailableError(TwinlogError):

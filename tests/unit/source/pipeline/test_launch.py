@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 from dataclasses import dataclass
@@ -119,3 +121,16 @@ async def test_a_runner_that_is_closed_kills_the_jvm_that_is_being_started(
     assert clock.monotonic() - began < 10, "a JVM would get 60 s to answer"
     assert not java.runs
     assert not java.directories()
+
+
+def test_an_argument_for_java_loads_neither_numpy_nor_pyarrow() -> None:
+    program = (
+        "import sys, twinlog_source.pipeline.launch\n"
+        "from py4j.protocol import INPUT_CONVERTER\n"
+        "assert not any(each.can_convert(1) for each in INPUT_CONVERTER)\n"
+        "print(sorted({'numpy', 'pandas', 'pyarrow', 'pyspark.testing'} & set(sys.modules)))\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"
