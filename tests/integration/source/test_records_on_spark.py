@@ -144,6 +144,13 @@ async def test_a_record_whose_expression_fails_is_named_with_sparks_words(spark:
             Expressions(topics=("orders",), columns=(("value", "aes_encrypt(value, repeat('k', 16))"),)),
         ),
         ("value", Expressions(topics=("orders",), columns=(("value", "offset"),))),
+        # Its jar is not there.
+        (
+            "value",
+            Expressions(
+                topics=("orders",), columns=(("value", "string(from_avro(value, '\"string\"', map()))"),)
+            ),
+        ),
         ("value", Expressions(topics=("orders",), columns=(("value", "string(max(offset))"),))),
         ("value", Expressions(topics=("orders",), columns=(("value", "explode(array(value, key))"),))),
         ("timestamp", Expressions(topics=("orders",), columns=(("timestamp", "now()"),))),

@@ -91,12 +91,17 @@ def explain(
 
 
 def _routes(topic: str, entries: Mapping[str, ReplicatedTopic]) -> str:
-    """The topics to which its records are routed."""
-    routes = sorted(entry.target_topic for entry in entries.values() if entry.routed_from == topic)
-    if not routes:
-        return ""
-    more = f" and {len(routes) - _ROUTES_NAMED} more" if len(routes) > _ROUTES_NAMED else ""
-    return f"; records are routed to {', '.join(routes[:_ROUTES_NAMED])}{more}"
+    """The topics to which its records are routed, or were before the routers left the file."""
+    words = ""
+    for are, selected in (("are", True), ("were", False)):
+        routes = sorted(
+            entry.target_topic
+            for entry in entries.values()
+            if (entry.routed_from, entry.selected) == (topic, selected) and entry.target_partition_count
+        )
+        more = f" and {len(routes) - _ROUTES_NAMED} more" if len(routes) > _ROUTES_NAMED else ""
+        words += f"; records {are} routed to {', '.join(routes[:_ROUTES_NAMED])}{more}" if routes else ""
+    return words
 
 
 def _on_source(

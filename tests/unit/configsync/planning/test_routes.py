@@ -112,6 +112,8 @@ async def test_a_route_that_records_took_once_is_no_topic_that_the_source_has_de
         await now.refresh()
         now.clock.advance(60)
     assert "A.eu" in await flow.target.list_topics()
+    (told,) = await now.commands.explain("orders")
+    assert told.rule.endswith("; records were routed to A.eu")
     # A topic of this name is one of the flow's.
     flow.source.add_topic("eu", 5)
     await now.refresh()
