@@ -196,11 +196,7 @@ def test_a_group_in_the_middle_reads_again_what_lies_between_two_syncs(tmp_path:
             for application in world.on.values():
                 application.cluster.create_topic("orders")
             world.start(*SERVICES)
-            for number in range(60):
-                for alias, application in world.on.items():
-                    application.produce("orders", 0, *(f"{alias}{number}-{i}".encode() for i in range(100)))
-                await world.pause(0.4)
-            await world.until(lambda: both_have_all(world))
+            await write_hundreds(world, 60)
             await world.kill("checkpoint")
             world.start("checkpoint")
             world.on["A"].commit("everything", "orders", {0: 6000})
@@ -209,6 +205,57 @@ def test_a_group_in_the_middle_reads_again_what_lies_between_two_syncs(tmp_path:
             assert world.on["B"].committed("everything")["orders", 0] > 5500
 
     live(life())
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_topic_that_is_created_again_gives_no_place_to_groups_of_the_former_one(
+    tmp_path: Path, is_restarted: bool
+) -> None:
+    """The new log grows before anything of it is copied: what is known of the former one fits it."""
+
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=7) as world:
+            a, b = world.on["A"], world.on["B"]
+            for application in world.on.values():
+                application.cluster.create_topic("orders")
+            world.start(*SERVICES)
+            await write_hundreds(world, 10)
+            b.commit("nearly everything", "orders", {0: 1500})
+            await world.until(lambda: a.committed("nearly everything"))
+            assert a.committed("nearly everything")["orders", 0] > 1000
+            await world.kill("source")
+            if is_restarted:
+                await world.kill("checkpoint")
+            a.cluster.delete_topic("orders")
+            assert not a.committed("nearly everything")
+            a.cluster.create_topic("orders")
+            a.produce("orders", 0, *(b"A again %d" % number for number in range(2000)))
+            if is_restarted:
+                world.start("checkpoint")
+            for _ in range(40):
+                await world.pause(1)
+                assert not skipped(world, "nearly everything")
+            world.start("source")
+            await world.until(lambda: a.committed("nearly everything"))
+            for _ in range(40):
+                await world.pause(1)
+                assert not skipped(world, "nearly everything")
+            assert both_have_all(world)
+            assert a.committed("nearly everything")["orders", 0] == 0, "it has read none of what lies first"
+            b.commit("nearly everything", "orders", {0: b.ends("orders")[0] - 100})
+            await world.until(lambda: a.committed("nearly everything")["orders", 0] > 1700)
+            assert not skipped(world, "nearly everything")
+
+    live(life())
+
+
+async def write_hundreds(world: World, rounds: int) -> None:
+    """Until all is copied."""
+    for number in range(rounds):
+        for alias, application in world.on.items():
+            application.produce("orders", 0, *(f"{alias}{number}-{i}".encode() for i in range(100)))
+        await world.pause(0.4)
+    await world.until(lambda: both_have_all(world))
 
 
 def skipped(world: World, group: str) -> set[bytes | None]:

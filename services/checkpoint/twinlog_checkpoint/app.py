@@ -30,10 +30,9 @@ from twinlog.service.grpc_server import GrpcService
 from twinlog.service.owner.name import OwnerReason
 from twinlog.service.owner.opening import open_lease
 from twinlog.service.runtime import Loop
+from twinlog.wire import TopicIds
 from twinlog_checkpoint.api.servicer import CheckpointServicer
 from twinlog_checkpoint.assembly import (
-    FlowClusters,
-    SharedDependencies,
     assemble_flow,
     assemble_flow_elsewhere,
     assemble_group_syncer,
@@ -47,6 +46,7 @@ from twinlog_checkpoint.groups.instruments import observe_flows
 from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState, ForeignStretch, LostRange
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.log_sides import BatchLog
+from twinlog_checkpoint.translators import FlowClusters, SharedDependencies
 
 # Asks the source service for the state of each partition's copy.
 
@@ -123,6 +123,7 @@ def copy_state(status: pb2.PartitionStatus) -> CopyState:
         reason=status.reason,
         message=status.message,
         equal_below=_equal_below(status),
+        topic_ids=TopicIds(status.source_topic_id, status.target_topic_id),
         target_end=status.target_end if status.HasField("target_end") else None,
         foreign=[
             ForeignStretch(each.from_offset, each.to_offset, each.records) for each in status.foreign_writes

@@ -1,22 +1,17 @@
 """Assembles the parts of one flow for given clusters. No I/O."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
-from opentelemetry.metrics import Meter
-
-from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError, TwinlogError
 from twinlog.kafka.errors import UNAVAILABLE
-from twinlog.kafka.ports import KafkaCluster
 from twinlog.kafka.reasons import no_answer
-from twinlog.model import ClusterAlias, Flow, TopicPartition
+from twinlog.model import Flow
 from twinlog.moves.record import MoveKind, Moves
-from twinlog.offsets import CheckpointHistory, target_partition
-from twinlog.policy import ReplicationPolicy
+from twinlog.offsets import CheckpointHistory
 from twinlog.policy.internal_topics import sync_history_topic
 from twinlog.write_blocks import OtherFence, holder_name, other_fences
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
@@ -24,65 +19,23 @@ from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.flow.parts import (
     FlowParts,
     ServedElsewhere,
-    named_origin,
-    original_of,
-    pairs_of_copy,
-    pairs_of_source,
 )
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.groups.deletes import GroupDeleter, GroupDeleteRules
-from twinlog_checkpoint.groups.directory import GroupDirectory, KnownTopics, TopicChoice
+from twinlog_checkpoint.groups.directory import GroupDirectory, TopicChoice
 from twinlog_checkpoint.groups.instruments import CheckpointInstruments
 from twinlog_checkpoint.groups.progress import ProgressTable
 from twinlog_checkpoint.groups.syncer import GroupSyncer
 from twinlog_checkpoint.journal import MoveJournal, source_table
-from twinlog_checkpoint.moves.planning.decision import CopyStates
 from twinlog_checkpoint.moves.planning.planner import MovePlanner
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.moves.running.host import MoveHost
 from twinlog_checkpoint.moves.running.runner import MoveRunner
 from twinlog_checkpoint.moves.write_block import tend_fences
-from twinlog_checkpoint.translation.both_ways import BothWaysTranslator, Copied
-from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
-from twinlog_checkpoint.translation.routed import ApartTranslator, NoWayBack, RoutedTranslator
-from twinlog_checkpoint.translation.shared_copies import PreservedTranslator, SharedCopies, UnsharedTranslator
 from twinlog_checkpoint.translation.sync_history_log import SyncHistoryLog
 from twinlog_checkpoint.translation.sync_tail import SyncTail
-from twinlog_checkpoint.translation.translation import FloorRule, FloorTranslator, PairsFloor, Translator
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlowClusters:
-    """The connections of one flow, each with the client settings for its purpose."""
-
-    source: KafkaCluster
-    target: KafkaCluster
-    syncs: KafkaCluster
-    """The cluster that hosts the offset syncs."""
-    checkpoints_reader: KafkaCluster
-    checkpoints_writer: KafkaCluster
-    source_log: LogSide
-    target_log: LogSide
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedDependencies:
-    """What all flows of the process share."""
-
-    known_topics: KnownTopics
-    clock: Clock
-    meter: Meter
-    stop: asyncio.Event
-    refusal: Callable[[Flow], TwinlogError | None]
-    away: Callable[[ClusterAlias], str]
-    """Why the last probe did not reach the cluster; empty if it did."""
-    aliases: Collection[ClusterAlias]
-    """Every cluster of the configuration."""
-    copy_states: CopyStates
-    """Asks the source service for the state of the copies."""
-    parts: dict[Flow, FlowParts] = field(default_factory=dict)
-    """Of all flows that can be read here; filled once they are assembled."""
+from twinlog_checkpoint.translators import FlowClusters, SharedDependencies, assemble_translators
 
 
 def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedDependencies) -> FlowParts:
@@ -106,71 +59,12 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
             reader_cluster=clusters.checkpoints_reader,
         ),
         clock=around.clock,
-        generation_of=topics.generation,
     )
     instruments = CheckpointInstruments(around.meter, entry.flow)
 
-    async def equal_offsets() -> Mapping[TopicPartition, int | None]:
-        report = await around.copy_states.of(entry.flow)
-        return {partition: state.equal_below for partition, state in report.partitions.items()}
-
-    async def equal_offsets_back() -> Mapping[TopicPartition, int | None]:
-        report = await around.copy_states.of(entry.flow)
-        return {partition: state.equal_back for partition, state in report.partitions.items()}
-
-    forward: Translator = PreservedTranslator(
-        equal_offsets=equal_offsets,
-        there=clusters.target_log,
-        original=lambda partition: partition,
-        counterpart=partial(target_partition, entry.policy, entry.flow),
-        otherwise=_forward(entry, clusters, tail, instruments),
+    translators = assemble_translators(
+        entry, clusters, around, topics=topics, tail=tail, on_read_bytes=instruments.on_read_bytes
     )
-    back: Translator = PreservedTranslator(
-        equal_offsets=equal_offsets_back,
-        there=clusters.source_log,
-        original=partial(named_origin, entry.flow, entry.policy),
-        counterpart=partial(original_of, entry.policy),
-        otherwise=_back(entry, clusters, tail, instruments),
-    )
-    shared = SharedCopies(
-        flow=entry.flow, policy=entry.policy, source=clusters.source, target=clusters.target
-    )
-    unshared = partial(
-        UnsharedTranslator,
-        shared=shared,
-        copy_of=lambda partition: target_partition(entry.policy, entry.flow, partition).topic,
-    )
-    forward = unshared(otherwise=forward)
-    back = UnsharedTranslator(shared=shared, copy_of=lambda partition: partition.topic, otherwise=back)
-    is_both_ways: Callable[[TopicPartition], bool] = lambda _source: False  # noqa: E731
-    if not entry.policy.tracks_topic_sources:
-        forward, back = both = _both_ways(entry, clusters, around, tail, forward, back)
-        is_both_ways = both[0].is_both_ways
-    # Outside of what answers for topics that are copied both ways: a route is no topic of the source.
-    routed = RoutedTranslator(
-        floor=FloorTranslator(lambda: tail.store),
-        target=clusters.target,
-        counterpart=partial(target_partition, entry.policy, entry.flow),
-    )
-    forward = ApartTranslator(
-        is_apart=lambda source: topics.is_route(source.topic),
-        apart=unshared(otherwise=routed),
-        otherwise=forward,
-    )
-
-    def routed_to(copy: TopicPartition) -> Collection[str]:
-        origin, ever = named_origin(entry.flow, entry.policy, copy), topics.ever_routed()
-        if origin is None:
-            return ()
-        if entry.transforms.routes_records(origin.topic) or any(
-            origin.topic in names for names in ever.values()
-        ):
-            return (copy.topic,)
-        return [
-            entry.policy.format_remote_topic(entry.flow.source, name) for name in ever.get(origin.topic, ())
-        ]
-
-    back = NoWayBack(routed_to=routed_to, target=clusters.target, otherwise=back)
     checkpointer = Checkpointer(
         entry=entry,
         source=clusters.source,
@@ -192,97 +86,25 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
             admin=clusters.target,
             reader_cluster=clusters.checkpoints_reader,
         ),
-        translator=forward,
+        translator=translators.forward,
         history=CheckpointHistory(),
         table=ProgressTable(entry.flow),
         instruments=instruments,
         clock=around.clock,
         refusal=around.refusal,
         away=partial(_away, entry.flow, around),
-        is_both_ways=is_both_ways,
+        is_both_ways=translators.is_both_ways,
+        is_another=translators.present.is_another,
     )
     return FlowParts(
         checkpointer=checkpointer,
-        forward=forward,
-        back=back,
-        shared=shared,
+        forward=translators.forward,
+        back=translators.back,
+        shared=translators.shared,
+        present=translators.present,
         source_log=clusters.source_log,
         target_log=clusters.target_log,
     )
-
-
-def _both_ways(
-    entry: CheckpointFlow,
-    clusters: FlowClusters,
-    around: SharedDependencies,
-    tail: SyncTail,
-    forward: Translator,
-    back: Translator,
-) -> tuple[BothWaysTranslator, BothWaysTranslator]:
-    """Translators that answer for topics that are copied both ways, too."""
-    flow, reverse = entry.flow, Flow(entry.flow.target, entry.flow.source)
-    copy_of = partial(target_partition, entry.policy, flow)
-    back_here = SharedCopies(
-        flow=reverse, policy=entry.policy, source=clusters.target, target=clusters.source, reads_own=True
-    )
-
-    async def told_by(asked: Flow) -> Mapping[TopicPartition, Copied]:
-        states = (await around.copy_states.of(asked)).partitions
-        return {
-            each: Copied(state.position, state.target_end or 0)
-            for each, state in states.items()
-            if state.position is not None
-        }
-
-    def floors() -> tuple[FloorRule, FloorRule] | None:
-        """By the syncs of this flow, from offsets of its source; and by those of the flow back."""
-        parts = around.parts.get(reverse)
-        if parts is None:
-            return None
-        there = parts.checkpointer.tail
-        return _from_source(tail), _from_copy(reverse, parts.entry.policy, there)
-
-    def floors_back() -> tuple[FloorRule, FloorRule] | None:
-        parts = around.parts.get(reverse)
-        if parts is None:
-            return None
-        return _from_source(parts.checkpointer.tail), _from_copy(flow, entry.policy, tail)
-
-    return (
-        BothWaysTranslator(
-            is_both_ways=lambda here: back_here.copies(copy_of(here).topic, here.topic),
-            look=back_here.look,
-            here=clusters.source_log,
-            there=clusters.target_log,
-            counterpart=copy_of,
-            floors=floors,
-            told=partial(told_by, flow),
-            told_back=partial(told_by, reverse),
-            otherwise=forward,
-            clock=around.clock,
-        ),
-        BothWaysTranslator(
-            is_both_ways=lambda copy: back_here.copies(copy.topic, original_of(entry.policy, copy).topic),
-            look=back_here.look,
-            here=clusters.target_log,
-            there=clusters.source_log,
-            counterpart=partial(original_of, entry.policy),
-            floors=floors_back,
-            told=partial(told_by, reverse),
-            told_back=partial(told_by, flow),
-            otherwise=back,
-            clock=around.clock,
-        ),
-    )
-
-
-def _from_source(tail: SyncTail) -> PairsFloor:
-    return PairsFloor(lambda: tail.store.read_to_end, partial(pairs_of_source, tail), only_vouched=True)
-
-
-def _from_copy(flow: Flow, policy: ReplicationPolicy, tail: SyncTail) -> PairsFloor:
-    pairs = partial(pairs_of_copy, flow, policy, tail)
-    return PairsFloor(lambda: tail.store.read_to_end, pairs, only_vouched=True)
 
 
 def _away(flow: Flow, around: SharedDependencies) -> TwinlogError | None:
@@ -303,6 +125,7 @@ def assemble_group_syncer(parts: FlowParts, around: SharedDependencies) -> Group
         target=parts.target,
         history=checkpointer.history,
         is_void=parts.is_void,
+        look=parts.present.look_again,
         origin_of=parts.origin_of,
         table=checkpointer.table,
         clock=around.clock,
@@ -440,44 +263,3 @@ async def watch_fences(stop: asyncio.Event, *, parts: FlowParts, around: SharedD
         return other_fences(kept, recorded, servers)
 
     await parts.fences.run(stop, load=_journal(parts).load, tend=tend, clock=around.clock)
-
-
-def _forward(
-    entry: CheckpointFlow, clusters: FlowClusters, tail: SyncTail, instruments: CheckpointInstruments
-) -> Translator:
-    """From source to target; exact, unless the configuration forbids reading the logs."""
-    floor = FloorTranslator(lambda: tail.store)
-    if entry.settings.translation_max_bytes == 0:
-        return floor
-    return ExactTranslator(
-        here=clusters.source_log,
-        there=clusters.target_log,
-        counterpart=partial(target_partition, entry.policy, entry.flow),
-        pairs=lambda partition: tail.history.of(partition),
-        floor=floor,
-        is_comparable=lambda partition: entry.transforms.expressions(partition.topic) is None,
-        origin=entry.transforms.origin,
-        max_bytes=entry.settings.translation_max_bytes,
-        on_read_bytes=instruments.on_read_bytes,
-    )
-
-
-def _back(
-    entry: CheckpointFlow, clusters: FlowClusters, tail: SyncTail, instruments: CheckpointInstruments
-) -> Translator:
-    """From copies to originals, also where a topic has left the rules."""
-    pairs = partial(pairs_of_copy, entry.flow, entry.policy, tail)
-    return ExactTranslator(
-        here=clusters.target_log,
-        there=clusters.source_log,
-        counterpart=partial(original_of, entry.policy),
-        pairs=pairs,
-        floor=PairsFloor(lambda: tail.store.read_to_end, pairs),
-        is_comparable=lambda partition: (
-            entry.transforms.expressions(original_of(entry.policy, partition).topic) is None
-        ),
-        origin=lambda partition: entry.transforms.origin(original_of(entry.policy, partition)),
-        copy_is_here=True,
-        max_bytes=max(entry.settings.translation_max_bytes, 1),
-        on_read_bytes=instruments.on_read_bytes,
-    )

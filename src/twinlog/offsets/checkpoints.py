@@ -29,13 +29,15 @@ def is_progress(last: Checkpoint | None, candidate: Checkpoint) -> bool:
     """The checkpoint guard: tell whether `candidate` may be emitted after `last` of the same group and
     partition.
 
-    True for the first one, when the group itself went back on the source, and when the target offset moves
-    forward. Otherwise the store merely became less precise, and emitting would take the group back.
+    True for the first one, when the group itself went back on the source, when the target offset moves
+    forward, and when one of the topics was created again. Otherwise the store merely became less precise, and
+    emitting would take the group back.
     """
     return (
         last is None
         or candidate.upstream_offset < last.upstream_offset
         or candidate.downstream_offset > last.downstream_offset
+        or (candidate.topic_ids is not None and candidate.topic_ids != last.topic_ids)
     )
 
 

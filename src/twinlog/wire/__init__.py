@@ -16,3 +16,4 @@ from twinlog.wire.source_offset import decode_source_offset as decode_source_off
 from twinlog.wire.source_offset import decode_source_offset_key as decode_source_offset_key
 from twinlog.wire.source_offset import encode_source_offset as encode_source_offset
 from twinlog.wire.source_offset import source_offset_key as source_offset_key
+from twinlog.wire.topic_ids import TopicIds as TopicIds

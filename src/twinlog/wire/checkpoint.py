@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from twinlog.model import TopicPartition
 from twinlog.wire.schema import FieldType, Schema, present, read_versioned, write_versioned
+from twinlog.wire.topic_ids import TopicIds
 
 KEY_SCHEMA = Schema(
     "Checkpoint key",
@@ -37,6 +38,8 @@ class Checkpoint:
     """The next offset to read on the target."""
     metadata: str = ""
     """The group's metadata beside its offset; "" without any."""
+    topic_ids: TopicIds | None = None
+    """Of the topic and its copy, in a header; None = not told."""
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> tuple[bytes, bytes]:

@@ -17,11 +17,10 @@ from twinlog.selection import TopicSelector
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.virtual_time import FakeClock
-from twinlog.wire import Checkpoint, OffsetSync, decode_checkpoint, encode_offset_sync
+from twinlog.wire import Checkpoint, OffsetSync, TopicIds, decode_checkpoint, encode_offset_sync
+from twinlog.wire.topic_ids import topic_ids_headers
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.assembly import (
-    FlowClusters,
-    SharedDependencies,
     assemble_flow,
     assemble_flow_elsewhere,
     assemble_group_syncer,
@@ -32,6 +31,7 @@ from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.moves.planning.decision import CopyReport
 from twinlog_checkpoint.translation.exact import LogSide
+from twinlog_checkpoint.translators import FlowClusters, SharedDependencies
 from unit.checkpoint.record_log import RecordLog
 from unit.name_lists import group_lists, topic_lists
 
@@ -119,7 +119,15 @@ class CheckpointFlowRig:
         if self.syncs_topic not in self.source.topics:
             self.source.add_topic(self.syncs_topic, configs={"cleanup.policy": "compact"})
 
-    async def write_sync(self, topic: str, upstream: int, downstream: int, partition: int = 0) -> None:
+    async def write_sync(
+        self,
+        topic: str,
+        upstream: int,
+        downstream: int,
+        partition: int = 0,
+        *,
+        topic_ids: TopicIds | None = None,
+    ) -> None:
         key, value = encode_offset_sync(
             OffsetSync(
                 partition=TopicPartition(topic, partition),
@@ -128,7 +136,8 @@ class CheckpointFlowRig:
             )
         )
         async with self.source.writer() as writer:
-            await writer.append(TopicPartition(self.syncs_topic, 0), key=key, value=value)
+            place, headers = TopicPartition(self.syncs_topic, 0), topic_ids_headers(topic_ids)
+            await writer.append(place, key=key, value=value, headers=headers)
 
     def checkpoints(self) -> list[Checkpoint]:
         """What stands in the checkpoints topic, in order."""

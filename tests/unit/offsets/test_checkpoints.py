@@ -5,7 +5,7 @@ import pytest
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory, is_progress, target_partition
 from twinlog.policy import DefaultReplicationPolicy, IdentityReplicationPolicy
-from twinlog.wire import Checkpoint
+from twinlog.wire import Checkpoint, TopicIds
 
 FLOW = Flow("source1", "target2")
 POLICY = DefaultReplicationPolicy()
@@ -13,8 +13,9 @@ TP = TopicPartition("topic1", 0)
 TARGET_TP = TopicPartition("source1.topic1", 0)
 
 
-def checkpoint(upstream: int, downstream: int, group: str = "g1") -> Checkpoint:
+def checkpoint(upstream: int, downstream: int, group: str = "g1", ids: TopicIds | None = None) -> Checkpoint:
     return Checkpoint(
+        topic_ids=ids,
         group=group,
         partition=TARGET_TP,
         upstream_offset=upstream,
@@ -50,6 +51,10 @@ def test_identity_renames_nothing() -> None:
         (checkpoint(5, 5), checkpoint(5, 6), True),
         (checkpoint(5, 5), checkpoint(4, 4), True),
         (checkpoint(5, 5), checkpoint(4, 5), True),
+        (checkpoint(5, 5, ids=TopicIds("a", "b")), checkpoint(6, 4, ids=TopicIds("a", "b")), False),
+        (checkpoint(5, 5, ids=TopicIds("a", "b")), checkpoint(6, 4, ids=TopicIds("a", "c")), True),
+        (checkpoint(5, 5), checkpoint(5, 5, ids=TopicIds("a", "b")), True),
+        (checkpoint(5, 5, ids=TopicIds("a", "b")), checkpoint(5, 5), False),
     ],
 )
 def test_checkpoint_guard(last: Checkpoint | None, candidate: Checkpoint, progress: bool) -> None:

@@ -11,10 +11,11 @@ from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory, target_partition
 from twinlog.policy import ReplicationPolicy
-from twinlog.wire import Checkpoint
+from twinlog.wire import Checkpoint, TopicIds
 from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.journal import KnownFences
+from twinlog_checkpoint.translation.both_ways import PresentTopics
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import PairHistory, ReversedPairs
 from twinlog_checkpoint.translation.shared_copies import SharedCopies
@@ -128,6 +129,7 @@ class FlowParts:
     back: Translator
     """From the copies to the source's topics."""
     shared: SharedCopies
+    present: PresentTopics
     source_log: LogSide
     target_log: LogSide
     duty: LeaseGuard = field(default_factory=AlwaysOwner)
@@ -271,21 +273,19 @@ def original_of(policy: ReplicationPolicy, partition: TopicPartition) -> TopicPa
     return TopicPartition(upstream, partition.partition)
 
 
-def pairs_of_source(tail: SyncTail, partition: TopicPartition) -> PairHistory | None:
-    """The known pairs, seen from a partition of the source; None when there are none, or they are of a topic
-    that is gone."""
-    pairs = tail.history.of(partition)
-    if pairs is None:
-        return None
-    known, present = pairs.source_generation, tail.generation_of(partition.topic)
-    is_gone = None not in (known, present) and known != present
-    return None if is_gone else pairs
-
-
 def pairs_of_copy(
-    flow: Flow, policy: ReplicationPolicy, tail: SyncTail, partition: TopicPartition
+    flow: Flow,
+    policy: ReplicationPolicy,
+    tail: SyncTail,
+    ids_of: Callable[[str], TopicIds | None],
+    partition: TopicPartition,
 ) -> ReversedPairs | None:
-    """The same, seen from a partition of the target."""
+    """The known pairs, seen from a partition of the target; None when there are none, or they are of topics
+    that are gone. `ids_of`: of a source topic and its copy, as far as known."""
     origin = named_origin(flow, policy, partition)
-    pairs = None if origin is None else pairs_of_source(tail, origin)
-    return None if pairs is None else ReversedPairs(pairs)
+    pairs = None if origin is None else tail.history.of(origin)
+    if origin is None or pairs is None:
+        return None
+    present = ids_of(origin.topic)
+    is_gone = None not in (pairs.topic_ids, present) and pairs.topic_ids != present
+    return None if is_gone else ReversedPairs(pairs)

@@ -1,7 +1,7 @@
 """The service's own topic `<A>.checkpoints.internal`: creates it, reads it once at start, and writes to
 it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -12,6 +12,7 @@ from twinlog.kafka.whole_logs import committed_records
 from twinlog.model import Flow, Record, TopicPartition
 from twinlog.offsets import CheckpointHistory
 from twinlog.wire import Checkpoint, decode_checkpoint, encode_checkpoint
+from twinlog.wire.topic_ids import topic_ids_headers, topic_ids_of
 from twinlog_checkpoint.translation.log_sides import INTERNAL_PARTITION
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -63,7 +64,8 @@ class CheckpointLog:
 
     def _remember(self, record: Record, history: CheckpointHistory) -> bool:
         try:
-            history.remember(decode_checkpoint(record.key, record.value))
+            checkpoint = decode_checkpoint(record.key, record.value)
+            history.remember(replace(checkpoint, topic_ids=topic_ids_of(record.headers)))
         except WireFormatError as error:
             _log.warning("checkpoint_skipped", topic=self.topic, offset=record.offset, message=str(error))
             return False
@@ -72,4 +74,6 @@ class CheckpointLog:
     async def append(self, writer: LogWriter, checkpoint: Checkpoint) -> None:
         """Write one checkpoint; returns when the target has it. Raises KafkaError."""
         key, value = encode_checkpoint(checkpoint)
-        await writer.append(TopicPartition(self.topic, INTERNAL_PARTITION), key=key, value=value)
+        headers = topic_ids_headers(checkpoint.topic_ids)
+        place = TopicPartition(self.topic, INTERNAL_PARTITION)
+        await writer.append(place, key=key, value=value, headers=headers)

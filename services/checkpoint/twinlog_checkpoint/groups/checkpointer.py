@@ -16,7 +16,7 @@ from twinlog.service.runtime import Backoff, retrying_loop
 from twinlog.service.waiting import wait_or_stop
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.tracing import span
-from twinlog.wire import Checkpoint
+from twinlog.wire import Checkpoint, TopicIds
 from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.groups.directory import (
@@ -143,6 +143,9 @@ class Checkpointer:
     is_both_ways: Callable[[TopicPartition], bool] = lambda _source: False
     """Whether a source topic is copied both ways: its offsets and those of the copy have another order then,
     and syncs contradict no checkpoint."""
+    is_another: Callable[[str, TopicIds | None], bool] = lambda _source, _ids: False
+    """Whether a source topic that is copied both ways, or its copy, is not the one with one of these ids any
+    more."""
     learn_rules: Callable[[], Awaitable[None]] | None = None
     """Applies the stored changed rules; called before the first write. None: only the rules of the file
     apply."""
@@ -328,6 +331,7 @@ class Checkpointer:
                 upstream_offset=candidate.committed.next_offset,
                 downstream_offset=translation.downstream_offset,
                 metadata=candidate.committed.metadata,
+                topic_ids=translation.topic_ids,
             )
             if self.history.admits(checkpoint, lower=self._may_be_lower(candidate, checkpoint, translation)):
                 due.append(checkpoint)
@@ -360,12 +364,15 @@ class Checkpointer:
         return translation.verdict in COMPARED or (last is not None and self.is_void(candidate.source, last))
 
     def is_void(self, source: TopicPartition, checkpoint: Checkpoint) -> bool:
-        """Whether the offset syncs contradict a checkpoint of this partition: the copy has lost its records.
+        """Whether the offset syncs contradict a checkpoint of this partition: the copy has lost its records;
+        or one of the topics was created again.
 
         An answer that was compared with the records is not void. It lies behind the copy of a later record
         where compaction or retention has removed that copy.
         """
-        pairs = None if self.is_both_ways(source) else self.tail.history.of(source)
+        if self.is_both_ways(source):
+            return self.is_another(source.topic, checkpoint.topic_ids)
+        pairs = self.tail.history.of(source)
         upstream, downstream = checkpoint.upstream_offset, checkpoint.downstream_offset
         if pairs is None or not pairs.contradicts(upstream, downstream):
             return False

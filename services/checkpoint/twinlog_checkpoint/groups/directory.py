@@ -14,6 +14,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.selection import TopicSelector
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog.service.feeds.routes import is_gone
+from twinlog.wire import TopicIds
 from twinlog_checkpoint.groups.progress import GroupProgress
 from twinlog_checkpoint.side_by_side import in_turns
 from twinlog_checkpoint.translation.log_sides import log_ends
@@ -286,10 +287,12 @@ class TopicChoice:
         """As `routes`, with those that no record takes any more."""
         return _by_topic(self._known.ever_routed(self._selector.flow))
 
-    def generation(self, topic: str) -> int | None:
-        """How often configsync has seen a source topic created; None = it does not know the topic."""
+    def topic_ids(self, topic: str) -> TopicIds | None:
+        """Of a source topic and its copy, as configsync saw them last; None = it does not know the topic."""
         known = self._known.topics(self._selector.flow).get(topic)
-        return known.generation if isinstance(known, ReplicatedTopic) else None
+        if not isinstance(known, ReplicatedTopic):
+            return None
+        return TopicIds(known.source_topic_id, known.target_topic_id)
 
     def identity(self, topic: str, *, source_id: str, target_id: str) -> CopyIdentity:
         """Compare a topic and its copy with these ids; "" (brokers without ids) proves nothing."""

@@ -5,7 +5,7 @@ committed, and the operator may since have put the group back on the target.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from random import random
 
@@ -53,7 +53,9 @@ class GroupSyncer:
     target: KafkaCluster
     history: CheckpointHistory
     is_void: Callable[[Checkpoint], bool]
-    """Whether the offset syncs contradict a checkpoint."""
+    """Whether the offset syncs contradict a checkpoint, or it is of topics that are gone."""
+    look: Callable[[], Awaitable[None]]
+    """Learn which topics are. Raises KafkaError."""
     origin_of: Callable[[TopicPartition], TopicPartition | None]
     """The partition of the source that a partition of the target is a copy of."""
     table: ProgressTable
@@ -145,6 +147,7 @@ class GroupSyncer:
         ranges = await log_bounds(
             self.target, {tp for group in idle for tp in self.history.latest(group)}, OffsetSpec.LATEST
         )
+        await self.look()
         plans: list[tuple[str, Mapping[TopicPartition, CommittedOffset]]] = []
         async for group, state in in_turns(sorted(idle.items()), most=TURN_GROUPS):
             held = current[group]

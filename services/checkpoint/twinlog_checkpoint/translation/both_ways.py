@@ -10,12 +10,14 @@ back stands: what lies before that came from there, or is copied.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from twinlog.clock import Clock
-from twinlog.kafka.ports import OffsetSpec
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import OffsetSpec, TopicAdmin, TopicDescription
 from twinlog.model import TopicPartition
+from twinlog.wire import TopicIds
 from twinlog_checkpoint.translation.exact import AT_END, Bounds, LogSide
 from twinlog_checkpoint.translation.log_sides import log_bounds
 from twinlog_checkpoint.translation.translation import (
@@ -39,6 +41,43 @@ class Copied(NamedTuple):
     position: int
     end: int
     """Of what the flow has written to the copy; 0 = nothing: it skips what came from there."""
+    topic_ids: TopicIds | None
+    """Of the topics that it knows."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PresentTopics:
+    """Which topics have the names of a flow's topics and copies now, as of the last look.
+
+    What is known of a topic and its copy says nothing of another one that was created under its name since.
+    """
+
+    source: TopicAdmin
+    target: TopicAdmin
+    copy_of: Callable[[str], str]
+    _ids: dict[str, TopicIds] = field(default_factory=dict)
+
+    async def look(self, topics: Collection[str]) -> Mapping[str, TopicIds]:
+        """Ask both clusters about these topics of the source. Raises KafkaError."""
+        copies = {topic: self.copy_of(topic) for topic in topics}
+        here = await self.source.describe_topics(copies) if copies else {}
+        there = await self.target.describe_topics(copies.values()) if copies else {}
+        self._ids |= {
+            topic: TopicIds(_id_of(here[topic]), _id_of(there[copy])) for topic, copy in copies.items()
+        }
+        return {topic: self._ids[topic] for topic in copies}
+
+    async def look_again(self) -> None:
+        """The same about all that were ever asked about."""
+        await self.look(tuple(self._ids))
+
+    def is_another(self, topic: str, ids: TopicIds | None) -> bool:
+        """Whether a topic of the source, or its copy, is not the one that has one of these ids."""
+        return None not in (ids, present := self._ids.get(topic)) and ids != present
+
+
+def _id_of(described: TopicDescription | KafkaError) -> str:
+    return "" if isinstance(described, KafkaError) else described.topic_id
 
 
 class _Stand(NamedTuple):
@@ -69,18 +108,21 @@ class BothWaysTranslator:
     """Of a partition here."""
     look: Callable[[], Awaitable[None]]
     """Learn which topics are. Raises KafkaError."""
+    present: Callable[[Collection[str]], Awaitable[Mapping[str, TopicIds]]]
+    """The ids that topics here, and those there, have now. Raises KafkaError."""
     here: LogSide
     there: LogSide
     counterpart: Callable[[TopicPartition], TopicPartition]
-    floors: Callable[[], tuple[FloorRule, FloorRule] | None]
-    """By the syncs of the flow from here to there, and of the flow back; None = the latter are not known."""
+    floors: Callable[[TopicIds], tuple[FloorRule, FloorRule] | None]
+    """By the syncs of the flow from here to there, and of the flow back, as far as they are of the topics
+    with these ids; None = the latter are not known."""
     told: Callable[[], Awaitable[Mapping[TopicPartition, Copied]]]
     """How far the flow from here to there has copied the partitions here, as far as known. Never raises."""
     told_back: Callable[[], Awaitable[Mapping[TopicPartition, Copied]]]
     """The same of the flow from there to here."""
     otherwise: Translator
     clock: Clock
-    _stands: dict[TopicPartition, _Stands] = field(default_factory=dict)
+    _stands: dict[tuple[TopicPartition, TopicIds], _Stands] = field(default_factory=dict)
 
     async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
         if positions:
@@ -92,6 +134,8 @@ class BothWaysTranslator:
 
     async def _merged(self, positions: Collection[SourcePosition]) -> dict[SourcePosition, Translation]:
         partitions = {position.partition for position in positions}
+        # What is learned after this is of the topics with these ids, or says of which it is.
+        present = await self.present({partition.topic for partition in partitions})
         # The ends there and the positions come first: what is written here later is not counted as read.
         there = await log_bounds(
             self.there.admin, {self.counterpart(each) for each in partitions}, self.there.end
@@ -99,21 +143,22 @@ class BothWaysTranslator:
         own, back = await self.told(), await self.told_back()
         # Also what lies behind an open transaction: records were copied to there that nobody has read.
         here = await log_bounds(self.here.admin, partitions, OffsetSpec.LATEST)
-        floors = self.floors()
         answers: dict[SourcePosition, Translation] = {}
         for position in positions:
             other = self.counterpart(position.partition)
             if position.partition not in here or other not in there:
                 answers[position] = without_floor("the topic is not visible on both clusters")
                 continue
+            ids = present[position.partition.topic]
             bounds, flows = (
                 (here[position.partition], there[other]),
-                (own.get(position.partition), back.get(other)),
+                (_of(ids, own.get(position.partition)), _of(ids.reversed(), back.get(other))),
             )
+            stands = self._stands.setdefault((position.partition, ids), _Stands())
             if flows[1] is not None:
-                stand = _Stand(self.clock.monotonic(), there[other].end, flows[1].position)
-                self._stands.setdefault(position.partition, _Stands()).note(stand)
-            answers[position] = self._one(position, bounds, flows, floors)
+                stands.note(_Stand(self.clock.monotonic(), there[other].end, flows[1].position))
+            answer = self._one(position, bounds, flows, self.floors(ids), stands.settled)
+            answers[position] = replace(answer, topic_ids=ids)
         return answers
 
     def _one(
@@ -122,6 +167,7 @@ class BothWaysTranslator:
         bounds: Bounds,
         flows: tuple[Copied | None, Copied | None],
         floors: tuple[FloorRule, FloorRule] | None,
+        settled: _Stand | None,
     ) -> Translation:
         here, there = bounds
         # A log that ends before what was written to it was created again, and gets all of that once more.
@@ -129,8 +175,6 @@ class BothWaysTranslator:
             return _told(Verdict.UP_TO_DATE, min(flows[1].position, there.end), there, AT_END)
         if floors is None:
             return without_floor(f"{_BOTH}, and the offset syncs of the flow back are not known here")
-        stands = self._stands.get(position.partition, _Stands())
-        settled = stands.settled
         # A sync may have been lost.
         is_empty = [flow is not None and not flow.end for flow in flows]
         own = self._bound(floors[0], position, there, settled.end if settled and is_empty[0] else None)
@@ -164,3 +208,8 @@ class BothWaysTranslator:
 
 def _told(verdict: Verdict, offset: int, there: LogBounds, message: str) -> Translation:
     return Translation(verdict=verdict, downstream_offset=max(offset, there.start), message=message)
+
+
+def _of(ids: TopicIds, copied: Copied | None) -> Copied | None:
+    """What a flow says of these very topics."""
+    return copied if copied is not None and copied.topic_ids == ids else None

@@ -12,6 +12,7 @@ from itertools import count
 from typing import Protocol
 
 from twinlog.model import TopicPartition
+from twinlog.wire import TopicIds
 
 MAX_PAIRS_PER_PARTITION = 4096
 """16 bytes each. When full, every second pair of the older half goes."""
@@ -49,7 +50,7 @@ class CondensedPairs:
     """See `PairHistory.vouched`."""
     pairs: tuple[OffsetPair, ...]
     """Rising on both sides."""
-    source_generation: int | None = None
+    topic_ids: TopicIds | None = None
 
 
 class PairHistory:
@@ -65,9 +66,8 @@ class PairHistory:
         self._downstream = array("q")
         self._newest_sync: OffsetPair | None = None
         self._vouched_from = 0
-        self.source_generation: int | None = None
-        """How often configsync had seen the source topic created when the newest sync came; None = not known.
-        """
+        self.topic_ids: TopicIds | None = None
+        """Of the two logs that the pairs are of; None = the newest sync does not tell."""
         self.generation = next(_generations)
         """Rises whenever a pair was dropped because a newer sync contradicts it: answers made before are
         void."""
@@ -81,7 +81,7 @@ class PairHistory:
         history = cls()
         history._newest_sync = condensed.newest_sync
         history._vouched_from = condensed.vouched_from
-        history.source_generation = condensed.source_generation
+        history.topic_ids = condensed.topic_ids
         history._upstream.extend(pair.upstream for pair in condensed.pairs)
         history._downstream.extend(pair.downstream for pair in condensed.pairs)
         return history
@@ -94,20 +94,25 @@ class PairHistory:
         spread = range(0, older, max(1, -(-older // CONDENSED_OLDER)))
         kept = [self._pair(index) for index in (*spread, *range(older, len(self)))]
         pairs = tuple(pair for pair in kept if pair is not None)
-        return CondensedPairs(self._newest_sync, self._vouched_from, pairs, self.source_generation)
+        return CondensedPairs(self._newest_sync, self._vouched_from, pairs, self.topic_ids)
 
     @property
     def newest_sync(self) -> OffsetPair | None:
         return self._newest_sync
 
-    def on_sync(self, sync: OffsetPair, source_generation: int | None = None) -> None:
+    def on_sync(self, sync: OffsetPair, topic_ids: TopicIds | None = None) -> None:
         """Take an offset sync, in the order of the offset-syncs topic; the newest one is always right.
 
         One that goes back on either side (the copy was rewound, a topic was re-created) voids all pairs at or
-        above it on either side.
+        above it on either side. One of other topics voids all.
         """
         newest, self._newest_sync = self._newest_sync, sync
-        self.source_generation = source_generation
+        former, self.topic_ids = self.topic_ids, topic_ids
+        if None not in (former, topic_ids) and former != topic_ids:
+            newest, self._vouched_from = None, sync.upstream
+            del self._upstream[:]
+            del self._downstream[:]
+            self.generation = next(_generations)
         if sync.upstream < self._vouched_from or _target_went_back(newest, sync):
             self._vouched_from = sync.upstream
         went_back = newest is not None and (
@@ -247,11 +252,9 @@ class SyncHistory:
         self._partitions: dict[TopicPartition, PairHistory] = {}
         self._topics: set[str] = set()
 
-    def on_sync(
-        self, partition: TopicPartition, sync: OffsetPair, source_generation: int | None = None
-    ) -> None:
+    def on_sync(self, partition: TopicPartition, sync: OffsetPair, topic_ids: TopicIds | None = None) -> None:
         self._topics.add(partition.topic)
-        self._partitions.setdefault(partition, PairHistory()).on_sync(sync, source_generation)
+        self._partitions.setdefault(partition, PairHistory()).on_sync(sync, topic_ids)
 
     def restore(self, partition: TopicPartition, condensed: CondensedPairs) -> None:
         self._topics.add(partition.topic)

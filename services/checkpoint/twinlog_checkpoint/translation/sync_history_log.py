@@ -24,6 +24,7 @@ from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
 from twinlog.kafka.ports import KafkaCluster, LogWriter
 from twinlog.kafka.whole_logs import committed_records
 from twinlog.model import Flow, TopicPartition
+from twinlog.wire import TopicIds
 from twinlog_checkpoint.side_by_side import each_at_once
 from twinlog_checkpoint.translation.history import CondensedPairs, OffsetPair, SyncHistory
 from twinlog_checkpoint.translation.log_sides import INTERNAL_PARTITION
@@ -72,7 +73,7 @@ def encode_partition(record: PartitionRecord) -> tuple[bytes, bytes]:
         "newest": [condensed.newest_sync.upstream, condensed.newest_sync.downstream],
         "vouched_from": condensed.vouched_from,
         "pairs": _deltas(condensed.pairs),
-        "source_generation": condensed.source_generation,
+        "topic_ids": condensed.topic_ids,
     }
     return _bytes({"topic": record.partition.topic, "partition": record.partition.partition}), _bytes(value)
 
@@ -96,7 +97,6 @@ def decode(key: bytes | None, value: bytes | None) -> Head | PartitionRecord | N
             "pairs": list(deltas),
             **others,
         }:
-            generation = others.get("source_generation")
             return PartitionRecord(
                 writer=writer,
                 partition=TopicPartition(topic, number),
@@ -105,7 +105,7 @@ def decode(key: bytes | None, value: bytes | None) -> Head | PartitionRecord | N
                     newest_sync=OffsetPair(upstream, downstream),
                     vouched_from=vouched_from,
                     pairs=_pairs(deltas),
-                    source_generation=generation if isinstance(generation, int) else None,
+                    topic_ids=_topic_ids(others.get("topic_ids")),
                 ),
             )
         case _:
@@ -136,6 +136,14 @@ def _pairs(deltas: Sequence[object]) -> tuple[OffsetPair, ...]:
     if len(deltas) % 2:
         raise WireFormatError("half a pair of offsets")
     return tuple(pairs)
+
+
+def _topic_ids(found: object) -> TopicIds | None:
+    match found:
+        case [str(source), str(target)]:
+            return TopicIds(source, target)
+        case _:
+            return None
 
 
 def _bytes(document: dict[str, object]) -> bytes:

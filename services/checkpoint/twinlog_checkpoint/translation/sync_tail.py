@@ -15,7 +15,8 @@ from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import OffsetSyncStore
 from twinlog.service.runtime import Backoff, retrying_loop
-from twinlog.wire import OffsetSync, decode_offset_sync
+from twinlog.wire import OffsetSync, TopicIds, decode_offset_sync
+from twinlog.wire.topic_ids import topic_ids_of
 from twinlog_checkpoint.translation.history import OffsetPair, SyncHistory
 from twinlog_checkpoint.translation.log_sides import LogScan
 from twinlog_checkpoint.translation.sync_history_log import SavedHistory, SyncHistoryLog
@@ -50,8 +51,6 @@ class SyncTail:
     history: SyncHistory = field(default_factory=SyncHistory)
     on_turn: Callable[[], None] = lambda: None
     """Told when the first pass is done."""
-    generation_of: Callable[[str], int | None] = lambda _topic: None
-    """Of a source topic, by configsync: how often it was created; None = not known."""
     may_be_absent: bool = False
     """Without the topic nothing has been copied yet. False for a flow of this process, which creates it."""
     blocker: TwinlogError | None = None
@@ -140,7 +139,7 @@ class SyncTail:
                 )
                 continue
             if not self._held_through or record.offset >= self._held_through.get(sync.partition, 0):
-                self.apply(sync)
+                self.apply(sync, topic_ids_of(record.headers))
         self._through = scan.next_offset
         if scan.first_pass_done and not self.store.read_to_end:
             self._finish_first_pass()
@@ -205,13 +204,11 @@ class SyncTail:
             through=kept.through,
         )
 
-    def apply(self, sync: OffsetSync) -> None:
+    def apply(self, sync: OffsetSync, topic_ids: TopicIds | None = None) -> None:
         """Take the next sync of the topic."""
         self.store.apply(sync)
-        # What lies in the topic at the start may be of any.
-        generation = self.generation_of(sync.partition.topic) if self.store.read_to_end else None
         pair = OffsetPair(sync.upstream_offset, sync.downstream_offset)
-        self.history.on_sync(sync.partition, pair, generation)
+        self.history.on_sync(sync.partition, pair, topic_ids)
 
     def _finish_first_pass(self) -> None:
         self.store.finish_reading()

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from twinlog.model import TopicPartition
 from twinlog.offsets import OffsetSyncStore, TranslationOutcome
+from twinlog.wire import TopicIds
 from twinlog_checkpoint.translation.history import Pairs
 
 
@@ -80,6 +81,8 @@ class Translation:
     message: str = ""
     placed_from: int | None = None
     """TOO_OLD on the way back: from here on offsets have a place."""
+    topic_ids: TopicIds | None = None
+    """Of the topics here and there of which both offsets are; None = not asked."""
 
 
 class FloorRule(Protocol):

@@ -130,6 +130,7 @@ def partition_status(
         bytes_per_second=row.bytes.shown(facts.now),
         slot=-1 if row.slot is None else row.slot,
         is_heartbeats=row.is_heartbeats,
+        source_topic_id=_source_topic_id(driver, row.partition.topic),
         target_end=row.target_end,
         echo_records=row.left_out[LaneReason.ECHO],
         left_out_records={why: count for why, count in row.left_out.items() if why != LaneReason.ECHO},
@@ -165,6 +166,11 @@ def partition_status(
     if standing.stalled_since is not None:
         status.stalled_since.CopyFrom(timestamp(facts.wall_ms(standing.stalled_since)))
     return status
+
+
+def _source_topic_id(driver: FlowDriver, topic: str) -> str:
+    fact = driver.state.control.topics.get(topic)
+    return "" if fact is None else fact.topic_id
 
 
 def _proof(proof: ProofStanding) -> pb.PartitionProof:

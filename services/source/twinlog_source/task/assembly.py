@@ -10,6 +10,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
@@ -31,6 +32,7 @@ from twinlog.kafka.raw.lookups import delete_records
 from twinlog.kafka.raw.settings import Admit
 from twinlog.model import Flow, TopicPartition
 from twinlog.transforms.expressions import Expressions, expressions_of
+from twinlog.wire import TopicIds
 from twinlog_source.log.hanging import TakeOver
 from twinlog_source.partitions.orders import ForeignWrite, Route, TaskSetup
 from twinlog_source.preserved.filler import Filler
@@ -114,6 +116,8 @@ async def open_copier(
 
         source = session("source_consumer", flow.source)
         target = session("data_producer", flow.target)
+        copies: dict[TopicPartition, PartitionCopy] = {}
+        source_topic_ids: dict[str, str] = {}
         target_topic_ids: dict[str, str] = {}
         settings = replace(
             producer_settings(properties["data_producer"], alias=flow.target),
@@ -133,6 +137,7 @@ async def open_copier(
                 int(setup.settings["offset.lag.max"]),
                 flush_seconds=int(setup.settings["offset.flush.interval.ms"]) / 1000,
             ),
+            topic_ids=partial(_copied_topics, copies, source_topic_ids, target_topic_ids),
             clock=clock,
         )
         target_reads = session("target_consumer", flow.target)
@@ -144,8 +149,6 @@ async def open_copier(
         )
         fetching = fetch_options(properties["source_consumer"], alias=flow.source)
         dials = copy_settings(setup, flow.source, check_crcs=fetching.check_crcs)
-        copies: dict[TopicPartition, PartitionCopy] = {}
-        source_topic_ids: dict[str, str] = {}
         by_target: dict[TopicPartition, PartitionCopy] = {}
         throttle = Throttle()
 
@@ -291,6 +294,18 @@ async def open_copier(
             preserved=preserved,
         )
         yield copier
+
+
+def _copied_topics(
+    copies: Mapping[TopicPartition, PartitionCopy],
+    source_topic_ids: Mapping[str, str],
+    target_topic_ids: Mapping[str, str],
+    partition: TopicPartition,
+) -> TopicIds | None:
+    copy = copies.get(partition)
+    if copy is None:
+        return None
+    return TopicIds(source_topic_ids[partition.topic], target_topic_ids[copy.target_topic])
 
 
 def _preserved_copies(

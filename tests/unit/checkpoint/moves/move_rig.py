@@ -10,6 +10,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.moves.record import MoveKind, Moves, Run
 from twinlog.policy.transformed import TopicTransforms
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.wire import TopicIds
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.assembly import assemble_moves
 from twinlog_checkpoint.flow.parts import FlowParts
@@ -18,7 +19,7 @@ from twinlog_checkpoint.moves.running.run_record import MoveReport, StepEvent
 from twinlog_checkpoint.moves.running.runner import MoveRunner
 from twinlog_checkpoint.translation.history import OffsetPair
 from unit.checkpoint.checkpoint_rig import A_TO_B, B_TO_A, CheckpointFlowRig, KnownTopics, ToldTopics, turns
-from unit.checkpoint.mirrored_logs import ORIGIN, MirroredLogs
+from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
 
 NO_WAIT = MoveOptions(wait_seconds=0, by="test")
 
@@ -41,8 +42,12 @@ class MoveRig:
         pairs = self.logs.history.of(ORIGIN)
         assert pairs is not None
         pair = pairs.above(before)
+        topic_ids = TopicIds(
+            self.logs.source.topics[ORIGIN.topic].topic_id,
+            self.logs.target.topics[COPY.topic].topic_id,
+        )
         while pair is not None:
-            await self.fakes.write_sync(ORIGIN.topic, pair.upstream, pair.downstream)
+            await self.fakes.write_sync(ORIGIN.topic, pair.upstream, pair.downstream, topic_ids=topic_ids)
             pair = pairs.above(pair.upstream)
         newest = pairs.newest()
         assert newest is not None

@@ -1,6 +1,6 @@
 """Where a group continues in a topic that is copied both ways, by what is known of both flows."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import pytest
@@ -8,6 +8,7 @@ import pytest
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.virtual_time import FakeClock
+from twinlog.wire import TopicIds
 from twinlog_checkpoint.translation.both_ways import SETTLED_SECONDS, BothWaysTranslator, Copied
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.translation import (
@@ -34,6 +35,8 @@ class Rig:
     own: int = 0
     """Where the records end that the flow from here to there has written."""
     back: int = 0
+    id_there: str = "b"
+    """Of the topic there."""
     clock: FakeClock = field(default_factory=FakeClock)
     here: FakeCluster = field(default_factory=lambda: FakeCluster("A"))
     there: FakeCluster = field(default_factory=lambda: FakeCluster("B"))
@@ -46,20 +49,24 @@ class Rig:
                     await writer.append(P, key=None, value=b"x")
 
         async def told() -> Mapping[TopicPartition, Copied]:
-            return {P: Copied(position=4, end=self.own)}
+            return {P: Copied(4, self.own, TopicIds("a", "b"))}
 
         async def told_back() -> Mapping[TopicPartition, Copied]:
-            return {P: Copied(position=2, end=self.back)}
+            return {P: Copied(2, self.back, TopicIds("b", "a"))}
 
         async def look() -> None: ...
+
+        async def present(topics: Collection[str]) -> Mapping[str, TopicIds]:
+            return dict.fromkeys(topics, TopicIds("a", self.id_there))
 
         return BothWaysTranslator(
             is_both_ways=lambda _partition: True,
             look=look,
+            present=present,
             here=LogSide(admin=self.here, log=RecordLog(self.here.reader())),
             there=LogSide(admin=self.there, log=RecordLog(self.there.reader())),
             counterpart=lambda partition: partition,
-            floors=lambda: (NoSync(), NoSync()),
+            floors=lambda _ids: (NoSync(), NoSync()),
             told=told,
             told_back=told_back,
             otherwise=Otherwise(),
@@ -85,3 +92,17 @@ async def test_a_group_at_the_end_of_a_log_that_gets_all_again_has_not_read_it(
     translator = await Rig(back=back).translator()
     place = SourcePosition(partition=P, next_offset=4)
     assert (await translator.translate([place]))[place].verdict is verdict
+
+
+async def test_what_a_flow_tells_of_a_topic_that_is_gone_does_not_count() -> None:
+    """The topic there was created again, and the flow back does not know yet."""
+    rig = Rig(back=4)
+    translator = await rig.translator()
+    place = SourcePosition(partition=P, next_offset=4)
+    answer = (await translator.translate([place]))[place]
+    assert (answer.verdict, answer.topic_ids) == (Verdict.UP_TO_DATE, TopicIds("a", "b"))
+    rig.id_there = "b2"
+    for _ in range(2):
+        answer = (await translator.translate([place]))[place]
+        assert (answer.verdict, answer.topic_ids) == (Verdict.NO_SYNC, TopicIds("a", "b2"))
+        rig.clock.advance(SETTLED_SECONDS)

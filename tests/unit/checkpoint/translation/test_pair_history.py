@@ -2,10 +2,12 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.model import TopicPartition
+from twinlog.wire import TopicIds
 from twinlog_checkpoint.translation.history import (
     MAX_PAIRS_PER_PARTITION,
     OffsetPair,
@@ -70,6 +72,17 @@ def test_a_source_recreated_voids_every_pair() -> None:
     pairs = history((10, 10), (50, 50))
     pairs.on_sync(OffsetPair(0, 51))
     assert contents(pairs) == [(0, 51)]
+
+
+@pytest.mark.parametrize("ids", [TopicIds("a2", "b"), TopicIds("a", "b2")])
+def test_a_sync_of_another_topic_voids_every_pair_also_where_its_offsets_rise(ids: TopicIds) -> None:
+    pairs = PairHistory()
+    pairs.on_sync(OffsetPair(10, 10), TopicIds("a", "b"))
+    before = pairs.generation
+    pairs.on_sync(OffsetPair(50, 51), ids)
+    assert contents(pairs) == [(50, 51)]
+    assert pairs.generation > before
+    assert not pairs.vouched(OffsetPair(10, 10))
 
 
 def test_a_verified_pair_fits_between_and_never_contradicts() -> None:

@@ -13,6 +13,7 @@ from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call
+from twinlog.wire import TopicIds
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.translation.history import (
     CONDENSED_NEWEST,
@@ -219,14 +220,16 @@ async def test_without_the_checkpoints_of_earlier_times_only_the_latest_sync_cou
 _STEPS = st.lists(st.tuples(st.integers(1, 10**6), st.integers(1, 10**6)), min_size=1, max_size=300)
 
 
-@given(_STEPS)
-def test_a_history_keeps_its_newest_pairs_and_some_of_the_older_ones(steps: list[tuple[int, int]]) -> None:
+@given(_STEPS, st.sampled_from([None, TopicIds("a", "b"), TopicIds("", "")]))
+def test_a_history_keeps_its_newest_pairs_and_some_of_the_older_ones(
+    steps: list[tuple[int, int]], topic_ids: TopicIds | None
+) -> None:
     history, upstream, downstream = PairHistory(), 0, 0
     taken = []
     for first, second in steps:
         upstream, downstream = upstream + first, downstream + second
         taken.append(OffsetPair(upstream, downstream))
-        history.on_sync(taken[-1])
+        history.on_sync(taken[-1], topic_ids)
     condensed = history.condensed()
     assert condensed is not None
     assert condensed.pairs[-CONDENSED_NEWEST:] == tuple(taken[-CONDENSED_NEWEST:])
@@ -235,7 +238,8 @@ def test_a_history_keeps_its_newest_pairs_and_some_of_the_older_ones(steps: list
     assert set(condensed.pairs) <= set(taken)
     record = PartitionRecord(writer="w", partition=T, through=9, condensed=condensed)
     assert decode(*encode_partition(record)) == record
-    assert PairHistory.restored(condensed).newest() == taken[-1]
+    restored = PairHistory.restored(condensed)
+    assert (restored.newest(), restored.topic_ids) == (taken[-1], topic_ids)
 
 
 def test_what_may_be_of_a_log_that_is_gone_stays_doubtful_over_a_restart() -> None:

@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 from twinlog.model import Flow, TopicPartition
 from twinlog.moves.record import Moves, MoveState
+from twinlog.wire import TopicIds
 from twinlog_checkpoint.groups.progress import WRITABLE_STATES
 from twinlog_checkpoint.moves.planning.plan import THERE, LastMove, MoveAction, MovePartition
 from twinlog_checkpoint.translation.translation import COMPARED, LogBounds, Translation, Verdict
@@ -281,6 +282,8 @@ class CopyState:
     """Below this offset the copy has the source's offsets; None = everywhere."""
     target_end: int | None = None
     """The copy had records up to this offset of its own; None while unknown."""
+    topic_ids: TopicIds | None = None
+    """Of the topic and its copy, as the source service knows them."""
     foreign: Sequence[ForeignStretch] = ()
     """What other producers wrote into it, since the source service started."""
 

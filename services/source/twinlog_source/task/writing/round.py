@@ -21,7 +21,7 @@ from typing import Protocol, Self
 
 import structlog
 
-from twinlog.batches import Lane, NewRecord, OutgoingBatch, build_batch
+from twinlog.batches import Lane, NewRecord, OutgoingBatch, RawHeaders, build_batch
 from twinlog.batches.joining import join
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
@@ -30,6 +30,7 @@ from twinlog.model import TopicPartition
 from twinlog.offsets import OffsetSyncWriter, PacedSyncs
 from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog.wire.offset_sync import OFFSET_SYNCS_PARTITION, OffsetSync, encode_offset_sync
+from twinlog.wire.topic_ids import TopicIds, topic_ids_headers
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import PreparedChunk, Routed
@@ -87,6 +88,8 @@ class OffsetSyncs:
     problem: KafkaError | None = None
     emitted: int = 0
     """The number of syncs that the cluster has acknowledged."""
+    topic_ids: Callable[[TopicPartition], TopicIds | None] = lambda _partition: None
+    """Of the topic and its copy; None for a route."""
     open_producer: Callable[[DataClientPool, ProducerSettings], SyncProducer] = RawProducer
     _producer: SyncProducer | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -149,7 +152,9 @@ class OffsetSyncs:
             await self._open()
         while self._producer is not None and (due := take(self.clock.monotonic())):
             now_ms = self.clock.now_ms()
-            records = [NewRecord(*encode_offset_sync(sync), now_ms) for sync in due]
+            records = [
+                NewRecord(*encode_offset_sync(sync), now_ms, self._headers(sync.partition)) for sync in due
+            ]
             try:
                 sent = self._producer.send(
                     TopicPartition(self.topic, OFFSET_SYNCS_PARTITION), build_batch(records)
@@ -159,6 +164,10 @@ class OffsetSyncs:
                 await self._lost(error)
                 return
             sent.add_done_callback(partial(self._completed, due))
+
+    def _headers(self, partition: TopicPartition) -> RawHeaders:
+        headers = topic_ids_headers(self.topic_ids(partition))
+        return tuple((name.encode(), value) for name, value in headers)
 
     def _completed(self, due: list[OffsetSync], sent: "asyncio.Future[int]") -> None:
         if sent.cancelled() or sent.exception() is not None:

@@ -1,0 +1,295 @@
+"""Assembles what translates the offsets of one flow. No I/O.
+
+From the inside to the outside: the rule for copies with offsets of their own, copies with the source's
+offsets, copies that several flows write, topics that are copied both ways, and topics that records are routed
+to.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from opentelemetry.metrics import Meter
+
+from twinlog.clock import Clock
+from twinlog.errors import TwinlogError
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.model import ClusterAlias, Flow, TopicPartition
+from twinlog.offsets import target_partition
+from twinlog.policy import ReplicationPolicy
+from twinlog.wire import TopicIds
+from twinlog_checkpoint.config import CheckpointFlow
+from twinlog_checkpoint.flow.parts import FlowParts, named_origin, original_of, pairs_of_copy
+from twinlog_checkpoint.groups.directory import KnownTopics, TopicChoice
+from twinlog_checkpoint.moves.planning.decision import CopyStates
+from twinlog_checkpoint.translation.both_ways import BothWaysTranslator, Copied, PresentTopics
+from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
+from twinlog_checkpoint.translation.history import PairHistory
+from twinlog_checkpoint.translation.routed import ApartTranslator, NoWayBack, RoutedTranslator
+from twinlog_checkpoint.translation.shared_copies import PreservedTranslator, SharedCopies, UnsharedTranslator
+from twinlog_checkpoint.translation.sync_tail import SyncTail
+from twinlog_checkpoint.translation.translation import FloorRule, FloorTranslator, PairsFloor, Translator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowClusters:
+    """The connections of one flow, each with the client settings for its purpose."""
+
+    source: KafkaCluster
+    target: KafkaCluster
+    syncs: KafkaCluster
+    """The cluster that hosts the offset syncs."""
+    checkpoints_reader: KafkaCluster
+    checkpoints_writer: KafkaCluster
+    source_log: LogSide
+    target_log: LogSide
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedDependencies:
+    """What all flows of the process share."""
+
+    known_topics: KnownTopics
+    clock: Clock
+    meter: Meter
+    stop: asyncio.Event
+    refusal: Callable[[Flow], TwinlogError | None]
+    away: Callable[[ClusterAlias], str]
+    """Why the last probe did not reach the cluster; empty if it did."""
+    aliases: Collection[ClusterAlias]
+    """Every cluster of the configuration."""
+    copy_states: CopyStates
+    """Asks the source service for the state of the copies."""
+    parts: dict[Flow, FlowParts] = field(default_factory=dict)
+    """Of all flows that can be read here; filled once they are assembled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowTranslators:
+    forward: Translator
+    """From topics of the source to their copies."""
+    back: Translator
+    """From the copies to the source's topics."""
+    shared: SharedCopies
+    present: PresentTopics
+    is_both_ways: Callable[[TopicPartition], bool]
+    """Whether a partition of the source is copied both ways."""
+
+
+def assemble_translators(
+    entry: CheckpointFlow,
+    clusters: FlowClusters,
+    around: SharedDependencies,
+    *,
+    topics: TopicChoice,
+    tail: SyncTail,
+    on_read_bytes: Callable[[int], None],
+) -> FlowTranslators:
+    async def equal_offsets() -> Mapping[TopicPartition, int | None]:
+        report = await around.copy_states.of(entry.flow)
+        return {partition: state.equal_below for partition, state in report.partitions.items()}
+
+    async def equal_offsets_back() -> Mapping[TopicPartition, int | None]:
+        report = await around.copy_states.of(entry.flow)
+        return {partition: state.equal_back for partition, state in report.partitions.items()}
+
+    forward: Translator = PreservedTranslator(
+        equal_offsets=equal_offsets,
+        there=clusters.target_log,
+        original=lambda partition: partition,
+        counterpart=partial(target_partition, entry.policy, entry.flow),
+        otherwise=_forward(entry, clusters, tail, on_read_bytes),
+    )
+    back: Translator = PreservedTranslator(
+        equal_offsets=equal_offsets_back,
+        there=clusters.source_log,
+        original=partial(named_origin, entry.flow, entry.policy),
+        counterpart=partial(original_of, entry.policy),
+        otherwise=_back(entry, clusters, tail, topics, on_read_bytes),
+    )
+    shared = SharedCopies(
+        flow=entry.flow, policy=entry.policy, source=clusters.source, target=clusters.target
+    )
+    unshared = partial(
+        UnsharedTranslator,
+        shared=shared,
+        copy_of=lambda partition: target_partition(entry.policy, entry.flow, partition).topic,
+    )
+    forward = unshared(otherwise=forward)
+    back = UnsharedTranslator(shared=shared, copy_of=lambda partition: partition.topic, otherwise=back)
+    present = PresentTopics(
+        source=clusters.source,
+        target=clusters.target,
+        copy_of=lambda topic: target_partition(entry.policy, entry.flow, TopicPartition(topic, 0)).topic,
+    )
+    is_both_ways: Callable[[TopicPartition], bool] = lambda _source: False  # noqa: E731
+    if not entry.policy.tracks_topic_sources:
+        forward, back = both = _both_ways(
+            entry, clusters, around, tail=tail, present=present, forward=forward, back=back
+        )
+        is_both_ways = both[0].is_both_ways
+    # Outside of what answers for topics that are copied both ways: a route is no topic of the source.
+    routed = RoutedTranslator(
+        floor=FloorTranslator(lambda: tail.store),
+        target=clusters.target,
+        counterpart=partial(target_partition, entry.policy, entry.flow),
+    )
+    forward = ApartTranslator(
+        is_apart=lambda source: topics.is_route(source.topic),
+        apart=unshared(otherwise=routed),
+        otherwise=forward,
+    )
+
+    def routed_to(copy: TopicPartition) -> Collection[str]:
+        origin, ever = named_origin(entry.flow, entry.policy, copy), topics.ever_routed()
+        if origin is None:
+            return ()
+        if entry.transforms.routes_records(origin.topic) or any(
+            origin.topic in names for names in ever.values()
+        ):
+            return (copy.topic,)
+        return [
+            entry.policy.format_remote_topic(entry.flow.source, name) for name in ever.get(origin.topic, ())
+        ]
+
+    back = NoWayBack(routed_to=routed_to, target=clusters.target, otherwise=back)
+    return FlowTranslators(
+        forward=forward, back=back, shared=shared, present=present, is_both_ways=is_both_ways
+    )
+
+
+def _both_ways(
+    entry: CheckpointFlow,
+    clusters: FlowClusters,
+    around: SharedDependencies,
+    *,
+    tail: SyncTail,
+    present: PresentTopics,
+    forward: Translator,
+    back: Translator,
+) -> tuple[BothWaysTranslator, BothWaysTranslator]:
+    """Translators that answer for topics that are copied both ways, too."""
+    flow, reverse = entry.flow, Flow(entry.flow.target, entry.flow.source)
+    copy_of = partial(target_partition, entry.policy, flow)
+    back_here = SharedCopies(
+        flow=reverse, policy=entry.policy, source=clusters.target, target=clusters.source, reads_own=True
+    )
+
+    async def told_by(asked: Flow) -> Mapping[TopicPartition, Copied]:
+        states = (await around.copy_states.of(asked)).partitions
+        return {
+            each: Copied(state.position, state.target_end or 0, state.topic_ids)
+            for each, state in states.items()
+            if state.position is not None
+        }
+
+    async def present_copies(copies: Collection[str]) -> Mapping[str, TopicIds]:
+        originals = {copy: original_of(entry.policy, TopicPartition(copy, 0)).topic for copy in copies}
+        found = await present.look(originals.values())
+        return {copy: found[original].reversed() for copy, original in originals.items()}
+
+    def floors(ids: TopicIds) -> tuple[FloorRule, FloorRule] | None:
+        """By the syncs of this flow, from offsets of its source; and by those of the flow back."""
+        there = around.parts.get(reverse)
+        if there is None:
+            return None
+        back_tail = there.checkpointer.tail
+        return _from_source(tail, ids), _from_copy(reverse, there.entry.policy, back_tail, ids.reversed())
+
+    def floors_back(ids: TopicIds) -> tuple[FloorRule, FloorRule] | None:
+        there = around.parts.get(reverse)
+        if there is None:
+            return None
+        return _from_source(there.checkpointer.tail, ids), _from_copy(
+            flow, entry.policy, tail, ids.reversed()
+        )
+
+    return (
+        BothWaysTranslator(
+            is_both_ways=lambda here: back_here.copies(copy_of(here).topic, here.topic),
+            look=back_here.look,
+            present=present.look,
+            here=clusters.source_log,
+            there=clusters.target_log,
+            counterpart=copy_of,
+            floors=floors,
+            told=partial(told_by, flow),
+            told_back=partial(told_by, reverse),
+            otherwise=forward,
+            clock=around.clock,
+        ),
+        BothWaysTranslator(
+            is_both_ways=lambda copy: back_here.copies(copy.topic, original_of(entry.policy, copy).topic),
+            look=back_here.look,
+            present=present_copies,
+            here=clusters.target_log,
+            there=clusters.source_log,
+            counterpart=partial(original_of, entry.policy),
+            floors=floors_back,
+            told=partial(told_by, reverse),
+            told_back=partial(told_by, flow),
+            otherwise=back,
+            clock=around.clock,
+        ),
+    )
+
+
+def _from_source(tail: SyncTail, ids: TopicIds) -> PairsFloor:
+    """By the syncs that are of these very topics."""
+
+    def pairs(partition: TopicPartition) -> PairHistory | None:
+        known = tail.history.of(partition)
+        return known if known is not None and known.topic_ids == ids else None
+
+    return PairsFloor(lambda: tail.store.read_to_end, pairs, only_vouched=True)
+
+
+def _from_copy(flow: Flow, policy: ReplicationPolicy, tail: SyncTail, ids: TopicIds) -> PairsFloor:
+    pairs = partial(pairs_of_copy, flow, policy, tail, lambda _topic: ids)
+    return PairsFloor(lambda: tail.store.read_to_end, pairs, only_vouched=True)
+
+
+def _forward(
+    entry: CheckpointFlow, clusters: FlowClusters, tail: SyncTail, on_read_bytes: Callable[[int], None]
+) -> Translator:
+    """From source to target; exact, unless the configuration forbids reading the logs."""
+    floor = FloorTranslator(lambda: tail.store)
+    if entry.settings.translation_max_bytes == 0:
+        return floor
+    return ExactTranslator(
+        here=clusters.source_log,
+        there=clusters.target_log,
+        counterpart=partial(target_partition, entry.policy, entry.flow),
+        pairs=lambda partition: tail.history.of(partition),
+        floor=floor,
+        is_comparable=lambda partition: entry.transforms.expressions(partition.topic) is None,
+        origin=entry.transforms.origin,
+        max_bytes=entry.settings.translation_max_bytes,
+        on_read_bytes=on_read_bytes,
+    )
+
+
+def _back(
+    entry: CheckpointFlow,
+    clusters: FlowClusters,
+    tail: SyncTail,
+    topics: TopicChoice,
+    on_read_bytes: Callable[[int], None],
+) -> Translator:
+    """From copies to originals, also where a topic has left the rules."""
+    pairs = partial(pairs_of_copy, entry.flow, entry.policy, tail, topics.topic_ids)
+    return ExactTranslator(
+        here=clusters.target_log,
+        there=clusters.source_log,
+        counterpart=partial(original_of, entry.policy),
+        pairs=pairs,
+        floor=PairsFloor(lambda: tail.store.read_to_end, pairs),
+        is_comparable=lambda partition: (
+            entry.transforms.expressions(original_of(entry.policy, partition).topic) is None
+        ),
+        origin=lambda partition: entry.transforms.origin(original_of(entry.policy, partition)),
+        copy_is_here=True,
+        max_bytes=max(entry.settings.translation_max_bytes, 1),
+        on_read_bytes=on_read_bytes,
+    )
