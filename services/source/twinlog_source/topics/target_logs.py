@@ -5,7 +5,7 @@ Not for preserved copies: their task sees where they end, and copies the lost re
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 
 import structlog
@@ -60,6 +60,8 @@ async def topics_by_id(cluster: KafkaCluster) -> dict[str, str]:
 
 
 START_LOOK_SECONDS = 2.0
+_NOT_KNOWN = 1 << 62
+"""Behind every offset."""
 
 log = structlog.get_logger(__name__)
 
@@ -275,16 +277,33 @@ class TargetLogs:
         topics = self._noted(topics)
         names = {row.partition.topic: row.target_topic for row in shortened}
         described = await self.target.describe_topics(list(names.values()))
+        begins = await self._leaders_began(shortened)
         for row in shortened:
             found, topic = described[row.target_topic], topics.get(row.partition.topic)
-            if not row.losses or topic is None or isinstance(found, KafkaError):
+            began = begins.get(row.partition)
+            if not row.losses or topic is None or isinstance(found, KafkaError) or began is None:
                 continue  # The next check asks again.
             if found.topic_id != topic.target_topic_id:
                 # Another topic: it is handled once configsync has reported it.
                 self._note(TargetReplaced(partition=row.partition, position=row.losses[0].position))
                 continue
             for lost in row.losses:
-                await self._record_loss(row, lost, found.topic_id)
+                await self._record_loss(row, lost, found.topic_id, began)
+
+    async def _leaders_began(self, rows: Sequence[PartitionRow]) -> Mapping[TopicPartition, int]:
+        """Where the present leaders of these copies began to write, by source partition: a log that lost its
+        tail had ended there. A very large offset where that is not known, none where no answer came."""
+        copies = {TopicPartition(row.target_topic, row.partition.partition): row.partition for row in rows}
+        ends = await self.target.log_ends(copies)
+        before = {copy: end.leader_epoch - 1 for copy, end in ends.items() if isinstance(end, LogEnd)}
+        begins: dict[TopicPartition, int] = {}
+        for copy, ended in (await self.target.epoch_ends(before)).items():
+            if not isinstance(ended, KafkaError):
+                # A log has lost nothing under its first leader.
+                begins[copies[copy]] = ended.end_offset if min(ended) >= 0 else _NOT_KNOWN
+            elif not ended.retriable:
+                begins[copies[copy]] = _NOT_KNOWN
+        return begins
 
     async def _lower_equal_offsets(self, row: PartitionRow, end_offset: int) -> None:
         """Below its change a translated copy has the source's offsets: no longer from where it lost its tail.
@@ -299,22 +318,26 @@ class TargetLogs:
             changed = CopyChanged(partition=row.partition, copy=lowered)
             self.table.apply(changed, self.clock.monotonic())
 
-    async def _record_loss(self, row: PartitionRow, lost: Shortened, topic_id: str) -> None:
+    async def _record_loss(self, row: PartitionRow, lost: Shortened, topic_id: str, began: int) -> None:
+        """The log may have been cut off before the end that was seen, where its leader `began`: markers that
+        ended what hung there, or records of others, are not what was lost."""
+        behind = max(0, lost.end_offset - began)
+        end_offset, first_lost = lost.end_offset - behind, max(0, lost.first_lost - behind)
         gap = Gap(
             partition=row.partition,
-            from_offset=lost.first_lost,
+            from_offset=first_lost,
             to_offset=lost.position,
             reason="TARGET_TRUNCATED",
             found_at_ms=self.clock.now_ms(),
         )
-        await self._lower_equal_offsets(row, lost.end_offset)
+        await self._lower_equal_offsets(row, end_offset)
         await self.ledger.write(gap)
         self._note(LossRecorded(partition=row.partition, loss=lost))
         fact = TargetFact(
             partition=row.partition,
             topic_id=topic_id,
-            end_offset=lost.end_offset,
-            position=lost.first_lost,
+            end_offset=end_offset,
+            position=first_lost,
             held_from=row.held_from,
             noted_at_ms=self.clock.now_ms(),
             checked=row.target_checked,

@@ -54,6 +54,25 @@ async def test_a_loss_of_the_copy_is_on_record_before_the_end_it_left(rig: FlowR
     assert ledger(await rig.owner()) == [(6, 10, "TARGET_TRUNCATED")]
 
 
+@pytest.mark.parametrize("is_seen_by_the_task", [True, False])
+async def test_a_marker_behind_a_loss_does_not_make_the_loss_smaller(
+    rig: FlowRig, is_seen_by_the_task: bool
+) -> None:
+    """What was open where the log was cut off is ended there before the task writes again."""
+    state = await copied(rig, source_end=20)
+    rig.target.truncate(TopicPartition("A.t", 0), 8)
+    await rig.write(rig.target, "A.t", 1)
+    if is_seen_by_the_task:
+        await rig.write(rig.target, "A.t", 2)
+        lost = {"target_shortened_to": 9, "target_shortened_at": 10}
+        reported(state, position=12, source_end=20, target_end=11, **lost)
+    else:
+        await state.target_logs.look_at_ends(state.topics, copying=False)
+    await state.target_logs.note_shortened(state.topics)
+    assert ledger(state) == [(6, 10, "TARGET_TRUNCATED")]
+    assert not state.table.rows[P].losses
+
+
 async def test_what_a_task_wrote_behind_a_loss_does_not_make_the_loss_smaller(rig: FlowRig) -> None:
     """The driver sees the end of the log between the task's write and its report."""
     state = await copied(rig, source_end=20)
