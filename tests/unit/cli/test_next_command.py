@@ -25,15 +25,10 @@ from twinlog.cli.common.pasteable import (
 )
 from twinlog.cli.verdict.moving import Check
 from twinlog.errors import StateError
-from twinlog.kafka.errors import CLIENT_REASONS, KAFKA_REASONS
-from twinlog.reasons import REASON_GROUPS
+from twinlog.reasons import known_reasons
 from unit.cases import about
 
-REASONS = sorted(
-    {reason.name for group in REASON_GROUPS for reason in group.reasons}
-    | {reason.name for reason in (*KAFKA_REASONS.values(), *CLIENT_REASONS)}
-    | {"GRPC_UNKNOWN", "GRPC_CANCELLED"}
-)
+REASONS = sorted({*known_reasons(), "GRPC_UNKNOWN", "GRPC_CANCELLED"})
 NAMED = {"flow": "A->B", "topic": "orders", "group": "billing"}
 
 

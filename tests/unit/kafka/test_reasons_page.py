@@ -1,4 +1,4 @@
-"""docs/reasons.md is what the tables say, and the tables hold every reason that the code gives."""
+"""docs/reasons.md is what the table says, and the table holds every reason that the code gives."""
 
 import ast
 import pkgutil
@@ -8,12 +8,10 @@ from importlib import import_module
 from pathlib import Path
 
 import twinlog.api
-from twinlog.kafka.errors import CLIENT_REASONS, KAFKA_REASONS
-from twinlog.kafka.reasons_page import REMEDIES, render_reasons
-from twinlog.reasons import REASON_GROUPS
+from twinlog.reasons import KAFKA, OWN
+from twinlog.reasons.page import render_reasons
 
 ROOT = Path(__file__).parents[3]
-TABLES = ROOT / "src" / "twinlog" / "reasons"
 WORD = re.compile(r"[A-Z][A-Z0-9]+(_[A-Z0-9]+)*")
 OF_ISSUES = {"bad", "_of", "_refusal"}
 """The functions that make an issue of a verdict, or refuse a request."""
@@ -35,7 +33,7 @@ def sources() -> Iterator[tuple[str, str]]:
     """Text and module."""
     for tree in (ROOT / "src", *(ROOT / "services").iterdir()):
         for path in tree.rglob("*.py"):
-            if not {GENERATED, FOR_TESTS, TABLES} & set(path.parents):
+            if not {GENERATED, FOR_TESTS} & set(path.parents):
                 module = ".".join(path.relative_to(tree).with_suffix("").parts)
                 yield path.read_text(encoding="utf-8"), module
 
@@ -91,15 +89,10 @@ def test_the_page_is_the_tables() -> None:
 
 
 def test_every_reason_of_the_code_is_in_a_table_and_no_other() -> None:
-    from_kafka = {reason.name for reason in (*KAFKA_REASONS.values(), *CLIENT_REASONS)}
-    own = [reason.name for group in REASON_GROUPS for reason in group.reasons]
+    from_kafka = {reason.name for reason in KAFKA.reasons}
+    own = [reason.name for group in OWN for reason in group.reasons]
     used = {reason for text, module in sources() for reason in given(text, module)} | {*of_the_api()}
     used -= {"UNSPECIFIED"}
     assert used - from_kafka - set(own) == set()
     assert set(own) - used == set(), "no longer given"
-    assert all(len({each.name for each in group.reasons}) == len(group.reasons) for group in REASON_GROUPS)
-
-
-def test_what_twinlog_does_not_try_again_has_a_remedy() -> None:
-    reasons = (*KAFKA_REASONS.values(), *CLIENT_REASONS)
-    assert {reason.name for reason in reasons if not reason.retriable} == REMEDIES.keys()
+    assert all(len({each.name for each in group.reasons}) == len(group.reasons) for group in OWN)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import typer
 
-from twinlog.reasons import REASON_GROUPS
+from twinlog.reasons import KAFKA, OWN
 
 GIVEN_FILE: ContextVar[str] = ContextVar("GIVEN_FILE", default="")
 """The properties file that was given to the running command; empty = none."""
@@ -103,86 +103,11 @@ def print_undo(commands: Sequence[str]) -> None:
 # `<A->B>`, `<TOPIC>`, `<GROUP>`, `<STATE_FILE>` and `<FILE>` (of properties) are placeholders for the rest.
 
 _STATUS: Final = "twinlog status"
-_PARTITIONS: Final = "twinlog partitions {flow} --trouble"
-_EXPLAIN_TOPIC: Final = "twinlog explain topic {topic}"
-_EXPLAIN_GROUP: Final = "twinlog explain group {group}"
-_GROUPS: Final = "twinlog groups {flow}"
-_GAPS: Final = "twinlog gaps {flow}"
 _PREFLIGHT: Final = "twinlog preflight {file}"
-_VERIFY: Final = "twinlog verify {flow}"
-_HELP: Final = "{command} --help"
-_BUNDLE: Final = "twinlog debug bundle"
-_LOCAL: Final = "twinlog local status"
-_MOVE: Final = "twinlog failover status {flow}"
-
-_OF_GROUP: Final[Mapping[str, str]] = {
-    "Partitions of a flow": _PARTITIONS,
-    "Offsets of copies": _EXPLAIN_TOPIC,
-    "Gaps": _GAPS,
-    "Flows": _STATUS,
-    "Topics": _EXPLAIN_TOPIC,
-    "Consumer groups": _GROUPS,
-    "Ranges that were not compared": _VERIFY,
-    "Commands and calls": _HELP,
-    "Processes, files, and the inside of the source service": _STATUS,
-}
-"""By the title of the reason's table, up to its parenthesis."""
-
-_REASONS_OF: Final[Mapping[str, Sequence[str]]] = {
-    "twinlog resume {flow}": ("PAUSED_BY_OPERATOR",),
-    "twinlog throttle {flow}": ("THROTTLED",),
-    "twinlog positions set {flow} --topic {topic} --to earliest --dry-run": (
-        *("DATA_LOSS", "NO_POSITION", "POSITION_UNREADABLE"),
-    ),
-    _VERIFY: ("FOREIGN_WRITE", "NOT_REPAIRED"),
-    _PREFLIGHT: (
-        *("RIGHTS_MISSING", "LOOP", "SAME_CLUSTER", "CONFIGS_UNAUTHORIZED", "TARGET_NOT_VISIBLE"),
-        *("NOT_RUNNING", "OTHER_CLUSTER", "CERTIFICATE_UNUSABLE", "TOKENS_UNUSABLE"),
-        *("TOKEN_UNUSABLE", "TOKEN_NEEDS_TLS"),
-    ),
-    "twinlog plan {flow}": (
-        *("TOPICS_WAITING", "CHANGES_REFUSED", "PLAN_PENDING", "REPLICATION_FACTOR_UNSATISFIABLE"),
-        *("MIN_ISR_ABOVE_REPLICATION_FACTOR", "PLAN_UNKNOWN", "PLAN_STALE"),
-    ),
-    _EXPLAIN_TOPIC: ("NO_TOPICS", "TARGET_MISSING", "PARTITION_UNKNOWN", "COPY_MISSING"),
-    "twinlog rules get {flow}": ("NO_TOPICS_SELECTED", "RULES_CHANGED"),
-    _BUNDLE: ("REGISTRY_UNREADABLE", "NOT_OPEN", "INTERNAL", "LOOP_EXITED", "WIRE_FORMAT"),
-    "twinlog topology": ("HEARTBEAT_MISSING", "PATH_UNKNOWN", "HEARTBEATS_DISABLED"),
-    _MOVE: ("FAILED_OVER", "MOVE_CANCELLED", "NO_MOVE", "NOTHING_TO_ABORT", "FENCE_NOT_OURS"),
-    _STATUS: (
-        *("NOT_READY", "STOPPING", "SOURCE_UNREADABLE", "TARGET_UNREADABLE", "FLOW_UNKNOWN", "WRONG_STATE"),
-        *("FLOW_NOT_READY", "CONFLICT", "PEER_UNAVAILABLE", "PEER_TIMEOUT", "WATCH_ENDED", "WATCH_SILENT"),
-        *("TLS_FAILED", "EXHAUSTED", "TOO_MANY_CALLS", "TOO_MANY_WATCHERS", "CALL_TOO_SHORT"),
-    ),
-    _EXPLAIN_GROUP: ("PAST_END", "UP_TO_DATE"),
-    "twinlog failover plan {flow}": ("MOVE_BLOCKED",),
-    "twinlog failover watch {flow}": ("MOVE_IN_PROGRESS",),
-    _PARTITIONS: ("BACKLOG_NOT_COPIED", "NOT_COPIED_YET"),
-    "twinlog failover run {flow}": ("NOT_VERIFIED",),
-    _GAPS: ("KNOWN_GAP", "LOST"),
-    "twinlog pause": ("NOT_PAUSED",),
-    "twinlog gaps {flow} --all": ("GAP_UNKNOWN",),
-    "twinlog positions get {flow}": (*("POSITION_NOT_MOVED", "POSITION_UNCERTAIN", "OFFSETS_PRESERVED"),),
-    "twinlog --version": ("UNIMPLEMENTED", "STATE_FILE_NEWER", "WIRE_VERSION"),
-    "twinlog state import {flow} <STATE_FILE> --dry-run": ("STATE_FILE_DAMAGED",),
-    "twinlog state import {flow} {state_file} --dry-run": ("COPY_UNSTABLE", "IMPORT_UNFINISHED"),
-    "twinlog state import {flow} {state_file} --allow-repeats --dry-run": ("POSITION_NOT_DERIVABLE",),
-    "twinlog state import {flow} {state_file} --without-moves --dry-run": ("MOVE_UNFINISHED",),
-    _HELP: (*("INSECURE_LISTEN", "CACHE_UNWRITABLE", "FETCH_FAILED", "ARTIFACTS_DAMAGED", "JAVA_NOT_FOUND"),),
-    _LOCAL: ("PROCESS_FAILED", "CLUSTER_RUNS", "STILL_RUNS", "OWNER_SILENT"),
-    "twinlog demo --help": ("DEMO_STUCK",),
-}
-"""Reasons that another command explains or mends than their table's does."""
-
-_FROM_KAFKA: Final = _PREFLIGHT
 """It checks every cluster and right of the file, and changes nothing."""
-
-_BY_REASON: Final[Mapping[str, str]] = {
-    reason.name: command
-    for group in REASON_GROUPS
-    if (command := _OF_GROUP.get(group.title.partition(" (")[0]))  # States are no failures.
-    for reason in group.reasons
-} | {name: command for command, names in _REASONS_OF.items() for name in names}
+_BY_REASON: Final = {
+    each.name: each.command for group in (KAFKA, *OWN) for each in group.reasons if each.command
+}
 
 _PLACES: Final = {
     "flow": "<A->B>",
@@ -227,7 +152,7 @@ def _template(reason: str, metadata: Mapping[str, str], file: str) -> str:
         if "convert" in metadata:
             return "twinlog convert {file} --to mm2.properties"
         return "twinlog init {file}" if "missing" in metadata else _PREFLIGHT
-    return _BY_REASON.get(reason, _FROM_KAFKA)
+    return _BY_REASON.get(reason, _PREFLIGHT)
 
 
 def _is_of_the_command_line(key: str) -> bool:

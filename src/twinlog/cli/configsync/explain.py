@@ -24,7 +24,7 @@ from twinlog.cli.configsync.plan import offsets_words as expected_words
 from twinlog.cli.source.client import every_partition, list_flows, scope_name
 from twinlog.cli.source.partitions import OFFSETS, TRANSFORM, is_troubled, state_name
 from twinlog.errors import ConfigError, TwinlogError
-from twinlog.kafka.reasons_page import known_reasons
+from twinlog.reasons import known_reasons
 
 # Which offsets the copy of an explained topic has, and what is wrong with it, by the source service.
 

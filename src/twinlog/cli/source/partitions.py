@@ -27,6 +27,7 @@ from twinlog.cli.common.options import OptionalFlowArgument, flag, option
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.source.client import TopicOption, every_partition
 from twinlog.errors import TwinlogError
+from twinlog.reasons import known_reasons
 
 # One partition as a row of a table, and as JSON. Pure.
 
@@ -345,9 +346,6 @@ def _print_rows(
 ) -> None:
     """The table, worst first; on a screen that is redrawn, as many rows as fit. `few_of_each`: of many with
     the same problem the first, and how many more there are."""
-    # It brings Kafka clients along, which status and moves need not wait for.
-    from twinlog.kafka.reasons_page import known_reasons
-
     shown, more = first_of_each(worst_first(found)) if few_of_each else (worst_first(found), {})
     shown = shown[:most]
     empty = _NO_TROUBLE if trouble else _NOTHING

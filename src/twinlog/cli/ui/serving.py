@@ -22,8 +22,8 @@ from twinlog.cli.ui.plans import Plans, refusal_row
 from twinlog.cli.ui.upstream import TABLES, Upstream
 from twinlog.config import Address
 from twinlog.errors import TwinlogError
-from twinlog.kafka.reasons_page import known_reasons
 from twinlog.printable import printable_json
+from twinlog.reasons import known_reasons
 from twinlog.service.access.tokens import TokenFile
 from twinlog.service.runtime import handle_signals
 from twinlog.service.waiting import wait_or_stop
