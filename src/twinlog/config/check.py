@@ -17,8 +17,7 @@ from twinlog.config.keys.client import (
     is_secret,
 )
 from twinlog.config.keys.spec import KeySpec, Scope, expected, java_boolean, parse_value
-from twinlog.config.keys.table import BY_ANY_NAME
-from twinlog.config.keys.twinlog import SPARK_CONF_PREFIX
+from twinlog.config.keys.table import BY_ANY_NAME, SPARK_CONF_PREFIX
 from twinlog.config.values.precedence import Settings
 from twinlog.config.values.reader import Findings, tell_reading
 from twinlog.model import ClusterAlias

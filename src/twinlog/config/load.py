@@ -12,8 +12,7 @@ from twinlog.config.client_settings import ClientBuilder, ClusterConfig
 from twinlog.config.flow.flows import flow_config
 from twinlog.config.keys.client import is_secret
 from twinlog.config.keys.spec import Service, split_list
-from twinlog.config.keys.table import BY_NAME
-from twinlog.config.keys.twinlog import SPARK_CONF_PREFIX
+from twinlog.config.keys.table import BY_NAME, SPARK_CONF_PREFIX
 from twinlog.config.security import security_settings
 from twinlog.config.settings import (
     Address,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from twinlog.config.keys.client import CLUSTER_CLIENT_KEYS, CONSUMER_KEYS, PRODUCER_KEYS
+from twinlog.config.keys.client import CLUSTER_CLIENT_KEYS, KEYS_BY_CLIENT
 from twinlog.errors import ConfigError
 from twinlog.imports.draft import Draft, Line, Report, Setting
 from twinlog.policy.rename import RENAME_KEY
@@ -80,8 +80,8 @@ def mirror_maker_file(mirror: MirrorMaker1) -> MirrorMakerFile:
     _required(mirror.consumer, "bootstrap.servers", mirror.consumer_file)
     _required(mirror.producer, "bootstrap.servers", mirror.producer_file)
     flow = f"{source}->{TARGET}"
-    _add_client(draft, source, "consumer", CONSUMER_KEYS, mirror.consumer.entries, mirror.consumer_file)
-    _add_client(draft, TARGET, "producer", PRODUCER_KEYS, mirror.producer.entries, mirror.producer_file)
+    _add_client(draft, source, "consumer", mirror.consumer.entries, mirror.consumer_file)
+    _add_client(draft, TARGET, "producer", mirror.producer.entries, mirror.producer_file)
     draft.set_top("emit.heartbeats.enabled", "false")
     reset = mirror.consumer.entries.get("auto.offset.reset")
     chosen = _DEFAULT_RESET if reset is None else reset.value.strip().lower()
@@ -146,9 +146,7 @@ def _required(properties: Properties, key: str, file: str) -> Property:
     return found
 
 
-def _add_client(
-    draft: Draft, alias: str, client: str, known: frozenset[str], entries: Mapping[str, Property], file: str
-) -> None:
+def _add_client(draft: Draft, alias: str, client: str, entries: Mapping[str, Property], file: str) -> None:
     draft.add_cluster(alias)
     for key, prop in entries.items():
         setting = Setting(value=prop.value.strip(), place=f"{file}: {key}", line=prop.line)
@@ -159,7 +157,7 @@ def _add_client(
             draft.set_cluster(alias, key, setting)
         elif key.startswith("config.providers"):
             draft.set_provider(key, setting)
-        elif key in known:
+        elif key in KEYS_BY_CLIENT[client]:
             draft.set_cluster(alias, f"{client}.{key}", setting)
         else:
             draft.report.ignored(setting, f"no setting of Kafka's {client}s")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from twinlog.config.keys.client import CLUSTER_CLIENT_KEYS, CONSUMER_KEYS
+from twinlog.config.keys.client import CLUSTER_CLIENT_KEYS, KEYS_BY_CLIENT
 from twinlog.config.keys.spec import java_boolean, split_list
 from twinlog.imports.documents import Tree
 from twinlog.imports.draft import Draft, Setting
@@ -25,6 +25,7 @@ _SWITCHES_OFF = {
     "topic.preserve.partitions": "copies lie in partitions by their keys, new ones in those of the source",
 }
 """Keys with which Twinlog would not continue the copies as they began; the second one if it is false."""
+_CONSUMER_KEYS = KEYS_BY_CLIENT["consumer"]
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
 _MAPPED = {
     "tasks.max": "tasks.max",
@@ -162,7 +163,10 @@ class ReplicatorImport:
             )
         elif key in _READ_BELOW:
             pass
-        elif key.startswith("src.consumer.") and key.removeprefix("src.consumer.") in CONSUMER_KEYS:
+        elif (
+            key.startswith("src.consumer.")
+            and key.removeprefix("src.consumer.") in KEYS_BY_CLIENT["consumer"]
+        ):
             draft.set_cluster(self.source, key.removeprefix("src."), setting)
         elif key.startswith(("transforms", "predicates")) or key.removeprefix("src.") in _CONVERTERS:
             if key.endswith("converter") and setting.value.strip().endswith("ByteArrayConverter"):

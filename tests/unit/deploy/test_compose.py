@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from twinlog.cli import app
 from twinlog.config import Service, load
-from twinlog.config.keys.twinlog import DEFAULT_METRICS_PORTS, DEFAULT_PORTS
+from twinlog.config.keys.table import default_port
 from twinlog.service.options import parse_options, parse_override
 from unit.cases import about
 from unit.deploy.compose_files import (
@@ -60,7 +60,7 @@ def listens(file: str, name: str) -> set[int]:
         return {int(words[words.index("--listen") + 1].rpartition(":")[2])}
     if name.startswith("kafka"):
         return {int(port) for port in re.findall(r":(\d+)", container["environment"]["KAFKA_LISTENERS"])}
-    return {DEFAULT_PORTS[Service(name)]}
+    return {default_port(Service(name))}
 
 
 def test_a_command_is_one_that_the_program_takes() -> None:
@@ -168,7 +168,7 @@ def test_prometheus_finds_its_file_its_rules_and_the_services() -> None:
     assert job["job_name"] == "twinlog"
     looked_up = {name: each for each in job["dns_sd_configs"] for name in each["names"]}
     assert {name: each["port"] for name, each in looked_up.items()} == {
-        str(service): DEFAULT_METRICS_PORTS[service] for service in Service
+        str(service): default_port(service, "metrics.listen") for service in Service
     }
     assert {each["type"] for each in looked_up.values()} == {"A"}, "a name of two replicas is two targets"
     assert set(Service) <= set(FILES[BASE]["services"])

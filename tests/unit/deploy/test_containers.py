@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 from twinlog import __version__
 from twinlog.config import Service, load
-from twinlog.config.keys.twinlog import DEFAULT_METRICS_PORTS, DEFAULT_PORTS
+from twinlog.config.keys.table import default_port
 from twinlog.config.security import TlsFiles
 from twinlog.service.access.exposure import refuse_open_port
 from twinlog.service.access.pem_files import Pem, PemFiles
@@ -174,7 +174,7 @@ def test_each_replica_has_the_name_of_the_service_and_one_of_its_own_both_in_the
         assert key == f"twinlog.{service}.endpoint"
         host, _, port = address.partition(":")
         assert host in (name, *aliases)
-        assert int(port) == DEFAULT_PORTS[service]
+        assert int(port) == default_port(service)
         assert replica["healthcheck"]["test"][-1] == f"{service}=127.0.0.1:{port}"
         assert {f"dns:{host}", f"dns:{service}"} <= certificate.names
         own[name] = host
@@ -185,7 +185,7 @@ def test_each_replica_has_the_name_of_the_service_and_one_of_its_own_both_in_the
 
 @services
 def test_compose_publishes_and_probes_the_port_of_the_service(service: Service) -> None:
-    section, port = compose_sections()[service], DEFAULT_PORTS[service]
+    section, port = compose_sections()[service], default_port(service)
     assert f'"127.0.0.1::{port}"' in section
     assert f'"{PROBE}", "127.0.0.1:{port}"' in section
     assert f"args: {{IMAGE: twinlog-{service}}}" in section
@@ -196,9 +196,9 @@ def test_the_shared_file_is_free_of_problems_and_says_where_each_service_is() ->
     assert not configuration.notices
     assert [str(entry.flow) for entry in configuration.enabled_flows] == ["A->B"]
     for service, endpoints in configuration.endpoints.items():
-        assert str(endpoints.listen) == f"0.0.0.0:{DEFAULT_PORTS[service]}"
-        assert str(endpoints.endpoint) == f"{service}:{DEFAULT_PORTS[service]}"
-        assert str(endpoints.metrics_listen) == f"0.0.0.0:{DEFAULT_METRICS_PORTS[service]}"
+        assert str(endpoints.listen) == f"0.0.0.0:{default_port(service)}"
+        assert str(endpoints.endpoint) == f"{service}:{default_port(service)}"
+        assert str(endpoints.metrics_listen) == f"0.0.0.0:{default_port(service, 'metrics.listen')}"
 
 
 def test_images_carry_the_version_of_the_code() -> None:
@@ -218,7 +218,7 @@ def test_an_image_runs_its_own_service_as_an_ordinary_user(service: Service) -> 
 
 @services
 def test_an_image_probes_itself_with_a_module_that_it_contains(service: Service) -> None:
-    assert f'CMD ["python", "-m", "{PROBE}", "127.0.0.1:{DEFAULT_PORTS[service]}"]' in dockerfile(service)
+    assert f'CMD ["python", "-m", "{PROBE}", "127.0.0.1:{default_port(service)}"]' in dockerfile(service)
     files = {file for each in installed_in(f"twinlog-{service}") for file in each.files}
     assert f"{PROBE.replace('.', '/')}.py" in files
 

@@ -14,7 +14,7 @@ from deploy.kubernetes.render import CHART, KUBERNETES, MANIFESTS, OTHERS_KINDS,
 from jsonschema import Draft7Validator
 
 from twinlog.config import Configuration, Service, load
-from twinlog.config.keys.twinlog import DEFAULT_METRICS_PORTS, DEFAULT_PORTS
+from twinlog.config.keys.table import default_port
 from twinlog.service.access.exposure import refuse_open_port
 from unit.cases import about
 
@@ -96,11 +96,11 @@ def test_their_properties_file_is_one_that_every_service_takes(name: str) -> Non
 
     for service in Service:
         refuse_open_port(found, service)
-        assert found.endpoints[service].listen.port == DEFAULT_PORTS[service]
+        assert found.endpoints[service].listen.port == default_port(service)
         assert found.endpoints[service].endpoint.host == f"twinlog-{service}"
         metrics = found.endpoints[service].metrics_listen
         assert metrics is not None
-        assert metrics.port == DEFAULT_METRICS_PORTS[service]
+        assert metrics.port == default_port(service, "metrics.listen")
 
 
 def test_values_of_flows_are_the_keys_that_they_name() -> None:
@@ -233,7 +233,7 @@ def test_every_service_is_probed_by_its_grpc_health(name: str) -> None:
     secure = bool(configuration(name).security.port(Service.SOURCE).tls)
     for each in of_kind(name, "StatefulSet"):
         [container] = each["spec"]["template"]["spec"]["containers"]
-        port = DEFAULT_PORTS[Service(container["name"])]
+        port = default_port(Service(container["name"]))
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             if secure:
                 command = container[probe]["exec"]["command"]

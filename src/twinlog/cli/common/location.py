@@ -121,10 +121,11 @@ def service_endpoints(config: Path | None, endpoints: list[str] | None) -> dict[
 
     Raises ConfigError for an unknown service, and for a file that does not load.
     """
-    from twinlog.config.keys.twinlog import DEFAULT_PORTS
+    from twinlog.config.keys.spec import Service
+    from twinlog.config.keys.table import default_port
     from twinlog.supervisor.runs import living_runs
 
-    found = {str(service): f"127.0.0.1:{port}" for service, port in DEFAULT_PORTS.items()}
+    found = {str(service): f"127.0.0.1:{default_port(service)}" for service in Service}
     if config is not None:
         configuration = load_config(config)
         found |= {str(service): str(entry.endpoint) for service, entry in configuration.endpoints.items()}
