@@ -2,9 +2,12 @@
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+_ALL: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text())
+"""What all boards have, the options of each kind of panel, and the columns of tables."""
 WIDTH = 24
 """Columns of Grafana's grid."""
 
@@ -56,66 +59,8 @@ def _dashboard(board: Board) -> dict[str, Any]:
             x, y, row = 0, y + row, 0
         panels.append(_panel_json(panel, number, x=x, y=y))
         x, row = x + panel.width, max(row, panel.height)
-    return {
-        "annotations": {"list": []},
-        "description": board.meaning,
-        "editable": False,
-        "fiscalYearStartMonth": 0,
-        "graphTooltip": 1,
-        "links": [
-            {
-                "asDropdown": False,
-                "icon": "dashboard",
-                "includeVars": True,
-                "keepTime": True,
-                "tags": ["twinlog"],
-                "targetBlank": False,
-                "title": "Twinlog",
-                "tooltip": "",
-                "type": "dashboards",
-                "url": "",
-            }
-        ],
-        "panels": panels,
-        "refresh": "10s",
-        "schemaVersion": 39,
-        "tags": ["twinlog"],
-        "templating": {
-            "list": [
-                {
-                    "label": "Data source",
-                    "name": "datasource",
-                    "query": "prometheus",
-                    "type": "datasource",
-                },
-                _variable("source", "twinlog_source_cluster"),
-                _variable("target", "twinlog_target_cluster"),
-            ]
-        },
-        "time": {"from": "now-1h", "to": "now"},
-        "timepicker": {},
-        "timezone": "browser",
-        "title": board.title,
-        "uid": board.uid,
-        "version": 1,
-    }
-
-
-def _variable(name: str, label: str) -> dict[str, Any]:
-    query = f"label_values(twinlog_flow_owner, {label})"
-    return {
-        "allValue": ".*",
-        "current": {"selected": True, "text": "All", "value": "$__all"},
-        "datasource": DATA_SOURCE,
-        "includeAll": True,
-        "label": name.capitalize(),
-        "multi": True,
-        "name": name,
-        "query": {"qryType": 1, "query": query, "refId": "variable"},
-        "refresh": 2,
-        "sort": 1,
-        "type": "query",
-    }
+    own = {"description": board.meaning, "panels": panels, "title": board.title, "uid": board.uid}
+    return {**_ALL["dashboard"], **own}
 
 
 def _panel_json(panel: Panel, number: int, *, x: int, y: int) -> dict[str, Any]:
@@ -144,7 +89,7 @@ def _panel_json(panel: Panel, number: int, *, x: int, y: int) -> dict[str, Any]:
         "fieldConfig": {"defaults": defaults, "overrides": []},
         "gridPos": {"h": panel.height, "w": panel.width, "x": x, "y": y},
         "id": number,
-        "options": _options(panel),
+        "options": _ALL["options"][panel.kind],
         "targets": [
             {
                 "datasource": DATA_SOURCE,
@@ -163,59 +108,10 @@ def _panel_json(panel: Panel, number: int, *, x: int, y: int) -> dict[str, Any]:
     }
 
 
-_NO_COLUMNS = (
-    "Time",
-    "__name__",
-    "instance",
-    "job",
-    "otel_scope_name",
-    "otel_scope_version",
-    "otel_scope_schema_url",
-)
-_COLUMNS = {
-    "twinlog_source_cluster": "source",
-    "twinlog_target_cluster": "target",
-    "messaging_destination_name": "topic",
-    "messaging_destination_partition_id": "partition",
-    "messaging_consumer_group_name": "group",
-    "twinlog_end": "end",
-    "twinlog_state": "state",
-    "twinlog_verdict": "verdict",
-    "error_type": "reason",
-}
-"""How a person reads a label."""
-
-
 def _columns(panel: Panel) -> dict[str, Any]:
+    """How a person reads the labels."""
+    columns, value = _ALL["columns"], "for" if panel.unit == "s" else "count"
     return {
         "id": "organize",
-        "options": {
-            "excludeByName": dict.fromkeys(_NO_COLUMNS, True),
-            "renameByName": {**_COLUMNS, "Value": "for" if panel.unit == "s" else "count"},
-        },
+        "options": {**columns, "renameByName": {**columns["renameByName"], "Value": value}},
     }
-
-
-def _options(panel: Panel) -> dict[str, Any]:
-    match panel.kind:
-        case "stat":
-            return {
-                "colorMode": "background",
-                "graphMode": "none",
-                "justifyMode": "auto",
-                "orientation": "auto",
-                "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
-                "textMode": "auto",
-            }
-        case "table":
-            return {"cellHeight": "sm", "showHeader": True}
-        case _:
-            return {
-                "legend": {
-                    "calcs": ["lastNotNull"],
-                    "displayMode": "table",
-                    "placement": "bottom",
-                    "showLegend": True,
-                },
-                "tooltip": {"mode": "multi", "sort": "desc"},
-            }

@@ -13,10 +13,13 @@ from typing import Any
 from twinlog.comparison.model import Reason
 
 
+def _beside(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
 def report_schema() -> dict[str, Any]:
     """JSON Schema, 2020-12."""
-    text = files(__package__).joinpath("report.schema.json").read_text(encoding="utf-8")
-    schema: dict[str, Any] = json.loads(text)
+    schema: dict[str, Any] = json.loads(_beside("report.schema.json"))
     return schema
 
 
@@ -25,31 +28,7 @@ _WIDTH = 1_000
 _BAR = 14
 _TICK = 3
 
-_PAGE = Template("""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>twinlog verify $flow: $verdict</title><style>
-body{font:14px/1.5 system-ui,sans-serif;margin:2em auto;max-width:76em;padding:0 1em;color:#1b1f24}
-h1{font-size:1.4em}h2{font-size:1.1em;margin-top:2em}
-table{border-collapse:collapse;width:100%}
-th,td{text-align:left;padding:.25em .7em;border-bottom:1px solid #ddd}
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}svg{display:block;width:100%;height:14px}
-.EQUAL{color:#1a7f37}.DIFFERENT{color:#cf222e}.INCOMPLETE{color:#9a6700}
-.equal{fill:#4ac26b}.left{fill:#d4a72c}.harmless{fill:#afb8c1}.wrong{fill:#cf222e}.none{fill:#eaeef2}
-.key span{display:inline-block;margin-right:1.5em}
-.key i{display:inline-block;width:1em;height:.8em;margin-right:.4em}
-</style></head><body>
-<h1>$flow: <span class="$verdict">$verdict</span></h1>
-<p>$summary</p>$rules
-<p class="key">
-<span><i style="background:#4ac26b"></i>equal</span>
-<span><i style="background:#cf222e"></i>differs</span>
-<span><i style="background:#d4a72c"></i>not compared</span>
-<span><i style="background:#afb8c1"></i>deleted on one side</span>
-</p>
-<h2>Partitions</h2>$partitions
-<h2>Differences</h2>$differences
-<h2>Not compared</h2>$not_compared
-</body></html>
-""")
+_PAGE = Template(_beside("page.html"))
 
 
 def page(report: Mapping[str, Any]) -> str:
