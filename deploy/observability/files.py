@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
-from deploy.observability import boards
+from deploy.observability.boards import BOARDS
 from deploy.observability.grafana import render
 
 RUNBOOK = Path(__file__).parents[2] / "docs" / "alerts.md"
@@ -14,7 +14,7 @@ RUNBOOK = Path(__file__).parents[2] / "docs" / "alerts.md"
 def files() -> dict[str, str]:
     return {
         "../src/twinlog/cli/ui/page/alerts.html": page(RUNBOOK.read_text()),
-        **{f"grafana/boards/{board.uid}.json": render(board) for board in boards.BOARDS},
+        **{f"grafana/boards/{board.uid}.json": render(board) for board in BOARDS},
     }
 
 

@@ -1,6 +1,7 @@
 """Boards as Grafana's JSON, from a few words for each panel."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,11 @@ class Panel:
     height: int = 7
     base: str = "green"
     """The colour below all limits."""
-    limits: tuple[tuple[str, float], ...] = ()
+    limits: Sequence[tuple[str, float]] = ()
     """(colour, from this value on)."""
     least: float | None = 0.0
     """Where the axis of a time series begins; None: where its values do."""
-    words: tuple[tuple[float, str, str], ...] = ()
+    words: Sequence[tuple[float, str, str]] = ()
     """(value, text, colour): what a number means."""
 
 
@@ -65,7 +66,7 @@ def _dashboard(board: Board) -> dict[str, Any]:
 
 def _panel_json(panel: Panel, number: int, *, x: int, y: int) -> dict[str, Any]:
     steps: list[dict[str, Any]] = [{"color": panel.base, "value": None}]
-    steps += [{"color": colour, "value": value} for colour, value in panel.limits]
+    steps += [{"color": colour, "value": float(value)} for colour, value in panel.limits]
     defaults: dict[str, Any] = {
         "thresholds": {"mode": "absolute", "steps": steps},
         "unit": panel.unit,

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from deploy.observability.boards.migration import GO, MIGRATION
+from deploy.observability.boards import BOARDS
 from deploy.observability.grafana import Panel
 
 from integration.observability.prometheus_tools import tool
 
+MIGRATION = next(board for board in BOARDS if board.uid == "twinlog-6-migration")
+GO = MIGRATION.panels[0].words
 FLOW = 'twinlog_source_cluster="A", twinlog_target_cluster="B"'
 ORDERS = f'{FLOW}, messaging_destination_name="A.orders"'
 BEATS = f'{FLOW}, messaging_destination_name="A.heartbeats"'

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from deploy.observability.alerts import ALERTS
 from deploy.observability.boards import BOARDS
-from deploy.observability.boards.panels import SELECTED
 from deploy.observability.files import grouped, series
 from deploy.observability.grafana import WIDTH, Board, render
 from jsonschema import Draft202012Validator
@@ -19,6 +18,7 @@ from twinlog.telemetry.metrics_page import prometheus_name
 from unit.deploy.wheels import PROJECT
 
 GRAFANA = Draft202012Validator(json.loads(Path(__file__).with_name("grafana_schema.json").read_text()))
+SELECTED = 'twinlog_source_cluster=~"$source", twinlog_target_cluster=~"$target"'
 SCRAPED = {"instance", "job", "le"}
 """Labels that Prometheus gives, and those of buckets."""
 
