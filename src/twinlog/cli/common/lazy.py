@@ -67,10 +67,6 @@ class LazyCommand:
     """The part of `twinlog --help` that it stands in."""
 
 
-def shown(target: str, summary: str, *examples: str, **more: Any) -> LazyCommand:
-    return LazyCommand(target, summary, examples=examples, **more)
-
-
 class LazyGroup(TyperGroup):
     """Set `lazy_commands` in a subclass."""
 
