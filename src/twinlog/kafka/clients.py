@@ -18,6 +18,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from twinlog.config.client_settings import bootstrap_server
 from twinlog.kafka.codes import ErrorCode
+from twinlog.kafka.errors import KAFKA_REASONS
 from twinlog.kafka.security.access import ClusterAccess, SaslLogin, refused
 
 # Four corrections to aiokafka 0.14, applied once per process before its first client is made.
@@ -41,27 +42,6 @@ _LOGGERS = (
     "aiokafka.producer.sender",
     "aiokafka.producer.transaction_manager",
 )
-_RETRIABLE_CODES = {
-    74: "FENCED_LEADER_EPOCH",
-    75: "UNKNOWN_LEADER_EPOCH",
-    78: "OFFSET_NOT_AVAILABLE",
-    80: "PREFERRED_LEADER_NOT_AVAILABLE",
-    84: "ELECTION_NOT_NEEDED",
-    88: "UNSTABLE_OFFSET_COMMIT",
-    89: "THROTTLING_QUOTA_EXCEEDED",
-    100: "UNKNOWN_TOPIC_ID",
-    103: "INCONSISTENT_TOPIC_ID",
-}
-_FINAL_CODES = {
-    73: "TOPIC_DELETION_DISABLED",
-    76: "UNSUPPORTED_COMPRESSION_TYPE",
-    81: "GROUP_MAX_SIZE_REACHED",
-    82: "FENCED_INSTANCE_ID",
-    87: "INVALID_RECORD",
-    90: "PRODUCER_FENCED",
-    97: "PRINCIPAL_DESERIALIZATION_FAILURE",
-    120: "TRANSACTION_ABORTABLE",
-}
 _STALE_METADATA_CODES = frozenset(
     (
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -76,18 +56,19 @@ _STALE_METADATA_CODES = frozenset(
 def apply_aiokafka_fixes() -> None:
     """Apply the corrections of the module's docstring. Further calls do nothing."""
     aiokafka.client.MetadataRequest = functools.partial(MetadataRequest, allow_auto_topic_creation=False)
-    for code, name in (_RETRIABLE_CODES | _FINAL_CODES).items():
-        aiokafka.errors.kafka_errors.setdefault(code, _error_class(code, name))
+    for code in ErrorCode:
+        aiokafka.errors.kafka_errors.setdefault(int(code), _error_class(code))
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_quieter)
 
 
-def _error_class(code: int, name: str) -> type[aiokafka.errors.BrokerResponseError]:
+def _error_class(code: ErrorCode) -> type[aiokafka.errors.BrokerResponseError]:
+    name = code.name
     attributes = {
-        "errno": code,
+        "errno": int(code),
         "message": name,
         "description": name.replace("_", " ").capitalize(),
-        "retriable": code in _RETRIABLE_CODES,
+        "retriable": code in KAFKA_REASONS and KAFKA_REASONS[code].retriable,
         "invalid_metadata": code in _STALE_METADATA_CODES,
     }
     return type(name.title().replace("_", "") + "Error", (aiokafka.errors.BrokerResponseError,), attributes)

@@ -60,14 +60,14 @@ def test_every_error_of_aiokafka_has_a_row() -> None:
     known = set(aiokafka.errors.kafka_errors) - {0}
     without = {code for code in known if code not in KAFKA_REASONS}
     # Protocols, fetch sessions and delegation tokens, which Twinlog never uses.
-    assert without == {11, 21, 23, 28, 57, 61, 62, 63, 64, 65, 66, 67, 81, 84}
+    assert without == {11, 21, 23, 28, 57, 61, 62, 63, 64, 65, 66, 67, 81}
 
 
 def test_what_aiokafka_retries_is_retriable_here() -> None:
     apply_aiokafka_fixes()
     for code, kind in aiokafka.errors.kafka_errors.items():
         # An unknown topic is retried within the call and is final after it.
-        if kind.retriable and code not in (3, 84):
+        if kind.retriable and code != 3:
             assert KAFKA_REASONS[code].retriable, kind
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from twinlog.errors import ConfigError
@@ -241,34 +242,12 @@ class LoginReader:
     def refused(self, key: str, problem: str) -> ConfigError:
         return refused(self._alias, key, problem)
 
-    def made(
-        self,
-        *,
-        grant: Grant,
-        endpoint: str = "",
-        client_id: str = "",
-        client_secret: str = "",
-        static_token: str = "",
-        scope: str = "",
-        audience: str = "",
-        encode_header: bool = False,
-        assertion: Assertion | None = None,
-        unsecured: UnsecuredClaims | None = None,
-        aws: AwsIdentity | None = None,
-    ) -> OAuthLogin:
+    def made(self, *, grant: Grant, **given: Any) -> OAuthLogin:
+        """`given`: further fields of the login."""
         first_ms = self._milliseconds("sasl.login.retry.backoff.ms", 100)
         return OAuthLogin(
             grant=grant,
-            endpoint=endpoint,
-            client_id=client_id,
-            client_secret=client_secret,
-            static_token=static_token,
-            scope=scope,
-            audience=audience,
-            encode_header=encode_header,
-            assertion=assertion,
-            unsecured=unsecured,
-            aws=aws,
+            **given,
             extensions=self._extensions(),
             tls=tuple((name, value) for name, value in self.options.items() if name.startswith("ssl.")),
             timeout_seconds=max(
