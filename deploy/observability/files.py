@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
-from deploy.observability.boards import BOARDS
+from deploy.observability.dashboards import BOARDS
 from deploy.observability.grafana import render
 
 RUNBOOK = Path(__file__).parents[2] / "docs" / "alerts.md"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import jwt
 from deploy.observability.alerts import ALERTS
-from deploy.observability.boards import BOARDS
+from deploy.observability.dashboards import BOARDS
 
 from integration.observability.prometheus_rig import WINDOW, Prometheus, prometheus
 from integration.observability.prometheus_tools import tool

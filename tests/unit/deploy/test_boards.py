@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from deploy.observability.alerts import ALERTS
-from deploy.observability.boards import BOARDS
+from deploy.observability.dashboards import BOARDS
 from deploy.observability.files import grouped, series
 from deploy.observability.grafana import WIDTH, Board, render
 from jsonschema import Draft202012Validator

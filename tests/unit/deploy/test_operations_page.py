@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import typer
 from deploy.observability.alerts import ALERTS, rules
-from deploy.observability.boards import BOARDS
+from deploy.observability.dashboards import BOARDS
 from deploy.observability.files import page
 
 from twinlog.cli import app

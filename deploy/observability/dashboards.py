@@ -1,4 +1,4 @@
-"""The boards of Twinlog for Grafana, from `boards.yaml`."""
+"""The boards of Twinlog for Grafana, from `dashboards.yaml`."""
 
 import re
 from collections.abc import Iterator, Mapping
