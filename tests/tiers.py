@@ -15,7 +15,6 @@ _TIERS: dict[str, Tier] = {
     "tests/e2e/one_run/test_java_reads_our_topics.py": "conformance",
     "tests/e2e/one_run/test_restarts.py": "nightly",
     "tests/e2e/one_run/test_restarts.py::test_killing_a_service_loses_and_repeats_nothing[source]": "test",
-    "tests/e2e/test_both_ways.py::test_a_loop_over_mirror_maker_2": "nightly",
     "tests/e2e/test_changed_records.py": "conformance",
     "tests/e2e/test_examples.py": "nightly",
     "tests/e2e/test_moves_lose_nothing.py::test_foreign_records_between_copied_ones": "nightly",
