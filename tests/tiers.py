@@ -10,7 +10,7 @@ Tier = Literal["unit", "properties", "test", "conformance", "nightly"]
 _TIERS: dict[str, Tier] = {
     "tests/unit/": "unit",
     "tests/simulated/": "test",
-    "tests/simulated/test_random_lives.py::test_after_the_last_fault_everything_is_copied[51]": "nightly",
+    "tests/simulated/test_random_lives.py::test_after_the_last_fault_everything_is_copied[101]": "nightly",
     "tests/e2e/": "test",
     "tests/e2e/one_run/test_java_reads_our_topics.py": "conformance",
     "tests/e2e/one_run/test_restarts.py": "nightly",
@@ -157,6 +157,30 @@ _PROPERTIES = (
     "wire/test_records.py::test_20k_offset_syncs_are_parsed_in_seconds",
 )
 """Unit tests that play many examples, or take above a quarter of a second."""
+_MORE_LIVES = (
+    *(f"reverse.py::test_an_interrupted_command_goes_on_where_it_was[{step}]" for step in range(1, 14, 2)),
+    *(
+        f"whose_copies.py::test_while_the_table_of_ids_cannot_be_trusted_nothing_is_copied_back_or_lost[{each}]"
+        for each in (
+            *("False-deleted", "False-of_a_later_format", "True-of_a_later_format", "False-damaged"),
+            *("True-damaged", "True-forged", "False-unreadable"),
+        )
+    ),
+    *(
+        f"whose_copies.py::test_a_mesh_of_three_in_which_everything_fails_by_chance[{seed}]"
+        for seed in (1, 2)
+    ),
+    *(
+        f"routes.py::test_records_arrive_once_under_their_routes_whatever_is_killed[{seed}]"
+        for seed in (0, 1)
+    ),
+    *(
+        f"both_ways.py::test_a_topic_that_is_created_again_while_it_is_written_gets_everything_once[{each}]"
+        for each in ("1-2", "2-2", "3-2", "1-1")
+    ),
+)
+"""Simulated ones, of which `make test` plays others of their kind."""
+_TIERS |= {f"tests/simulated/test_{each}": "nightly" for each in _MORE_LIVES}
 _TIERS |= {f"tests/{each}": "test" for each in _TEST}
 _TIERS |= {f"tests/{each}": "conformance" for each in _CONFORMANCE}
 _TIERS |= {f"tests/unit/{each}": "properties" for each in _PROPERTIES}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 _TESTS = Path(__file__).parent.parent
-_SEEDS_EACH = 50
+_SEEDS_EACH = 100
 _LONGEST_SECONDS = 600
 
 
