@@ -2,6 +2,7 @@
 
 import pytest
 
+from integration.fake_pair import as_real
 from integration.fake_pair import kafka_pair as kafka_pair
 from integration.fake_pair import older_cluster as older_cluster
 from integration.fake_pair import three_brokers as three_brokers
@@ -22,6 +23,8 @@ from twinlog.kafka.raw import (
 )
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
+from twinlog.testing.broker import FakeKafka
+from twinlog.testing.broker.transactions import Identity
 from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.raw_copying import QUICK, open_fetcher
 
@@ -59,22 +62,22 @@ async def test_a_commit_shows_everything_and_what_is_left_open_never_shows(
         assert await committed_values(target, partition) == [b"commit"] * 3
 
 
-async def test_a_new_producer_id_is_admitted_when_the_epochs_of_one_are_used_up(
-    kafka_pair: KafkaPair, unique_topic: str
-) -> None:
+async def test_a_new_producer_id_is_admitted_when_the_epochs_of_one_are_used_up(unique_topic: str) -> None:
     """The end of a transaction of version 2 brings it. Who initialises the id again keeps it."""
     admitted: list[int] = []
 
     async def admit(producer_id: int, _transactional_id: str) -> None:
         admitted.append(producer_id)
 
-    async with open_target(kafka_pair.b) as session:
+    async with FakeKafka() as kafka, open_target(as_real(kafka)) as session:
         coordinator = TransactionCoordinator(
             session, unique_topic, transaction_timeout_seconds=60, admit=admit
         )
-        first = identity = await coordinator.new_identity(timeout_seconds=60)
+        first = await coordinator.new_identity(timeout_seconds=60)
         await coordinator.agree(timeout_seconds=60)
-        for _ in range(32_767):
+        identity = first._replace(producer_epoch=32_760)
+        kafka.cluster.transactions.by_id[unique_topic].identity = Identity(*identity)
+        for _ in range(7):
             assert admitted == [first.producer_id]
             identity = await coordinator.end(identity, commit=False, timeout_seconds=60)
         assert admitted == [first.producer_id, identity.producer_id]
