@@ -305,6 +305,28 @@ def test_copies_keep_their_offsets_until_the_other_side_writes(tmp_path: Path) -
     live(life())
 
 
+@pytest.mark.parametrize("seconds", [0.5, 15])
+def test_rules_that_make_a_topic_go_both_ways_while_both_sides_write(tmp_path: Path, seconds: float) -> None:
+    """One after the other, in both orders: nothing is copied round, and each record is once on each side."""
+
+    async def life() -> None:
+        async with World(tmp_path, FILE.replace("topics = orders.*", "topics = bills"), seed=23) as world:
+            for application in world.on.values():
+                application.cluster.create_topic("orders", partition_count=2)
+            world.start(*SERVICES)
+            await world.until(lambda: world.services and world.now() > 20)
+            await write(world, range(10), seconds=0)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(write(world, range(10, 100), seconds=0.5), name="applications")
+                for flow in ("B->A", "A->B") if seconds < 1 else ("A->B", "B->A"):
+                    await world.pause(seconds)
+                    await world.rule(flow, "topics", "orders")
+            await all_once(world, 200)
+            assert not [each for each in world.logged if each["level"] in ("error", "critical")]
+
+    live(life())
+
+
 def test_names_that_change_both_ways_and_topics_that_one_flow_alone_copies(tmp_path: Path) -> None:
     file = FILE.replace("topics = orders.*\n", "A->B.topics = orders.*, bills\nB->A.topics = eu\\\\..*\n")
     file += "A->B.twinlog.topic.rename = (orders.*) -> eu.$1\nB->A.twinlog.topic.rename = eu.(.*) -> $1\n"

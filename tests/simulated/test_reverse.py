@@ -11,7 +11,6 @@ from simulated.test_both_ways import FILE, all_once, stands_still, values
 from simulated.test_steering import scope
 from simulated.world import SERVICES, World, live
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
-from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.cli.common.call import Services
 from twinlog.cli.moves.reverse import BothClusters, Reversal, Tail
@@ -145,14 +144,8 @@ def test_a_flow_that_somebody_else_stopped_may_not_be_drained(tmp_path: Path) ->
     async def life() -> None:
         async with World(tmp_path, FILE, seed=34) as world:
             await begin(world)
-            async with services(world) as at:
-                for flow in (scope("", "A", "B").flow, scope("", "B", "A").flow):
-                    change = configsync.RuleChange(
-                        key="enabled", operation=configsync.RULE_OPERATION_SET, value="false"
-                    )
-                    await at.configsync.UpdateRules(
-                        configsync.UpdateRulesRequest(flow=flow, changes=[change])
-                    )
+            for flow in ("A->B", "B->A"):
+                await world.rule(flow, "enabled", "false")
             world.on["A"].produce("orders", 0, b"only here")
             with pytest.raises(StateError, match="it may not have copied everything"):
                 await Reversing(world).run()

@@ -34,6 +34,8 @@ from simulated.process import Process, kill_elsewhere, kill_here, pid, task_fact
 from simulated.tasks import SimulatedWorkers
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
+from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
+from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.common.names import CLOCK
 from twinlog.cli.status.query import query_status
@@ -227,6 +229,14 @@ class World:
         """Call a method of the source service."""
         async with self._open("source", _ENDPOINTS["source"]) as channel:
             return await getattr(SourceServiceStub(channel), name)(request, timeout=60)
+
+    async def rule(self, flow: str, key: str, value: str) -> None:
+        """`twinlog rules set`."""
+        change = configsync.RuleChange(key=key, operation=configsync.RULE_OPERATION_SET, value=value)
+        asked: dict[str, Any] = {"flow": dict(zip(("source", "target"), flow.split("->"), strict=True))}
+        async with self._open("configsync", _ENDPOINTS["configsync"]) as channel:
+            request = configsync.UpdateRulesRequest(changes=[change], **asked)
+            await ConfigSyncServiceStub(channel).UpdateRules(request, timeout=60)
 
     async def status(self) -> Status:
         """What `twinlog status` shows."""

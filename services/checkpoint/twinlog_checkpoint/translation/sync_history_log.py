@@ -171,6 +171,7 @@ class _Mark(NamedTuple):
 
     generation: int
     newest_sync: OffsetPair | None
+    topic_ids: TopicIds | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +260,7 @@ class SyncHistoryLog:
             condensed = None if of is None else of.condensed()
             if of is None or condensed is None:
                 continue
-            mark = _Mark(of.generation, of.newest_sync)
+            mark = _Mark(of.generation, of.newest_sync, of.topic_ids)
             if self._saved.get(name) == mark:
                 continue
             changed[name] = mark
