@@ -199,8 +199,8 @@ class Decisions:
             self._settled.add(flow)
         self._topics[flow] = {name: row for name, row in topics.items() if not row.routed_from}
         self._routes[flow] = {name: row for name, row in topics.items() if row.routed_from}
-        routed = {name: row for name, row in known.items() if row.routed_from}
-        self._ever_routed[flow] = {**self.ever_routed(flow), **routed}
+        known = {**self.ever_routed(flow), **known}
+        self._ever_routed[flow] = {name: row for name, row in known.items() if row.routed_from}
         for subscriber in self._subscribers:
             subscriber.set()
 

@@ -1,6 +1,7 @@
 """Which topics records may be sent to one by one, and that it is on the log before."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from twinlog.testing.virtual_time import FakeClock
 from twinlog.transforms.chain import MOST_ROUTES
 from twinlog_source.config import source_flows
 from twinlog_source.topics.routes import RouteBook
+from unit.decided import told
+from unit.source.flow_rig import FlowRig
 
 FLOW = Flow("A", "B")
 ORDERS = TopicPartition("orders", 1)
@@ -133,6 +136,18 @@ async def test_a_wrong_expression_creates_no_more_than_so_many_topics(book: Rout
     await book.want(ORDERS, ["more-yet"])
     with pytest.raises(StateError, match="has 1000 routes already"):
         await book.want(ORDERS, ["r7"])
+
+
+async def test_a_name_is_that_of_a_route_until_a_topic_of_the_source_has_it(rig: FlowRig) -> None:
+    decisions = (await rig.process()).decisions
+    eu = ReplicatedTopic(source_topic="eu", target_topic="A.eu", partition_count=1, routed_from="orders")
+    for entry, now, ever in (
+        (eu, {"eu"}, {"eu"}),
+        (replace(eu, selected=False), set[str](), {"eu"}),
+        (replace(eu, routed_from=""), set[str](), set[str]()),
+    ):
+        await told(decisions, rig.target, FLOW, entry)
+        assert (set(decisions.routes(FLOW)), set(decisions.ever_routed(FLOW))) == (now, ever)
 
 
 async def test_a_record_brings_back_a_topic_that_was_deleted_on_the_target(book: RouteBook) -> None:
