@@ -12,7 +12,7 @@ from twinlog.kafka.ports import KafkaCluster
 from twinlog.selection import TopicReason, TopicSelector
 from twinlog.service.feeds.registry import TOLD_KINDS, registry_name
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
-from twinlog.service.feeds.routes import StoredRoute, routes_of
+from twinlog.service.feeds.routes import routes_of
 from twinlog.service.feeds.tables import ToldTables
 from twinlog_configsync.access.acl_rules import GROUP, Translation, translate_acls
 from twinlog_configsync.clusters.apply import Applier
@@ -120,10 +120,8 @@ class FlowPasses(KnownFlow):
         """As read by the last pass that asked the target's brokers."""
         self._source_id = ""
         self._failover = FailoverWatch(target=target, flow=flow.flow)
-        self._stored_routes = routes_of(flow.flow, target)
+        self.stored_routes = routes_of(flow.flow, target)
         self._routes: Mapping[str, str] = {}
-        self._seen_routes: Mapping[str, StoredRoute] = {}
-        """Those that the last look has found, also where no topic may be created for them."""
 
     @property
     def topics(self) -> list[ReplicatedTopic]:
@@ -238,18 +236,13 @@ class FlowPasses(KnownFlow):
                 self._journal.problem(scope, problem)
         return world
 
-    async def has_new_routes(self) -> bool:
-        """Whether records wait for a topic that no look has found yet. Raises as `Table.load`."""
-        return self._seen_routes != await self._stored_routes.load()
-
     async def _look_at_routes(self) -> Mapping[str, str]:
         """The names to which records are routed, with the topics of the records; without those that the rules
         refuse, or that are topics of their own. Raises as `Table.load`."""
         if not self.rules.routes_records:
             return {}
         selector, entries = self.rules.selector, self.memory.entries
-        stored = await self._stored_routes.load()
-        self._seen_routes = stored
+        stored = await self.stored_routes.load()
         return {
             name: route.source_topic
             for name, route in stored.items()

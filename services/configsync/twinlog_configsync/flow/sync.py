@@ -1,13 +1,14 @@
 """Keeps one flow in sync by passes: each part at its own interval, and at once when it is woken."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.model import Flow
+from twinlog.service.feeds.routes import StoredRoute
 from twinlog.service.runtime import Backoff
 from twinlog.service.waiting import finish_or_cancel, wait_for_any, wait_or_stop
 from twinlog.telemetry.metrics.spec import flow_attributes
@@ -45,6 +46,8 @@ class FlowSync:
         self._journal = journal
         self.schedule = Schedule(interval_seconds=passes.rules.intervals_seconds)
         self._woken = asyncio.Event()
+        self._seen_routes: Mapping[str, StoredRoute] = {}
+        """As stored when topics were synced last."""
         self._acls_lack_topics = False
         """The last pass created topics for which ACLs of patterns may have to be created."""
 
@@ -95,9 +98,13 @@ class FlowSync:
             if await wait_for_any(stop, self._woken, seconds=min(left, _FOLLOW_SECONDS) if looks else left):
                 return
             with suppress(TwinlogError):  # The next pass meets it again.
-                if looks and await finish_or_cancel(self.passes.has_new_routes(), stop=stop):
+                if looks and await finish_or_cancel(self.has_new_routes(), stop=stop):
                     self.schedule.retry({Scope.TOPICS}, now=self._clock.monotonic(), in_seconds=0.0)
                     return
+
+    async def has_new_routes(self) -> bool:
+        """Whether records wait for a topic that no pass has created yet. Raises as `Table.load`."""
+        return await self.passes.stored_routes.load() != self._seen_routes
 
     async def stand_by(self, stop: asyncio.Event) -> None:
         """Loop of a standby: follow what the owner does, and answer from that. Ends with `stop`."""
@@ -130,6 +137,7 @@ class FlowSync:
         async with self.passes.lock, self.passes.turn():
             with span("plan", flow):
                 world = await self.passes.look(scopes)
+                routes = self.passes.stored_routes.rows
                 plan = await self.passes.plan(world, scopes)
             if self.passes.rules.automatic:
                 with span("apply", flow):
@@ -138,6 +146,8 @@ class FlowSync:
                     self._acls_lack_topics = any(isinstance(each, CreateTopic) for each in outcome.applied)
             else:
                 await self.passes.leave(plan, world)
+            if Scope.TOPICS in scopes:
+                self._seen_routes = routes
 
     def _follow_intervals(self) -> None:
         """Stored rules may have come into force with a pass: at its first look, or when they can be used."""
