@@ -46,7 +46,6 @@ async def test_five_flows_lose_and_repeat_nothing_while_a_worker_is_killed_and_a
     async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig:
         flows = flows_on(rig, topic, standalone, FLOWS)
         rig.extra |= {
-            "twinlog.spark.conf.spark.executor.cores": "2",
             "twinlog.spark.conf.spark.dynamicAllocation.enabled": "true",
             "twinlog.log.level": "debug",
         }
@@ -113,6 +112,7 @@ def flows_on(rig: Rig, topic: str, cluster: StandaloneSpark, count: int) -> list
         "twinlog.spark.master": cluster.master,
         "twinlog.spark.conf.spark.authenticate.secret": SECRET,
         "twinlog.spark.conf.spark.executor.memory": "512m",
+        "twinlog.spark.conf.spark.executor.cores": "2",
         "twinlog.spark.conf.spark.executor.extraJavaOptions": QUICK_JVM,
         "twinlog.spark.conf.spark.driver.host": "127.0.0.1",
         "twinlog.epoch.seconds": "5",
