@@ -174,3 +174,27 @@ def test_a_failback_right_after_others_wrote_skips_no_record_of_the_source(tmp_p
             assert a.committed("readers")["orders", 0] == 10
 
     live(life())
+
+
+def test_consumers_do_not_wait_for_the_end_of_a_transaction_that_nobody_goes_on_with(tmp_path: Path) -> None:
+    """The copy lost the marker behind it, with its tail, and the task that would have looked was killed."""
+
+    async def life() -> None:
+        async with World(tmp_path, f"{FILE}twinlog.offsets = translated\n", seed=45) as world:
+            a, b = world.on["A"], world.on["B"]
+            a.cluster.create_topic("orders")
+            a.produce("orders", 0, b"first")
+            world.start("configsync", "source")
+            await world.until(lambda: b.read("orders"))
+            await world.pause(10)
+            a.produce("orders", 0, b"last")
+            await world.until(lambda: len(b.read("orders")) == 2)
+            await world.pause(3)  # The task reports how far the copy reaches.
+            b.cluster.lose_tail(b.partition("orders"), b.ends("orders")[0] - 1)
+            assert len(b.read("orders")) == 1
+            await world.kill_tasks()
+            await world.until(lambda: len(b.read("orders")) == 2, seconds=100)
+            await world.pause(100)
+            assert not [each for each in world.logged if each["event"] == "round_failed"][1:]
+
+    live(life())

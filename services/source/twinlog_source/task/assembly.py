@@ -285,6 +285,7 @@ async def open_copier(
                 ends=lambda wanted: list_offsets(target_reads, OffsetSpec.LAST_STABLE, wanted),
                 foreign_writes=foreign_writes,
                 preserved=preserved,
+                on_hidden=target_writer.take_ids_over,
             ),
             copies=copies,
             source_topic_ids=source_topic_ids,

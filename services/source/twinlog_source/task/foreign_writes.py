@@ -147,9 +147,10 @@ class ForeignWrites:
 #
 # The ends of all copies at rest are read at an interval, with one request to each leader. A copy that ends
 # behind its last written record is checked, and so is one with the source's offsets that ends before it: it
-# has lost its tail, which is copied again, or its topic was recreated, which the driver decides about. A
-# copy with records in flight during the request is at rest neither before nor after it, so our own records
-# are never reported as foreign.
+# has lost its tail, which is copied again, or its topic was recreated, which the driver decides about. In one
+# with other offsets whose consumers stand before that for two looks a transaction of ours may hang. A copy
+# with records in flight during the request is at rest neither before nor after it, so our own records are
+# never reported as foreign.
 
 FIRST_LOOK_SECONDS = 2.0
 """The delay after the start of a task: what was written between two tasks is found soon."""
@@ -167,6 +168,10 @@ class RestingCopies:
     ends: Ends
     foreign_writes: ForeignWrites
     preserved: PreservedCopies | None
+    on_hidden: Callable[[TopicPartition], None] = lambda _target: None
+    """Called with a copy of whose last records consumers see none."""
+    _hidden: dict[TopicPartition, int] = field(default_factory=dict)
+    """By target partition: where those copies end that were so at the last look."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loop until `stop`."""
@@ -186,6 +191,7 @@ class RestingCopies:
             for target, copy in self.by_target.items()
             if (end := self._resting_end(copy)) is not None
         }
+        seen_before, self._hidden = self._hidden, {}
         if not before:
             return
         for target, found in (await self.ends(before)).items():
@@ -195,6 +201,10 @@ class RestingCopies:
             if copy.keeps_offsets and self.preserved is not None:
                 if found != before[target]:
                     self.preserved.doubt(self.preserved.by_source[copy.partition])
+            elif found < before[target]:
+                self._hidden[target] = before[target]
+                if seen_before.get(target) == before[target]:
+                    self.on_hidden(target)
             elif found > before[target] + copy.markers_to_come and await self.foreign_writes.look(
                 copy.partition, target, before[target], found, stop
             ):

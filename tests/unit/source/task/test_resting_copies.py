@@ -54,6 +54,7 @@ class Log:
 class Rig:
     log: Log
     told: list[tuple[TopicPartition, ForeignWrite]] = field(default_factory=list)
+    hidden: list[TopicPartition] = field(default_factory=list)
     copy: PartitionCopy = field(init=False)
     foreign_writes: ForeignWrites = field(init=False)
     resting: RestingCopies = field(init=False)
@@ -79,6 +80,7 @@ class Rig:
             ends=self.log.ends,
             foreign_writes=self.foreign_writes,
             preserved=None,
+            on_hidden=self.hidden.append,
         )
 
     async def look(self) -> list[int]:
@@ -134,6 +136,19 @@ async def test_what_was_written_while_the_question_was_on_its_way_is_not_accused
     rig.copy.rounds = 1
     rig.log.meanwhile, rig.log.end = lambda: None, 20
     assert await rig.look() == [], "a round is on its way"
+
+
+async def test_an_end_that_consumers_do_not_see_for_two_looks_is_told() -> None:
+    """A marker may come a moment after the commit was answered."""
+    rig = Rig(Log(begin=8, end=8))
+    await rig.look()
+    rig.log.end = 10
+    await rig.look()
+    rig.log.end = 8
+    await rig.look()
+    assert rig.hidden == []
+    await rig.look()
+    assert rig.hidden == [TARGET]
 
 
 async def test_where_the_end_is_not_certain_nobody_is_accused() -> None:

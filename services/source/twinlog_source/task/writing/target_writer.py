@@ -31,13 +31,14 @@ import structlog
 
 from twinlog.batches import NewRecord
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.raw import COMMITTED, OUTCOME
 from twinlog.model import TopicPartition
 from twinlog.service.runtime import Backoff
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import FENCED, EpochStart, Fact, LeaderEpochsFact
+from twinlog_source.log.hanging import HANGING
 from twinlog_source.task.partition import PartitionCopy, retry_wait
 from twinlog_source.task.reading.answers import PreparedChunk
 from twinlog_source.task.reading.bounds import extended
@@ -99,6 +100,8 @@ class TargetWriter:
     sending: RoundSending = field(init=False)
     _tasks: asyncio.TaskGroup | None = None
     _store_now: bool = False
+    _hanging_at: TopicPartition | None = None
+    """A copy at rest where a transaction may hang."""
     _transport: Transport | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -143,6 +146,12 @@ class TargetWriter:
         self._store_now = True
         self.source_reader.arrived.set()
 
+    def take_ids_over(self, target: TopicPartition) -> None:
+        """Soon, which ends what hangs: consumers do not see the end of this copy, and nothing may come that
+        would be written behind it."""
+        self._hanging_at = target
+        self.source_reader.arrived.set()
+
     async def run(self, stop: asyncio.Event) -> None:
         """Loop until `stop`, then commit what was sent. Call `open` before, and `store_rest` after.
 
@@ -184,6 +193,10 @@ class TargetWriter:
                 await self._last_committed()
             if transport.failure is not None:
                 raise transport.failure
+            if self._hanging_at is not None:
+                words = f"{self._hanging_at}: consumers do not see its end: a transaction may hang there"
+                self._hanging_at = None
+                raise TransientKafkaError(words, reason=HANGING)
             chunk = self.source_reader.pop()
             if chunk is not None:
                 await self._copy_round(transport, chunk)
