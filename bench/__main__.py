@@ -17,12 +17,12 @@ from bench.comparing.latency import LatencyPlan
 from bench.comparing.loads import LATENCY_LOADS, LOADS, choose_latency_loads, choose_loads
 from bench.comparing.results import Copier, to_json, write_results
 from bench.comparing.stage import Display, open_stage
-from bench.comparing.tables import all_tables, judge, markdown, show
+from bench.comparing.tables import all_tables, judge
 from twinlog.errors import TwinlogError
 from twinlog.machine import WorkDirectory
 
 _RESULTS = Path(__file__).parent / "results"
-_FILE_WIDTH = 160
+_FILE_WIDTH = 240
 _QUICK_SCALE = 0.1
 _QUICK_LOADS = ("1kb-none", "100b-zstd", "tiny-batches")
 _QUICK_LATENCY_LOADS = ("busy", "quiet", "mixed")
@@ -107,13 +107,11 @@ async def _run(arguments: argparse.Namespace, work: Path) -> int:
 def _report(comparison: Comparison, arguments: argparse.Namespace, display: Display) -> None:
     """Also of a run that was broken off: what was measured is kept."""
     results = comparison.results
-    console = Console() if sys.stdout.isatty() else Console(width=_FILE_WIDTH)
-    for table in all_tables(results):
-        if arguments.markdown:
-            print(markdown(table))
-        else:
-            show(console, table)
-    text = to_json(results, [goal.document() for goal in judge(results)])
+    wide = arguments.markdown or not sys.stdout.isatty()
+    console = Console(width=_FILE_WIDTH if wide else None)
+    for table in all_tables(results, markdown=arguments.markdown):
+        console.print(table)
+    text = to_json(results, [goal._asdict() for goal in judge(results)])
     file = write_results(text, arguments.output, time.strftime("%Y-%m-%dT%H-%M-%S"))
     display.step(f"written to {file}")
 

@@ -1,15 +1,23 @@
-"""The results as tables: rows of text, shown on a terminal or as Markdown for the docs. Pure but for
-`show`."""
+"""The results as tables, for a terminal or as Markdown for the docs."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias, TypeVar
 
-from rich.console import Console
+from rich import box
 from rich.table import Table
 
-from bench.comparing.loads import LATENCY_LOADS
-from bench.comparing.results import Copier, DrainRun, LoadFacts, Results, Stretch
+from bench.comparing.loads import LATENCY_LOADS, LatencyLoad
+from bench.comparing.results import (
+    CeilingRun,
+    Copier,
+    DrainRun,
+    IdleRun,
+    LatencyRun,
+    LoadFacts,
+    Results,
+    Stretch,
+)
 
 # What Twinlog is to reach beside MM2, and whether a benchmark shows it. Pure.
 #
@@ -35,27 +43,28 @@ _IDLE_CPU_SHARE = 0.05
 _MEMORY_BYTES = 700_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
+_REACHED = {"≥": operator.ge, "≤": operator.le, "<": operator.lt}
+
+
+class Goal(NamedTuple):
     """One promise. `reached` is None when it was not measured."""
 
-    text: str
+    goal: str
     wanted: str
     found: str
     reached: bool | None
 
-    def document(self) -> Mapping[str, Any]:
-        return {"goal": self.text, "wanted": self.wanted, "found": self.found, "reached": self.reached}
-
 
 def judge(results: Results) -> Sequence[Goal]:
     """Every goal, in the order of the tables."""
+    idle, memory = results.idle(Copier.TWINLOG), results.peak_memory(Copier.TWINLOG)
+    share, megabytes = getattr(idle, "cpu_share", None), memory.pss_bytes / 1e6 if memory else None
     return [
         *_cpu_goals(results),
         *_rate_goals(results),
         *_latency_goals(results),
-        _idle_goal(results),
-        _memory_goal(results),
+        _goal("CPU of a core with 100 idle partitions", "<", _IDLE_CPU_SHARE, share, "{:.1%}"),
+        _goal("peak memory of the process tree (PSS)", "<", _MEMORY_BYTES / 1e6, megabytes, "{:,.0f} MB"),
     ]
 
 
@@ -67,7 +76,7 @@ def _cpu_goals(results: Results) -> Iterator[Goal]:
             if ours and theirs
             else None
         )
-        yield _at_least(f"records per CPU-second against MM2's defaults, {load}", ratio, found, "x")
+        yield _goal(f"records per CPU-second against MM2's defaults, {load}", "≥", ratio, found)
 
 
 def _rate_goals(results: Results) -> Iterator[Goal]:
@@ -76,18 +85,19 @@ def _rate_goals(results: Results) -> Iterator[Goal]:
         rate = ours.drain.warm.records_per_second if ours else None
         if load in _FAR_MEGABYTES_PER_SECOND:
             found = rate * results.loads[load].bytes_per_record / 1e6 if rate else None
-            yield _at_least(f"MB/s of the backlog, {load}", _FAR_MEGABYTES_PER_SECOND[load], found, " MB/s")
+            wanted = _FAR_MEGABYTES_PER_SECOND[load]
+            yield _goal(f"MB/s of the backlog, {load}", "≥", wanted, found, "{:.1f} MB/s")
             continue
         for copier, ratio in ((Copier.MM2, _RATE_RATIO), (Copier.MM2_TUNED, 1.0)):
             theirs = results.drain(load, copier)
             found = rate / theirs.drain.warm.records_per_second if rate and theirs else None
-            yield _at_least(f"records/s against {copier.label}, {load}", ratio, found, "x")
+            yield _goal(f"records/s against {copier.label}, {load}", "≥", ratio, found)
         ceiling = results.ceiling(load)
         share = rate / ceiling.records_per_second if rate and ceiling else None
-        yield _at_least(f"records/s against the ceiling, {load}", _CEILING_SHARE, share, "x")
+        yield _goal(f"records/s against the ceiling, {load}", "≥", _CEILING_SHARE, share)
     many, few = [results.drain(load, Copier.TWINLOG) for load in ("100-partitions", "1kb-none")]
     both = many.drain.warm.records_per_second / few.drain.warm.records_per_second if many and few else None
-    yield _at_least("records/s of 100 partitions against 8", 1.0, both, "x")
+    yield _goal("records/s of 100 partitions against 8", "≥", 1.0, both)
 
 
 def _latency_goals(results: Results) -> Iterator[Goal]:
@@ -95,284 +105,161 @@ def _latency_goals(results: Results) -> Iterator[Goal]:
         ours, theirs = results.latency(Copier.TWINLOG, load), results.latency(Copier.MM2, load)
         for name, ratio in ratios.items():
             limit = getattr(theirs, _FIELDS[name]) * ratio if theirs else None
-            yield _at_most(
-                f"latency {name} against MM2's defaults, {load}",
-                limit,
-                getattr(ours, _FIELDS[name], None),
-                unknown=f"{ratio:g} of MM2's",
-            )
-    for load in _LATENCY_RATIOS:
-        ours, theirs = results.latency(Copier.TWINLOG, load), results.latency(Copier.MM2, load)
-        limit = theirs.brokers_cpu_share if theirs else None
-        found = ours.brokers_cpu_share if ours else None
-        yield Goal(
-            text=f"CPU of both brokers against MM2's defaults, {load}",
-            wanted="less than with MM2" if limit is None else f"< {limit:.0%} of a core",
-            found="not measured" if found is None else f"{found:.0%} of a core",
-            reached=None if limit is None or found is None else found < limit,
+            text = f"latency {name} against MM2's defaults, {load}"
+            yield _goal(text, "≤", limit, getattr(ours, _FIELDS[name], None), _MILLISECONDS)
+        yield _goal(
+            f"CPU of both brokers against MM2's defaults, {load}",
+            "<",
+            getattr(theirs, "brokers_cpu_share", None),
+            getattr(ours, "brokers_cpu_share", None),
+            "{:.0%} of a core",
         )
     for (load, copier), limits in _LATENCY_MS.items():
         ours = results.latency(copier, load)
         for name, limit in limits.items():
-            yield _at_most(
-                f"latency {name}, {copier.label}, {load}", limit, getattr(ours, _FIELDS[name], None)
-            )
+            text = f"latency {name}, {copier.label}, {load}"
+            yield _goal(text, "≤", limit, getattr(ours, _FIELDS[name], None), _MILLISECONDS)
 
 
-def _idle_goal(results: Results) -> Goal:
-    idle = results.idle(Copier.TWINLOG)
+def _goal(text: str, sign: str, limit: float | None, found: float | None, form: str = "{:.2f}x") -> Goal:
     return Goal(
-        text="CPU of a core with 100 idle partitions",
-        wanted=f"< {_IDLE_CPU_SHARE:.0%}",
-        found="not measured" if idle is None else f"{idle.cpu_share:.1%}",
-        reached=None if idle is None else idle.cpu_share < _IDLE_CPU_SHARE,
-    )
-
-
-def _memory_goal(results: Results) -> Goal:
-    memory = results.peak_memory(Copier.TWINLOG)
-    return Goal(
-        text="peak memory of the process tree (PSS)",
-        wanted=f"< {_MEMORY_BYTES / 1e6:.0f} MB",
-        found="not measured" if memory is None else f"{memory.pss_bytes / 1e6:,.0f} MB",
-        reached=None if memory is None else memory.pss_bytes < _MEMORY_BYTES,
-    )
-
-
-def _at_least(text: str, wanted: float, found: float | None, unit: str) -> Goal:
-    return Goal(
-        text=text,
-        wanted=f"≥ {wanted:g}{unit}",
-        found="not measured" if found is None else f"{found:.2f}{unit}",
-        reached=None if found is None else found >= wanted,
-    )
-
-
-def _at_most(text: str, limit_ms: float | None, found_ms: float | None, *, unknown: str = "") -> Goal:
-    return Goal(
-        text=text,
-        wanted=unknown if limit_ms is None else f"≤ {limit_ms:.1f} ms",
-        found="not measured" if found_ms is None else f"{found_ms:.1f} ms",
-        reached=None if limit_ms is None or found_ms is None else found_ms <= limit_ms,
+        goal=text,
+        wanted=f"{sign} {_NOTHING if limit is None else form.format(limit)}",
+        found="not measured" if found is None else form.format(found),
+        reached=None if limit is None or found is None else _REACHED[sign](found, limit),
     )
 
 
 _NOTHING = "-"
+_MILLISECONDS = "{:.1f} ms"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextTable:
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+_Row = TypeVar("_Row")
+_Columns: TypeAlias = tuple[tuple[str, Callable[[_Row], str]], ...]
 
 
-def all_tables(results: Results) -> Sequence[TextTable]:
+class _Rate(NamedTuple):
+    facts: LoadFacts
+    copier: str
+    whole: Stretch | CeilingRun
+    warm: Stretch | None = None
+    base: DrainRun | None = None
+    """MM2 with its defaults on the same load."""
+
+
+_RATES: _Columns[_Rate] = (
+    ("load", lambda rate: rate.facts.title),
+    ("copier", lambda rate: rate.copier),
+    ("records/s whole", lambda rate: _thousands(rate.whole.records_per_second)),
+    ("warm", lambda rate: _thousands(rate.warm.records_per_second) if rate.warm else _NOTHING),
+    ("MB/s warm", lambda rate: _megabytes_per_second(rate)),
+    ("records per CPU-s whole", lambda rate: _thousands(rate.whole.records_per_cpu_second)),
+    ("warm", lambda rate: _thousands(rate.warm.records_per_cpu_second) if rate.warm else _NOTHING),
+    ("x MM2 warm", lambda rate: _times(rate)),
+)
+_COSTS: _Columns[tuple[LoadFacts, DrainRun]] = (
+    ("load", lambda of: of[0].title),
+    ("copier", lambda of: of[1].copier.label),
+    ("first record after", lambda of: f"{of[1].drain.first_record_seconds:.1f} s"),
+    ("CPU until then", lambda of: f"{of[1].drain.first_record_cpu_seconds:.1f} s"),
+    ("copier CPU", lambda of: f"{of[1].drain.whole.cpu_seconds:.1f} s"),
+    ("source broker CPU", lambda of: f"{of[1].drain.whole.source_broker_cpu_seconds:.1f} s"),
+    ("target broker CPU", lambda of: f"{of[1].drain.whole.target_broker_cpu_seconds:.1f} s"),
+    ("peak PSS", lambda of: _megabytes(of[1].memory.pss_bytes)),
+    ("peak RSS", lambda of: _megabytes(of[1].memory.rss_bytes)),
+    ("repeated records", lambda of: f"{of[1].surplus_records:,}"),
+)
+_LATENCIES: _Columns[tuple[LatencyLoad, LatencyRun]] = (
+    ("load", lambda of: of[0].title),
+    ("copier", lambda of: of[1].copier.label),
+    ("p50", lambda of: _MILLISECONDS.format(of[1].p50_ms)),
+    ("p90", lambda of: _MILLISECONDS.format(of[1].p90_ms)),
+    ("p99", lambda of: _MILLISECONDS.format(of[1].p99_ms)),
+    ("p99.9", lambda of: _MILLISECONDS.format(of[1].p999_ms)),
+    ("longest", lambda of: _MILLISECONDS.format(of[1].longest_ms)),
+    ("CPU of a core", lambda of: f"{of[1].cpu_share:.0%}"),
+    ("both brokers", lambda of: f"{of[1].brokers_cpu_share:.0%}"),
+    ("repeated records", lambda of: f"{of[1].duplicates:,}"),
+)
+_IDLES: _Columns[IdleRun] = (
+    ("copier", lambda run: run.copier.label),
+    ("CPU of a core", lambda run: f"{run.cpu_share:.1%}"),
+    ("peak PSS", lambda run: _megabytes(run.memory.pss_bytes)),
+    ("peak RSS", lambda run: _megabytes(run.memory.rss_bytes)),
+)
+_GOALS: _Columns[Goal] = (
+    ("goal", lambda goal: goal.goal),
+    ("wanted", lambda goal: goal.wanted),
+    ("found", lambda goal: goal.found),
+    ("verdict", lambda goal: "reached" if goal.reached else "MISSED"),
+)
+
+
+def all_tables(results: Results, *, markdown: bool) -> Iterator[Table]:
     """Those that have something to show."""
-    tables = (_rates(results), _costs(results), _latencies(results), _idles(results), _goals(judge(results)))
-    return [table for table in tables if table.rows]
-
-
-def markdown(table: TextTable) -> str:
-    """As a Markdown table below its title."""
-    lines = [
-        f"**{table.title}**",
-        "",
-        _markdown_row(table.columns),
-        _markdown_row(("---",) + ("---:",) * (len(table.columns) - 1)),
-        *map(_markdown_row, table.rows),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def show(console: Console, table: TextTable) -> None:
-    """Print it."""
-    shown = Table(title=table.title, title_justify="left", title_style="bold")
-    for number, column in enumerate(table.columns):
-        shown.add_column(column, justify="right" if number > 1 else "left")
-    for row in table.rows:
-        shown.add_row(*row)
-    console.print(shown)
-
-
-def _rates(results: Results) -> TextTable:
-    return TextTable(
-        title="Rates: the whole run from its first record, and its warm half",
-        columns=(
-            "load",
-            "copier",
-            "records/s whole",
-            "warm",
-            "MB/s warm",
-            "records per CPU-s whole",
-            "warm",
-            "x MM2 warm",
-        ),
-        rows=tuple(row for facts in results.loads_with_drains() for row in _rate_rows(results, facts)),
-    )
-
-
-def _rate_rows(results: Results, facts: LoadFacts) -> Iterator[tuple[str, ...]]:
-    ceiling = results.ceiling(facts.load)
-    if ceiling is not None:
-        yield (
-            facts.title,
-            "ceiling",
-            _thousands(ceiling.records_per_second),
-            _NOTHING,
-            _megabytes_per_second(ceiling.records_per_second, facts),
-            _thousands(ceiling.records_per_cpu_second),
-            _NOTHING,
-            _NOTHING,
-        )
-    base = results.drain(facts.load, Copier.MM2)
-    for copier in Copier:
-        run = results.drain(facts.load, copier)
-        if run is None:
-            continue
-        whole, warm = run.drain.whole, run.drain.warm
-        yield (
-            facts.title,
-            copier.label,
-            _thousands(whole.records_per_second),
-            _thousands(warm.records_per_second),
-            _megabytes_per_second(warm.records_per_second, facts),
-            _thousands(whole.records_per_cpu_second),
-            _thousands(warm.records_per_cpu_second),
-            _times(warm, base),
-        )
-
-
-def _times(warm: Stretch, base: DrainRun | None) -> str:
-    """Rate, then efficiency, as multiples of MM2 with its defaults."""
-    if base is None:
-        return _NOTHING
-    theirs = base.drain.warm
-    rate = warm.records_per_second / theirs.records_per_second
-    efficiency = warm.records_per_cpu_second / theirs.records_per_cpu_second
-    return f"{rate:.1f} · {efficiency:.1f}"
-
-
-def _costs(results: Results) -> TextTable:
-    runs = [
+    costs = [
         (facts, run)
         for facts in results.loads_with_drains()
         for copier in Copier
         if (run := results.drain(facts.load, copier)) is not None
     ]
-    return TextTable(
-        title="What a run costs",
-        columns=(
-            "load",
-            "copier",
-            "first record after",
-            "CPU until then",
-            "copier CPU",
-            "source broker CPU",
-            "target broker CPU",
-            "peak PSS",
-            "peak RSS",
-            "repeated records",
-        ),
-        rows=tuple(
-            (
-                facts.title,
-                run.copier.label,
-                f"{run.drain.first_record_seconds:.1f} s",
-                f"{run.drain.first_record_cpu_seconds:.1f} s",
-                f"{run.drain.whole.cpu_seconds:.1f} s",
-                f"{run.drain.whole.source_broker_cpu_seconds:.1f} s",
-                f"{run.drain.whole.target_broker_cpu_seconds:.1f} s",
-                _megabytes(run.memory.pss_bytes),
-                _megabytes(run.memory.rss_bytes),
-                f"{run.surplus_records:,}",
-            )
-            for facts, run in runs
-        ),
-    )
-
-
-def _latencies(results: Results) -> TextTable:
-    runs = [
-        (load, run)
+    latencies = [
+        (load, found)
         for load in LATENCY_LOADS
         for copier in Copier
-        if (run := results.latency(copier, load.name)) is not None
+        if (found := results.latency(copier, load.name)) is not None
     ]
-    return TextTable(
-        title="Latency, read_committed consumer",
-        columns=(
-            "load",
-            "copier",
-            "p50",
-            "p90",
-            "p99",
-            "p99.9",
-            "longest",
-            "CPU of a core",
-            "both brokers",
-            "repeated records",
-        ),
-        rows=tuple(
-            (
-                load.title,
-                run.copier.label,
-                f"{run.p50_ms:.1f} ms",
-                f"{run.p90_ms:.1f} ms",
-                f"{run.p99_ms:.1f} ms",
-                f"{run.p999_ms:.1f} ms",
-                f"{run.longest_ms:.1f} ms",
-                f"{run.cpu_share:.0%}",
-                f"{run.brokers_cpu_share:.0%}",
-                f"{run.duplicates:,}",
-            )
-            for load, run in runs
-        ),
-    )
+    idles = [idle for idle in map(results.idle, Copier) if idle is not None]
+    goals = [goal for goal in judge(results) if goal.reached is not None]
+    for table in (
+        _table("Rates: the whole run from its first record, and its warm half", _RATES, _rates(results)),
+        _table("What a run costs", _COSTS, costs),
+        _table("Latency, read_committed consumer", _LATENCIES, latencies),
+        _table("Idle, 100 partitions", _IDLES, idles),
+        _table("Goals", _GOALS, goals),
+    ):
+        if table.row_count:
+            table.box = box.MARKDOWN if markdown else box.HEAVY_HEAD
+            yield table
 
 
-def _idles(results: Results) -> TextTable:
-    runs = [run for copier in Copier if (run := results.idle(copier)) is not None]
-    return TextTable(
-        title="Idle, 100 partitions",
-        columns=("copier", "CPU of a core", "peak PSS", "peak RSS"),
-        rows=tuple(
-            (
-                run.copier.label,
-                f"{run.cpu_share:.1%}",
-                _megabytes(run.memory.pss_bytes),
-                _megabytes(run.memory.rss_bytes),
-            )
-            for run in runs
-        ),
-    )
+def _table(title: str, columns: _Columns[_Row], rows: Iterable[_Row]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for number, (name, _) in enumerate(columns):
+        table.add_column(name, justify="right" if number > 1 else "left")
+    for row in rows:
+        table.add_row(*(text(row) for _, text in columns))
+    return table
 
 
-def _goals(goals: Sequence[Goal]) -> TextTable:
-    verdicts = {True: "reached", False: "MISSED"}
-    return TextTable(
-        title="Goals",
-        columns=("goal", "wanted", "found", "verdict"),
-        rows=tuple(
-            (goal.text, goal.wanted, goal.found, verdicts[goal.reached])
-            for goal in goals
-            if goal.reached is not None
-        ),
-    )
+def _rates(results: Results) -> Iterator[_Rate]:
+    for facts in results.loads_with_drains():
+        if (ceiling := results.ceiling(facts.load)) is not None:
+            yield _Rate(facts, "ceiling", ceiling)
+        base = results.drain(facts.load, Copier.MM2)
+        for copier in Copier:
+            if (run := results.drain(facts.load, copier)) is not None:
+                yield _Rate(facts, copier.label, run.drain.whole, run.drain.warm, base)
+
+
+def _times(rate: _Rate) -> str:
+    """Rate, then efficiency, as multiples of MM2 with its defaults."""
+    if rate.base is None or rate.warm is None:
+        return _NOTHING
+    theirs = rate.base.drain.warm
+    faster = rate.warm.records_per_second / theirs.records_per_second
+    efficiency = rate.warm.records_per_cpu_second / theirs.records_per_cpu_second
+    return f"{faster:.1f} · {efficiency:.1f}"
 
 
 def _thousands(rate: float) -> str:
     return f"{rate / 1000:,.0f} k"
 
 
-def _megabytes_per_second(records_per_second: float, facts: LoadFacts) -> str:
+def _megabytes_per_second(rate: _Rate) -> str:
     """Bytes on the wire at the source."""
-    return f"{records_per_second * facts.bytes_per_record / 1e6:,.0f}"
+    return f"{(rate.warm or rate.whole).records_per_second * rate.facts.bytes_per_record / 1e6:,.0f}"
 
 
 def _megabytes(size_bytes: int) -> str:
     return f"{size_bytes / 1e6:,.0f} MB"
-
-
-def _markdown_row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
