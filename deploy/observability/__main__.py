@@ -6,8 +6,7 @@
 import argparse
 from pathlib import Path
 
-from deploy.observability.alerts import rules
-from deploy.observability.files import files
+from deploy.observability.files import files, rules
 
 
 def main() -> None:

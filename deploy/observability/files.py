@@ -1,19 +1,25 @@
 """What is generated: file below deploy/ -> its text."""
 
 import re
-from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
-from deploy.observability.dashboards import BOARDS
-from deploy.observability.grafana import render
+from deploy.observability.grafana import BOARDS, render
 
-RUNBOOK = Path(__file__).parents[2] / "docs" / "alerts.md"
+_ALERTS = Path(__file__).parents[1] / "prometheus" / "alerts.yaml"
+_RUNBOOK = Path(__file__).parents[2] / "docs" / "alerts.md"
+RUNBOOK = "http://127.0.0.1:8890/alerts.html"
+"""Where docs/alerts.md is read, by default: on the live page. `#` and an alert's small name follow."""
+
+
+def rules(*, runbook: str = RUNBOOK) -> str:
+    """The file of rules that Prometheus reads; `runbook` is the address of docs/alerts.md."""
+    return _ALERTS.read_text().replace(f" {RUNBOOK}#", f" {runbook}#")
 
 
 def files() -> dict[str, str]:
     return {
-        "../src/twinlog/cli/ui/page/alerts.html": page(RUNBOOK.read_text()),
+        "../src/twinlog/cli/ui/page/alerts.html": page(_RUNBOOK.read_text()),
         **{f"grafana/boards/{board.uid}.json": render(board) for board in BOARDS},
     }
 
@@ -51,28 +57,3 @@ _HEAD = """<!doctype html>
 <link rel="icon" href="data:,">
 <link rel="stylesheet" href="style.css">
 <main class="runbook">"""
-
-
-# Which series and labels a PromQL expression asks for: enough to hold queries against the catalogue.
-
-_SERIES = re.compile(r"\b((?:twinlog|process|rpc)_[a-z0-9_]+)\b(?:\{([^}]*)\})?")
-_GROUPING = re.compile(r"\b(?:by|on|without)\s*\(([^)]*)\)")
-_LABEL = re.compile(r"([a-zA-Z_][a-zA-Z0-9_]*)\s*(?:=~|!~|!=|=)")
-
-
-def series(expression: str) -> dict[str, set[str]]:
-    """Series -> labels that are matched on it. Labels in `by (...)` are in `grouped`."""
-    found: dict[str, set[str]] = {}
-    for name, matchers in _SERIES.findall(_GROUPING.sub("", expression)):
-        found.setdefault(name, set()).update(_LABEL.findall(matchers))
-    return found
-
-
-def grouped(expression: str) -> set[str]:
-    """Labels that the expression groups or joins by."""
-    return set(_names(_GROUPING.findall(expression)))
-
-
-def _names(lists: Iterable[str]) -> Iterable[str]:
-    for each in lists:
-        yield from (name.strip() for name in each.split(",") if name.strip())

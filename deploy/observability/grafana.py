@@ -1,14 +1,18 @@
-"""Boards as Grafana's JSON, from a few words for each panel."""
+"""Boards as Grafana's JSON, from a few words for each panel in `dashboards.yaml`."""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _ALL: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text())
 """What all boards have, the options of each kind of panel, and the columns of tables."""
+_WORD = re.compile(r"<([a-z ]+)>")
 WIDTH = 24
 """Columns of Grafana's grid."""
 
@@ -116,3 +120,24 @@ def _columns(panel: Panel) -> dict[str, Any]:
         "id": "organize",
         "options": {**columns, "renameByName": {**columns["renameByName"], "Value": value}},
     }
+
+
+def _boards() -> Iterator[Board]:
+    document = yaml.safe_load(Path(__file__).with_name("dashboards.yaml").read_text())
+    for board in document["boards"]:
+        panels = tuple(_panel(panel, document["words"]) for panel in board["panels"])
+        yield Board(**{**board, "panels": panels})
+
+
+def _panel(panel: Mapping[str, Any], words: Mapping[str, str]) -> Panel:
+    queries = tuple(
+        Query(**{name: _told(text, words) for name, text in query.items()}) for query in panel["queries"]
+    )
+    return Panel(**{**panel, "queries": queries})
+
+
+def _told(text: str, words: Mapping[str, str]) -> str:
+    return _WORD.sub(lambda found: _told(words[found[1]], words), text)
+
+
+BOARDS = tuple(_boards())

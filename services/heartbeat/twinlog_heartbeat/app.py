@@ -12,8 +12,7 @@ from twinlog.service.feeds.rules import AppliedRules
 from twinlog.service.grpc_server import GrpcService
 from twinlog.service.owner.opening import open_lease
 from twinlog.service.runtime import Loop
-from twinlog_heartbeat.api.servicer import HeartbeatServicer
-from twinlog_heartbeat.api.source_log_ends import SourceLogEnds
+from twinlog_heartbeat.api.servicer import HeartbeatServicer, SourceLogEnds
 from twinlog_heartbeat.config import HeartbeatFlow, expected_topics, heartbeat_flows
 from twinlog_heartbeat.flow.emitter import BeatEmitter, FlowBeats, HeartbeatInstruments, TopicKeeper
 from twinlog_heartbeat.flow.watcher import HeartbeatWatcher, LogEndsWatch

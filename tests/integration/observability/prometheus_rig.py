@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from deploy.observability.alerts import RPO_SECONDS, rules
+from deploy.observability.files import rules
 
 from integration.observability.prometheus_tools import tool
 from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.process import GuardedProcess
 from twinlog.testing.brokers import eventually
+from unit.deploy.alerts import RPO_SECONDS
 
 WINDOW = "15s"
 """Instead of the minutes over which rules and boards look back."""

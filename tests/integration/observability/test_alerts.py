@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from deploy.observability.alerts import ALERTS, rules
-from deploy.observability.files import files
+from deploy.observability.files import files, rules
 
 from integration.observability.prometheus_tools import tool
+from unit.deploy.alerts import ALERTS
 from unit.deploy.compose_files import OBSERVABILITY, merged
 from unit.deploy.wheels import PROJECT
 

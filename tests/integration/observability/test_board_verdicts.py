@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from deploy.observability.dashboards import BOARDS
-from deploy.observability.grafana import Panel
+from deploy.observability.grafana import BOARDS, Panel
 
 from integration.observability.prometheus_tools import tool
 

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import jwt
-from deploy.observability.alerts import ALERTS
-from deploy.observability.dashboards import BOARDS
+from deploy.observability.grafana import BOARDS
 
 from integration.observability.prometheus_rig import WINDOW, Prometheus, prometheus
 from integration.observability.prometheus_tools import tool
@@ -38,6 +37,7 @@ from twinlog.local.certificates import Authority
 from twinlog.local.port_lease import PortLease
 from twinlog.local.spec import ADDRESS
 from twinlog.testing.service_process import run_service
+from unit.deploy.alerts import ALERTS
 from unit.telemetry.test_strimzi_names import BOARD
 
 DAY_SECONDS = 86_400

@@ -6,21 +6,44 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from deploy.observability.alerts import ALERTS
-from deploy.observability.dashboards import BOARDS
-from deploy.observability.files import grouped, series
-from deploy.observability.grafana import WIDTH, Board, render
+from deploy.observability.grafana import BOARDS, WIDTH, Board, render
 from jsonschema import Draft202012Validator
 
 from twinlog.telemetry.metrics import METRICS
 from twinlog.telemetry.metrics.spec import Kind
 from twinlog.telemetry.metrics_page import prometheus_name
+from unit.deploy.alerts import ALERTS
 from unit.deploy.wheels import PROJECT
 
 GRAFANA = Draft202012Validator(json.loads(Path(__file__).with_name("grafana_schema.json").read_text()))
 SELECTED = 'twinlog_source_cluster=~"$source", twinlog_target_cluster=~"$target"'
 SCRAPED = {"instance", "job", "le"}
 """Labels that Prometheus gives, and those of buckets."""
+
+
+# Which series and labels a PromQL expression asks for: enough to hold queries against the catalogue.
+
+_SERIES = re.compile(r"\b((?:twinlog|process|rpc)_[a-z0-9_]+)\b(?:\{([^}]*)\})?")
+_GROUPING = re.compile(r"\b(?:by|on|without)\s*\(([^)]*)\)")
+_LABEL = re.compile(r"([a-zA-Z_][a-zA-Z0-9_]*)\s*(?:=~|!~|!=|=)")
+
+
+def series(expression: str) -> dict[str, set[str]]:
+    """Series -> labels that are matched on it. Labels in `by (...)` are in `grouped`."""
+    found: dict[str, set[str]] = {}
+    for name, matchers in _SERIES.findall(_GROUPING.sub("", expression)):
+        found.setdefault(name, set()).update(_LABEL.findall(matchers))
+    return found
+
+
+def grouped(expression: str) -> set[str]:
+    """Labels that the expression groups or joins by."""
+    return set(_names(_GROUPING.findall(expression)))
+
+
+def _names(lists: Iterable[str]) -> Iterable[str]:
+    for each in lists:
+        yield from (name.strip() for name in each.split(",") if name.strip())
 
 
 def catalogue() -> dict[str, set[str]]:

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 import typer
-from deploy.observability.alerts import ALERTS, rules
-from deploy.observability.dashboards import BOARDS
-from deploy.observability.files import page
+from deploy.observability.files import page, rules
+from deploy.observability.grafana import BOARDS
 
 from twinlog.cli import app
 from twinlog.cli.ui.command import DEFAULT_LISTEN
 from twinlog.telemetry.metrics import METRICS
 from twinlog.telemetry.metrics_page import prometheus_name
 from unit.cases import about
+from unit.deploy.alerts import ALERTS
 from unit.deploy.wheels import PROJECT
 
 PAGE = (PROJECT / "docs/operations.md").read_text()

@@ -1,17 +1,24 @@
-"""HeartbeatService over gRPC: converts requests, asks the state, converts the answers."""
+"""HeartbeatService over gRPC: converts requests, asks the state, converts the answers; and what it asks the
+service of source."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+import grpc
 from google.protobuf.duration_pb2 import Duration
 
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as pb2
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2_grpc as pb2_grpc
+from twinlog.api.source.v1 import source_service_pb2 as source_pb
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.model import Flow
 from twinlog.service.api_values import cluster_message, duration, message_of
 from twinlog.service.clusters import ClusterStatus
+from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.grpc_server import Context
-from twinlog_heartbeat.model.delays import FlowDelay
+from twinlog_heartbeat.model.delays import FlowDelay, LogEnds
 from twinlog_heartbeat.model.state import HeartbeatState, Path
+
+_CALL_SECONDS = 10.0
 
 
 class HeartbeatServicer(pb2_grpc.HeartbeatServiceServicer):
@@ -61,3 +68,36 @@ def _delay(delay: FlowDelay) -> pb2.FlowDelay:
 
 def _duration(milliseconds: int | None) -> Duration | None:
     return None if milliseconds is None else duration(milliseconds / 1000)
+
+
+class SourceLogEnds:
+    """Implements `EndsOfLogs`: asks the source service."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = SourceServiceStub(channel)
+
+    async def of_flows(self) -> Mapping[Flow, LogEnds]:
+        try:
+            answer = await self._stub.ListFlows(source_pb.ListFlowsRequest(), timeout=_CALL_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            raise error_from_rpc(error, peer="source") from error
+        found = {Flow(status.flow.source, status.flow.target): _ends(status) for status in answer.flows}
+        return {flow: ends for flow, ends in found.items() if ends is not None}
+
+
+def _ends(status: source_pb.FlowStatus) -> LogEnds | None:
+    if not status.HasField("lag_records") or not status.HasField("source_ends_as_of"):
+        return None
+    waits = status.lag_records > 0
+    if waits and not status.HasField("oldest_record_at"):
+        return None
+    copied = status.HasField("last_copied_at") and status.HasField("last_copied_record_time")
+    return LogEnds(
+        read_ms=status.source_ends_as_of.ToMilliseconds(),
+        waiting_since_ms=status.oldest_record_at.ToMilliseconds() if waits else None,
+        copied_delay_ms=max(
+            0, status.last_copied_at.ToMilliseconds() - status.last_copied_record_time.ToMilliseconds()
+        )
+        if copied
+        else None,
+    )

@@ -1,14 +1,10 @@
-"""The alerts of deploy/prometheus/alerts.yaml, as boards, docs and tests ask for them. docs/alerts.md has a
-section for each."""
+"""The alerts of deploy/prometheus/alerts.yaml, as tests ask for them."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import yaml
+from deploy.observability.files import rules
 
-FILE = Path(__file__).parents[1] / "prometheus" / "alerts.yaml"
-RUNBOOK = "http://127.0.0.1:8890/alerts.html"
-"""Where docs/alerts.md is read, by default: on the live page. `#` and an alert's small name follow."""
 RPO_SECONDS = 300
 """Recovery point objective: how old the oldest record that is not copied may be. The rules have it, too."""
 
@@ -25,11 +21,6 @@ class Alert:
     summary: str
     """One line, with Prometheus' templates."""
     runbook: str
-
-
-def rules(*, runbook: str = RUNBOOK) -> str:
-    """The file of rules that Prometheus reads; `runbook` is the address of docs/alerts.md."""
-    return FILE.read_text().replace(f" {RUNBOOK}#", f" {runbook}#")
 
 
 ALERTS: tuple[Alert, ...] = tuple(
