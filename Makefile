@@ -86,7 +86,7 @@ chaos-both-ways: install ## Both clusters write to one topic, and everything is 
 chaos-replicas: install ## Three source services share three flows, and are killed, suspended and cut off; ARGS=--help
 	$(BIN)/python tests/chaos/replicas_chaos.py $(ARGS)
 
-chaos-models: install ## Play a million histories of the models of preserved copies: an hour or two; ARGS=--help
+chaos-models: install ## Play a million histories of the model of preserved copies: an hour or two; ARGS=--help
 	$(BIN)/python tests/chaos/model_chaos.py $(ARGS)
 
 chaos-translation: install ## Translate 1,000 random offsets of a million roughly mirrored records: minutes

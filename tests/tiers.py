@@ -128,7 +128,6 @@ _PROPERTIES = (
     "source/pipeline/test_launch.py::test_an_argument_for_java_loads_neither_numpy_nor_pyarrow",
     "source/preserved/test_fill_limits.py::test_a_batch_is_within_the_limit_of_its_topic",
     "source/preserved/test_marker_numbers.py",
-    "source/preserved/test_preserved_model.py",
     "source/preserved/test_preserved_owners.py",
     "source/task/reading/test_many_backlogs.py::test_what_is_held_stays_bounded_and_every_partition_goes_on",
     "source/task/reading/test_quiet_partitions.py::test_a_backlog_is_read_beside_quiet_partitions_and_keeps_no_place_of_theirs",

@@ -1,5 +1,5 @@
-"""Play histories of the models of preserved copies that the unit tests do not play: writers and owners that
-crash, sleep, wake up and take over.
+"""Play histories of the model of preserved copies that the unit tests do not play: owners that crash, sleep,
+wake up and take over.
 
     python tests/chaos/model_chaos.py --histories 1000000
     python tests/chaos/model_chaos.py --first 5611 --histories 1
@@ -22,7 +22,7 @@ import structlog
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from twinlog.config import OffsetsMode
-from unit.source.preserved import test_preserved_model, test_preserved_owners
+from unit.source.preserved.test_preserved_owners import Schedule
 
 AT_ONCE = 500
 """Seeds that one process plays before it tells."""
@@ -41,21 +41,13 @@ OWNERS: dict[str, dict[str, Any]] = {
 
 def _owners(mode: OffsetsMode, events: dict[str, Any], seed: int) -> None:
     usual = {"strangers": False, "recreated": False}
-    test_preserved_owners.Schedule(seed, mode, **(usual | events)).run()
-
-
-def _writers(foreign: bool, seed: int) -> None:
-    test_preserved_model.Schedule(seed, foreign=foreign).run()
+    Schedule(seed, mode, **(usual | events)).run()
 
 
 KINDS: dict[str, Callable[[int], None]] = {
-    "writers": partial(_writers, False),
-    "writers and strangers": partial(_writers, True),
-    **{
-        f"{name}, {mode}": partial(_owners, mode, events)
-        for name, events in OWNERS.items()
-        for mode in (OffsetsMode.AUTO, OffsetsMode.PRESERVED)
-    },
+    f"{name}, {mode}": partial(_owners, mode, events)
+    for name, events in OWNERS.items()
+    for mode in (OffsetsMode.AUTO, OffsetsMode.PRESERVED)
 }
 
 
@@ -77,7 +69,7 @@ def keep_quiet() -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Play many histories of the models of preserved copies.")
+    parser = argparse.ArgumentParser(description="Play many histories of the model of preserved copies.")
     parser.add_argument("--first", type=int, default=100_000, help="the first seed (default: %(default)s)")
     parser.add_argument("--histories", type=int, default=1_000_000, help="default: %(default)s")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Single decisions of what is written next to a preserved copy; `test_preserved_model` tries schedules."""
+"""Single decisions of what is written next to a preserved copy; `test_preserved_owners` tries schedules."""
 
 import pytest
 
