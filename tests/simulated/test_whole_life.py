@@ -9,6 +9,7 @@ from grpc import RpcError
 from simulated.test_steering import scope
 from simulated.world import ONE_BROKER, SERVICES, World, live
 from twinlog.api.source.v1 import source_service_pb2 as source
+from twinlog.testing.broker.faults import Loss
 
 FILE = (
     ONE_BROKER
@@ -196,5 +197,44 @@ def test_consumers_do_not_wait_for_the_end_of_a_transaction_that_nobody_goes_on_
             await world.until(lambda: len(b.read("orders")) == 2, seconds=100)
             await world.pause(100)
             assert not [each for each in world.logged if each["event"] == "round_failed"][1:]
+
+    live(life())
+
+
+@pytest.mark.parametrize("offsets", ["preserved", "translated"])
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_lost_tail_that_grew_back_to_the_position_is_noticed_without_a_further_record(
+    tmp_path: Path, offsets: str, *, is_away: bool
+) -> None:
+    """The source comes back with as many records as were copied, and others."""
+
+    async def life() -> None:
+        file = f"{FILE}twinlog.offsets = {'auto' if offsets == 'preserved' else offsets}\n"
+        async with World(tmp_path, file, seed=4) as world:
+            applications = world.on["A"]
+            applications.cluster.create_topic("orders")
+            for value in (b"kept", b"lost"):
+                applications.produce("orders", 0, value)
+            world.start(*SERVICES)
+            await world.until(lambda: copied(world, "orders"))
+            await world.pause(30)
+            if is_away:
+                await world.stop("source")
+            applications.cluster.lose_tail(applications.partition("orders"), 1)
+            applications.produce("orders", 0, b"in its place")
+            if is_away:
+                world.start("source")
+            else:
+                world.kafka["A"].faults.begin(api="fetch", loses=Loss.BEFORE, seconds=5)
+            await world.until(
+                lambda: (
+                    [each.value for each in world.on["B"].read("orders")]
+                    == [b"kept", b"lost", b"in its place"]
+                ),
+                60,
+            )
+            await world.pause(10)  # Tasks report from time to time.
+            gaps = await world.order("ListGaps", source.ListGapsRequest())
+            assert [each.reason for each in gaps.gaps] == ["TRUNCATION"]
 
     live(life())

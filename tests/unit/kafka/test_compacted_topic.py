@@ -82,8 +82,8 @@ async def test_a_value_that_the_cluster_refuses_does_not_keep_the_others_away() 
 @pytest.mark.parametrize(
     "error", [FatalKafkaError("no right", reason="TOPIC_UNAUTHORIZED"), TransientKafkaError("no answer")]
 )
-async def test_without_the_right_or_an_answer_the_topic_stays_as_it_is(
-    operation: str, error: KafkaError
+async def test_without_the_right_or_an_answer_the_topic_stays_as_it_is_and_the_log_warns(
+    operation: str, error: KafkaError, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = FakeCluster("B")
     cluster.add_topic(TOPIC, configs={"cleanup.policy": "compact"})
@@ -94,3 +94,5 @@ async def test_without_the_right_or_an_answer_the_topic_stays_as_it_is(
     cluster.intercept(operation, fail)
     await compact_soon(cluster, TOPIC)
     assert cluster.topics[TOPIC].configs == {"cleanup.policy": "compact"}
+    (told,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert TOPIC in told

@@ -124,6 +124,28 @@ class LossJudge:
         await self._judge(diverged)
         return refused
 
+    async def on_rest(self, copies: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
+        """Ask the leaders of logs that end where the copies stand whether they hold what was copied; judge
+        those that do not. Return those, and those of which that is not known yet."""
+        epochs = {copy.partition: copy.fetched_epoch for copy in copies if copy.fetched_epoch is not None}
+        refused: set[TopicPartition] = set()
+        diverged: list[PartitionCopy] = []
+        ends = await self.questions.epoch_ends(epochs)
+        for copy in copies:
+            end, epoch = ends.get(copy.partition), epochs.get(copy.partition)
+            if end is None or epoch is None:
+                continue
+            if isinstance(end, KafkaError):
+                if end.retriable:
+                    refused.add(copy.partition)
+            elif end.epoch >= 0 and not goes_on(copy.fetched, epoch, end, compacted=copy.compacted):
+                refused.add(copy.partition)
+                if copy.is_idle:
+                    diverged.append(copy)
+        self._pause([copy for copy in copies if copy.partition in refused])
+        await self._judge(diverged)
+        return refused
+
     def _pause(self, copies: Sequence[PartitionCopy]) -> None:
         """Do not fetch again at once from where the source was not believed to continue: while records are in
         flight, or where the leaders find nothing missing, the answer would be the same. Whatever moves the

@@ -121,6 +121,10 @@ class PartitionCopy:
     epochs: tuple[EpochStart, ...] = ()
     """The leader epochs of the committed records, the last one of the record before `committed`; empty =
     unknown."""
+    is_log_doubted: bool = True
+    """The source's log may have lost its tail and grown again since it was last known to go on from here: the
+    task has just begun, or could not read it for a while. Records show it; where there are none, the leader
+    is asked."""
     target_end: int | None = None
     """The target offset after the last record that this or an earlier task wrote; None = unknown."""
     target_shortened_to: int | None = None

@@ -90,7 +90,7 @@ def missing_settings(entries: Sequence[ConfigEntry]) -> dict[str, str]:
 async def compact_soon(admin: ConfigAdmin, name: str, *, leave: Collection[str] = ()) -> None:
     """Give an existing topic of ours, which MirrorMaker 2 or an earlier release has created, the settings
     that it has not, except for those of `leave`. Without the right, or where the cluster refuses one, it
-    stays as it is: that is never an error."""
+    stays as it is: that is a warning in the log, and never an error."""
     try:
         entries = (await admin.describe_topic_configs([name], keys=list(COMPACTED_SOON)))[name]
         if isinstance(entries, KafkaError):
@@ -103,7 +103,8 @@ async def compact_soon(admin: ConfigAdmin, name: str, *, leave: Collection[str] 
                 if refused is not None and refused.reason not in _SETTING_REFUSED:
                     raise refused
     except KafkaError as error:
-        _log.info("topic %s is compacted late: %s: %s", name, error.reason, error)
+        words = "topic %s may be compacted late, and every start reads all of it: %s: %s"
+        _log.warning(words, name, error.reason, error)
 
 
 def _is_at_most(value: str | None, most: float) -> bool:

@@ -8,17 +8,18 @@ from twinlog.testing.broker.partitions import Partition
 from twinlog.testing.broker.stored import StoredBatch, rewritten
 
 
-def compact(partition: Partition) -> None:
+def compact(partition: Partition, *, closed_only: bool = False) -> None:
     """Keep each key's last record below the last stable offset, and nothing of aborted transactions.
 
     Offsets stay: batches get holes. A batch without records goes, unless it is the last one of its producer.
+    `closed_only`: as a broker, which leaves the newest segment as it is.
     """
     for log in partition.logs.values():
-        log.replace_batches(_kept(log))
+        end = min(log.last_stable_offset, log.segments.starts[-1] if closed_only else log.end_offset)
+        log.replace_batches(_kept(log, end))
 
 
-def _kept(log: PartitionLog) -> list[StoredBatch]:
-    end = log.last_stable_offset
+def _kept(log: PartitionLog, end: int) -> list[StoredBatch]:
     clean = [each for each in log.batches if each.header.next_offset <= end]
     newest: dict[bytes | None, int] = {}
     for batch in clean:

@@ -118,6 +118,8 @@ class AnswerTaker(ABC):
     clock: Clock
     on_out_of_range: OutOfRange = nobody_judges
     on_other_leaders: OtherLeaders = nobody_judges
+    on_rest: OtherLeaders = nobody_judges
+    """The log ends where these copies stand, and may be another one than before."""
     who_wrote: WhoWrote = nobody_knows
     ask_routes: AskRoutes = no_routes
     routes: dict[str, Route] = field(default_factory=dict)
@@ -154,6 +156,7 @@ class AnswerTaker(ABC):
     def take(self, answers: Iterable[FetchedPartition | FetchFailure]) -> None:
         """Take what one poll brought, or ask about it before."""
         in_doubt: list[FetchedPartition] = []
+        at_rest: list[FetchedPartition] = []
         out_of_range: list[PartitionCopy] = []
         for answer in answers:
             if isinstance(answer, FetchFailure):
@@ -162,7 +165,12 @@ class AnswerTaker(ABC):
             elif self._is_under_another_leader(answer) or self._unknown_writers(answer):
                 in_doubt.append(answer)
             else:
+                if self._is_doubted(answer):
+                    at_rest.append(answer)
                 self._take(answer)
+        if at_rest:
+            self.in_question |= {answer.partition for answer in at_rest}
+            self.ask(self._look_at_rest(at_rest), "look at logs that may have lost their tails")
         if in_doubt:
             self.in_question |= {answer.partition for answer in in_doubt}
             self.ask(self._look_at(in_doubt), "look at leaders and writers")
@@ -189,6 +197,18 @@ class AnswerTaker(ABC):
             # A partition that was moved meanwhile may have the same position again, in another log.
             if answer.partition not in refused and copy.generation == generation:
                 self._take(answer)
+        self.wake()
+
+    async def _look_at_rest(self, answers: Sequence[FetchedPartition]) -> None:
+        copies = {answer.partition: self.copies[answer.partition] for answer in answers}
+        generations = {partition: copy.generation for partition, copy in copies.items()}
+        try:
+            refused = await self.on_rest(list(copies.values()))
+        finally:
+            self.in_question -= copies.keys()
+        for partition, copy in copies.items():
+            if copy.generation == generations[partition] and partition not in refused:
+                copy.is_log_doubted = False
         self.wake()
 
     async def _look_for_positions(self, copies: Sequence[PartitionCopy]) -> None:
@@ -244,6 +264,12 @@ class AnswerTaker(ABC):
         if len(records) <= EPOCH_END or records[EPOCH_END] != CURRENT_MAGIC:
             return False
         return int.from_bytes(records[EPOCH_AT:EPOCH_END], signed=True) != copy.fetched_epoch
+
+    def _is_doubted(self, answer: FetchedPartition) -> bool:
+        copy = self.copies.get(answer.partition)
+        if copy is None or answer.records or copy.fetched != answer.fetch_offset:
+            return False
+        return copy.is_log_doubted and copy.is_idle and copy.fetched_epoch is not None
 
     async def _learn_routes(
         self, copy: PartitionCopy, answer: FetchedPartition, names: Collection[str]
@@ -464,6 +490,7 @@ class AnswerTaker(ABC):
         error = failure.error
         if error.reason == KafkaReason.OFFSET_OUT_OF_RANGE:
             return True
+        copy.is_log_doubted = True
         self._set_aside(copy, error.reason, f"source: {error}", retriable=error.retriable)
         return False
 
