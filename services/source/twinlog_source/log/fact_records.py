@@ -105,6 +105,8 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
         document["skip"] = [fact.skip_from, document.pop("skip_to")]
     elif isinstance(fact, TargetFact) and fact.checked is None:
         del document["checked"]
+    elif isinstance(fact, TopicFact) and not fact.since_ms:
+        del document["since_ms"]
     place = getattr(fact, "partition", None)
     topic, partition = (
         (place.topic, place.partition)

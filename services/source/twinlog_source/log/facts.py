@@ -69,6 +69,9 @@ class TopicFact:
     former_ids: tuple[str, ...] = ()
     """The ids of deleted topics of this name, the newest last. Kafka never uses an id twice, so who still
     reports one of these has not seen the present topic yet."""
+    since_ms: int = 0
+    """When the flow noticed that the topic had replaced a deleted one; 0 = it did not, or an earlier release
+    noticed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -231,16 +231,18 @@ class TopicFacts:
         """Record the present topic and its copy; partitions from `known_partitions` on are newer than the
         flow. A source that shows no ids now does not make the topic another one."""
         before = self.control.topics.get(topic.source_topic)
-        former_ids = () if before is None else before.former_ids
+        former_ids, since_ms = ((), 0) if before is None else (before.former_ids, before.since_ms)
         if before is not None and before.topic_id and topic.source_topic_id not in ("", before.topic_id):
             kept = [each for each in former_ids if each != topic.source_topic_id]
             former_ids = (*kept, before.topic_id)[-MOST_FORMER_IDS:]
+            since_ms = self.journal.clock.now_ms()
         mark = TopicFact(
             topic=topic.source_topic,
             topic_id=topic.source_topic_id or ("" if before is None else before.topic_id),
             known_partitions=known_partitions,
             target_topic_id=topic.target_topic_id,
             former_ids=former_ids,
+            since_ms=since_ms,
         )
         await self.journal.record(mark)
         self.control.record(mark)

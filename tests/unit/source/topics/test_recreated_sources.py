@@ -306,3 +306,19 @@ async def test_what_a_deleted_topic_had_behind_a_position_that_was_never_stored_
     rig.clock.advance(2)
     await state.refresh(owned=frozenset())
     assert (state.table.rows[P].position, ledger(state)) == (0, [(9, 13, "TOPIC_RECREATED")])
+
+
+async def test_since_when_a_topic_is_the_present_one_is_on_the_log(rig: FlowRig) -> None:
+    """What the ledger has of before is about the deleted one, also where all of that was copied."""
+    state = await rig.owner(TRANSLATED)
+    assert state.control.topics["t"].since_ms == 0, "there was none before"
+    rig.source.add_topic("t")
+    rig.clock.advance(2)
+    await state.refresh(owned=frozenset())
+    since_ms = state.control.topics["t"].since_ms
+    assert since_ms == rig.clock.now_ms()
+    rig.target.add_topic("A.t")
+    rig.clock.advance(2)
+    await rig.say(state.decisions)
+    await state.refresh(owned=frozenset())
+    assert (await rig.owner(TRANSLATED)).control.topics["t"].since_ms == since_ms, "the copy is another one"

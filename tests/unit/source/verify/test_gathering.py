@@ -172,6 +172,24 @@ async def test_losses_of_the_ledger_are_told_where_neither_cluster_has_the_recor
     assert gathered.recorded.lost(TopicPartition("bills", 0), 100) == []
 
 
+async def test_gaps_of_an_earlier_topic_excuse_nothing_of_the_present_one(
+    clusters: tuple[FakeCluster, FakeCluster], flow: FlowConfig
+) -> None:
+    """Where all of the earlier one had been copied, no gap tells when it was created again."""
+    found = (await clusters[0].describe_topics(["orders"]))["orders"]
+    assert isinstance(found, TopicDescription)
+    fact = TopicFact(topic="orders", topic_id=found.topic_id, known_partitions=0, since_ms=2)
+    gathered, _ = await gather(*clusters, flow, fact)
+    for each in (
+        gap(5, 9, "RETENTION", 1),
+        gap(20, 30, GapReason.SKIPPED_BY_OPERATOR, 1, acknowledged_by="ana"),
+        gap(7, 8, "RETENTION", 3),
+    ):
+        gathered.positions.gaps[each.identity] = each
+    known = gathered.recorded.known_gaps(TopicPartition("orders", 0))
+    assert [(each.from_offset, each.to_offset) for each in known] == [(7, 8)]
+
+
 @pytest.mark.parametrize(
     ("topic_id", "known_partitions", "reason"),
     [

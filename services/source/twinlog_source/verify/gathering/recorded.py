@@ -175,7 +175,9 @@ class RecordedCopies:
     def _gaps(self, partition: TopicPartition) -> Iterator[tuple[Gap, bool]]:
         """Each with whether its offsets are those of the present topic: a deleted one's mean nothing now."""
         found = [gap for gap in self.positions.gaps.values() if gap.partition == partition]
-        forgotten = max((gap.found_at_ms for gap in found if gap.reason == _RECREATED), default=-1)
+        mark = self.positions.control.topics.get(partition.topic)
+        recreated = [gap.found_at_ms for gap in found if gap.reason == _RECREATED]
+        forgotten = max([0 if mark is None else mark.since_ms, *recreated])
         for gap in sorted(found, key=lambda gap: (gap.found_at_ms, gap.from_offset)):
             yield gap, gap.found_at_ms > forgotten
 
