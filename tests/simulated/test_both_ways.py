@@ -245,6 +245,12 @@ def test_a_topic_that_is_created_again_gives_no_place_to_groups_of_the_former_on
             b.commit("nearly everything", "orders", {0: b.ends("orders")[0] - 100})
             await world.until(lambda: a.committed("nearly everything")["orders", 0] > 1700)
             assert not skipped(world, "nearly everything")
+            a.commit("everything", "orders", {0: a.ends("orders")[0]})
+            b.commit("nearly everything", "orders", {0: b.ends("orders")[0]})
+            await world.until(lambda: b.committed("everything") == {("orders", 0): b.ends("orders")[0]})
+            await world.until(
+                lambda: a.committed("nearly everything") == {("orders", 0): a.ends("orders")[0]}
+            )
 
     live(life())
 
