@@ -294,9 +294,13 @@ class TargetLogs:
         """Where the present leaders of these copies began to write, by source partition: a log that lost its
         tail had ended there. A very large offset where that is not known, none where no answer came."""
         copies = {TopicPartition(row.target_topic, row.partition.partition): row.partition for row in rows}
-        ends = await self.target.log_ends(copies)
-        before = {copy: end.leader_epoch - 1 for copy, end in ends.items() if isinstance(end, LogEnd)}
         begins: dict[TopicPartition, int] = {}
+        before: dict[TopicPartition, int] = {}
+        for copy, end in (await self.target.log_ends(copies)).items():
+            if isinstance(end, LogEnd):
+                before[copy] = end.leader_epoch - 1
+            elif not end.retriable:
+                begins[copies[copy]] = _NOT_KNOWN
         for copy, ended in (await self.target.epoch_ends(before)).items():
             if not isinstance(ended, KafkaError):
                 # A log has lost nothing under its first leader.

@@ -5,7 +5,8 @@ import contextlib
 import pytest
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.errors import UNAVAILABLE, from_reason
+from twinlog.kafka.codes import ErrorCode
+from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster_base import Call
 from twinlog_source.driver.ownership import RENEW_SECONDS
@@ -71,6 +72,24 @@ async def test_a_marker_behind_a_loss_does_not_make_the_loss_smaller(
     await state.target_logs.note_shortened(state.topics)
     assert ledger(state) == [(6, 10, "TARGET_TRUNCATED")]
     assert not state.table.rows[P].losses
+
+
+@pytest.mark.parametrize("operation", ["log_ends", "epoch_ends"])
+async def test_a_loss_is_on_record_where_a_leader_may_not_be_asked_for_its_beginning(
+    rig: FlowRig, operation: str
+) -> None:
+    state = await copied(rig, source_end=20)
+    rig.target.truncate(TopicPartition("A.t", 0), 8)
+    await rig.write(rig.target, "A.t", 6)
+    lost_behind_8(state, position=16, target_end=14)
+
+    def refuse(call: Call) -> None:
+        copy = TopicPartition("A.t", 0)
+        call.result[copy] = from_code(ErrorCode.TOPIC_AUTHORIZATION_FAILED, call.operation, alias="B")
+
+    rig.target.hooks.add(operation, refuse, after=True)
+    await state.target_logs.note_shortened(state.topics)
+    assert ledger(state) == [(6, 10, "TARGET_TRUNCATED")]
 
 
 async def test_what_a_task_wrote_behind_a_loss_does_not_make_the_loss_smaller(rig: FlowRig) -> None:
