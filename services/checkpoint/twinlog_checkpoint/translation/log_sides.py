@@ -13,7 +13,7 @@ from twinlog.batches import VisibleCounter, open_records
 from twinlog.batches.transformed import ChangeRecords
 from twinlog.comparison.records import Entry, entry_of
 from twinlog.comparison.sides import Chunk, KeptChunks, View
-from twinlog.errors import KafkaError, TwinlogError
+from twinlog.errors import KafkaError, TransientKafkaError, TwinlogError
 from twinlog.kafka.ports import LogAdmin, LogReader, OffsetSpec
 from twinlog.kafka.raw.fetch.reader import BatchReader
 from twinlog.kafka.reasons import KafkaReason
@@ -182,9 +182,11 @@ class BatchLog:
     async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Chunk:
         fetched = await self._reader.fetch(partition, offset, max_bytes=max_bytes)
         view = View(read_committed=self._reader.read_committed, change=self._changes(partition.topic))
+        # Compaction may have removed the last records of the log.
+        next_offset = fetched.next_offset(offset) if fetched.batches else max(offset, fetched.end_offset)
         return Chunk(
             batches=view.of(fetched.batches, fetched.aborted),
-            next_offset=fetched.next_offset(offset),
+            next_offset=next_offset,
             size_bytes=fetched.size_bytes,
         )
 
@@ -214,7 +216,8 @@ class ComparedPartition:
         return chunk
 
     async def count(self, start: int, stop: int) -> int:
-        """Visible records in [start, stop)."""
+        """Visible records in [start, stop), none of which lies behind the end of the log. Raises KafkaError
+        also while a new leader does not know yet that all replicas have them."""
         counter = VisibleCounter(start, stop)
         while not counter.is_done:
             self.budget.check()
@@ -223,7 +226,11 @@ class ComparedPartition:
             self.budget.spend(chunk.size_bytes)
             counter.feed(chunk.batches)
             if chunk.next_offset <= at:
-                break
+                raise TransientKafkaError(
+                    f"{self.partition} ends at {at} on its leader, before the offset {stop} where it was"
+                    " longer: its replicas are not in sync, or it has lost records",
+                    reason="KAFKA_UNAVAILABLE",
+                )
             counter.next_offset = chunk.next_offset
         return counter.records
 

@@ -223,7 +223,8 @@ class BacklogMeter:
         if pairs is None or place.there is None:
             # Nothing is known to be copied, so every visible record is missing.
             return place.here.start if place.copied_to is None else place.copied_to
-        if place.copied_to is not None and not await side.count(place.copied_to, place.stop):
+        readable = min(place.stop, place.here.end)
+        if place.copied_to is not None and not await side.count(place.copied_to, readable):
             # Behind the newest offset sync there are only markers.
             return place.copied_to
         other = ComparedPartition(
