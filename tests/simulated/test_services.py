@@ -25,6 +25,7 @@ from twinlog.testing.broker.acls import (
     Resource,
 )
 from twinlog.testing.rpc import MemoryRpc
+from twinlog.wire.offset_sync import decode_offset_sync
 
 EVERYBODY = "User:*"
 OF_PROVIDERS = frozenset({Operation.ALTER, Operation.CLUSTER_ACTION})
@@ -246,5 +247,40 @@ def test_a_group_past_the_end_of_a_source_that_lost_records_skips_no_record_writ
             (moved,) = last.report.plan.partitions
             assert (moved.to_offset, last.report.left_behind) == (18, [])
             assert b.committed("readers") == {("A.orders", 0): 18}
+
+    live(life())
+
+
+def test_syncs_after_a_killed_source_service_lead_a_group_past_no_record_either_way(tmp_path: Path) -> None:
+    """Where the source's last offset is that of a marker, its newest record is not the one before the end."""
+
+    async def life() -> None:
+        async with World(tmp_path, DEFAULT + "twinlog.offsets = translated\n") as world:
+            source, target = world.on["A"], world.on["B"]
+            source.cluster.create_topic("orders")
+            source.transaction("orders", b"1", b"2")
+            world.start(*SERVICES)
+            await histories.copied(world, prefix="A.")
+            await world.pause(60)
+            await world.kill("source")
+            world.start("source")
+            await world.pause(60)
+            source.produce("orders", 0, b"4")
+            await histories.copied(world, prefix="A.")
+            await world.pause(30)
+            syncs = [
+                decode_offset_sync(each.key, each.value)
+                for each in source.read("mm2-offset-syncs.B.internal")
+            ]
+            behind = [
+                (
+                    [each.value for each in source.read("orders") if each.offset >= sync.upstream_offset],
+                    [each.value for each in target.read("A.orders") if each.offset >= sync.downstream_offset],
+                )
+                for sync in syncs
+                if sync.partition.topic == "orders"
+            ]
+            assert behind
+            assert [here for here, _ in behind] == [there for _, there in behind]
 
     live(life())

@@ -30,7 +30,8 @@ class SyncPace:
     """The state of a partition's syncs, from which the next writer continues."""
 
     upstream_offset: int
-    """Offset of the newest record copied; `downstream_offset` is its offset on the target."""
+    """Offset of the newest record copied, or where that is not known of the next one; `downstream_offset` is
+    the same place on the target."""
     downstream_offset: int
     records: int
     """Records copied since the newest sync."""

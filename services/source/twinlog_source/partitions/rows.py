@@ -274,14 +274,17 @@ class PartitionRow:
     @property
     def sync_pace(self) -> SyncPace | None:
         """The pace of its offset syncs. Where its last task did not end in order, the newest record counts as
-        not synced: on a source that stands still, no later record would bring the sync that was lost."""
+        not synced: on a source that stands still, no later record would bring the sync that was lost.
+
+        The offsets behind it are told, which part both logs alike: it need not be right before the position,
+        where a marker may be, and a pair that is no record's leads a group past records on the way back."""
         report = self.report
         if self.target_end and report is not None and report.position == self.position and report.sync_pace:
             return report.sync_pace
         if self.position and self.target_end and self.target_end_is_exact and not self.is_preserved:
             return SyncPace(
-                upstream_offset=self.position - 1,
-                downstream_offset=self.target_end - 1,
+                upstream_offset=self.position,
+                downstream_offset=self.target_end,
                 records=ENOUGH_RECORDS,
                 credit=1.0,
                 synced=False,
