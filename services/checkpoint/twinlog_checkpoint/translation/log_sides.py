@@ -206,33 +206,32 @@ class ComparedPartition:
         """What follows an offset below the end; it may have been read before."""
         if (kept := self._kept.at(offset)) is not None:
             return kept
-        self.budget.check()
-        chunk = await self.log.read(self.partition, offset, max_bytes=max_bytes)
-        self.budget.spend(chunk.size_bytes)
-        if chunk.next_offset <= offset:
-            # Nothing follows, or a new leader does not know yet how much all replicas have.
-            chunk = Chunk(batches=(), next_offset=self.bounds.end)
+        chunk = await self._fetched(offset, max_bytes=max_bytes)
         self._kept.keep(offset, chunk)
         return chunk
 
     async def count(self, start: int, stop: int) -> int:
-        """Visible records in [start, stop), none of which lies behind the end of the log. Raises KafkaError
-        also while a new leader does not know yet that all replicas have them."""
+        """Visible records in [start, stop), none of which lies behind the end of the log."""
         counter = VisibleCounter(start, stop)
         while not counter.is_done:
-            self.budget.check()
-            at = counter.next_offset
-            chunk = await self.log.read(self.partition, at, max_bytes=COUNT_BYTES)
-            self.budget.spend(chunk.size_bytes)
+            chunk = await self._fetched(counter.next_offset, max_bytes=COUNT_BYTES)
             counter.feed(chunk.batches)
-            if chunk.next_offset <= at:
-                raise TransientKafkaError(
-                    f"{self.partition} ends at {at} on its leader, before the offset {stop} where it was"
-                    " longer: its replicas are not in sync, or it has lost records",
-                    reason="KAFKA_UNAVAILABLE",
-                )
             counter.next_offset = chunk.next_offset
         return counter.records
+
+    async def _fetched(self, offset: int, *, max_bytes: int) -> Chunk:
+        """Raises KafkaError also while a new leader does not know yet that all replicas have what lies there:
+        nothing may be concluded from that."""
+        self.budget.check()
+        chunk = await self.log.read(self.partition, offset, max_bytes=max_bytes)
+        self.budget.spend(chunk.size_bytes)
+        if chunk.next_offset <= offset:
+            raise TransientKafkaError(
+                f"{self.partition} ends at {offset} on its leader, where it was longer: its replicas are not"
+                " in sync, or it has lost records",
+                reason="KAFKA_UNAVAILABLE",
+            )
+        return chunk
 
     async def first(self, offset: int) -> Entry | None:
         """The first visible record at or after an offset; None when there is none."""
