@@ -106,7 +106,7 @@ class Rate:
 
     def current(self, now: float) -> float:
         """The planning rate now, if nothing was counted since the last value."""
-        if self.per_second is None or self._at is None:
+        if not self.per_second or self._at is None:
             return 0.0
         return self.per_second * math.exp(-max(0.0, now - self._at - 1) / PLANNING_SECONDS)
 

@@ -123,15 +123,17 @@ class PartitionTable:
         """The load of these partitions; those that are leaving do not count."""
         rows = [self.rows[partition] for partition in partitions if partition in self.rows]
         # Paused and faulted partitions need no slot, however large their backlog is.
-        moving = [row for row in rows if row.task_state in _MOVING]
+        behind = [
+            row for row in rows if (row.last_known_lag or 0) > BACKLOG_RECORDS and row.task_state in _MOVING
+        ]
         return Load(
             bytes_per_second=sum(row.bytes.current(now) for row in rows),
-            has_backlog=any((row.last_known_lag or 0) > BACKLOG_RECORDS for row in moving),
+            has_backlog=bool(behind),
             is_behind=any(
                 row.task_state == PartitionState.RUNNING
                 and (row.last_known_lag or 0) > BEHIND_RECORDS
                 and (row.lag_time.seconds(now) or 0) > BEHIND_SECONDS
-                for row in moving
+                for row in behind
             ),
         )
 
