@@ -283,4 +283,28 @@ def test_syncs_after_a_killed_source_service_lead_a_group_past_no_record_either_
             assert behind
             assert [here for here, _ in behind] == [there for _, there in behind]
 
+
+def test_a_target_that_was_built_again_under_the_running_services_gets_everything(tmp_path: Path) -> None:
+    """Also the topics of Twinlog are gone, and nobody restarts anything."""
+
+    async def life() -> None:
+        async with World(tmp_path, FILE) as world:
+            source, target = world.on["A"], world.on["B"]
+            for topic, policy in (("orders", "delete"), ("orders.last", "compact")):
+                source.cluster.create_topic(topic, configs={"cleanup.policy": policy})
+                source.produce(topic, 0, b"1", b"2")
+            world.start(*SERVICES)
+            await histories.copied(world, "orders", "orders.last")
+            source.commit("readers", "orders", {0: 1})
+            await histories.group_follows(world)
+            for topic in list(target.cluster.topics):
+                target.cluster.delete_topic(topic)
+            source.produce("orders", 0, b"3")
+            await histories.copied(world, "orders", "orders.last")
+            await histories.group_follows(world)
+            source.produce("orders.last", 0, b"4")
+            await world.kill("source")
+            world.start("source")
+            await histories.copied(world, "orders", "orders.last")
+
     live(life())

@@ -431,7 +431,11 @@ class FlowDriver:
             if self.state.moves.ordered.is_set():
                 await self._carry_out_moves()
                 return
-            if self._has_frozen_task(epoch, now) or await self._may_be_away(self._is_stale(epoch)):
+            if self._has_frozen_task(epoch, now):
+                return
+            await self._may_be_away(self._renew())
+            # Also while it cannot sign: the positions topic may be gone together with the copies.
+            if await self._may_be_away(self.state.plan_is_stale(epoch.partitions)):
                 return
             self.send_throttles()
             self.send_pauses()
@@ -453,11 +457,10 @@ class FlowDriver:
             epoch.cut_off(slot)
         return bool(silent)
 
-    async def _is_stale(self, epoch: Epoch) -> bool:
-        """Sign if it is due. Return whether the epoch's plan has to be made again. Raises KafkaError."""
+    async def _renew(self) -> None:
+        """Sign if it is due. Raises KafkaError."""
         if await self.state.renew():
             self._was_unstable = False
-        return await self.state.plan_is_stale(epoch.partitions)
 
     async def renew_current(self) -> None:
         """Sign while the next epoch gets ready: an owner that is silent for long counts as gone. Moves of

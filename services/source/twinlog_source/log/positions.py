@@ -29,6 +29,7 @@ import structlog
 from twinlog.clock import Clock, SystemClock
 from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError
 from twinlog.kafka.ports import LogReader, OffsetSpec
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.kafka.whole_logs import StandsStillError, read_to
 from twinlog.model import Record, TopicPartition
 from twinlog.wire.murmur2 import partition_for_key
@@ -127,6 +128,8 @@ class PositionsLog:
     writers of the flow name themselves first, so any other is a stranger."""
     is_read: bool = False
     """The log was read to its end at least once."""
+    is_gone: bool = False
+    """The topic was not there when it was read last."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Two concurrent readers would apply old records after new ones."""
     newest: NewestRecords = field(default_factory=NewestRecords)
@@ -164,12 +167,13 @@ class PositionsLog:
         """The next offset to copy of each partition, as read so far."""
         return {**dict.fromkeys(self.control.zeros.keys() - self.unreadable.keys(), 0), **self._positions}
 
-    async def forget_if_stale(self) -> None:
-        """Begin again if the log was not read for so long that tombstones may be gone which were never read.
-        Call it before the flow is taken over: until the log is read again, nothing is known."""
+    async def forget_if_stale(self, *, was_lost: bool = False) -> None:
+        """Begin again if the topic was lost together with what it tells of, or was not read for so long that
+        tombstones may be gone which were never read. Call it before the flow is taken over: until the log is
+        read again, nothing is known."""
         async with self._reading:
             self._look_for_silence(now_ms := self.clock.now_ms())
-            if not self._may_have_missed:
+            if not (self._may_have_missed or was_lost):
                 return
             self._read_at_ms, self.is_read, self._may_have_missed = now_ms, False, False
             self.control.forget()
@@ -204,12 +208,16 @@ class PositionsLog:
         partitions = self._partitions()
         began_at_ms = self.clock.now_ms()
         self._look_for_silence(began_at_ms)
-        starts = await self.list_offsets(OffsetSpec.EARLIEST, partitions)
-        ends = await self.list_offsets(end, partitions)
-        await self._notice_lost_tails({each: _known(ends[each]) for each in partitions}, end)
-        for partition in partitions:
-            await self._read(partition, _known(starts[partition]), _known(ends[partition]))
-        self.is_read = bool(partitions)
+        try:
+            starts = await self.list_offsets(OffsetSpec.EARLIEST, partitions)
+            ends = await self.list_offsets(end, partitions)
+            await self._notice_lost_tails({each: _known(ends[each]) for each in partitions}, end)
+            for partition in partitions:
+                await self._read(partition, _known(starts[partition]), _known(ends[partition]))
+        except KafkaError as error:
+            self.is_gone = error.reason == KafkaReason.TOPIC_UNKNOWN
+            raise
+        self.is_read, self.is_gone = bool(partitions), False
         self._read_at_ms = began_at_ms
 
     async def _notice_lost_tails(self, ends: Mapping[TopicPartition, int], spec: OffsetSpec) -> None:
