@@ -51,6 +51,8 @@ async def test_a_group_continues_on_the_target(
                     ListGroupsRequest(group=group), timeout=30
                 )
             assert [row.upstream_offset for row in answer.groups] == list(on_a.next_offsets.values())
+            if kind == "same":
+                assert all(row.downstream_offset == row.upstream_offset for row in answer.groups)
             return all(row.verdict == verdict and row.committed_on_target for row in answer.groups)
 
         await eventually(settled)
