@@ -64,6 +64,8 @@ class Life:
         """Whether the group works on the target; None = a move has not said how it ended."""
         self.has_group = False
         """Whether the group had committed anything before it was moved last."""
+        self.put_back: dict[Place, int] = {}
+        """Where the last failback left the group on the source."""
 
     async def live(self) -> None:
         steps = [*self.writing(), *self.failing()]
@@ -160,11 +162,16 @@ class Life:
             found.append((flow.lag_records, flow.partitions))  # Heartbeats are copied, too.
         found += [each for each in flow.in_force if each.kind in ("FENCE", "MOVE", "MOVED")]
         groups, copied = await self.world.groups(), self.committed("B")
-        for topic, index in self.committed("A"):
+        for (topic, index), offset in self.committed("A").items():
             if not any(each.partition == index for each in self.world.on["A"].read(topic)):
                 continue  # Without a record there is no offset sync.
             shown = groups.get(("readers", self.prefix + topic, index))
-            if shown is None or shown.downstream_offset != copied.get((topic, index)):
+            there = copied.get((topic, index), -1)
+            # A group that stands where a failback left it keeps its place on the target, too.
+            keeps = self.put_back.get((topic, index)) == offset
+            if shown is None or not (
+                shown.downstream_offset == there or (keeps and there < shown.downstream_offset)
+            ):
                 found.append((topic, index, copied, shown))
         return found or None
 
@@ -238,6 +245,8 @@ class Life:
             self.told.append(f"{self.world.now():.3f} {kind} is not complete: {last.report.left_behind}")
             return
         self.is_moved = not was_moved
+        if was_moved:
+            self.put_back = self.committed("A")
         self.told.append(f"{self.world.now():.3f} {kind} done")
         self.assert_not_ahead("B" if self.is_moved else "A", unread)
 
