@@ -224,10 +224,11 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
             fresh = True
             for one in missing:
                 if one.topic in self.cluster.unauthorized_topics:
-                    found[one] = from_code(ErrorCode.TOPIC_AUTHORIZATION_FAILED, doing, alias=alias)
+                    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    found[one] = from_code(code, f"{doing}, {one}", alias=alias)
         for one in partitions:
             if one not in found:
-                found[one] = self._leader_of(one, doing, alias)
+                found[one] = self._leader_of(one, f"{doing}, {one}", alias)
         return found
 
     def _is_led(self, partition: TopicPartition) -> bool:
