@@ -308,3 +308,26 @@ def test_a_target_that_was_built_again_under_the_running_services_gets_everythin
             await histories.copied(world, "orders", "orders.last")
 
     live(life())
+
+
+def test_internal_topics_have_no_header_where_copies_have_names_of_their_own(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, DEFAULT + "A->B.sync.group.offsets.enabled = true\n") as world:
+            source, target = world.on["A"], world.on["B"]
+            source.cluster.create_topic("orders")
+            source.produce("orders", 0, b"1", b"2")
+            source.commit("readers", "orders", {0: 1})
+            world.start(*SERVICES)
+            await world.until(lambda: bool(target.committed("readers")), 120)
+            syncs, checkpoints = (
+                cluster.read(name)
+                for cluster, name in (
+                    (source, "mm2-offset-syncs.B.internal"),
+                    (target, "A.checkpoints.internal"),
+                )
+            )
+            assert syncs
+            assert checkpoints
+            assert not [each for each in (*syncs, *checkpoints) if each.headers]
+
+    live(life())

@@ -1,4 +1,4 @@
-"""The ids of a topic and of its copy, in a header of offset syncs and checkpoints.
+"""The ids of a topic and of its copy, in a header of offset syncs and checkpoints where names are kept.
 
 A record says by it of which logs its offsets are: a topic that is deleted and created again has another id.
 MM2 has no such header, and does not read it.

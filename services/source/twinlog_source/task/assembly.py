@@ -303,8 +303,9 @@ def _copied_topics(
     target_topic_ids: Mapping[str, str],
     partition: TopicPartition,
 ) -> TopicIds | None:
+    """None where copies have names of their own: no topic is copied both ways, and syncs are as MM2's."""
     copy = copies.get(partition)
-    if copy is None:
+    if copy is None or copy.origins is None:
         return None
     return TopicIds(source_topic_ids[partition.topic], target_topic_ids[copy.target_topic])
 
