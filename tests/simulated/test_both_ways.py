@@ -406,11 +406,13 @@ async def all_in_order_of_arrival(world: World, on_a: list[bytes], on_b: list[by
     assert (found("A"), found("B")) == (on_a, on_b)
 
 
-async def verified(world: World, flow: Flow, *, complete: bool = True) -> tuple[str, int]:
+async def verified(
+    world: World, flow: Flow, *, complete: bool = True, file: Path | None = None
+) -> tuple[str, int]:
     """The verdict, of a replicator that has stopped for good if `complete`, and how many records differ."""
     request = VerifyRequest(flow=flow, topics=frozenset({"orders"}), complete=complete)
     report = await Verification(
-        configuration=load(world.file, environ={}), request=request, clock=LoopClock()
+        configuration=load(file or world.file, environ={}), request=request, clock=LoopClock()
     ).run()
     assert not report.failures
     assert not [each.reason for proof in report.proofs for each in proof.not_compared]
@@ -439,6 +441,28 @@ def test_verify_compares_the_records_of_one_cluster_with_their_copies(tmp_path: 
             world.on["B"].produce("orders", 0, b"B60", b"B62")
             assert await verified(world, a_to_b) == ("EQUAL", 0)
             assert await verified(world, b_to_a) == ("DIFFERENT", 2)
+
+    live(life())
+
+
+def test_a_file_for_each_direction(tmp_path: Path) -> None:
+    """No process has the flow back: that there is one is known by the positions topic of it."""
+    ports = {"source": 27401, "configsync": 27404}
+    listen = "".join(f"twinlog.{name}.listen = 127.0.0.1:{port}\n" for name, port in ports.items())
+
+    async def life() -> None:
+        async with World(tmp_path, FILE.replace("B->A.enabled = true\n", ""), seed=19) as world:
+            for application in world.on.values():
+                application.cluster.create_topic("orders", partition_count=2)
+            back = tmp_path / "back.properties"
+            back.write_text(world.file.read_text().replace("A->B.enabled", "B->A.enabled") + listen)
+            world.start("configsync", "source")
+            world.start("configsync 2", "source 2", arguments=("--config", str(back)))
+            await write(world, range(60), seconds=0.5)
+            await all_once(world, 120)
+            for file, flow in ((world.file, Flow("A", "B")), (back, Flow("B", "A"))):
+                assert await verified(world, flow, file=file) == ("EQUAL", 0)
+            assert not [each for each in world.logged if each["level"] in ("error", "critical")]
 
     live(life())
 

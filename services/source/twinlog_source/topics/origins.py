@@ -58,7 +58,15 @@ class Origins:
         return not self.flow.policy.tracks_topic_sources
 
     def is_both_ways(self, topic: ReplicatedTopic) -> bool:
-        """Whether another flow of the file copies the target topic back to the source topic."""
+        """Whether another flow copies the target topic back to the source topic. One of another file is known
+        by what its positions topic said at the last look."""
+        return self._file_has_back(topic) or any(
+            (mark := table.topic_of(topic)) is not None and mark.topic_id == topic.target_topic_id
+            for table in self.ids.tables.values()
+            if self.ids.is_back(table)
+        )
+
+    def _file_has_back(self, topic: ReplicatedTopic) -> bool:
         return any(
             each.flow.source == self.flow.flow.target and self._copies(each, topic.target_topic, topic)
             for each in self.ids.into_source
@@ -259,7 +267,7 @@ class Origins:
             return _NOWHERE
         if mark is None and not topic.source_topic_id:
             return 0, HIGHEST_OFFSET  # Brokers before 2.8: no copy has an id.
-        if mark is None and self.is_both_ways(topic):
+        if mark is None and self._file_has_back(topic):
             raise self.ids.unknown(
                 f"{table.log.topic} does not say yet what is copied to {topic.source_topic}"
             )
@@ -288,7 +296,7 @@ class Origins:
         if partner is None and origin is not None and mark is not None and self.ids.is_back(table):
             # A flow of another file.
             return (0, origin.unnamed_until) if mark.topic_id == topic.target_topic_id else _NOWHERE
-        if partner is None or partner.flow.source != self.flow.flow.target or not self.is_both_ways(topic):
+        if partner is None or partner.flow.source != self.flow.flow.target or not self._file_has_back(topic):
             return _NOWHERE
         if origin is not None:
             return 0, origin.unnamed_until

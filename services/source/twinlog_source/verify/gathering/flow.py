@@ -408,6 +408,8 @@ async def _origins(
         clock=positions.clock,
         pace_seconds=0.0,
     )
+    # Also a flow of another file may copy back.
+    await tables.read()
     return Origins(ids=tables, target=target, positions=positions)
 
 
