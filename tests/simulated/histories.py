@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from simulated.world import ONE_BROKER, SERVICES, World
 from twinlog.batches import Codec, EndMarker
 from twinlog.testing.broker.compaction import compact
-from twinlog.wire.murmur2 import murmur2
+from twinlog.wire.murmur2 import partition_for_key
 
 _QUICK = """
 A->B.enabled = true
@@ -399,7 +399,7 @@ def mirror_maker(world: World, *, copied_records: int) -> None:
     compacted = {"cleanup.policy": "compact"}
     positions = target.cluster.create_topic("mm2-offsets.A.internal", partition_count=25, configs=compacted)
     key = b'["MirrorSourceConnector",{"cluster":"A","partition":0,"topic":"orders"}]'
-    index = murmur2(key) % len(positions.partitions)
+    index = partition_for_key(key, len(positions.partitions))
     target.produce("mm2-offsets.A.internal", index, b'{"offset":%d}' % (copied_records - 1), key=key)
 
 
@@ -425,7 +425,7 @@ async def mirror_maker_between_us(world: World) -> None:
     source.produce("orders", 0, b"of MirrorMaker 2")
     target.copy("A.orders", source.read("orders")[3:])
     key = b'["MirrorSourceConnector",{"cluster":"A","partition":0,"topic":"orders"}]'
-    target.produce("mm2-offsets.A.internal", murmur2(key) % 25, b'{"offset":3}', key=key)
+    target.produce("mm2-offsets.A.internal", partition_for_key(key, 25), b'{"offset":3}', key=key)
     world.start(*SERVICES)
     source.produce("orders", 0, b"of Twinlog")
     await copied(world, prefix="A.")
