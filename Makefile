@@ -60,6 +60,7 @@ ci: install ## make test and make conformance in one run: what both need is star
 
 nightly: install versions ## Everything else on real brokers, and each supported release of Kafka
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m nightly tests/e2e tests/integration tests/contract tests/simulated
+	HYPOTHESIS_PROFILE=exhaustive $(BIN)/python -m pytest -n auto tests/unit/configsync/access/test_acl_rights.py
 
 # Virtual time ends what waits for ever, so no thread has to look for that in each test.
 unit: install ## Tests without I/O, by example
