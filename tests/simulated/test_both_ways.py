@@ -255,6 +255,25 @@ def test_a_topic_that_is_created_again_gives_no_place_to_groups_of_the_former_on
     live(life())
 
 
+def test_a_source_that_does_not_answer_takes_no_group_its_place(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=7) as world:
+            a, b = world.on["A"], world.on["B"]
+            for application in world.on.values():
+                application.cluster.create_topic("orders")
+            world.start(*SERVICES)
+            await write_hundreds(world, 3)
+            a.commit("readers", "orders", {0: a.ends("orders")[0]})
+            await world.until(lambda: b.committed("readers") == {("orders", 0): b.ends("orders")[0]})
+            await world.kafka["A"].stop_node(1)
+            b.commit("readers", "orders", {0: 0})
+            await world.until(lambda: b.committed("readers") == {("orders", 0): b.ends("orders")[0]})
+            await world.move("failover", accept_loss=True)
+            assert not skipped(world, "readers")
+
+    live(life())
+
+
 async def write_hundreds(world: World, rounds: int) -> None:
     """Until all is copied."""
     for number in range(rounds):

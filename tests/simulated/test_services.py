@@ -282,6 +282,8 @@ def test_syncs_after_a_killed_source_service_lead_a_group_past_no_record_either_
             ]
             assert behind
             assert [here for here, _ in behind] == [there for _, there in behind]
+            of_records = {each.offset for each in source.read("orders")}
+            assert {sync.upstream_offset for sync in syncs if sync.partition.topic == "orders"} <= of_records
 
 
 def test_a_target_that_was_built_again_under_the_running_services_gets_everything(tmp_path: Path) -> None:

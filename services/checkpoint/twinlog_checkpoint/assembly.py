@@ -60,6 +60,9 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
         ),
         clock=around.clock,
     )
+    if entry.policy.tracks_topic_sources:
+        # Where names are kept, only the sync itself says in time of which logs it is.
+        tail.ids_of = topics.topic_ids
     instruments = CheckpointInstruments(around.meter, entry.flow)
 
     translators = assemble_translators(

@@ -3,7 +3,6 @@
 from twinlog.offsets.checkpoints import CheckpointHistory as CheckpointHistory
 from twinlog.offsets.checkpoints import is_progress as is_progress
 from twinlog.offsets.checkpoints import target_partition as target_partition
-from twinlog.offsets.sync_pacing import ENOUGH_RECORDS as ENOUGH_RECORDS
 from twinlog.offsets.sync_pacing import PacedSyncs as PacedSyncs
 from twinlog.offsets.sync_pacing import SyncPace as SyncPace
 from twinlog.offsets.sync_store import OffsetSyncStore as OffsetSyncStore

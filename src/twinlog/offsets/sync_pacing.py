@@ -21,8 +21,6 @@ QUIET_SECONDS = 1.0
 BURST = 3.0
 MOST_TURNS = 8
 """Most syncs waiting for each partition; the oldest are dropped."""
-ENOUGH_RECORDS = 1 << 40
-"""More than any offset.lag.max: the sync of the newest record goes out at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +28,7 @@ class SyncPace:
     """The state of a partition's syncs, from which the next writer continues."""
 
     upstream_offset: int
-    """Offset of the newest record copied, or where that is not known of the next one; `downstream_offset` is
-    the same place on the target."""
+    """Offset of the newest record copied; `downstream_offset` is its offset on the target."""
     downstream_offset: int
     records: int
     """Records copied since the newest sync."""

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import OffsetSpec, TopicAdmin, TopicDescription
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.wire import TopicIds
 from twinlog_checkpoint.translation.exact import AT_END, Bounds, LogSide
@@ -62,10 +63,15 @@ class PresentTopics:
         copies = {topic: self.copy_of(topic) for topic in topics}
         here = await self.source.describe_topics(copies) if copies else {}
         there = await self.target.describe_topics(copies.values()) if copies else {}
-        self._ids |= {
-            topic: TopicIds(_id_of(here[topic]), _id_of(there[copy])) for topic, copy in copies.items()
-        }
-        return {topic: self._ids[topic] for topic in copies}
+        found: dict[str, TopicIds] = {}
+        for topic, copy in copies.items():
+            told, known = (_id_of(here[topic]), _id_of(there[copy])), self._ids.get(topic, (None, None))
+            # A cluster that does not answer says of no topic that it is another one.
+            source, target = (old if new is None else new for new, old in zip(told, known, strict=True))
+            if source is not None and target is not None:
+                self._ids[topic] = TopicIds(source, target)
+            found[topic] = TopicIds(*(each or "" for each in told))
+        return found
 
     async def look_again(self) -> None:
         """The same about all that were ever asked about."""
@@ -76,8 +82,11 @@ class PresentTopics:
         return None not in (ids, present := self._ids.get(topic)) and ids != present
 
 
-def _id_of(described: TopicDescription | KafkaError) -> str:
-    return "" if isinstance(described, KafkaError) else described.topic_id
+def _id_of(described: TopicDescription | KafkaError) -> str | None:
+    """Empty where there is no such topic; None = not known."""
+    if not isinstance(described, KafkaError):
+        return described.topic_id
+    return "" if described.reason == KafkaReason.TOPIC_UNKNOWN else None
 
 
 class _Stand(NamedTuple):

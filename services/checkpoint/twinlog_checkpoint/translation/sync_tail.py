@@ -51,6 +51,8 @@ class SyncTail:
     history: SyncHistory = field(default_factory=SyncHistory)
     on_turn: Callable[[], None] = lambda: None
     """Told when the first pass is done."""
+    ids_of: Callable[[str], TopicIds | None] = lambda _topic: None
+    """Of a source topic and its copy now, for syncs that name none; None = not known."""
     may_be_absent: bool = False
     """Without the topic nothing has been copied yet. False for a flow of this process, which creates it."""
     blocker: TwinlogError | None = None
@@ -207,6 +209,9 @@ class SyncTail:
     def apply(self, sync: OffsetSync, topic_ids: TopicIds | None = None) -> None:
         """Take the next sync of the topic."""
         self.store.apply(sync)
+        # What lies in the topic at the start may be of any.
+        if topic_ids is None and self.store.read_to_end:
+            topic_ids = self.ids_of(sync.partition.topic)
         pair = OffsetPair(sync.upstream_offset, sync.downstream_offset)
         self.history.on_sync(sync.partition, pair, topic_ids)
 

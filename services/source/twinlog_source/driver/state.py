@@ -104,7 +104,9 @@ class FlowState:
     async def take_over(self, *, displaced: bool) -> None:
         """Become the flow's owner, then read the positions from the log. Raises as `Ownership.take_over`."""
         # A target that was built again gets everything, as by a process that starts now.
-        was_lost = self.positions.is_gone and self.target_logs.recreated(self.topics) == self.topics.keys()
+        # A process that has planned nothing knows no topic, and says nothing of their copies.
+        recreated = self.target_logs.recreated(self.topics)
+        was_lost = self.positions.is_gone and bool(recreated) and recreated == self.topics.keys()
         await self.positions.forget_if_stale(was_lost=was_lost)
         await self.ownership.take_over(displaced=displaced)
         if self.ownership.others_signed or was_lost:

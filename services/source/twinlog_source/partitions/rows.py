@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from twinlog.batches.header import BatchHeader
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
-from twinlog.offsets import ENOUGH_RECORDS, SyncPace
+from twinlog.offsets import SyncPace
 from twinlog_source.log.facts import CheckedEnd, CopyFact, EpochStart
 from twinlog_source.partitions.latency import LagTime
 from twinlog_source.partitions.orders import ForeignWrite, PartitionReport, PartitionState
@@ -273,23 +273,11 @@ class PartitionRow:
 
     @property
     def sync_pace(self) -> SyncPace | None:
-        """The pace of its offset syncs. Where its last task did not end in order, the newest record counts as
-        not synced: on a source that stands still, no later record would bring the sync that was lost.
-
-        The offsets behind it are told, which part both logs alike: it need not be right before the position,
-        where a marker may be, and a pair that is no record's leads a group past records on the way back."""
+        """The pace of its offset syncs, as its last task told it; None = not known. Which record was the
+        newest is not known then: the offset before the position may be a marker's."""
         report = self.report
-        if self.target_end and report is not None and report.position == self.position and report.sync_pace:
-            return report.sync_pace
-        if self.position and self.target_end and self.target_end_is_exact and not self.is_preserved:
-            return SyncPace(
-                upstream_offset=self.position,
-                downstream_offset=self.target_end,
-                records=ENOUGH_RECORDS,
-                credit=1.0,
-                synced=False,
-            )
-        return None
+        told = self.target_end and report is not None and report.position == self.position
+        return report.sync_pace if told and report is not None else None
 
     @property
     def last_known_lag(self) -> int | None:

@@ -42,10 +42,9 @@ class MoveRig:
         pairs = self.logs.history.of(ORIGIN)
         assert pairs is not None
         pair = pairs.above(before)
-        topic_ids = TopicIds(
-            self.logs.source.topics[ORIGIN.topic].topic_id,
-            self.logs.target.topics[COPY.topic].topic_id,
-        )
+        source, target = (self.logs.source.topics[ORIGIN.topic], self.logs.target.topics[COPY.topic])
+        keeps_names = ORIGIN.topic == COPY.topic
+        topic_ids = TopicIds(source.topic_id, target.topic_id) if keeps_names else None
         while pair is not None:
             await self.fakes.write_sync(ORIGIN.topic, pair.upstream, pair.downstream, topic_ids=topic_ids)
             pair = pairs.above(pair.upstream)
