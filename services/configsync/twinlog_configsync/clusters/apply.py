@@ -9,6 +9,8 @@ from typing import Final, TypeVar
 from twinlog.acl_rights import DENY, limits
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
+from twinlog.kafka.codes import ErrorCode
+from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import AclAdmin, AclBinding, KafkaCluster, NewTopic, QuotaEntity
 from twinlog.service.waiting import wait_or_stop
 from twinlog_configsync.clusters.observe import Observer
@@ -142,9 +144,7 @@ class Applier:
         answers |= await self.target.create_partitions(
             {action.target_topic: action.to_count for action in actions if isinstance(action, GrowPartitions)}
         )
-        answers |= await self.target.delete_topics(
-            [action.target_topic for action in actions if isinstance(action, DeleteTopic)]
-        )
+        answers |= await self._deleted([action for action in actions if isinstance(action, DeleteTopic)])
         return [
             Refusal(action=by_target[name], error=error)
             for name, error in answers.items()
@@ -170,6 +170,19 @@ class Applier:
             for action in refused
         ]
         return answers | dict(await self.target.create_topics([_new_topic(action) for action in without]))
+
+    async def _deleted(self, actions: Sequence[DeleteTopic]) -> dict[str, KafkaError | None]:
+        """Topics are deleted by name, and somebody may have created another one since the plan was made."""
+        found = await self.target.describe_topics([action.target_topic for action in actions])
+        answers: dict[str, KafkaError | None] = {}
+        for action in actions:
+            topic = found[action.target_topic]
+            if isinstance(topic, KafkaError):
+                answers[action.target_topic] = topic
+            elif topic.topic_id != action.target_topic_id:
+                error = from_code(ErrorCode.INCONSISTENT_TOPIC_ID, f"delete {action.target_topic}")
+                answers[action.target_topic] = error
+        return answers | dict(await self.target.delete_topics(found.keys() - answers.keys()))
 
     async def _quotas(self, actions: Sequence[QuotaAction]) -> list[Refusal[QuotaAction]]:
         """Kafka accepts or refuses all changes of an entity together."""

@@ -148,6 +148,20 @@ async def test_another_topic_under_the_name_is_left_alone(tmp_path: Path) -> Non
     assert "A.a" in copies(flow)
 
 
+async def test_another_topic_that_got_the_name_after_the_plan_was_made_is_left_alone(tmp_path: Path) -> None:
+    flow = following(tmp_path, grace_seconds=0)
+    await flow.refresh(TOPICS)
+    await flow.source.delete_topics(["a"])
+    await flow.refresh(TOPICS)
+
+    def create_again(_call: Call) -> None:
+        flow.target.add_topic("A.a")
+
+    flow.target.intercept("create_partitions", create_again)
+    await flow.refresh(TOPICS)
+    assert "A.a" in copies(flow)
+
+
 @pytest.mark.parametrize("follow", [True, False])
 async def test_a_topic_gone_from_both_sides_is_forgotten_but_keeps_its_generation(
     tmp_path: Path, follow: bool
