@@ -1,5 +1,6 @@
 """The topics that are to be copied now: configsync's list, corrected by what the clusters report."""
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -25,6 +26,7 @@ from twinlog_source.reasons import PartitionReason
 # too large is copied, or the new topic gets everything, without a command.
 
 LOOK_SECONDS = 2.0
+IDS_KEPT = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +45,9 @@ class TargetTopics:
     """By source topic; a later value of configsync takes precedence."""
     _created_again: dict[str, tuple[str, TopicDescription]] = field(default_factory=dict)
     """By source topic: the id that configsync told, as long as it does, and the present topic."""
-    _known_ids: dict[str, set[str]] = field(default_factory=dict)
-    """By source topic: the ids that its copy has had. A broker that lags behind may report one of them."""
+    _known_ids: dict[str, deque[str]] = field(default_factory=dict)
+    """By source topic: the last ids that its copy has had. A broker that lags behind may report one of
+    them."""
     _due_at: float = 0.0
 
     async def corrected(
@@ -56,16 +59,21 @@ class TargetTopics:
             await self._look(topics)
         corrected = {name: self._correct(topic) for name, topic in topics.items()}
         for name, topic in corrected.items():
-            self._known_ids.setdefault(name, set()).add(topic.target_topic_id)
+            known = self._known_ids.setdefault(name, deque(maxlen=IDS_KEPT))
+            if topic.target_topic_id not in known:
+                known.append(topic.target_topic_id)
         return corrected
 
     async def _look(self, topics: Mapping[str, ReplicatedTopic]) -> None:
+        for remembered in (self._seen, self._created_again, self._known_ids):
+            for name in remembered.keys() - topics.keys():
+                del remembered[name]
         changed = self._refused(topics, KafkaReason.TOPIC_CHANGED, PreservedReason.TARGET_RECREATED)
         described = await self.target.describe_topics(sorted(changed.values())) if changed else {}
         for name, target_topic in changed.items():
             found, said_id = described[target_topic], topics[name].target_topic_id
-            known = self._known_ids.setdefault(name, {said_id})
-            if not isinstance(found, KafkaError) and found.topic_id not in known:
+            known = self._known_ids.get(name, ())
+            if not isinstance(found, KafkaError) and found.topic_id not in (said_id, *known):
                 self._created_again[name] = said_id, found
         refused = self._refused(topics, KafkaReason.RECORD_TOO_LARGE)
         configs = await self.target.describe_topic_configs(sorted(refused.values())) if refused else {}
