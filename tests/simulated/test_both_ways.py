@@ -274,6 +274,33 @@ def test_a_source_that_does_not_answer_takes_no_group_its_place(tmp_path: Path) 
     live(life())
 
 
+def test_a_group_past_the_end_of_a_log_that_lost_records_skips_no_record_written_since(
+    tmp_path: Path,
+) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, seed=3) as world:
+            a, b = world.on["A"], world.on["B"]
+            for application in world.on.values():
+                application.cluster.create_topic("orders")
+            world.start(*SERVICES)
+            await write_hundreds(world, 2)
+            a.produce("orders", 0, *(b"A2-%d" % number for number in range(20)))
+            await world.until(lambda: both_have_all(world))
+            (end,) = a.ends("orders")
+            a.commit("readers", "orders", {0: end})
+            await world.until(lambda: b.committed("readers") == {("orders", 0): b.ends("orders")[0]})
+            a.cluster.lose_tail(a.partition("orders"), end - 15)
+            a.produce("orders", 0, *(b"new %d" % number for number in range(10)))
+            await world.pause(60)
+            new = next(each.offset for each in b.read("orders") if each.value == b"new 0")
+            assert b.committed("readers")["orders", 0] <= new
+            *_, last = await world.move("failover", accept_loss=True)
+            assert not last.report.left_behind
+            assert b.committed("readers")["orders", 0] <= new
+
+    live(life())
+
+
 async def write_hundreds(world: World, rounds: int) -> None:
     """Until all is copied."""
     for number in range(rounds):

@@ -28,6 +28,7 @@ from twinlog_checkpoint.translation.translation import (
     Translation,
     Translator,
     Verdict,
+    past_end,
     without_floor,
 )
 
@@ -179,8 +180,10 @@ class BothWaysTranslator:
         settled: _Stand | None,
     ) -> Translation:
         here, there = bounds
+        if position.next_offset > here.end:
+            return past_end(here.end)
         # A log that ends before what was written to it was created again, and gets all of that once more.
-        if flows[1] is not None and position.next_offset >= here.end >= flows[1].end:
+        if flows[1] is not None and position.next_offset == here.end >= flows[1].end:
             return _told(Verdict.UP_TO_DATE, min(flows[1].position, there.end), there, AT_END)
         if floors is None:
             return without_floor(f"{_BOTH}, and the offset syncs of the flow back are not known here")

@@ -27,6 +27,7 @@ from twinlog_checkpoint.translation.translation import (
     SourcePosition,
     Translation,
     Verdict,
+    past_end,
     within,
     without_floor,
 )
@@ -290,9 +291,7 @@ class ExactTranslator:
         if past:
             # Who reads uncommitted records is behind the last stable one.
             here = (await log_bounds(self.here.admin, [partition], OffsetSpec.LATEST)).get(partition, here)
-        message = f"the log ends at {here.end}: it lost records, or was created again"
-        nowhere = Translation(verdict=Verdict.PAST_END, downstream_offset=None, message=message)
-        return {position: nowhere for position in past if position.next_offset > here.end}
+        return {position: past_end(here.end) for position in past if position.next_offset > here.end}
 
     async def _floors(
         self,

@@ -117,6 +117,12 @@ def without_floor(message: str) -> Translation:
     return Translation(verdict=Verdict.NO_SYNC, downstream_offset=None, message=message)
 
 
+def past_end(end: int) -> Translation:
+    """Of an offset past the end of its log: nobody has read the records that come there."""
+    message = f"the log ends at {end}: it lost records, or was created again"
+    return Translation(verdict=Verdict.PAST_END, downstream_offset=None, message=message)
+
+
 def within(floor: Translation, there: LogBounds) -> Translation:
     """The floor as the log there allows it.
 

@@ -94,6 +94,13 @@ async def test_a_group_at_the_end_of_a_log_that_gets_all_again_has_not_read_it(
     assert (await translator.translate([place]))[place].verdict is verdict
 
 
+async def test_a_group_past_the_end_of_a_log_that_lost_records_has_not_read_what_is_written_there() -> None:
+    translator = await Rig(back=4).translator()
+    place = SourcePosition(partition=P, next_offset=5)
+    answer = (await translator.translate([place]))[place]
+    assert (answer.verdict, answer.downstream_offset) == (Verdict.PAST_END, None)
+
+
 async def test_what_a_flow_tells_of_a_topic_that_is_gone_does_not_count() -> None:
     """The topic there was created again, and the flow back does not know yet."""
     rig = Rig(back=4)
