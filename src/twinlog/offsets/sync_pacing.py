@@ -10,7 +10,7 @@ a compacted topic. Here a partition has at most
 A missing sync costs precision, never correctness. Pure; nothing here waits or sends.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from twinlog.model import TopicPartition
@@ -90,16 +90,40 @@ class PacedSyncs:
             synced=partition not in self._waiting,
         )
 
-    def acknowledged_run(
-        self, partition: TopicPartition, upstream_offset: int, downstream_offset: int, count: int, now: float
+    def acknowledged(
+        self,
+        partition: TopicPartition,
+        runs: Sequence[tuple[int, int]],
+        downstream_offset: int,
+        now: float,
     ) -> None:
-        """Count `count` records that the target has, whose offsets rise by one on both sides.
+        """Count the records of a batch that the target has from `downstream_offset` on. `runs`: their first
+        offset at the source and their number, in order and with offsets missing between them.
 
-        Raises ValueError when there are none.
+        Raises ValueError for a run of none.
         """
         state = self._partitions.get(partition)
         if state is None:
             state = self._partitions[partition] = _Partition(credited_at=now, sent_at=now)
+        # Each run leaves a sync at least, so those of the newest would displace those between.
+        newest = max(1, len(runs) - self._writer.history_per_partition)
+        for place, (first, count) in enumerate(runs):
+            if place == 0 or place >= newest:
+                self._acknowledged_run(partition, state, first, downstream_offset, count)
+            else:
+                state.records += count
+            downstream_offset += count
+        state.changed_at = now
+        self._waiting.add(partition)
+
+    def _acknowledged_run(
+        self,
+        partition: TopicPartition,
+        state: _Partition,
+        upstream_offset: int,
+        downstream_offset: int,
+        count: int,
+    ) -> None:
         if state.upstream < 0 or upstream_offset <= state.upstream or downstream_offset <= state.downstream:
             self._turn(
                 state,
@@ -116,8 +140,6 @@ class PacedSyncs:
         state.upstream = upstream_offset + count - 1
         state.downstream = downstream_offset + count - 1
         state.records += count
-        state.changed_at = now
-        self._waiting.add(partition)
 
     def take(self, now: float) -> list[OffsetSync]:
         """Remove and return the syncs to send now, in order per partition; see `OffsetSyncWriter.take`."""

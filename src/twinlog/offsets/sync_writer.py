@@ -95,11 +95,12 @@ class OffsetSyncWriter:
     ) -> None:
         self._offset_lag_max = offset_lag_max
         self._max_in_flight = max_in_flight
-        self._history_per_partition = history_per_partition
+        self.history_per_partition = history_per_partition
         self._in_flight = 0
         self._states: dict[TopicPartition, PartitionSyncState] = {}
-        self._pending: dict[TopicPartition, deque[OffsetSync]] = {}
-        self._delayed: dict[TopicPartition, OffsetSync] = {}
+        # Pairs of an offset of the source and one of the target: most of them are never sent.
+        self._pending: dict[TopicPartition, deque[tuple[int, int]]] = {}
+        self._delayed: dict[TopicPartition, tuple[int, int]] = {}
 
     def acknowledged(self, partition: TopicPartition, upstream_offset: int, downstream_offset: int) -> None:
         """Take one record that the target acknowledged."""
@@ -114,30 +115,32 @@ class OffsetSyncWriter:
         """
         if count < 1:
             raise ValueError(f"a run has at least one record, got {count}")
-        state = self._states.setdefault(partition, PartitionSyncState(self._offset_lag_max))
+        state = self._states.get(partition)
+        if state is None:
+            state = self._states[partition] = PartitionSyncState(self._offset_lag_max)
         due_at = state.update_run(upstream_offset, downstream_offset, count)
         last = count - 1
         if due_at:
             self._delayed.pop(partition, None)
-            for index in due_at[-self._history_per_partition :]:
-                self._queue(_sync(partition, upstream_offset + index, downstream_offset + index))
+            for index in due_at[-self.history_per_partition :]:
+                self._queue(partition, (upstream_offset + index, downstream_offset + index))
         if not due_at or due_at[-1] != last:
-            self._delayed[partition] = _sync(partition, upstream_offset + last, downstream_offset + last)
+            self._delayed[partition] = upstream_offset + last, downstream_offset + last
 
     def commit(self) -> None:
         """Make every delayed sync pending, so that an idle partition is synced to its last record.
 
         Called every offset.flush.interval.ms, and after every transaction.
         """
-        for sync in self._delayed.values():
-            self._queue(sync)
+        for partition, offsets in self._delayed.items():
+            self._queue(partition, offsets)
         self._delayed.clear()
 
     def promote(self, partition: TopicPartition) -> None:
         """Make the delayed sync of one partition pending."""
-        sync = self._delayed.pop(partition, None)
-        if sync is not None:
-            self._queue(sync)
+        offsets = self._delayed.pop(partition, None)
+        if offsets is not None:
+            self._queue(partition, offsets)
 
     def take(self, most: Mapping[TopicPartition, int] | None = None) -> list[OffsetSync]:
         """Remove and return the syncs to send now, up to the limit in flight, in order per partition.
@@ -154,7 +157,7 @@ class OffsetSyncWriter:
                 while len(queue) > min(most[partition], room):
                     queue.popleft()
             while queue and self._in_flight < self._max_in_flight:
-                taken.append(queue.popleft())
+                taken.append(_sync(partition, *queue.popleft()))
                 self._in_flight += 1
             if not queue:
                 del self._pending[partition]
@@ -168,7 +171,7 @@ class OffsetSyncWriter:
         state.update(upstream_offset, downstream_offset)
         state.reset()
         if not synced:
-            self._delayed[partition] = _sync(partition, upstream_offset, downstream_offset)
+            self._delayed[partition] = upstream_offset, downstream_offset
 
     def also_in_flight(self, count: int) -> None:
         """Count syncs that another path has in flight."""
@@ -192,22 +195,22 @@ class OffsetSyncWriter:
     @property
     def pending(self) -> tuple[OffsetSync, ...]:
         """Syncs that wait for room in flight."""
-        return tuple(sync for queue in self._pending.values() for sync in queue)
+        return tuple(_sync(of, *offsets) for of, queue in self._pending.items() for offsets in queue)
 
     @property
     def delayed(self) -> tuple[OffsetSync, ...]:
         """Syncs that wait for the next `commit`: at most one per partition."""
-        return tuple(self._delayed.values())
+        return tuple(_sync(of, *offsets) for of, offsets in self._delayed.items())
 
     @property
     def in_flight(self) -> int:
         return self._in_flight
 
-    def _queue(self, sync: OffsetSync) -> None:
-        queue = self._pending.get(sync.partition)
+    def _queue(self, partition: TopicPartition, offsets: tuple[int, int]) -> None:
+        queue = self._pending.get(partition)
         if queue is None:
-            queue = self._pending[sync.partition] = deque(maxlen=self._history_per_partition)
-        queue.append(sync)
+            queue = self._pending[partition] = deque(maxlen=self.history_per_partition)
+        queue.append(offsets)
 
 
 def _sync(partition: TopicPartition, upstream_offset: int, downstream_offset: int) -> OffsetSync:

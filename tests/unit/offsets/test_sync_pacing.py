@@ -40,7 +40,7 @@ class Task:
             self.paced.resume(P, pace, self.now)
 
     def copy(self, upstream: int, downstream: int, count: int = 1) -> None:
-        self.paced.acknowledged_run(P, upstream, downstream, count, self.now)
+        self.paced.acknowledged(P, [(upstream, count)], downstream, self.now)
         self.copied += count
 
     def tick(self) -> list[OffsetSync]:
@@ -183,3 +183,29 @@ def test_a_sync_that_did_not_arrive_goes_out_again_also_when_nothing_follows() -
     task.paced.lost({each.partition for each in before})
     assert sync(9, 9) in task.ticks(FLUSH)
     assert task.ticks(10 * FLUSH) == []
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(1, 3), st.integers(1, 150)), min_size=1, max_size=5)
+        | st.lists(st.tuples(st.integers(1, 3), st.integers(1, 9)), min_size=30, max_size=70),
+        max_size=4,
+    ),
+    st.integers(0, 3),
+)
+def test_the_runs_of_a_batch_leave_the_syncs_that_they_leave_one_by_one(
+    batches: list[list[tuple[int, int]]], lag_max: int
+) -> None:
+    together, alone = Task(lag_max=lag_max), Task(lag_max=lag_max)
+    upstream = downstream = 0
+    for batch in batches:
+        runs, base = [], downstream
+        for missing, count in batch:
+            upstream += missing
+            runs.append((upstream, count))
+            alone.copy(upstream, downstream, count)
+            upstream, downstream = upstream + count, downstream + count
+        together.paced.acknowledged(P, runs, base, together.now)
+        assert together.paced.pace(P, together.now) == alone.paced.pace(P, alone.now)
+        assert together.tick() == alone.tick()
+    assert together.ticks(90) == alone.ticks(90)

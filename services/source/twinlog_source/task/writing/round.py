@@ -104,10 +104,7 @@ class OffsetSyncs:
         if not self.topic:
             return
         self._queued.set()
-        downstream, now = target_base_offset, self.clock.monotonic()
-        for first_source_offset, count in batch.runs:
-            self.paced.acknowledged_run(partition, first_source_offset, downstream, count, now)
-            downstream += count
+        self.paced.acknowledged(partition, batch.runs, target_base_offset, self.clock.monotonic())
 
     def acknowledged_route(
         self, partition: TopicPartition, batch: OutgoingBatch, target_base_offset: int
