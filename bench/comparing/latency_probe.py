@@ -9,7 +9,6 @@ import asyncio
 import itertools
 import json
 import os
-import struct
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -19,7 +18,6 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from twinlog.service.waiting import wait_or_stop
 
-_HEAD = struct.Struct(">qq")
 _LATE_SECONDS = 30.0
 _POLL_MS = 200
 
@@ -86,7 +84,6 @@ async def probe(plan: ProbePlan) -> ProbeOutcome:
 
 async def _send(plan: ProbePlan, producer: AIOKafkaProducer) -> None:
     never = asyncio.Event()
-    padding = bytes(plan.value_bytes - _HEAD.size)
     began = time.perf_counter()
     for index in range(plan.all_records):
         if index == plan.warm_up_records:
@@ -94,7 +91,7 @@ async def _send(plan: ProbePlan, producer: AIOKafkaProducer) -> None:
         due = began + index / plan.records_per_second
         while (early := due - time.perf_counter()) > 0:
             await wait_or_stop(never, early)
-        value = _HEAD.pack(index, time.monotonic_ns()) + padding
+        value = written(index, time.monotonic_ns(), plan.value_bytes)
         await producer.send(plan.source_topic, value, partition=index % plan.partitions)
     print("measured", flush=True)
     await producer.flush()
@@ -113,6 +110,17 @@ async def _stream(plan: ProbePlan) -> None:
             while (early := due - time.perf_counter()) > 0:
                 await wait_or_stop(never, early)
             await producer.send(plan.stream_topic, value, partition=index % plan.stream_partitions)
+
+
+def written(index: int, sent_ns: int, value_bytes: int) -> bytes:
+    """A value is text, since expressions take it as a string."""
+    return json.dumps({"index": index, "sent": sent_ns, "amount": 99.5}).encode().ljust(value_bytes)
+
+
+def read(value: bytes) -> tuple[int, int]:
+    """Which record it is, and when it was sent."""
+    head = json.loads(value)
+    return head["index"], head["sent"]
 
 
 class _Arrivals:
@@ -140,7 +148,7 @@ class _Arrivals:
         )
 
     def _take(self, value: bytes, now_ns: int) -> None:
-        index, sent_ns = _HEAD.unpack_from(value)
+        index, sent_ns = read(value)
         if self._seen[index]:
             self._duplicates += 1
             return
