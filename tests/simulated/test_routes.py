@@ -144,6 +144,8 @@ def test_a_route_whose_topic_was_deleted_gets_it_again_with_the_next_record(tmp_
                 target.cluster.delete_topic("A.plain-big")
                 await world.pause(90)
                 assert "A.plain-big" not in target.cluster.topics
+                report = await verified(world)
+                assert (report.verdict, [proof.records for proof in report.proofs]) == ("EQUAL", [number + 1])
             await world.move("failover")
             for service in ("source", "configsync", "checkpoint"):
                 await world.stop(service)

@@ -75,8 +75,18 @@ class DecisionsCodec:
 async def stored_rules(target: KafkaCluster, flow: Flow) -> RulesRecord:
     """The rules that differ from the file, for a command that asks no service; `NO_RULES` if they never were
     changed. Raises as `Table.load`."""
-    codec = DecisionsCodec(frozenset({RULES}))
-    return _rules(await Table(cluster=target, topic=configsync_topic(flow.source), codec=codec).load())
+    return _rules(await _stored(target, flow, RULES))
+
+
+async def stored_topics(target: KafkaCluster, flow: Flow) -> Mapping[str, ReplicatedTopic]:
+    """Of a flow, by source topic, also those that it no longer has. Raises as `Table.load`."""
+    rows = await _stored(target, flow, TOPIC)
+    return {name: row for (_, name), row in rows.items() if isinstance(row, ReplicatedTopic)}
+
+
+async def _stored(target: KafkaCluster, flow: Flow, kind: str) -> Mapping[Key, Row]:
+    codec = DecisionsCodec(frozenset({kind}))
+    return await Table(cluster=target, topic=configsync_topic(flow.source), codec=codec).load()
 
 
 class Decisions:

@@ -25,6 +25,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.policy.transformed import TopicTransforms
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
+from twinlog.service.feeds.registry import stored_topics
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog.service.feeds.routes import routes_of
 from twinlog.service.feeds.rules import flow_in_force
@@ -108,7 +109,9 @@ class GatheredFlow:
         not answer, ConfigError for a topic that the flow does not have."""
         await self.topics.find()
         if self.request.routes and self.transforms.may_route:
-            await self.topics.find_routes(await routes_of(self.flow.flow, self.target).load())
+            flow = self.flow.flow
+            stored = await routes_of(flow, self.target).load()
+            await self.topics.find_routes(stored, await stored_topics(self.target, flow))
         partitions = self.topics.partitions()
         logs = {partition: self.topics.log_of(partition) for partition in partitions}
         source_ends = await self._offsets(self.source, self.source_end, set(logs.values()))

@@ -92,12 +92,17 @@ class VerifiedTopics:
                     source=here, target=its_copy, source_compacted=of_source, target_compacted=of_target
                 )
 
-    async def find_routes(self, stored: Mapping[str, StoredRoute]) -> None:
-        """Those that records of the found topics take. Raises KafkaError."""
+    async def find_routes(
+        self, stored: Mapping[str, StoredRoute], known: Mapping[str, ReplicatedTopic]
+    ) -> None:
+        """Those that records of the found topics take, without those whose topics were deleted on the target
+        and are not asked for again; `known` are configsync's. Raises KafkaError."""
         topics = {
             name: route.source_topic
             for name, route in stored.items()
-            if route.source_topic in self.pairs and name not in self.pairs
+            if route.source_topic in self.pairs
+            and name not in self.pairs
+            and not route.is_gone(known.get(name))
         }
         policy, source = self.selector.policy, self.flow.flow.source
         copies = {name: policy.format_remote_topic(source, name) for name in topics}
