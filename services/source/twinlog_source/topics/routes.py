@@ -1,5 +1,6 @@
 """Where records go that take a route, and whether they may."""
 
+import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -35,8 +36,8 @@ class RouteBook:
     flow: SourceFlow
     decisions: KnownTopics
     table: Routes
-    _promised: dict[str, StoredRoute] = field(default_factory=dict)
-    """As the rows of the table, before they are on the log."""
+    _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Nobody reads the rows between a look at them and what is written then."""
 
     async def want(self, partition: TopicPartition, names: Collection[str]) -> Collection[Route]:
         """The topics of these routes, as configsync has seen them; one that is new is written down. Raises
@@ -46,17 +47,17 @@ class RouteBook:
         if any(
             name not in known or known[name].routed_from != topic or is_gone(known[name]) for name in names
         ):
-            stored = await self.table.load()
-            self._require(topic, names, {**self._promised, **stored})
-            wanted = {
-                name: StoredRoute(topic, ever[name].target_topic_id)
-                if name in ever and is_gone(ever[name])
-                else stored.get(name, StoredRoute(topic))
-                for name in names
-            }
-            self._promised |= wanted
-            news = [name for name, route in wanted.items() if route != stored.get(name)]
-            await self.table.put(wanted)
+            async with self._busy:
+                stored = await self.table.load()
+                self._require(topic, names, stored)
+                wanted = {
+                    name: StoredRoute(topic, ever[name].target_topic_id)
+                    if name in ever and is_gone(ever[name])
+                    else stored.get(name, StoredRoute(topic))
+                    for name in names
+                }
+                news = [name for name, route in wanted.items() if route != stored.get(name)]
+                await self.table.put(wanted)
             for name in news:
                 log.info("route_begins", flow=str(flow), topic=topic, route=name)
         policy = self.flow.policy

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.config import load
-from twinlog.errors import StateError
+from twinlog.errors import StateError, TransientKafkaError
 from twinlog.kafka.deadline import pause
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
@@ -121,6 +121,21 @@ async def test_of_two_topics_that_want_one_new_route_at_once_one_is_refused(book
             group.create_task(want(topic))
     assert [error.reason for error in refused] == ["ROUTE_REFUSED"]
     assert (await book.table.load())["eu"].source_topic in str(refused[0])
+
+
+async def test_a_route_that_could_not_be_written_down_is_free_for_another_topic(book: RouteBook) -> None:
+    cluster = book.table.cluster
+    assert isinstance(cluster, FakeCluster)
+
+    def fail(_: Call) -> None:
+        raise TransientKafkaError("no answer in time", reason="KAFKA_TIMEOUT")
+
+    undo = cluster.intercept("append", fail)
+    with pytest.raises(TransientKafkaError):
+        await book.want(ORDERS, ["eu"])
+    undo()
+    await book.want(TopicPartition("users", 0), ["eu"])
+    assert await book.table.load() == {"eu": StoredRoute("users")}
 
 
 async def test_a_wrong_expression_creates_no_more_than_so_many_topics(book: RouteBook) -> None:
