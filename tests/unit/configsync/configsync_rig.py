@@ -69,7 +69,9 @@ class ConfigSyncRig:
     def __post_init__(self) -> None:
         self.restart()
 
-    def restart(self, *, random: Callable[[], float] = lambda: 0.0) -> None:
+    def restart(
+        self, *, random: Callable[[], float] = lambda: 0.0, backoff_seconds: float = 1.0
+    ) -> None:
         """`random` decides the length of back-offs."""
         self.told = ToldTables(self.stop)
         journal = _journal(self.config, self.clock)
@@ -84,7 +86,7 @@ class ConfigSyncRig:
             gate=self.gate,
             neighbours=self.neighbours,
         )
-        backoff = Backoff(initial_seconds=1.0, max_seconds=1.0, random=random)
+        backoff = Backoff(initial_seconds=backoff_seconds, max_seconds=backoff_seconds, random=random)
         self.sync = FlowSync(
             passes, clock=self.clock, backoff=backoff, journal=journal, refusal=lambda: self.refusal
         )

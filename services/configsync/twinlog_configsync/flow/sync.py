@@ -81,14 +81,13 @@ class FlowSync:
             except TwinlogError as error:
                 self._failed(error)
                 self._follow_intervals()
-                wait_seconds = self._backoff.next()
+                await wait_for_any(stop, self._woken, seconds=self._backoff.next())
             else:
                 self._backoff.reset()
                 self._follow_intervals()
                 if not self._woken.is_set():
                     self._plan_next(scopes, started=started)
-                wait_seconds = self.schedule.next_in_seconds(self._clock.monotonic())
-            await self._wait(stop, wait_seconds)
+                await self._wait(stop, self.schedule.next_in_seconds(self._clock.monotonic()))
 
     async def _wait(self, stop: asyncio.Event, seconds: float) -> None:
         """Until something is due, or records wait for a topic to which they are routed."""

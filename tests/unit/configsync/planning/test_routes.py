@@ -1,9 +1,13 @@
 """Topics to which records are routed one by one: configsync makes them as if they were on the source."""
 
+import asyncio
+from itertools import pairwise
 from pathlib import Path
 
 from twinlog.config import AclSyncMode
+from twinlog.errors import TransientKafkaError
 from twinlog.service.feeds.routes import StoredRoute, is_gone, routes_of
+from twinlog.testing.fakes.cluster_base import Call
 from twinlog_configsync.access.acl_rules import translate_acls
 from twinlog_configsync.model.schedule import Scope
 from unit.configsync.access.acl_rig import acl, rules
@@ -123,6 +127,26 @@ async def test_a_route_that_records_took_once_is_no_topic_that_the_source_has_de
     flow.source.add_topic("eu", 5)
     await now.refresh()
     assert (now.topics()["eu"].routed_from, now.topics()["eu"].target_partition_count) == ("", 5)
+
+
+async def test_passes_that_fail_are_tried_again_after_their_back_off_and_not_with_each_look_at_routes(
+    tmp_path: Path,
+) -> None:
+    flow = make_flow(tmp_path, ROUTER)
+    await flow.refresh()
+    await _wants(flow, eu="orders")
+    failed: list[float] = []
+
+    def fail(_call: Call) -> None:
+        failed.append(asyncio.get_running_loop().time())
+        if len(failed) == 3:
+            flow.stop.set()
+        raise TransientKafkaError("no answer in time", reason="KAFKA_TIMEOUT", code=7)
+
+    flow.source.intercept("list_topics", fail)
+    flow.restart(random=lambda: 1.0, backoff_seconds=60.0)
+    await flow.sync.run(flow.stop)
+    assert [round(later - sooner) for sooner, later in pairwise(failed)] == [60, 60]
 
 
 async def test_a_flow_without_routers_reads_no_routes(tmp_path: Path) -> None:
