@@ -69,9 +69,7 @@ class ConfigSyncRig:
     def __post_init__(self) -> None:
         self.restart()
 
-    def restart(
-        self, *, random: Callable[[], float] = lambda: 0.0, backoff_seconds: float = 1.0
-    ) -> None:
+    def restart(self, *, random: Callable[[], float] = lambda: 0.0, backoff_seconds: float = 1.0) -> None:
         """`random` decides the length of back-offs."""
         self.told = ToldTables(self.stop)
         journal = _journal(self.config, self.clock)

@@ -12,8 +12,7 @@ from twinlog.filters import GroupFilter
 from twinlog.kafka.ports import CommittedOffset, GroupAdmin, KafkaCluster
 from twinlog.model import Flow, TopicPartition
 from twinlog.selection import TopicSelector
-from twinlog.service.feeds.replicated_topics import ReplicatedTopic
-from twinlog.service.feeds.routes import is_gone
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, is_gone
 from twinlog.wire import TopicIds
 from twinlog_checkpoint.groups.progress import GroupProgress
 from twinlog_checkpoint.side_by_side import in_turns

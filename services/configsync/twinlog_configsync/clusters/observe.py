@@ -9,7 +9,7 @@ from twinlog.batches import BATCH_LIMITS
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, ConfigEntry, KafkaCluster, OffsetSpec, TopicDescription
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.feeds.replicated_topics import ReplicatedTopic
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, StoredRoute
 from twinlog_configsync.model.observation import (
     AclObservation,
     Configs,
@@ -40,8 +40,8 @@ class Ask:
     counterparts: Mapping[str, str]
     """Source name → target name."""
     scopes: Collection[Scope]
-    routes: Mapping[str, str] = field(default_factory=dict)
-    """Those of the source names that are routes: the topic whose records take it."""
+    routes: Mapping[str, StoredRoute] = field(default_factory=dict)
+    """Those of the source names that are routes."""
     listed: frozenset[str] = frozenset()
     """The topics that the source lists."""
     known: Mapping[str, ReplicatedTopic] = field(default_factory=dict)
@@ -80,7 +80,8 @@ class Observer:
 
     async def _topics(self, ask: Ask) -> Observation:
         def real(name: str) -> str:
-            return ask.routes.get(name, name)
+            route = ask.routes.get(name)
+            return name if route is None else route.source_topic
 
         async def configs_of(names: Collection[str], keys: Collection[str] = ()) -> Mapping[str, Configs]:
             found = await self._configs(self.source, set(map(real, names)), keys)
@@ -109,7 +110,7 @@ class Observer:
                 target=target[target_name],
                 source_configs=source_configs.get(source_name, ()),
                 target_configs=target_configs.get(target_name, ()),
-                routed_from=ask.routes.get(source_name, ""),
+                route=ask.routes.get(source_name),
             )
             for source_name, target_name in ask.counterparts.items()
         }

@@ -11,7 +11,7 @@ from twinlog.errors import StateError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.selection import TopicReason, TopicSelector
 from twinlog.service.feeds.registry import TOLD_KINDS, registry_name
-from twinlog.service.feeds.replicated_topics import ReplicatedTopic
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, StoredRoute
 from twinlog.service.feeds.routes import routes_of
 from twinlog.service.feeds.tables import ToldTables
 from twinlog_configsync.access.acl_rules import GROUP, Translation, translate_acls
@@ -121,7 +121,7 @@ class FlowPasses(KnownFlow):
         self._source_id = ""
         self._failover = FailoverWatch(target=target, flow=flow.flow)
         self.stored_routes = routes_of(flow.flow, target)
-        self._routes: Mapping[str, str] = {}
+        self._routes: Mapping[str, StoredRoute] = {}
 
     @property
     def topics(self) -> list[ReplicatedTopic]:
@@ -236,18 +236,17 @@ class FlowPasses(KnownFlow):
                 self._journal.problem(scope, problem)
         return world
 
-    async def _look_at_routes(self) -> Mapping[str, str]:
-        """The names to which records are routed, with the topics of the records; without those that the rules
-        refuse, or that are topics of their own. Raises as `Table.load`."""
+    async def _look_at_routes(self) -> Mapping[str, StoredRoute]:
+        """By name, without those that the rules refuse, or that are topics of their own. Raises as
+        `Table.load`."""
         if not self.rules.routes_records:
             return {}
         selector, entries = self.rules.selector, self.memory.entries
         stored = await self.stored_routes.load()
         return {
-            name: route.source_topic
+            name: route
             for name, route in stored.items()
             if selector.selects(route.source_topic)
-            and not route.is_gone(entries.get(name))
             and not selector.refuses_route(name)
             and (name not in entries or entries[name].routed_from or not entries[name].target_partition_count)
         }
@@ -295,7 +294,7 @@ class FlowPasses(KnownFlow):
             topics=self._granted(replicated_topics(topics, self.memory)),
             groups=acls.groups | kept,
             fences=self._failover.seen.fences,
-            routes=self._routes,
+            routes={name: route.source_topic for name, route in self._routes.items()},
         )
 
     def _granted(self, topics: Collection[str]) -> frozenset[str]:

@@ -8,7 +8,7 @@ from typing import Final
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.model import Flow
-from twinlog.service.feeds.routes import StoredRoute
+from twinlog.service.feeds.replicated_topics import StoredRoute
 from twinlog.service.runtime import Backoff
 from twinlog.service.waiting import finish_or_cancel, wait_for_any, wait_or_stop
 from twinlog.telemetry.metrics.spec import flow_attributes

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, ConfigEntry, QuotaEntity, TopicDescription
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, StoredRoute
 from twinlog_configsync.model.schedule import Scope
 
 TOPIC_UNKNOWN = "TOPIC_UNKNOWN"
@@ -37,8 +38,17 @@ class TopicPair:
     target: TopicDescription | KafkaError
     source_configs: Configs = ()
     target_configs: Configs = ()
-    routed_from: str = ""
-    """Not empty: a route, and `source` is the topic whose records take it."""
+    route: StoredRoute | None = None
+    """Not None: `source` is the topic whose records take it."""
+
+    @property
+    def routed_from(self) -> str:
+        return "" if self.route is None else self.route.source_topic
+
+    def stays_away(self, known: ReplicatedTopic | None) -> bool:
+        """Whether it is the topic of a route that was deleted on the target, and no record has taken the
+        route since. It is looked for all the same: a broker that lags may deny a topic that is there."""
+        return self.route is not None and is_absent(self.target) and self.route.was_there(known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

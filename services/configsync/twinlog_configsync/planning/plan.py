@@ -173,7 +173,7 @@ def replicated_topics(observation: Observation, memory: Memory) -> frozenset[str
 def _is_replicated(pair: TopicPair, entry: ReplicatedTopic | None, *, is_granted: bool) -> bool:
     """`is_granted`: Twinlog created ACLs for the copy."""
     if not isinstance(pair.source, KafkaError):
-        return True
+        return not pair.stays_away(entry)
     if entry is None or not entry.partition_count:
         return False
     if not is_absent(pair.source):

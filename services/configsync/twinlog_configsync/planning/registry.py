@@ -101,7 +101,12 @@ def _fold_one(
         generation=forgotten_generation + 1,
         created_after_start=created_after_start,
     )
-    entry = replace(entry, target_topic=pair.target_topic, selected=True, routed_from=pair.routed_from)
+    entry = replace(
+        entry,
+        target_topic=pair.target_topic,
+        selected=not pair.stays_away(known),
+        routed_from=pair.routed_from,
+    )
     if not isinstance(pair.target, KafkaError):
         entry = _with_target(entry, pair.target, pair.target_configs)
     elif is_absent(pair.target):

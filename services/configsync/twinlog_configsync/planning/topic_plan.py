@@ -52,18 +52,13 @@ class TopicRules:
 def plan_topics(
     observation: Observation, rules: TopicRules, known: Mapping[str, ReplicatedTopic]
 ) -> list[TopicAction | Skip]:
-    """Creations, added partitions, and what is left out on purpose; sorted by source topic. The topic of a
-    route that was deleted on the target is not created before somebody asks for it again."""
+    """Creations, added partitions, and what is left out on purpose; sorted by source topic."""
     planned = (
         _plan_one(pair, observation.target_cluster, rules)
         for name, pair in sorted(observation.pairs.items())
-        if not (pair.routed_from and is_absent(pair.target) and _was_there(known.get(name)))
+        if not pair.stays_away(known.get(name))
     )
     return [action for action in planned if action is not None]
-
-
-def _was_there(known: ReplicatedTopic | None) -> bool:
-    return known is not None and known.target_partition_count > 0
 
 
 def _plan_one(pair: TopicPair, cluster: TargetCluster, rules: TopicRules) -> TopicAction | Skip | None:

@@ -9,8 +9,8 @@ import structlog
 
 from twinlog.errors import StateError
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.feeds.replicated_topics import ReplicatedTopic
-from twinlog.service.feeds.routes import Routes, StoredRoute, is_gone
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, StoredRoute, is_gone
+from twinlog.service.feeds.routes import Routes
 from twinlog.transforms.chain import MOST_ROUTES
 from twinlog_source.config import SourceFlow
 from twinlog_source.partitions.orders import Route

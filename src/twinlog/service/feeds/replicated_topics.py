@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from twinlog.model import TopicPartition
 from twinlog.wire.stored_json import read_fields
@@ -66,6 +66,26 @@ class ReplicatedTopic:
         if self.state is not TopicState.READY:
             return 0
         return min(self.partition_count, self.target_partition_count)
+
+
+class StoredRoute(NamedTuple):
+    source_topic: str
+    """The topic whose records take the route."""
+    instead_of: str = ""
+    """The id of a topic of the target that is gone, and is to be created again."""
+
+    def is_gone(self, known: ReplicatedTopic | None) -> bool:
+        """Whether its topic was deleted after it was last asked for."""
+        return known is not None and is_gone(known) and self.was_there(known)
+
+    def was_there(self, known: ReplicatedTopic | None) -> bool:
+        """Whether the topic that was asked for last was seen on the target."""
+        return known is not None and known.target_topic_id not in ("", self.instead_of)
+
+
+def is_gone(known: ReplicatedTopic) -> bool:
+    """Whether the topic of a route was there, and is not any more."""
+    return bool(known.routed_from and known.target_topic_id) and not known.target_partition_count
 
 
 Topics = Mapping[str, ReplicatedTopic]

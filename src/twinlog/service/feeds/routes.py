@@ -10,36 +10,19 @@ id of that topic.
 
 import json
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from twinlog.errors import WireFormatError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.kafka.table import Table
 from twinlog.model import Flow
 from twinlog.policy.internal_topics import configsync_topic
-from twinlog.service.feeds.replicated_topics import ReplicatedTopic
+from twinlog.service.feeds.replicated_topics import StoredRoute
 
 _KIND, _VERSION = "route", 1
 
 
-class StoredRoute(NamedTuple):
-    source_topic: str
-    """The topic whose records take the route."""
-    instead_of: str = ""
-    """The id of a topic of the target that is gone, and is to be created again."""
-
-    def is_gone(self, known: ReplicatedTopic | None) -> bool:
-        """Whether its topic was deleted after it was last asked for."""
-        return known is not None and is_gone(known) and known.target_topic_id != self.instead_of
-
-
 Routes = Table[str, StoredRoute]
 """By name on the source."""
-
-
-def is_gone(known: ReplicatedTopic) -> bool:
-    """Whether the topic of a route was there, and is not any more."""
-    return bool(known.routed_from and known.target_topic_id) and not known.target_partition_count
 
 
 @dataclass(frozen=True, slots=True)

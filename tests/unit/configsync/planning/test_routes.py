@@ -5,8 +5,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from twinlog.config import AclSyncMode
-from twinlog.errors import TransientKafkaError
-from twinlog.service.feeds.routes import StoredRoute, is_gone, routes_of
+from twinlog.errors import FatalKafkaError, TransientKafkaError
+from twinlog.service.feeds.replicated_topics import StoredRoute, is_gone
+from twinlog.service.feeds.routes import routes_of
 from twinlog.testing.fakes.cluster_base import Call
 from twinlog_configsync.access.acl_rules import translate_acls
 from twinlog_configsync.model.schedule import Scope
@@ -74,6 +75,25 @@ async def test_a_topic_of_a_route_that_was_deleted_comes_back_only_when_a_record
         1,
         True,
     )
+
+
+async def test_a_route_that_a_broker_denies_once_is_seen_again_by_the_next_pass(tmp_path: Path) -> None:
+    flow = make_flow(tmp_path, ROUTER)
+    flow.source.add_topic("orders")
+    await _wants(flow, eu="orders")
+    await flow.refresh()
+    before = flow.topics()["eu"]
+
+    def deny(call: Call) -> None:
+        if "A.eu" in call.result:
+            call.result["A.eu"] = FatalKafkaError("no such topic", reason="TOPIC_UNKNOWN", code=3)
+
+    undo = flow.target.intercept("describe_topics", deny, after=True)
+    await flow.refresh()
+    assert is_gone(flow.passes.memory.entries["eu"])
+    undo()
+    await flow.refresh()
+    assert flow.topics()["eu"] == before
 
 
 async def test_what_may_be_no_route_is_not_created(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from twinlog.config import load
 from twinlog.errors import StateError, TransientKafkaError
 from twinlog.kafka.deadline import pause
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
-from twinlog.service.feeds.routes import StoredRoute, routes_of
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, StoredRoute, TopicState
+from twinlog.service.feeds.routes import routes_of
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_base import Call
 from twinlog.testing.virtual_time import FakeClock

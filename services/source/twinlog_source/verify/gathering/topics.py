@@ -10,8 +10,7 @@ from twinlog.kafka.ports import KafkaCluster, TopicDescription
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.selection import TopicSelector
-from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
-from twinlog.service.feeds.routes import StoredRoute
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, StoredRoute, TopicState
 from twinlog.transforms.expressions import OnError, expressions_of
 from twinlog.verify.report import FlowFailure
 from twinlog_source.verify.request import VerifyRequest
