@@ -96,7 +96,6 @@ class PreservedRig:
     max_message_bytes: int = TargetTopicLimits().max_message_bytes
     required: bool = False
     """`twinlog.offsets=preserved`."""
-    tasks: int = 0
     prior_failure: PriorFailure | None = None
     """What the task before met, as the next tasks are told."""
     end_reason: str = ""
@@ -169,7 +168,6 @@ class PreservedRig:
     @asynccontextmanager
     async def task(self, *, kill: bool = False) -> AsyncIterator[Running]:
         """A task that copies; at the end it is told to stop, or is gone with what it has in flight."""
-        self.tasks += 1
 
         async def go_on() -> Mapping[TopicPartition, int]:
             """It may, from where it was."""

@@ -225,22 +225,6 @@ async def test_a_transaction_of_a_stranger_is_not_counted_as_ours(
         assert ours[: report.position - 100] == [original[offset] for offset in range(100, report.position)]
 
 
-async def test_filled_offsets_on_a_target_that_stamps_times_are_ours(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
-) -> None:
-    async with preserved_rig(
-        kafka_pair, tmp_path, unique_topic, target={"message.timestamp.type": "LogAppendTime"}
-    ) as rig:
-        (partition,) = rig.every
-        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=3)
-        await rig.copy_everything()
-        rig.positions.clear()  # its owner was killed: all of it is looked at
-        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=3)
-        await rig.copy_everything()
-        original = await read(kafka_pair.a, partition, (await rig.ends())[partition])
-        assert await rig.copied_offsets(partition) == sorted(original)
-
-
 async def test_nothing_lands_in_a_topic_that_was_created_again_while_it_was_written(
     kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
 ) -> None:
@@ -290,21 +274,6 @@ async def test_a_copy_into_which_others_write_all_the_time_becomes_translated_wh
                 stop.set()
 
 
-async def test_nothing_is_written_to_a_new_target_topic_before_the_driver_has_seen_it(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
-) -> None:
-    """Else the driver finds records there, and cannot tell that they lie at the source's offsets."""
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        await write_plain(kafka_pair.a, unique_topic, 30)
-        await rig.copy_everything()
-        await create_again(kafka_pair.b, unique_topic)
-        async with rig.task() as running:
-            await eventually(lambda: running.look()[partition].reason == "TARGET_RECREATED")
-            assert await rig.target_bounds(OffsetSpec.LATEST) == {partition: 0}
-            assert not running.look()[partition].needs_translation
-
-
 async def test_an_outsider_who_fills_a_new_target_topic_does_not_end_the_copy_of_the_former_one(
     kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
 ) -> None:
@@ -319,23 +288,3 @@ async def test_an_outsider_who_fills_a_new_target_topic_does_not_end_the_copy_of
             await eventually(lambda: running.look()[partition].reason == "TARGET_RECREATED")
             assert not running.look()[partition].needs_translation
             assert running.position(partition) == 30
-
-
-async def test_a_source_that_lost_its_tail_ends_the_copy_and_the_log_says_where(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
-) -> None:
-    """An owner that is killed then has told the next one that the end of the copy is not its position."""
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        await write_plain(kafka_pair.a, unique_topic, 100)
-        await rig.copy_everything()
-        await create_again(kafka_pair.a, unique_topic)
-        await write_plain(kafka_pair.a, unique_topic, 40)
-        async with rig.task(kill=True) as running:
-            await eventually(lambda: running.look()[partition].needs_translation)
-            report = running.look()[partition]
-        assert (report.reason, report.position) == ("SOURCE_TRUNCATED", 40)
-        position, fact = await said(rig, partition)
-        assert position == 40
-        assert fact is not None
-        assert (fact.preserved, fact.since, fact.reason) == (False, 40, "SOURCE_TRUNCATED")

@@ -1,7 +1,6 @@
 """Copies with the source's offsets, as a task of the source service writes them, on two fake clusters."""
 
 import asyncio
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from aiokafka import AIOKafkaProducer
 
 from integration.fake_pair import kafka_pair as kafka_pair
 from integration.preserved.preserved_rig import (
-    Running,
     preserved_rig,
     read,
     write_mixture,
@@ -25,60 +23,6 @@ from twinlog.testing.brokers import KafkaPair, eventually, write_batches
 from twinlog.testing.raw_copying import open_session
 
 NOTHING_OLD = {"message.timestamp.before.max.ms": "86400000"}
-
-
-async def test_every_record_lies_at_its_source_offset_over_several_tasks(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
-) -> None:
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic, partitions=3) as rig:
-        await write_mixture(kafka_pair.a, unique_topic, 3, rounds=2)
-        await rig.copy_everything()
-        await write_mixture(kafka_pair.a, unique_topic, 3, rounds=2)
-        await rig.copy_everything()
-        assert await rig.same() > 200
-        assert rig.positions == await rig.ends()
-
-
-def _has_come_to(running: Running, goal: int, writing: "asyncio.Task[None]") -> bool:
-    return writing.done() or sum(each.position for each in running.look().values()) > goal
-
-
-async def test_killed_tasks_leave_no_trace(kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path) -> None:
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic, partitions=3) as rig:
-        async with asyncio.TaskGroup() as group:
-            writing = group.create_task(
-                write_plain(kafka_pair.a, unique_topic, 30_000, partitions=3), name="write"
-            )
-            while not writing.done():
-                async with rig.task(kill=True) as running:
-                    goal = sum(each.position for each in running.look().values()) + 1_000
-                    await eventually(partial(_has_come_to, running, goal, writing))
-        await rig.copy_everything()
-        assert rig.tasks > 2
-        assert await rig.same() == 30_000
-
-
-async def test_a_copy_begins_where_its_source_begins(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
-) -> None:
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        await write_plain(kafka_pair.a, unique_topic, 1_000)
-        async with open_session("A", kafka_pair.a.client_properties()) as session:
-            assert await delete_records(session, {partition: 700}) == {partition: 700}
-        rig.skips[partition] = 0, 700
-        ends = await rig.ends()
-        async with rig.task() as running:
-            await eventually(lambda: running.copied(ends))
-
-            async def begins_there() -> bool:
-                return await rig.target_bounds(OffsetSpec.EARLIEST) == {partition: 700}
-
-            await eventually(begins_there)
-        assert await rig.same() == 300
-        await rig.copy_everything()
-        seen = await read(kafka_pair.b, partition, 1_000, isolation="read_uncommitted")
-        assert min(seen) == 700
 
 
 async def test_a_copy_begins_far_behind_offset_0(
@@ -277,23 +221,6 @@ async def test_a_task_whose_lease_is_over_writes_nothing_more(
             await sleep_too_long()
         assert lost.group_contains(FatalKafkaError, match="lease")
         assert await rig.target_bounds(OffsetSpec.LATEST) == {partition: 100}
-
-
-async def test_a_target_that_lost_its_tail_is_copied_again_from_there(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
-) -> None:
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        await write_plain(kafka_pair.a, unique_topic, 100)
-        await rig.copy_everything()
-        # As after an unclean election: the driver's last word is ahead of the log.
-        await write_plain(kafka_pair.a, unique_topic, 100)
-        rig.positions[partition] = 180
-        async with rig.task() as running:
-            await eventually(lambda: running.position(partition) == 200)
-            assert running.copier.reporter.report(everything=True).counters.failures["TARGET_LOST_TAIL"] == 1
-            assert running.gaps == []
-        assert await rig.same() == 200
 
 
 async def test_what_a_target_lost_of_the_records_that_others_wrote_there_is_copied_from_the_source(
