@@ -19,7 +19,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import KafkaPair, make_topics, retry_admin, unique_name, write_batches
 from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import TopicFact
-from twinlog_source.log.gaps import Gap, GapReason, gap_record
+from twinlog_source.log.gaps import Gap, gap_record
 
 
 async def test_a_copy_in_other_batches_and_codecs_is_equal(
@@ -83,36 +83,6 @@ async def test_each_damage_is_named_by_the_command(mirror: VerifyRig, records: l
     assert "DIFFERENT" in page.read_text()
 
 
-async def test_lag_is_incomplete_and_a_lost_end_is_missing(
-    mirror: VerifyRig, records: list[NewRecord]
-) -> None:
-    lagging, lost = unique_name("lagging"), unique_name("lost")
-    for topic in (lagging, lost):
-        await mirror.topics(topic)
-        await mirror.write_source(topic, [(0, Codec.LZ4, records)])
-        await mirror.write_copy(topic, [(0, Codec.LZ4, records[:50])])
-    await mirror.store_position(lagging, 50)
-    await mirror.store_position(lost, 60)
-    report = await mirror.verify(lagging)
-    assert report["verdict"] == "INCOMPLETE"
-    assert not_compared(report) == [("source", "NOT_COPIED_YET", 50, len(records))]
-    report = await mirror.verify(lost)
-    assert differences(report) == [("MISSING", 50, None, 10)]
-    assert not_compared(report) == [("source", "NOT_COPIED_YET", 60, len(records))]
-
-
-async def test_without_a_stored_position_nothing_at_the_end_is_called_lost(
-    mirror: VerifyRig, records: list[NewRecord]
-) -> None:
-    topic = unique_name("fresh")
-    await mirror.topics(topic)
-    await mirror.write_source(topic, [(0, Codec.NONE, records)])
-    await mirror.write_copy(topic, [(0, Codec.NONE, records[:30])])
-    report = await mirror.verify(topic)
-    assert report["verdict"] == "INCOMPLETE"
-    assert not_compared(report) == [("source", "NOT_COPIED_YET", 30, len(records))]
-
-
 async def test_a_mirror_that_something_else_made_is_judged_by_the_two_clusters_alone(
     kafka_pair: KafkaPair, tmp_path: Path, records: list[NewRecord]
 ) -> None:
@@ -170,29 +140,6 @@ async def test_what_retention_took_of_either_side_is_said_and_does_no_harm(
     ]
 
 
-async def test_known_gaps_are_told_apart_from_unknown_ones(
-    mirror: VerifyRig, records: list[NewRecord]
-) -> None:
-    topic = unique_name("gappy")
-    await mirror.topics(topic)
-    await mirror.write_source(topic, [(0, Codec.SNAPPY, records)])
-    kept = [*records[:20], *records[25:40], *records[42:]]
-    await mirror.write_copy(topic, [(0, Codec.SNAPPY, kept)])
-    await mirror.store_position(topic, len(records))
-    gap = Gap(
-        partition=TopicPartition(topic, 0),
-        from_offset=20,
-        to_offset=25,
-        reason=GapReason.SKIPPED_BY_OPERATOR,
-        found_at_ms=1,
-    )
-    await mirror.append(*gap_record(Flow(mirror.rig.a, mirror.rig.b), gap))
-    report = await mirror.verify(topic)
-    assert differences(report) == [("MISSING", 40, 35, 2)]
-    assert not_compared(report) == [("source", "KNOWN_GAP", 20, 25)]
-    assert report["not_compared"][0]["detail"] == GapReason.SKIPPED_BY_OPERATOR
-
-
 async def test_a_range_of_offsets_is_compared_alone(mirror: VerifyRig, records: list[NewRecord]) -> None:
     topic = unique_name("ranged")
     await mirror.topics(topic)
@@ -230,24 +177,6 @@ async def test_wrong_use_is_exit_code_2_and_a_cluster_that_is_away_is_3(mirror: 
     report = await mirror.verify()
     assert report["verdict"] == "INCOMPLETE"
     assert report["not_compared"][0]["reason"] == "KAFKA_UNAVAILABLE"
-
-
-async def test_a_verification_goes_on_behind_what_is_proven(
-    mirror: VerifyRig, records: list[NewRecord], tmp_path: Path
-) -> None:
-    topic = unique_name("kept")
-    await mirror.topics(topic)
-    state = str(tmp_path / "state")
-    read_bytes = []
-    for number in (1, 2):
-        await mirror.write_source(topic, [(0, Codec.NONE, records)])
-        await mirror.write_copy(topic, [(0, Codec.NONE, records)])
-        await mirror.store_position(topic, number * len(records))
-        report = await mirror.verify(topic, state_directory=state)
-        assert report["verdict"] == "EQUAL"
-        assert report["records"] == number * len(records)
-        read_bytes.append(report["bytes"])
-    assert read_bytes[1] == read_bytes[0], "the second time only what is new is read"
 
 
 @pytest.mark.parametrize("side", ["source", "target"])

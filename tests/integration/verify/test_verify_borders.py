@@ -1,53 +1,11 @@
 """`twinlog verify` on fake clusters: what is wrong where a range, a log or a topic ends."""
 
-import pytest
-
 from integration.fake_pair import kafka_pair as kafka_pair
 from integration.source.source_rig import producer
 from integration.verify.verify_rig import VerifyRig, differences, not_compared
 from twinlog.batches import Codec, NewRecord
 from twinlog.kafka.ports import NewTopic
-from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import make_topics, unique_name
-from twinlog_source.log.gaps import Gap, gap_record
-
-
-@pytest.mark.parametrize("own_times", [False, True])
-@pytest.mark.parametrize("damage", ["dropped", "changed", "doubled"])
-async def test_one_wrong_record_is_found_where_two_ranges_meet(
-    mirror: VerifyRig, records: list[NewRecord], damage: str, own_times: bool
-) -> None:
-    topic = unique_name("meeting")
-    await mirror.topics(topic, message_timestamp_type="LogAppendTime" if own_times else "CreateTime")
-    await mirror.write_source(topic, [(0, Codec.ZSTD, records[:25]), (0, Codec.LZ4, records[25:])])
-    copied = [*records]
-    match damage:
-        case "dropped":
-            del copied[30]
-        case "changed":
-            copied[30] = copied[30]._replace(headers=(*copied[30].headers, (b"more", b"1")))
-        case "doubled":
-            copied.insert(31, copied[30])
-    await mirror.write_copy(topic, [(0, Codec.NONE, copied)])
-    await mirror.store_position(topic, len(records))
-    kind = {"dropped": "MISSING", "changed": "CHANGED", "doubled": "DUPLICATE"}[damage]
-    exit_code, report = await mirror.command("--topic", topic, "--to", "31")
-    assert exit_code == 1, report
-    assert [(each["kind"], each["source_offset"]) for each in report["differences"]] == [(kind, 30)]
-    assert report["records"] == (31 if damage == "doubled" else 30)
-    exit_code, report = await mirror.command("--topic", topic, "--to", "30")
-    assert (exit_code, report["records"]) == (0, 30), report
-    exit_code, report = await mirror.command("--topic", topic, "--from", "30")
-    if damage == "doubled":
-        # One of the two is before the range, as far as anybody can tell.
-        assert exit_code in (0, 1), report
-    else:
-        assert exit_code == 1, report
-        found = [(each["kind"], each["source_offset"]) for each in report["differences"]]
-        # Without a time nothing tells the changed one from the record before.
-        assert found == [(kind, 30)] or (own_times and found == [("MISSING", 30)])
-    exit_code, report = await mirror.command("--topic", topic, "--from", "31")
-    assert exit_code == 0, report
 
 
 async def test_what_only_the_copy_has_a_partition_for_is_foreign(
@@ -108,29 +66,6 @@ async def test_what_an_open_transaction_of_somebody_hides_is_not_missing(
     assert {each["detail"] for each in report["not_compared"]} == {""}, "a position is stored"
     report = await mirror.verify(topic)
     assert report["verdict"] == "EQUAL", "once it has ended"
-
-
-async def test_a_gap_that_was_copied_again_excuses_nothing(
-    mirror: VerifyRig, records: list[NewRecord]
-) -> None:
-    """As after `twinlog repair` made a new copy: the ledger tells of the one before."""
-    topic = unique_name("again")
-    await mirror.topics(topic)
-    await mirror.write_source(topic, [(0, Codec.SNAPPY, records)])
-    await mirror.write_copy(topic, [(0, Codec.SNAPPY, [*records[:40], *records[41:]])])
-    await mirror.store_position(topic, len(records))
-    gap = Gap(
-        partition=TopicPartition(topic, 0),
-        from_offset=0,
-        to_offset=len(records),
-        reason="TARGET_RECREATED",
-        found_at_ms=1,
-        acknowledged_by="somebody",
-        acknowledged_at_ms=2,
-    )
-    await mirror.append(*gap_record(Flow(mirror.rig.a, mirror.rig.b), gap))
-    report = await mirror.verify(topic)
-    assert differences(report) == [("MISSING", 40, 40, 1)]
 
 
 async def test_a_cluster_that_is_away_is_not_called_a_difference(mirror: VerifyRig) -> None:
