@@ -1,6 +1,5 @@
 """Two processes of a service with the same flow: one works, the other stands by and takes over."""
 
-from collections import Counter
 from pathlib import Path
 
 import grpc
@@ -9,9 +8,7 @@ import pytest
 from integration.in_process import twinlog
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
-from twinlog.api.common.v1 import owners_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
-from twinlog.api.common.v1.owners_service_pb2_grpc import OwnersServiceStub
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
@@ -168,53 +165,3 @@ async def test_a_second_checkpoint_works_only_once_the_first_is_gone(
             assert await command("groups", asked=two) == 0
             await one.kill()
             await eventually(lambda: "checkpoints_restored" in two.log())
-
-
-async def owners(service: ServiceProcess) -> dict[str, str]:
-    """The process that owns each flow, as one of the processes tells it; none while flows move."""
-    stub = OwnersServiceStub(service.channel)
-    answer = await stub.ListOwners(pb2.ListOwnersRequest(), timeout=CALL_SECONDS)
-    is_settled = all(each.process and not each.moves_to for each in answer.owners)
-    return {each.flow.source: each.process for each in answer.owners} if is_settled else {}
-
-
-async def test_three_processes_share_twelve_flows_and_two_those_of_one_that_died(
-    kafka_pair: KafkaPair, tmp_path: Path
-) -> None:
-    west, sources = unique_name("west"), [unique_name(f"east{number}") for number in range(12)]
-    text = f"clusters = {', '.join([*sources, west])}\n"
-    text += f"{west}.bootstrap.servers = {kafka_pair.b.bootstrap_servers}\n"
-    for source in sources:
-        text += f"{source}.bootstrap.servers = {kafka_pair.a.bootstrap_servers}\n"
-        text += f"{source}->{west}.enabled = true\n{west}->{source}.emit.heartbeats.enabled = false\n"
-    text += "heartbeats.topic.replication.factor = 1\ntwinlog.drain.seconds = 0\n"
-
-    async with (
-        run_service("heartbeat", tmp_path / "one", text) as one,
-        run_service("heartbeat", tmp_path / "two", text) as two,
-        run_service("heartbeat", tmp_path / "three", text) as three,
-    ):
-
-        async def are_shared(*counts: int) -> dict[str, str] | None:
-            told = await owners(one)
-            return told if sorted(Counter(told.values()).values()) == [*counts] else None
-
-        before = await eventually(lambda: are_shared(4, 4, 4))
-        port = two.endpoint.rpartition(":")[2]
-        lost = {source for source, process in before.items() if f":{port}," in process}
-        assert len(lost) == 4
-        await two.kill()
-        after = await eventually(lambda: are_shared(6, 6))
-        assert {source for source in before if before[source] != after[source]} == lost
-
-        flow = types_pb2.Flow(source=next(source for source in lost), target=west)
-        here, there = one.endpoint, three.endpoint
-        if f":{here.rpartition(':')[2]}," not in after[flow.source]:
-            here, there = there, here
-        words = ["move", f"{flow.source}->{west}", "--service", "heartbeat", "--to", there, "--yes"]
-        assert await command(*words, asked=one) == 0
-
-        async def is_moved() -> bool:
-            return f":{there.rpartition(':')[2]}," in (await owners(one)).get(flow.source, "")
-
-        await eventually(is_moved)
