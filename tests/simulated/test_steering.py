@@ -79,9 +79,8 @@ def test_each_order_is_about_its_topic_alone_and_outlives_the_service(tmp_path: 
             assert len(values(world, "rests")) == 10
 
             await world.pause(30)  # Tasks report from time to time.
-            move = source.SetPositionsRequest(
-                scope=scope("moved"), target=source.PositionTarget(offset=6), dry_run=True, by="ann"
-            )
+            move = source.SetPositionsRequest(scope=scope("moved"), dry_run=True, by="ann")
+            move.target.timestamp.FromMilliseconds(applications.read("moved")[6].timestamp_ms)
             (change,) = (await world.order("SetPositions", move)).changes
             assert (change.from_offset, change.to_offset, change.repeated_offsets) == (10, 6, 4)
             await world.pause(10)
