@@ -53,11 +53,13 @@ OF_FLOWS = {
             sync.topic.acls.interval.seconds twinlog.sync.topic.acls.mode
         """,
     },
-    "integration/configsync/test_configsync_access.py": {
-        "test_quotas_follow_the_source_and_users_that_cannot_be_copied_are_listed": """
+    "unit/configsync/planning/test_quotas.py": {
+        "test_the_sources_quotas_are_set_and_those_of_addresses_are_not": """
             twinlog.sync.client.quotas.enabled
         """,
-        "test_manual_mode_waits_for_apply": """
+    },
+    "unit/configsync/planning/test_plan_apply.py": {
+        "test_manual_mode_plans_and_says_that_it_waits": """
             twinlog.sync.mode
         """,
     },
@@ -305,8 +307,8 @@ OF_CLIENTS = {
             sasl.mechanism
         """,
     },
-    "integration/source/test_source_operations.py": {
-        "test_a_position_is_on_the_log_when_the_command_returns_also_0_with_reset_to_latest": """
+    "unit/source/driver/test_state.py": {
+        "test_a_position_of_0_wins_over_the_reset": """
             auto.offset.reset
         """,
     },
