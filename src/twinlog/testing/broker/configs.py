@@ -1,7 +1,6 @@
 """The configs of topics and brokers: names, defaults, sources, what is refused.
 
-The names and defaults are those of `TOPIC_CONFIG_DEFAULTS` (Kafka 4.3, LogConfig.java); releases
-differ in a few.
+The names and defaults are those of LogConfig.java in Kafka 4.3; releases differ in a few.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,8 +8,41 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from twinlog.testing.broker.calls import Release
-from twinlog.testing.fakes.cluster_state import TOPIC_CONFIG_DEFAULTS
 
+TOPIC_CONFIG_DEFAULTS: Mapping[str, str] = {
+    "cleanup.policy": "delete",
+    "compression.gzip.level": "-1",
+    "compression.lz4.level": "9",
+    "compression.type": "producer",
+    "compression.zstd.level": "3",
+    "delete.retention.ms": "86400000",
+    "file.delete.delay.ms": "60000",
+    "flush.messages": "9223372036854775807",
+    "flush.ms": "9223372036854775807",
+    "follower.replication.throttled.replicas": "",
+    "index.interval.bytes": "4096",
+    "leader.replication.throttled.replicas": "",
+    "local.retention.bytes": "-2",
+    "local.retention.ms": "-2",
+    "max.compaction.lag.ms": "9223372036854775807",
+    "max.message.bytes": "1048588",
+    "message.timestamp.after.max.ms": "3600000",
+    "message.timestamp.before.max.ms": "9223372036854775807",
+    "message.timestamp.type": "CreateTime",
+    "min.cleanable.dirty.ratio": "0.5",
+    "min.compaction.lag.ms": "0",
+    "min.insync.replicas": "1",
+    "preallocate": "false",
+    "remote.storage.enable": "false",
+    "retention.bytes": "-1",
+    "retention.ms": "604800000",
+    "segment.bytes": "1073741824",
+    "segment.index.bytes": "10485760",
+    "segment.jitter.ms": "0",
+    "segment.ms": "604800000",
+    "unclean.leader.election.enable": "false",
+}
+"""Topic configs of Kafka 4.3 with their defaults."""
 _LONGEST = "9223372036854775807"
 _ONLY_BEFORE_4 = {
     "message.downconversion.enable": "true",

@@ -19,9 +19,9 @@ from twinlog.kafka.ports import (
     TopicDescription,
 )
 from twinlog.model import TopicPartition
+from twinlog.testing.broker.configs import TOPIC_CONFIG_DEFAULTS
 from twinlog.testing.fakes.cluster_base import KAFKA_INTERNAL_TOPICS, FakeClusterBase, operation
 from twinlog.testing.fakes.cluster_state import (
-    TOPIC_CONFIG_DEFAULTS,
     FakeGroup,
     FakeLog,
     FakeTopic,

@@ -4,7 +4,7 @@ import base64
 import re
 import uuid
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
@@ -17,44 +17,11 @@ from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import AclBinding, CommittedOffset, EpochEnd, FetchedRecords
 from twinlog.model import Record, TopicPartition
+from twinlog.testing.broker.calls import KAFKA_4_3
+from twinlog.testing.broker.configs import TOPIC_CONFIG_DEFAULTS, RefusedError, check
 
 _RECORD_OVERHEAD_BYTES = 70
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
-
-TOPIC_CONFIG_DEFAULTS: Mapping[str, str] = {
-    "cleanup.policy": "delete",
-    "compression.gzip.level": "-1",
-    "compression.lz4.level": "9",
-    "compression.type": "producer",
-    "compression.zstd.level": "3",
-    "delete.retention.ms": "86400000",
-    "file.delete.delay.ms": "60000",
-    "flush.messages": "9223372036854775807",
-    "flush.ms": "9223372036854775807",
-    "follower.replication.throttled.replicas": "",
-    "index.interval.bytes": "4096",
-    "leader.replication.throttled.replicas": "",
-    "local.retention.bytes": "-2",
-    "local.retention.ms": "-2",
-    "max.compaction.lag.ms": "9223372036854775807",
-    "max.message.bytes": "1048588",
-    "message.timestamp.after.max.ms": "3600000",
-    "message.timestamp.before.max.ms": "9223372036854775807",
-    "message.timestamp.type": "CreateTime",
-    "min.cleanable.dirty.ratio": "0.5",
-    "min.compaction.lag.ms": "0",
-    "min.insync.replicas": "1",
-    "preallocate": "false",
-    "remote.storage.enable": "false",
-    "retention.bytes": "-1",
-    "retention.ms": "604800000",
-    "segment.bytes": "1073741824",
-    "segment.index.bytes": "10485760",
-    "segment.jitter.ms": "0",
-    "segment.ms": "604800000",
-    "unclean.leader.election.enable": "false",
-}
-"""Topic configs of Kafka 4.3 with their defaults."""
 
 
 class Transaction(Enum):
@@ -235,27 +202,11 @@ def topic_name_problem(name: str, doing: str, alias: str) -> KafkaError | None:
 
 
 def config_problem(name: str, value: str | None, doing: str, alias: str) -> KafkaError | None:
-    """CONFIG_REFUSED for an unknown name or a value whose kind differs from the default's."""
-    default = TOPIC_CONFIG_DEFAULTS.get(name)
-    if default is None:
-        return from_code(
-            ErrorCode.INVALID_CONFIG, doing, alias=alias, detail=f"Unknown topic config name: {name}"
-        )
-    if value is None:
-        return None
-    is_number = default.lstrip("-").isdecimal()
-    is_policy = name == "cleanup.policy"
-    if is_number and not value.lstrip("-").isdecimal():
-        return from_code(
-            ErrorCode.INVALID_CONFIG,
-            doing,
-            alias=alias,
-            detail=f"Invalid value {value} for {name}: not a number",
-        )
-    if is_policy and not set(value.replace(" ", "").split(",")) <= {"delete", "compact"}:
-        return from_code(
-            ErrorCode.INVALID_CONFIG, doing, alias=alias, detail=f"Invalid value {value} for {name}"
-        )
+    """CONFIG_REFUSED for what a broker refuses; None takes a config away."""
+    try:
+        check(name, TOPIC_CONFIG_DEFAULTS.get(name, "") if value is None else value, KAFKA_4_3)
+    except RefusedError as refused:
+        return from_code(ErrorCode.INVALID_CONFIG, doing, alias=alias, detail=str(refused))
     return None
 
 
