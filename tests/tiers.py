@@ -130,6 +130,7 @@ _PROPERTIES = (
     "source/task/reading/test_quiet_partitions.py::test_a_backlog_is_read_beside_quiet_partitions_and_keeps_no_place_of_theirs",
     "source/task/reading/test_quiet_partitions.py::test_a_broker_gets_one_request_at_a_time_for_all_its_quiet_partitions",
     "source/task/reading/test_quiet_partitions.py::test_what_comes_while_a_round_is_written_costs_one_fetch",
+    "source/task/writing/test_slow_target.py::test_rounds_last_a_moment_once_the_target_has_throttled",
     "source/task/writing/test_slow_target.py::test_a_quiet_partition_does_not_wait_for_the_backlogs_of_others_under_a_producer_quota",
     "source/test_source_gap_pages.py::test_a_ledger_of_more_than_one_message_is_listed_whole",
     "source/topics/test_copy_modes_taken_over.py::test_what_a_former_task_may_still_write_is_waited_for",

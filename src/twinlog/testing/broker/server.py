@@ -275,6 +275,8 @@ class FakeKafka:
             throttle_ms = max((quota_ms, *(each.throttle_ms for each in faults)))
             if throttle_ms:
                 answer = {**answer, "throttle_time": throttle_ms}
+                if api == "fetch":
+                    answer = {**answer, "responses": []}
             await self._send(connection, request, answer, faults, cut=loss is Loss.WITHIN)
             await _pause(throttle_ms / 1000)
 

@@ -9,8 +9,8 @@ from twinlog.errors import FatalKafkaError, TransientKafkaError
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.raw import BatchReader
 from twinlog.model import TopicPartition
-from twinlog.testing.simulated_source import SimulatedBrokers
 from twinlog.testing.source_batches import source_batch
+from unit.kafka.source_rig import source_rig
 
 P = TopicPartition("t", 0)
 BATCH = source_batch([DecodedRecord(0, 0, None, b"x", ())])
@@ -19,44 +19,45 @@ MAX_BYTES = 1 << 20
 
 async def test_a_leader_that_does_not_know_of_an_end_yet_is_asked_again() -> None:
     """After a change of leaders the high watermark is behind for a while: what is above it is not shown."""
-    brokers = SimulatedBrokers({P: 1})
-    await brokers.append(P, [BATCH])
-    reader = BatchReader(brokers.session(), read_committed=False)
+    async with source_rig({P: 1}) as source:
+        source.append(P, [BATCH])
+        reader = BatchReader(source.session, read_committed=False)
 
-    async def replicate() -> None:
-        await pause(2.0)
-        await brokers.append(P, [BATCH, BATCH])
+        async def replicate() -> None:
+            await pause(2.0)
+            source.append(P, [BATCH, BATCH])
 
-    async with asyncio.TaskGroup() as group:
-        group.create_task(replicate(), name="replicate")
-        fetched = await reader.fetch(P, 1, max_bytes=MAX_BYTES, known_end=3)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(replicate(), name="replicate")
+            fetched = await reader.fetch(P, 1, max_bytes=MAX_BYTES, known_end=3)
     assert [batch.header.base_offset for batch in fetched.batches] == [1, 2]
 
 
 async def test_an_end_that_is_never_reached_is_an_error_and_no_end() -> None:
-    brokers = SimulatedBrokers({P: 1})
-    await brokers.append(P, [BATCH])
-    reader = BatchReader(brokers.session(timeout_seconds=5.0), read_committed=False)
-    with pytest.raises(TransientKafkaError) as raised:
-        await reader.fetch(P, 1, max_bytes=MAX_BYTES, known_end=2)
+    async with source_rig({P: 1}, timeout_seconds=5.0) as source:
+        source.append(P, [BATCH])
+        reader = BatchReader(source.session, read_committed=False)
+        with pytest.raises(TransientKafkaError) as raised:
+            await reader.fetch(P, 1, max_bytes=MAX_BYTES, known_end=2)
     assert raised.value.reason == "KAFKA_TIMEOUT"
 
 
 @pytest.mark.parametrize("known_end", [None, 1])
 async def test_the_end_of_the_log_is_told_at_once(known_end: int | None) -> None:
-    brokers = SimulatedBrokers({P: 1})
-    await brokers.append(P, [BATCH])
-    fetched = await BatchReader(brokers.session(), read_committed=False).fetch(
-        P, 1, max_bytes=MAX_BYTES, known_end=known_end
-    )
-    assert (fetched.batches, fetched.end_offset, len(brokers.asked)) == ((), 1, 1)
+    async with source_rig({P: 1}) as source:
+        source.append(P, [BATCH])
+        reader = BatchReader(source.session, read_committed=False)
+        fetched = await reader.fetch(P, 1, max_bytes=MAX_BYTES, known_end=known_end)
+        assert (fetched.batches, fetched.end_offset, len(source.asked)) == ((), 1, 1)
 
 
 async def test_a_header_that_cannot_be_true_is_an_error_of_its_partition() -> None:
     """Brokers send what lies on their disks."""
-    brokers = SimulatedBrokers({P: 1})
-    damaged = bytearray(BATCH)
-    damaged[16] = 7  # the magic byte
-    await brokers.append(P, [bytes(damaged)])
-    with pytest.raises(FatalKafkaError, match="magic 7 is unknown"):
-        await BatchReader(brokers.session(), read_committed=False).fetch(P, 0, max_bytes=MAX_BYTES)
+    async with source_rig({P: 1}) as source:
+        source.append(P, [BATCH])
+        damaged = bytearray(BATCH)
+        damaged[16] = 7  # the magic byte
+        batches = source.partition(P).log.batches
+        batches[0] = batches[0]._replace(data=bytes(damaged))
+        with pytest.raises(FatalKafkaError, match="magic 7 is unknown"):
+            await BatchReader(source.session, read_committed=False).fetch(P, 0, max_bytes=MAX_BYTES)

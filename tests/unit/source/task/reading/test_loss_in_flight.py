@@ -11,12 +11,12 @@ from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import RawFetcher
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
-from twinlog.testing.simulated_source import SimulatedBrokers
 from twinlog.testing.virtual_time import LoopClock
 from twinlog_source.task.loss_judge import AGAIN_SECONDS, LossJudge
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
+from unit.kafka.source_rig import source_rig
 
 P = TopicPartition("t", 0)
 SECONDS = 10.0
@@ -36,7 +36,6 @@ class NothingLost:
 async def test_a_refused_position_that_nothing_changes_is_not_fetched_again_and_again(
     *, in_flight: bool
 ) -> None:
-    brokers = SimulatedBrokers({P: 1}, out_of_range={P})
     copy = PartitionCopy(partition=P, target_topic="t", committed=0, random=lambda: 1.0)
     if in_flight:
         copy.fetched = copy.sent = 10
@@ -53,7 +52,12 @@ async def test_a_refused_position_that_nothing_changes_is_not_fetched_again_and_
         clock=LoopClock(),
     )
     stop = asyncio.Event()
-    async with RawFetcher(brokers.session(), FetchOptions()) as fetcher, asyncio.TaskGroup() as group:
+    async with (
+        source_rig({P: 1}) as source,
+        RawFetcher(source.session, FetchOptions()) as fetcher,
+        asyncio.TaskGroup() as group,
+    ):
+        source.partition(P).log.delete_before(1000)
         reader = SourceReader(
             fetcher=fetcher,
             copies={P: copy},
@@ -66,6 +70,6 @@ async def test_a_refused_position_that_nothing_changes_is_not_fetched_again_and_
         )
         group.create_task(reader.run(stop), name="reader")
         await wait_or_stop(stop, SECONDS)
-        assert 1 < len(brokers.asked) <= SECONDS / AGAIN_SECONDS + 1
+        assert 1 < len(source.asked) <= SECONDS / AGAIN_SECONDS + 1
         stop.set()
         reader.wake()

@@ -16,16 +16,16 @@ from twinlog.batches import CopyPolicy, DecodedRecord
 from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.raw import RawFetcher
 from twinlog.model import TopicPartition
-from twinlog.testing.simulated_source import SimulatedBrokers
 from twinlog.testing.source_batches import source_batch
-from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
+from twinlog.testing.virtual_time import LoopClock
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
+from unit.kafka.source_rig import SourceRig, source_rig
 
 BATCH = source_batch([DecodedRecord(0, 0, None, bytes(1000), ())])
 LARGE = source_batch([DecodedRecord(0, 0, None, bytes(200_000), ())])
-LOAD_SECONDS = 2
+LOAD_SECONDS = 1
 ROUND_SECONDS = 0.004
 ENDING_SECONDS = 0.001
 """The last request of a round."""
@@ -35,7 +35,8 @@ ENDING_SECONDS = 0.001
 class Copying:
     """One task's reading half, and a writing half that keeps an account."""
 
-    brokers: SimulatedBrokers
+    leaders: Mapping[TopicPartition, int]
+    source: SourceRig = field(init=False)
     arrived: dict[TopicPartition, int] = field(default_factory=dict)
     written: dict[TopicPartition, int] = field(default_factory=dict)
     copies: dict[TopicPartition, PartitionCopy] = field(default_factory=dict)
@@ -51,11 +52,12 @@ class Copying:
                 random=lambda: 1.0,
                 policy=CopyPolicy(coalesce_below_bytes=0),
             )
-            for each in self.brokers.leaders
+            for each in self.leaders
         }
         nothing: Any = None
         async with (
-            RawFetcher(self.brokers.session(), FetchOptions()) as fetcher,
+            source_rig(self.leaders) as self.source,
+            RawFetcher(self.source.session, FetchOptions()) as fetcher,
             asyncio.TaskGroup() as group,
         ):
             source_reader = SourceReader(
@@ -72,13 +74,13 @@ class Copying:
             group.create_task(source_reader.run(stop), name="source_reader")
             writing = group.create_task(self._write(source_reader), name="write")
             # Every partition has answered once, and is polled long.
-            await self._until(lambda: self.brokers.waiting > 0 and loop.time() > 1)
-            self.brokers.asked.clear()
-            self.brokers.most_waiting = 0
+            await self._until(lambda: self.source.waiting > 0 and loop.time() > 1)
+            self.source.asked.clear()
+            self.source.most_waiting = 0
             began = loop.time()
             for at, partition, batch in load:
                 await pause(began + at - loop.time())
-                await self.brokers.append(partition, [batch])
+                self.source.append(partition, [batch])
             expected: dict[TopicPartition, int] = {}
             for _, partition, _ in load:
                 expected[partition] = expected.get(partition, 0) + 1
@@ -128,31 +130,31 @@ def steady(rate: float, seconds: float, partitions: Sequence[TopicPartition]) ->
 
 @pytest.mark.parametrize("brokers", [1, 3])
 @pytest.mark.parametrize(("rate", "partitions"), [(50, 24), (200, 24), (1000, 8)])
-def test_a_broker_gets_one_request_at_a_time_for_all_its_quiet_partitions(
+async def test_a_broker_gets_one_request_at_a_time_for_all_its_quiet_partitions(
     brokers: int, rate: int, partitions: int
 ) -> None:
-    copying = Copying(SimulatedBrokers(led_by(brokers, partitions)))
-    run_in_virtual_time(copying.run(steady(rate, LOAD_SECONDS, list(copying.brokers.leaders))))
-    assert copying.brokers.most_waiting == brokers
-    assert all(len(asked.positions) >= partitions // brokers for asked in copying.brokers.asked)
-    assert len(copying.brokers.asked) <= (rate + brokers) * LOAD_SECONDS
+    copying = Copying(led_by(brokers, partitions))
+    await copying.run(steady(rate, LOAD_SECONDS, list(copying.leaders)))
+    assert copying.source.most_waiting == brokers
+    assert all(len(asked.positions) >= partitions // brokers for asked in copying.source.asked)
+    assert len(copying.source.asked) <= (rate + brokers) * LOAD_SECONDS
 
 
-def test_what_comes_while_a_round_is_written_costs_one_fetch() -> None:
-    copying = Copying(SimulatedBrokers(led_by(1, 8)))
-    run_in_virtual_time(copying.run(steady(1000, LOAD_SECONDS, list(copying.brokers.leaders))))
+async def test_what_comes_while_a_round_is_written_costs_one_fetch() -> None:
+    copying = Copying(led_by(1, 8))
+    await copying.run(steady(1000, LOAD_SECONDS, list(copying.leaders)))
     rounds = LOAD_SECONDS / ROUND_SECONDS
-    assert len(copying.brokers.asked) < 1.1 * rounds
+    assert len(copying.source.asked) < 1.1 * rounds
 
 
 @pytest.mark.parametrize("limited", [False, True])
-def test_a_backlog_is_read_beside_quiet_partitions_and_keeps_no_place_of_theirs(limited: bool) -> None:
+async def test_a_backlog_is_read_beside_quiet_partitions_and_keeps_no_place_of_theirs(limited: bool) -> None:
     leaders = {**led_by(1, 24), TopicPartition("backlog", 0): 1, TopicPartition("backlog", 1): 1}
-    copying = Copying(SimulatedBrokers(leaders))
+    copying = Copying(leaders)
     if limited:
         copying.throttle.set_limits(0, {"backlog": 2_000_000}, 0.0)
     quiet = [partition for partition in leaders if partition.topic == "t"]
-    backlog = [(0.0, TopicPartition("backlog", number % 2), LARGE) for number in range(100)]
-    load = sorted([*backlog, *steady(100, 10, quiet)], key=lambda each: each[0])
-    run_in_virtual_time(copying.run(load))
-    assert copying.brokers.most_waiting < 4, "the last place ends the long polls of those that have none"
+    backlog = [(0.0, TopicPartition("backlog", number % 2), LARGE) for number in range(40)]
+    load = sorted([*backlog, *steady(100, 4, quiet)], key=lambda each: each[0])
+    await copying.run(load)
+    assert copying.source.most_waiting < 4, "the last place ends the long polls of those that have none"

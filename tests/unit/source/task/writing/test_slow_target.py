@@ -18,9 +18,8 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.raw import RawFetcher
 from twinlog.model import TopicPartition
-from twinlog.testing.simulated_source import SimulatedBrokers
 from twinlog.testing.source_batches import source_batch
-from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
+from twinlog.testing.virtual_time import LoopClock
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
@@ -36,6 +35,7 @@ from twinlog_source.task.writing.round import (
 )
 from twinlog_source.task.writing.target_writer import TargetWriter
 from twinlog_source.task.writing.transport import Positions
+from unit.kafka.source_rig import source_rig
 
 QUOTA = 200_000
 """Bytes a second."""
@@ -116,11 +116,8 @@ class Copying:
     """When each round with records of the quiet partition was committed."""
 
     async def run(self, *, quiet_every_seconds: float, count: int) -> list[float]:
-        """What each record of the quiet partition waited, beside backlogs that never end."""
+        """What each record of the quiet partition waited, beside backlogs that do not end."""
         loop = asyncio.get_running_loop()
-        brokers = SimulatedBrokers({**dict.fromkeys(BUSY, 1), QUIET: 1})
-        for partition in BUSY:
-            await brokers.append(partition, [LARGE] * 2000)
         copies = {
             each: PartitionCopy(
                 partition=each,
@@ -132,7 +129,13 @@ class Copying:
             for each in (*BUSY, QUIET)
         }
         waited = []
-        async with RawFetcher(brokers.session(), FetchOptions()) as fetcher, asyncio.TaskGroup() as group:
+        async with (
+            source_rig({**dict.fromkeys(BUSY, 1), QUIET: 1}) as source,
+            RawFetcher(source.session, FetchOptions()) as fetcher,
+            asyncio.TaskGroup() as group,
+        ):
+            for partition in BUSY:
+                source.append(partition, [LARGE] * 300)
             writer = self._writer(self._reader(fetcher, copies), copies)
             stop = asyncio.Event()
             await writer.open()
@@ -141,7 +144,7 @@ class Copying:
             for number in range(count):
                 await pause(quiet_every_seconds)
                 sent_at = loop.time()
-                await brokers.append(QUIET, [SMALL])
+                source.append(QUIET, [SMALL])
                 async with asyncio.timeout(3600):
                     while copies[QUIET].committed <= number:
                         await pause(0.01)
@@ -197,25 +200,15 @@ class Copying:
         )
 
 
-def test_a_quiet_partition_does_not_wait_for_the_backlogs_of_others_under_a_producer_quota() -> None:
-    copying = Copying()
-    waited: list[float] = []
-
-    async def run() -> None:
-        waited.extend(await copying.run(quiet_every_seconds=20.0, count=10))
-
-    run_in_virtual_time(run())
+async def test_a_quiet_partition_does_not_wait_for_the_backlogs_of_others_under_a_producer_quota() -> None:
+    waited = await Copying().run(quiet_every_seconds=20.0, count=10)
     assert max(waited) < 15
     assert max(waited[3:]) < 4 * ROUND_SECONDS
 
 
-def test_rounds_last_a_moment_once_the_target_has_throttled() -> None:
+async def test_rounds_last_a_moment_once_the_target_has_throttled() -> None:
     copying = Copying()
-
-    async def run() -> None:
-        await copying.run(quiet_every_seconds=20.0, count=5)
-
-    run_in_virtual_time(run())
+    await copying.run(quiet_every_seconds=20.0, count=5)
     first_slow = next(at for at, seconds in enumerate(copying.rounds_seconds) if seconds > ROUND_SECONDS)
     assert max(copying.rounds_seconds[first_slow + 3 :]) < 2 * ROUND_SECONDS
 
