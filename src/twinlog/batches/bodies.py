@@ -105,7 +105,22 @@ def with_header(body: bytes, written: bytes) -> bytes:
     them. Raises as `headers_at`."""
     at = headers_at(body)
     count, position = decode_varint(body, at)
-    return body[:at] + encode_varint(count + 1) + body[position:] + written
+    return b"".join((body[:at], encode_varint(count + 1), body[position:], written))
+
+
+def without_headers(body: bytes, written_keys: tuple[bytes, ...]) -> bytes:
+    """The body without the headers that have one of these keys, written as for `has_header`. Raises as
+    `headers_at`."""
+    at = headers_at(body)
+    count, position = decode_varint(body, at)
+    kept: list[bytes] = []
+    for _ in range(count):
+        begin, position = position, _after_field(body, _after_field(body, position))
+        if not body.startswith(written_keys, begin):
+            kept.append(body[begin:position])
+    if len(kept) == count:
+        return body
+    return b"".join((body[:at], encode_varint(len(kept)), *kept))
 
 
 def _after_field(body: bytes, position: int) -> int:

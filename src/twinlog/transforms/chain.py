@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from twinlog.batches.bodies import (
     OpenRecord,
     encode_field,
-    encode_headers,
     has_header,
-    headers_at,
-    headers_of,
     is_tombstone,
     with_header,
+    without_headers,
 )
 from twinlog.errors import ConfigError, WireFormatError
 from twinlog.transforms.java_dates import JavaDateFormat
@@ -111,10 +109,7 @@ class DropHeaders:
         object.__setattr__(self, "_written", tuple(map(encode_field, sorted(self.keys))))
 
     def change(self, body: bytes) -> bytes | None:
-        if not any(has_header(body, written) for written in self._written):
-            return body
-        kept = tuple(header for header in headers_of(body) if header[0] not in self.keys)
-        return body[: headers_at(body)] + encode_headers(kept)
+        return without_headers(body, self._written)
 
 
 @dataclass(frozen=True, slots=True)
