@@ -223,6 +223,47 @@ def test_a_record_that_cannot_be_changed_stops_its_partition_or_is_left_out(
     live(life())
 
 
+@pytest.mark.parametrize(("on_error", "is_last"), [("skip", False), ("dead-letter", True), ("stop", False)])
+def test_a_corrupt_batch_stops_its_partition_or_is_a_gap(
+    tmp_path: Path, on_error: str, is_last: bool
+) -> None:
+    file = f"{FILE}A->B.twinlog.transform.on.error = {on_error}\nA->B.twinlog.dead.letter.topic = dead\n"
+
+    async def life() -> None:
+        async with World(tmp_path, file, make_pipe=Steady) as world:
+            source = world.on["A"]
+            source.cluster.create_topic("orders")
+            source.produce("orders", 0, b"before")
+            source.produce("orders", 0, b"bad", b"bad too")
+            if not is_last:
+                source.produce("orders", 0, b"behind")
+            log = source.partition("orders").log
+            sound, copied = log.batches[1], [(0, b"BEFORE")]
+            log.batches[1] = sound._replace(data=sound.data.replace(b"bad", b"BAD"))
+            world.start("configsync", "source")
+            await world.until(lambda: values(world, "B") == copied)
+            copied += [] if is_last or on_error == "stop" else [(0, b"BEHIND")]
+            await world.pause(90)
+            assert values(world, "B") == copied
+            gaps = (await asked(world, "ListGaps", source_api.ListGapsRequest())).gaps
+            found = [(gap.reason, gap.from_offset, gap.to_offset) for gap in gaps]
+            assert found == ([] if on_error == "stop" else [("CORRUPT_BATCH", 1, 3)])
+            if on_error == "stop":
+                request = source_api.ListPartitionsRequest(source_topic="orders")
+                (told,) = (await asked(world, "ListPartitions", request)).partitions
+                assert (told.reason, told.position) == ("CORRUPT_BATCH", 1)
+                log.batches[1] = sound
+                copied += [(0, b"BAD"), (0, b"BAD TOO"), (0, b"BEHIND")]
+            source.produce("orders", 0, b"later")
+            copied.append((0, b"LATER"))
+            await world.until(lambda: values(world, "B") == copied, 90)
+            assert world.on["B"].read("dead") == []
+            for service in ("source", "configsync"):
+                await world.stop(service)
+
+    live(life())
+
+
 def test_verify_names_what_is_missing_doubled_changed_otherwise_or_left_out(
     tmp_path: Path,
 ) -> None:

@@ -56,7 +56,8 @@ class Gap:
     to_offset: int
     """First offset after the gap."""
     reason: str
-    """RETENTION, TRUNCATION, TOPIC_RECREATED, TARGET_RECREATED, TARGET_TRUNCATED, SKIPPED_BY_OPERATOR."""
+    """RETENTION, TRUNCATION, TOPIC_RECREATED, TARGET_RECREATED, TARGET_TRUNCATED, SKIPPED_BY_OPERATOR,
+    CORRUPT_BATCH."""
     found_at_ms: int
     lost_of_joined: int | None = None
     """How many offsets of a joined range are lost, if copied records lie inside it; None: all of them."""

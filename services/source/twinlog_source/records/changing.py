@@ -173,7 +173,7 @@ class Changing:
         """Raises KafkaError when Spark is away, and StateError (TRANSFORM_REFUSED) when it refuses the
         expressions, or they break the pipe whatever the records are."""
         if not records:
-            return Changed(passed={})
+            return Changed(passed={}, on_error=self.expressions.on_error)
         parts, rest = self._claim(partition, records), records
         if parts:
             known = {record for part in parts for record in part.records}

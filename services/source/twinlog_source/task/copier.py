@@ -63,6 +63,7 @@ class Copier:
         )
         self.source_reader.on_out_of_range = self.losses.on_out_of_range
         self.source_reader.on_other_leaders = self.losses.on_other_leaders
+        self.source_reader.on_corrupt = self.losses.on_corrupt
         self.source_reader.on_rest = self.losses.on_rest
 
     def assign(self, start: Start) -> None:

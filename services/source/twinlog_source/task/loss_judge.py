@@ -274,6 +274,14 @@ class LossJudge:
         self._leave_out(copy, loss)
         preserved.end(taken, loss.resume_at, loss.from_offset, why)
 
+    def on_corrupt(self, copy: PartitionCopy, until: int) -> None:
+        """Go on behind a batch that cannot be read."""
+        loss = Loss(
+            reason=LossReason.CORRUPT_BATCH, from_offset=copy.committed, to_offset=until, resume_at=until
+        )
+        self._leave_out(copy, loss)
+        copy.restart_at(until)
+
     def _leave_out(self, copy: PartitionCopy, loss: Loss, *facts: NewRecord) -> None:
         """Move the position, and store the gap that it leaves: both or neither."""
         gap = Gap(

@@ -76,7 +76,8 @@ REPLICATION_FAILURES = MetricSpec(
 REPLICATION_LOST = MetricSpec(
     "twinlog.replication.lost", Kind.COUNTER, "{record}", (*FLOW, DESTINATION, ERROR_TYPE), "source",
     "Source offsets whose records were lost (`error.type`: RETENTION, TOPIC_RECREATED, TARGET_RECREATED, "
-    "TARGET_TRUNCATED); not those that an operator skipped, or that only the target still has.")  # fmt: skip
+    "TARGET_TRUNCATED, CORRUPT_BATCH); not those that an operator skipped, or that only the target still "
+    "has.")  # fmt: skip
 REPLICATION_FOREIGN = MetricSpec(
     "twinlog.replication.foreign", Kind.COUNTER, "{record}", (*FLOW, DESTINATION), "source",
     "Foreign records (of other producers) that the source service has found in copies. Alert above 0.",

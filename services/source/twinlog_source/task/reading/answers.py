@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+import structlog
+
 from twinlog.batches import CopyPolicy, LaneReason, OutgoingBatch, Prepared
 from twinlog.batches.bodies import OpenRecord
 from twinlog.batches.header import CURRENT_MAGIC, producer_ids, whole_batches_bytes
@@ -28,12 +30,19 @@ from twinlog.model import TopicPartition
 from twinlog.transforms.expressions import OnError
 from twinlog_source.partitions.orders import Route
 from twinlog_source.reasons import PartitionReason
-from twinlog_source.records.changing import Changed
+from twinlog_source.records.changing import TRIES, Changed
 from twinlog_source.records.dead_letters import DeadLetters
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.bounds import FOR_EVER, Cut, Horizon
 from twinlog_source.task.reading.fetch_schedule import Throttle
-from twinlog_source.task.reading.preparing import CORRUPT_BATCH, RECORD_TOO_LARGE, prepare_answer
+from twinlog_source.task.reading.preparing import (
+    CORRUPT_BATCH,
+    RECORD_TOO_LARGE,
+    end_of_first_batch,
+    prepare_answer,
+)
+
+log = structlog.get_logger(__name__)
 
 ROUTE_SECONDS = 2.0
 """The wait before the topic of a route is asked for again."""
@@ -97,6 +106,15 @@ async def no_routes(_: TopicPartition, names: Collection[str]) -> Collection[Rou
     raise AssertionError(f"nobody knows the routes {names}")
 
 
+LeaveOut = Callable[[PartitionCopy, int], None]
+"""Go on at this offset, and record the gap: the batch before it cannot be read."""
+
+
+def nobody_leaves_out(copy: PartitionCopy, _until: int) -> None:
+    """Before there is somebody who records gaps."""
+    raise AssertionError(f"nobody records the gap of {copy.partition}")
+
+
 async def nobody_judges(_: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
     """Before there is somebody who decides about losses."""
     return ()
@@ -118,6 +136,7 @@ class AnswerTaker(ABC):
     clock: Clock
     on_out_of_range: OutOfRange = nobody_judges
     on_other_leaders: OtherLeaders = nobody_judges
+    on_corrupt: LeaveOut = nobody_leaves_out
     on_rest: OtherLeaders = nobody_judges
     """The log ends where these copies stand, and may be another one than before."""
     who_wrote: WhoWrote = nobody_knows
@@ -416,6 +435,8 @@ class AnswerTaker(ABC):
             and changed.leave_out(copy.partition, fault.offset, fault.message)
         ):
             prepared = prepare_answer(answer, cut, policy, self.room_bytes(copy))
+        if changed is not None and self._leaves_out_corrupt(copy, answer, prepared, changed):
+            return
         number = copy.partition.partition
         ways = {name: self.routes.get(name) for name, _ in prepared.routed}
         unknown = [name for name, way in ways.items() if way is None or way.partition_count <= number]
@@ -452,6 +473,27 @@ class AnswerTaker(ABC):
         if prepared.fault is not None:
             copy.hold()
         self.queued(chunk, size_bytes)
+
+    def _leaves_out_corrupt(
+        self, copy: PartitionCopy, answer: FetchedPartition, prepared: Prepared, changed: Changed
+    ) -> bool:
+        """Go on behind a batch that could not be read for some time, where the flow does not want to stop:
+        another replica, or another try, might still give it."""
+        fault = prepared.fault
+        if (
+            fault is None
+            or fault.reason != CORRUPT_BATCH
+            or prepared.next_offset != answer.fetch_offset
+            or changed.on_error is OnError.STOP
+            or copy.reason_before != CORRUPT_BATCH
+            or copy.failures < TRIES
+            or not copy.is_idle
+            or (until := end_of_first_batch(answer)) is None
+        ):
+            return False
+        log.warning("batch_left_out", partition=str(copy.partition), offset=fault.offset, until=until)
+        self.on_corrupt(copy, until)
+        return True
 
     def _dead_letters(
         self, copy: PartitionCopy, changed: Changed | None, fetched: Mapping[int, OpenRecord], below: int

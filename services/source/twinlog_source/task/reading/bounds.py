@@ -122,6 +122,8 @@ class LossReason(StrEnum):
     """The log starts behind the position: retention or DeleteRecords overtook the copy. The range is lost."""
     TRUNCATION = "TRUNCATION"
     """The log ended before the position: what was copied from there on no longer exists on the source."""
+    CORRUPT_BATCH = "CORRUPT_BATCH"
+    """A batch that cannot be read is left out, as its flow wants it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import structlog
 
-from twinlog.batches import CopyFault, CopyPolicy, Prepared, prepare
-from twinlog.batches.header import LOG_OVERHEAD_BYTES
+from twinlog.batches import CopyFault, CopyPolicy, Prepared, crc_is_valid, prepare
+from twinlog.batches.header import CURRENT_MAGIC, LOG_OVERHEAD_BYTES, read_batch
+from twinlog.errors import WireFormatError
 from twinlog.kafka.raw import FetchedPartition
 from twinlog_source.task.reading.bounds import Cut
 from twinlog_source.task.reading.fetch_schedule import BACKLOG_BYTES
@@ -60,6 +61,25 @@ def prepare_answer(
             " (the log of the task has the traceback)",
         )
         return Prepared(batches=(), next_offset=wanted_offset, fault=fault)
+
+
+def end_of_first_batch(answer: FetchedPartition) -> int | None:
+    """The offset behind a batch that does not match its checksum, if others tell it: the checksum covers what
+    the batch itself says. None: nobody tells it yet, or the batch is sound, and a mistake of ours."""
+    view = memoryview(answer.records)
+    try:
+        first = read_batch(view, 0)
+        following = None if first is None else read_batch(view, len(first.data))
+    except WireFormatError:
+        return None
+    if first is None or crc_is_valid(first):
+        return None
+    if following is None:
+        end = first.header.next_offset
+        return end if end in (answer.last_stable_offset, answer.high_watermark) else None
+    end = following.header.base_offset
+    is_told = following.header.magic == CURRENT_MAGIC and crc_is_valid(following)
+    return end if is_told and answer.fetch_offset < end < answer.high_watermark else None
 
 
 def _first_batch(records: bytes | memoryview) -> bytes | memoryview:

@@ -10,7 +10,7 @@ from twinlog.kafka.raw import FetchedPartition
 from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import source_batch
 from twinlog_source.task.reading.bounds import Cut
-from twinlog_source.task.reading.preparing import prepare_answer
+from twinlog_source.task.reading.preparing import end_of_first_batch, prepare_answer
 
 P = TopicPartition("t", 0)
 
@@ -57,6 +57,31 @@ def test_the_batch_is_a_fault_that_names_it_and_the_log_has_the_traceback() -> N
     assert (at_it.fault.reason, at_it.fault.offset, at_it.next_offset) == ("CORRUPT_BATCH", 1, 1)
     assert "ZeroDivisionError" in at_it.fault.message
     assert [line["exc_info"] for line in lines if line["event"] == "batch_not_understood"]
+
+
+def _damaged(records: bytes) -> bytes:
+    return records[:-1] + bytes([records[-1] ^ 1])
+
+
+@pytest.mark.parametrize(
+    ("fetched", "end"),
+    [
+        ((_damaged(batch(1, Codec.NONE)), batch(4, Codec.NONE)), 4),
+        ((_damaged(batch(8, Codec.NONE)),), 9),
+        ((_damaged(batch(1, Codec.NONE)),), None),
+        ((_damaged(batch(1, Codec.NONE)), batch(4, Codec.NONE)[:60]), None),
+        ((_damaged(batch(1, Codec.NONE)), _damaged(batch(4, Codec.NONE))), None),
+        ((batch(1, Codec.NONE), batch(4, Codec.NONE)), None),
+        ((b"",), None),
+    ],
+    ids=["the next one", "the end of the log", "nobody", "cut", "two damaged ones", "a sound one", "nothing"],
+)
+def test_where_a_damaged_batch_ends_tells_only_what_its_checksum_does_not_cover(
+    fetched: tuple[bytes, ...], end: int | None
+) -> None:
+    records = b"".join(fetched)
+    answer = FetchedPartition(P, 0, 9, 9, 0, (), -1, memoryview(records), 1)
+    assert end_of_first_batch(answer) == end
 
 
 @pytest.mark.parametrize("cut", [1, 11, 12, 40])
