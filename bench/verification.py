@@ -22,7 +22,7 @@ from twinlog.clock import SystemClock
 from twinlog.config import load as load_config
 from twinlog.machine import WorkDirectory
 from twinlog.model import Flow
-from twinlog.verify.report import Verdict
+from twinlog.verify.report import FlowVerdict
 from twinlog_source.verify.engine import Verification
 from twinlog_source.verify.request import VerifyRequest
 
@@ -62,7 +62,7 @@ async def _verified(stage: Stage, directory: Path) -> float:
     )
     began = time.perf_counter()
     report = await verification.run()
-    assert report.verdict is Verdict.EQUAL, report
+    assert report.verdict is FlowVerdict.EQUAL, report
     return time.perf_counter() - began
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from contract.access.access_rig import TIMEOUT_SECONDS, Port, look, opened, person
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2, checkpoint_service_pb2_grpc
-from twinlog.config.security import ClientSecurity
+from twinlog.config.security import PeerSecurity
 from twinlog.errors import StateError, TwinlogError
 from twinlog.local.certificates import Authority
 from twinlog.service.errors_wire import error_from_rpc
@@ -36,7 +36,7 @@ async def two(directory: Path, *, tls: bool = True, trusted: bool = True) -> Asy
         yield standby, owner
 
 
-def channel_to(port: Port, security: ClientSecurity | None = None) -> grpc.aio.Channel:
+def channel_to(port: Port, security: PeerSecurity | None = None) -> grpc.aio.Channel:
     shown = security or port.client(token="viewer-token")
     return open_to_owner(port.endpoint, lambda address: credentials_for(address, shown))
 
@@ -48,7 +48,7 @@ async def watched(channel: grpc.aio.Channel) -> int:
     return len([each async for each in stub.WatchMove(request, timeout=TIMEOUT_SECONDS)])
 
 
-async def refusal_of(port: Port, security: ClientSecurity | None = None) -> TwinlogError:
+async def refusal_of(port: Port, security: PeerSecurity | None = None) -> TwinlogError:
     async with channel_to(port, security) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as failed:
             await look(channel)
@@ -124,7 +124,7 @@ async def test_without_tls_a_token_follows_nobody(tmp_path: Path, insecure: bool
 async def test_nobody_else_is_followed(tmp_path: Path, asked: str, named: str, reason: str) -> None:
     async with opened(tmp_path, tls=False) as standby:
         standby.refusals.append(served_by(named, reason))
-        async with channel_to(standby, ClientSecurity()) as channel:
+        async with channel_to(standby, PeerSecurity()) as channel:
             with pytest.raises(grpc.aio.AioRpcError) as failed:
                 await look(channel)
         assert owner_of(failed.value, asked) is None

@@ -22,7 +22,7 @@ from twinlog.errors import ConfigError, TransientKafkaError
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.virtual_time import LoopClock
 from twinlog.verify.repair import remedies
-from twinlog.verify.report import FlowReport, Verdict, document
+from twinlog.verify.report import FlowReport, FlowVerdict, document
 from twinlog_source.records.frames import Back
 from twinlog_source.verify.engine import Verification
 from twinlog_source.verify.request import VerifyRequest
@@ -99,7 +99,7 @@ def test_records_arrive_once_under_their_routes_whatever_is_killed(tmp_path: Pat
             assert not ahead(world)
             report = await verified(world)
             assert (report.verdict, sum(proof.records for proof in report.proofs)) == (
-                Verdict.EQUAL,
+                FlowVerdict.EQUAL,
                 sum(map(len, wanted(world).values())),
             )
             status = await world.status()

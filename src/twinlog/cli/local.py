@@ -10,7 +10,7 @@ import typer
 from twinlog.cli.common.call import Call, printing
 from twinlog.cli.common.fields import Field, Fields, print_rows, table
 from twinlog.cli.common.options import argument, flag, option
-from twinlog.cli.start import End, first_file
+from twinlog.cli.start import StartCluster, first_file
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError
 from twinlog.local import registry
 from twinlog.local.broker import ensure_image
@@ -221,8 +221,8 @@ def mirror_file(source: RunningCluster, target: RunningCluster) -> str:
     return first_file(*(_end(cluster) for cluster in (source, target)))
 
 
-def _end(cluster: RunningCluster) -> End:
-    return End(
+def _end(cluster: RunningCluster) -> StartCluster:
+    return StartCluster(
         alias=cluster.name,
         bootstrap_servers=cluster.bootstrap_servers,
         broker_count=len(cluster.brokers),

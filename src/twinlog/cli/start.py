@@ -36,7 +36,7 @@ _KEEP_NAMES: Final = {"replication.policy.class": "org.apache.kafka.connect.mirr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class StartCluster:
     """A cluster of the flow."""
 
     alias: str
@@ -46,7 +46,9 @@ class End:
     """Empty while it is not known."""
 
 
-def first_file(source: End, target: End, *, topics: str = ".*", keep_names: bool = False) -> str:
+def first_file(
+    source: StartCluster, target: StartCluster, *, topics: str = ".*", keep_names: bool = False
+) -> str:
     """The file, in the format of MirrorMaker 2, with a comment for each choice. `topics` are names and
     regular expressions, separated by commas. `keep_names`: the copy of orders is named orders."""
     flow = f"{source.alias}->{target.alias}"
@@ -160,17 +162,17 @@ class NoAnswerError(ConfigError):
 class FirstFlow:
     """The two ends as they were asked for, and the file."""
 
-    source: End
-    target: End
+    source: StartCluster
+    target: StartCluster
     topics: str
     file: Path
     keep_names: bool = False
 
     @property
-    def ends(self) -> tuple[End, End]:
+    def ends(self) -> tuple[StartCluster, StartCluster]:
         return self.source, self.target
 
-    def text(self, ends: Iterable[End] | None = None) -> str:
+    def text(self, ends: Iterable[StartCluster] | None = None) -> str:
         """The file; `ends`: with what is known of the clusters."""
         return first_file(*(ends or self.ends), topics=self.topics, keep_names=self.keep_names)
 
@@ -241,8 +243,8 @@ def wanted_from(
                     key="TARGET",
                 )
     return FirstFlow(
-        source=End(alias=one, bootstrap_servers=source),
-        target=End(alias=other, bootstrap_servers=target),
+        source=StartCluster(alias=one, bootstrap_servers=source),
+        target=StartCluster(alias=other, bootstrap_servers=target),
         topics=topics,
         file=file,
         keep_names=keep_names,
@@ -282,8 +284,8 @@ async def _asked(wanted: FirstFlow, text: str) -> "Facts":
     return facts
 
 
-def _known(end: End, found: "ClusterFacts") -> End:
-    return End(
+def _known(end: StartCluster, found: "ClusterFacts") -> StartCluster:
+    return StartCluster(
         alias=end.alias,
         bootstrap_servers=end.bootstrap_servers,
         broker_count=found.broker_count,

@@ -24,7 +24,7 @@ class Kind(StrEnum):
     """The copy has it unchanged, at another place among the others."""
 
 
-class Reason(StrEnum):
+class NotComparedReason(StrEnum):
     """Why a range was not compared. Reasons of errors (KAFKA_TIMEOUT, TOPIC_UNKNOWN, …) also appear in its
     place."""
 
@@ -63,12 +63,12 @@ class Reason(StrEnum):
     def is_harmless(self) -> bool:
         """Whether it leaves out nothing that both clusters could still hold."""
         return self in (
-            Reason.SOURCE_RETENTION,
-            Reason.EARLIER_TOPIC,
-            Reason.LOST,
-            Reason.TARGET_RETENTION,
-            Reason.BEFORE_FIRST_COPY,
-            Reason.RECORD_TOO_LARGE,
+            NotComparedReason.SOURCE_RETENTION,
+            NotComparedReason.EARLIER_TOPIC,
+            NotComparedReason.LOST,
+            NotComparedReason.TARGET_RETENTION,
+            NotComparedReason.BEFORE_FIRST_COPY,
+            NotComparedReason.RECORD_TOO_LARGE,
         )
 
 
@@ -122,7 +122,7 @@ class NotCompared:
     to_offset: int
     """First offset after the range."""
     reason: str
-    """A `Reason`, or an error's reason."""
+    """A `NotComparedReason`, or an error's reason."""
     detail: str = ""
     is_harmless: bool = False
     """True: the copy may be EQUAL nevertheless."""
@@ -176,7 +176,7 @@ class Bounds:
     """Next source offset to copy, as stored before `target_goal` was taken; None: nothing is stored."""
     source_lost: tuple[Range, ...] = ()
     """Ranges that the source no longer has, such as everything before its log's start."""
-    only_on_target: Reason = Reason.SOURCE_RETENTION
+    only_on_target: NotComparedReason = NotComparedReason.SOURCE_RETENTION
     """Why the copy may have records that are in `source_lost`."""
     target_lost: tuple[Range, ...] = ()
     gaps: tuple[KnownGap, ...] = ()

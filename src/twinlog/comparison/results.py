@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 
 from twinlog.batches.header import Batch
 from twinlog.comparison.align import MOST_WINDOW, SETTLED_RUN, KeptOffsets, Pair
-from twinlog.comparison.model import NO_POSITION, Bounds, KnownGap, NotCompared, PartitionProof, Reason, Side
+from twinlog.comparison.model import (
+    NO_POSITION,
+    Bounds,
+    KnownGap,
+    NotCompared,
+    NotComparedReason,
+    PartitionProof,
+    Side,
+)
 from twinlog.comparison.records import Entry
 from twinlog.comparison.sides import Window
 
@@ -147,7 +155,7 @@ class Results:
                 rest.side,
                 rest.next_offset,
                 rest.limit,
-                Reason.TOO_DIFFERENT,
+                NotComparedReason.TOO_DIFFERENT,
                 f"more than {MOST_WINDOW} consecutive records are on one side only",
             )
 
@@ -160,7 +168,7 @@ class Results:
                 side=Side.SOURCE,
                 from_offset=from_offset,
                 to_offset=gap.to_offset,
-                reason=Reason.KNOWN_GAP,
+                reason=NotComparedReason.KNOWN_GAP,
                 detail=gap.reason,
                 is_harmless=gap.acknowledged,
             )
@@ -170,18 +178,18 @@ class Results:
         """The source from this offset on: its counterpart on the target cannot be determined."""
         detail = f"among {MOST_WINDOW} records, no {SETTLED_RUN} in a row are equal on both sides"
         self._add_not_compared(
-            Side.SOURCE, from_offset, self.bounds.source_goal, Reason.TOO_DIFFERENT, detail
+            Side.SOURCE, from_offset, self.bounds.source_goal, NotComparedReason.TOO_DIFFERENT, detail
         )
 
     def add_lag(self, from_offset: int, position: int | None) -> None:
         """The source from this offset on is not copied yet."""
         detail = NO_POSITION if position is None else ""
         self._add_not_compared(
-            Side.SOURCE, from_offset, self.bounds.source_goal, Reason.NOT_COPIED_YET, detail
+            Side.SOURCE, from_offset, self.bounds.source_goal, NotComparedReason.NOT_COPIED_YET, detail
         )
 
     def _add_not_compared(
-        self, side: Side, from_offset: int, to_offset: int, reason: Reason, detail: str
+        self, side: Side, from_offset: int, to_offset: int, reason: NotComparedReason, detail: str
     ) -> None:
         self.proof.not_compared.append(
             NotCompared(side=side, from_offset=from_offset, to_offset=to_offset, reason=reason, detail=detail)

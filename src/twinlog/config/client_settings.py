@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from twinlog.config.keys.client import NOTES, is_secret
 from twinlog.config.keys.spec import split_list
 from twinlog.config.values import precedence as precedence
-from twinlog.config.values.precedence import Settings, Side, client_id
+from twinlog.config.values.precedence import ClusterSide, Settings, client_id
 from twinlog.config.values.providers import Resolver, notes
 from twinlog.config.values.reader import Findings
 from twinlog.model import ClusterAlias, Flow
@@ -142,24 +142,31 @@ class ClientBuilder:
         self._findings = findings
 
     def of_flow(self, flow: Flow, *, connector: Settings, worker: Settings) -> FlowClients:
-        source_consumer = precedence.consumer_properties(connector, Side.SOURCE)
+        source_consumer = precedence.consumer_properties(connector, ClusterSide.SOURCE)
         timeout = connector.get(_ADMIN_TIMEOUT)
         admin_timeout = {} if timeout is None else {"default.api.timeout.ms": timeout}
         isolation = precedence.default("isolation.level", READ_COMMITTED)
         return FlowClients(
             source_consumer=self._client(flow.source, {"isolation.level": isolation, **source_consumer}),
             source_admin=self._client(
-                flow.source, {**admin_timeout, **precedence.admin_properties(connector, Side.SOURCE)}
+                flow.source, {**admin_timeout, **precedence.admin_properties(connector, ClusterSide.SOURCE)}
             ),
-            source_producer=self._client(flow.source, precedence.producer_properties(connector, Side.SOURCE)),
+            source_producer=self._client(
+                flow.source, precedence.producer_properties(connector, ClusterSide.SOURCE)
+            ),
             target_consumer=self._client(
                 flow.target,
-                {"isolation.level": isolation, **precedence.consumer_properties(connector, Side.TARGET)},
+                {
+                    "isolation.level": isolation,
+                    **precedence.consumer_properties(connector, ClusterSide.TARGET),
+                },
             ),
             target_admin=self._client(
-                flow.target, {**admin_timeout, **precedence.admin_properties(connector, Side.TARGET)}
+                flow.target, {**admin_timeout, **precedence.admin_properties(connector, ClusterSide.TARGET)}
             ),
-            target_producer=self._client(flow.target, precedence.producer_properties(connector, Side.TARGET)),
+            target_producer=self._client(
+                flow.target, precedence.producer_properties(connector, ClusterSide.TARGET)
+            ),
             data_producer=self._client(flow.target, precedence.data_producer_properties(worker, connector)),
         )
 

@@ -84,7 +84,7 @@ class AuthSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientSecurity:
+class PeerSecurity:
     """How to call one service."""
 
     tls: bool = False
@@ -103,7 +103,7 @@ class SecuritySettings:
 
     ports: Mapping[Service, PortSecurity] = field(default_factory=dict)
     auth: AuthSettings = field(default_factory=AuthSettings)
-    client: ClientSecurity = field(default_factory=ClientSecurity)
+    client: PeerSecurity = field(default_factory=PeerSecurity)
     """How commands authenticate, to any service."""
 
     def port(self, service: Service) -> PortSecurity:
@@ -113,11 +113,11 @@ class SecuritySettings:
         """Whether a port authenticates its callers."""
         return self.port(service).client_certificates or self.auth.takes_tokens
 
-    def to_call(self, service: Service, *, own: Service | None = None) -> ClientSecurity:
+    def to_call(self, service: Service, *, own: Service | None = None) -> PeerSecurity:
         """How `own` (None: a command) calls a service."""
         port, client = self.port(service), self.client
         mine = None if own is None else self.port(own).tls
-        return ClientSecurity(
+        return PeerSecurity(
             tls=port.tls is not None or client.tls,
             ca=client.ca if mine is None else mine.ca or client.ca,
             certificate=client.certificate if mine is None else mine.certificate,
@@ -144,7 +144,7 @@ def security_settings(top: SettingsReader, findings: Findings) -> SecuritySettin
     return SecuritySettings(
         ports=ports,
         auth=auth,
-        client=ClientSecurity(
+        client=PeerSecurity(
             # If a file for commands alone names the CAs, the services of other machines use TLS.
             tls=bool(top.text("twinlog.client.tls.ca.file")),
             ca=top.text("twinlog.client.tls.ca.file") or top.text("twinlog.tls.ca.file"),

@@ -30,7 +30,7 @@ _AT_ONCE = 500
 """Records that are sent, or decoded, without a pause."""
 
 
-class Codec(Protocol[K, V]):
+class RowCodec(Protocol[K, V]):
     """How the rows of a table are stored. Pure; each method but `encode` may raise WireFormatError: a value
     of a later format is refused, because to overwrite it would lose its meaning."""
 
@@ -81,7 +81,7 @@ class Table(Generic[K, V]):
 
     cluster: KafkaCluster
     topic: str
-    codec: Codec[K, V]
+    codec: RowCodec[K, V]
     replication_factor: int = -1
     """Used to create the topic; -1 = the cluster's default."""
     rows: Mapping[K, V] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from typing import cast
 
 from twinlog.config.keys.spec import POLICIES, other_class
 from twinlog.errors import ConfigError
-from twinlog.policy.rename import RENAME_KEY, RenamingPolicy, Route, parse_renames, reversible
+from twinlog.policy.rename import RENAME_KEY, NamingRouter, RenamingPolicy, parse_renames, reversible
 from twinlog.policy.replication import (
     DEFAULT_SEPARATOR,
     DefaultReplicationPolicy,
@@ -72,7 +72,7 @@ def policy_from_config(config: Mapping[str, str]) -> ReplicationPolicy:
     return RenamingPolicy(base=base, renames=renames, routes=routes) if renames.rules or routes else base
 
 
-def _routes(chain: Chain) -> tuple[Route, ...]:
+def _routes(chain: Chain) -> tuple[NamingRouter, ...]:
     """The routers of a chain that give a topic's copy its name. Raises ConfigError for one whose names cannot
     be read back: failback, checkpoints and the search for loops lead from a copy to its topic."""
     routes = []
@@ -83,7 +83,7 @@ def _routes(chain: Chain) -> tuple[Route, ...]:
                 back = reversible(router.regex_written, router.replacement_written)
             except ConfigError as error:
                 raise _unroutable(key, str(error).removeprefix(f"{RENAME_KEY}: ")) from error
-            routes.append(Route(step, back))
+            routes.append(NamingRouter(step, back))
     return tuple(routes)
 
 

@@ -85,7 +85,7 @@ class ExpectedReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
+class UncopiedTopic:
     """A source topic without a copy."""
 
     name: str
@@ -118,7 +118,7 @@ class ExpectedOffsets:
 
 
 def expected_offsets(
-    topics: Collection[NewTopic], rule: OffsetsRule, *, exactly_once: bool
+    topics: Collection[UncopiedTopic], rule: OffsetsRule, *, exactly_once: bool
 ) -> dict[str, ExpectedOffsets]:
     """Predictions by topic. The cheapest topics come first, because a flow shares
     `twinlog.offsets.fill.total`."""
@@ -130,7 +130,7 @@ def expected_offsets(
     return found
 
 
-def _expected(topic: NewTopic, rule: OffsetsRule, left: int, *, exactly_once: bool) -> ExpectedOffsets:
+def _expected(topic: UncopiedTopic, rule: OffsetsRule, left: int, *, exactly_once: bool) -> ExpectedOffsets:
     wanted = rule.wanted(topic.name)
     must = wanted is OffsetsMode.PRESERVED
     most, total = max(topic.log_starts, default=0), sum(topic.log_starts)

@@ -231,7 +231,7 @@ def _wrong(rule: str, why: str) -> ConfigError:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class NamingRouter:
     """A router with the map that reads its names back."""
 
     step: Step
@@ -250,7 +250,7 @@ class RenamingPolicy:
 
     base: ReplicationPolicy
     renames: RenameMap = NO_RENAMES
-    routes: tuple[Route, ...] = ()
+    routes: tuple[NamingRouter, ...] = ()
 
     @property
     def tracks_topic_sources(self) -> bool:

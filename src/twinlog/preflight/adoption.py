@@ -16,8 +16,8 @@ from twinlog.policy.expected_offsets import (
     MOST_AT_LEADER,
     MOST_MARKERS,
     ExpectedReason,
-    NewTopic,
     OffsetsRule,
+    UncopiedTopic,
     expected_offsets,
     fill_words,
     offsets_rule,
@@ -265,7 +265,7 @@ def check_offsets(flow: FlowFacts, flows: Sequence[FlowFacts] = ()) -> Iterator[
     one of them reads is never said to be deleted."""
     rule, about = offsets_rule(flow.config), str(flow.flow)
     new = [
-        NewTopic(name=topic.name, cleanup_policy=_cleanup_policy(topic), log_starts=topic.log_starts)
+        UncopiedTopic(name=topic.name, cleanup_policy=_cleanup_policy(topic), log_starts=topic.log_starts)
         for topic in flow.topics
         if isinstance(topic.target, KafkaError) or (topic.target_ends is not None and not _is_written(topic))
     ]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import grpc
 
 from twinlog.config import Address
-from twinlog.config.security import ClientSecurity
+from twinlog.config.security import PeerSecurity
 from twinlog.errors import NotFoundError, TwinlogError
 from twinlog.service.access.client import Credentials, SecureChannel, outgoing_interceptors, token_needs_tls
 from twinlog.service.errors_wire import error_from_rpc
@@ -246,13 +246,13 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 
 
-def open_channel(endpoint: str, security: ClientSecurity | None = None) -> grpc.aio.Channel:
+def open_channel(endpoint: str, security: PeerSecurity | None = None) -> grpc.aio.Channel:
     """A channel to HOST:PORT, which connects on first use; close it. Raises ConfigError when files of
     `security` are not usable."""
     return open_with(endpoint, credentials_for(endpoint, security))
 
 
-def credentials_for(endpoint: str, security: ClientSecurity | None) -> Credentials | None:
+def credentials_for(endpoint: str, security: PeerSecurity | None) -> Credentials | None:
     """Credentials that successive channels to HOST:PORT may share; None without any. Raises as
     `open_channel`."""
     if security is None or not (security.tls or security.token_file):
@@ -294,7 +294,7 @@ class Peers:
         endpoints: Mapping[str, str],
         stack: AsyncExitStack,
         *,
-        security: Callable[[str], ClientSecurity] = lambda _: ClientSecurity(),
+        security: Callable[[str], PeerSecurity] = lambda _: PeerSecurity(),
         rpc: Rpc = GRPC,
     ) -> None:
         """`endpoints`: service name → HOST:PORT. `stack` closes the channels. `security`: TLS and credentials

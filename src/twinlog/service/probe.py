@@ -22,7 +22,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from twinlog.config import Address, Configuration, Service, load
-from twinlog.config.security import ClientSecurity
+from twinlog.config.security import PeerSecurity
 from twinlog.errors import ConfigError
 from twinlog.service.options import parse_override
 from twinlog.service.peers import open_channel
@@ -53,7 +53,7 @@ async def probe(
     *,
     service: str,
     wait: bool,
-    security: Mapping[str, ClientSecurity] | None = None,
+    security: Mapping[str, PeerSecurity] | None = None,
 ) -> list[str]:
     """The problems of the last round; with `wait`, rounds repeat until there is none. `security`: how to call
     an endpoint without plain text. Raises ConfigError for unusable files."""
@@ -78,7 +78,7 @@ async def probe(
             await channel.close()
 
 
-async def _opened(endpoint: str, security: ClientSecurity | None) -> grpc.aio.Channel:
+async def _opened(endpoint: str, security: PeerSecurity | None) -> grpc.aio.Channel:
     try:
         return open_channel(endpoint, security)
     except ConfigError:
@@ -97,14 +97,14 @@ def _service_at(address: Address, configuration: Configuration) -> str:
 
 def _security(
     config: str | Path | None, overrides: Sequence[str], named: Sequence[tuple[str, str]]
-) -> dict[str, ClientSecurity]:
+) -> dict[str, PeerSecurity]:
     """Credentials for each endpoint, as the service itself would use. Raises ConfigError."""
     if config is None:
         return {}
     configuration = load(
         Path(config), environ=os.environ, overrides=dict(parse_override(text) for text in overrides)
     )
-    found: dict[str, ClientSecurity] = {}
+    found: dict[str, PeerSecurity] = {}
     for name, endpoint in named:
         service = name or _service_at(Address.parse(endpoint), configuration)
         if service not in tuple(Service):
@@ -127,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE")
     options = parser.parse_args(argv)
     named = [endpoint.rpartition("=")[::2] for endpoint in options.endpoints]
-    security: dict[str, ClientSecurity] = {}
+    security: dict[str, PeerSecurity] = {}
     try:
         security = _security(options.config, options.overrides, named)
     except ConfigError as error:

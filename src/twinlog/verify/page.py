@@ -10,7 +10,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from twinlog.comparison.model import Reason
+from twinlog.comparison.model import NotComparedReason
 
 
 def _beside(name: str) -> str:
@@ -85,7 +85,9 @@ def _picture(
     not_compared: Sequence[Mapping[str, Any]],
 ) -> str:
     """The offsets of the source from left to right."""
-    on_source = [each for each in not_compared if each["side"] == "source" and each["reason"] != Reason.LOST]
+    on_source = [
+        each for each in not_compared if each["side"] == "source" and each["reason"] != NotComparedReason.LOST
+    ]
     begin = min([partition["source_from"], *(each["from_offset"] for each in on_source)])
     end = max([partition["source_to"], *(each["to_offset"] for each in on_source)])
     scale = _WIDTH / max(1, end - begin)

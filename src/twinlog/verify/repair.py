@@ -12,11 +12,11 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Any
 
-from twinlog.comparison.model import Reason
+from twinlog.comparison.model import NotComparedReason
 from twinlog.errors import ConfigError
 
 _MOST_OFFSET = 2**63 - 1
-_ONLY_IN_COPY = frozenset((Reason.SOURCE_RETENTION, Reason.EARLIER_TOPIC))
+_ONLY_IN_COPY = frozenset((NotComparedReason.SOURCE_RETENTION, NotComparedReason.EARLIER_TOPIC))
 _HEALED_BY_COPYING = frozenset(("MISSING", "CHANGED"))
 
 
@@ -76,7 +76,10 @@ def what_was_not_seen(report: Mapping[str, Any]) -> str | None:
         _place(each) for each in report["partitions"] if each["source_from"] == 0 < each["source_to"]
     }
     for each in report["not_compared"]:
-        failed = each["reason"] not in tuple(Reason) or each["reason"] == Reason.TARGET_OPEN_TRANSACTION
+        failed = (
+            each["reason"] not in tuple(NotComparedReason)
+            or each["reason"] == NotComparedReason.TARGET_OPEN_TRANSACTION
+        )
         if failed and _place(each) not in from_first:
             where = "" if each["partition"] is None else f"{each['topic']}-{each['partition']}: "
             return f"{where}{each['reason']} {each['detail']}".strip()

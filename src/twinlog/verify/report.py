@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from twinlog.batches import DecodedRecord
-from twinlog.comparison.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
+from twinlog.comparison.model import Difference, Kind, NotCompared, NotComparedReason, PartitionProof, Side
 from twinlog.model import Flow, TopicPartition
 
 # Finds the source offset up to which everything is proven to be on the target and may be deleted. Pure.
@@ -15,7 +15,7 @@ from twinlog.model import Flow, TopicPartition
 # Stricter than a verdict: records that retention deleted from the copy, gaps, and records never copied are
 # not on the target, whether or not the gap is known.
 
-_NOT_COPIED = (Reason.KNOWN_GAP, Reason.NOT_COPIED_YET)
+_NOT_COPIED = (NotComparedReason.KNOWN_GAP, NotComparedReason.NOT_COPIED_YET)
 _CHANGED = "transforms change or drop records of this topic: the copy does not have them as they are"
 _DISPLACED = "the copy has a later record of the key: its cleaner removes the copy of this one"
 
@@ -54,7 +54,7 @@ def safe_range(
     seen = [proof] if whole is None else [proof, whole]
     blockers = [
         *_blockers(proof),
-        *([(begin, str(Reason.TRANSFORMED), _CHANGED)] if is_changed else ()),
+        *([(begin, str(NotComparedReason.TRANSFORMED), _CHANGED)] if is_changed else ()),
         *(blocker for each in seen for blocker in _of_the_copy(each, begin, proof.source_to)),
     ]
     until, reason, detail = min([*blockers, (end, "", "")])
@@ -110,7 +110,11 @@ def _blockers(proof: PartitionProof) -> Iterator[tuple[int, str, str]]:
 
 def _left_out(proof: PartitionProof) -> list[NotCompared]:
     """What the source has and was not compared."""
-    return [each for each in proof.not_compared if each.side is Side.SOURCE and each.reason != Reason.LOST]
+    return [
+        each
+        for each in proof.not_compared
+        if each.side is Side.SOURCE and each.reason != NotComparedReason.LOST
+    ]
 
 
 # A record for people: text if it is readable, else hexadecimal; long fields are cut.
@@ -142,7 +146,7 @@ def shown_bytes(field: bytes | None) -> str | None:
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… ({len(field)} bytes)"
 
 
-class Verdict(StrEnum):
+class FlowVerdict(StrEnum):
     EQUAL = "EQUAL"
     """Everything that both clusters hold, up to the ends taken at the start, is equal."""
     DIFFERENT = "DIFFERENT"
@@ -151,7 +155,7 @@ class Verdict(StrEnum):
     """Nothing compared differs, but something was not compared."""
 
 
-EXIT_CODES = {Verdict.EQUAL: 0, Verdict.DIFFERENT: 1, Verdict.INCOMPLETE: 3}
+EXIT_CODES = {FlowVerdict.EQUAL: 0, FlowVerdict.DIFFERENT: 1, FlowVerdict.INCOMPLETE: 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,12 +174,12 @@ class FlowReport:
     """None: they could not be read."""
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> FlowVerdict:
         if any(proof.differences for proof in self.proofs):
-            return Verdict.DIFFERENT
+            return FlowVerdict.DIFFERENT
         if self.failures or not all(proof.is_complete for proof in self.proofs):
-            return Verdict.INCOMPLETE
-        return Verdict.EQUAL
+            return FlowVerdict.INCOMPLETE
+        return FlowVerdict.EQUAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,11 +243,11 @@ def rules_used(report: FlowReport) -> dict[str, Any] | None:
     return None if used is None else {"version": used.version, "not_of_the_file": list(used.told)}
 
 
-def state_of(proof: PartitionProof) -> Verdict:
+def state_of(proof: PartitionProof) -> FlowVerdict:
     """The verdict of one partition."""
     if proof.differences:
-        return Verdict.DIFFERENT
-    return Verdict.EQUAL if proof.is_complete else Verdict.INCOMPLETE
+        return FlowVerdict.DIFFERENT
+    return FlowVerdict.EQUAL if proof.is_complete else FlowVerdict.INCOMPLETE
 
 
 def _partition(proof: PartitionProof) -> dict[str, Any]:

@@ -5,16 +5,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from twinlog.comparison.model import PartitionProof, Reason
+from twinlog.comparison.model import NotComparedReason, PartitionProof
 from twinlog.model import TopicPartition
-from twinlog.verify.report import Verdict, state_of
+from twinlog.verify.report import FlowVerdict, state_of
 
-_LAG = (Reason.NOT_COPIED_YET,)
+_LAG = (NotComparedReason.NOT_COPIED_YET,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofStanding:
-    verdict: Verdict
+    verdict: FlowVerdict
     """EQUAL also with lag after the proven part."""
     proven_until: int
     """Source offset up to which the copy is proven complete and equal."""
@@ -46,22 +46,22 @@ def advanced(
     news = {}
     for partition, until in reached.items():
         known = before.get(partition)
-        if known is None or (known.verdict is Verdict.EQUAL and known.proven_until < until):
+        if known is None or (known.verdict is FlowVerdict.EQUAL and known.proven_until < until):
             news[partition] = ProofStanding(
-                verdict=Verdict.EQUAL, proven_until=until, proven_at_ms=now_ms, checked_at_ms=now_ms
+                verdict=FlowVerdict.EQUAL, proven_until=until, proven_at_ms=now_ms, checked_at_ms=now_ms
             )
     return news
 
 
 def _standing(before: ProofStanding | None, proof: PartitionProof, now_ms: int) -> ProofStanding:
     harmful = [each for each in proof.not_compared if not each.is_harmless and each.reason not in _LAG]
-    failed = [each.reason for each in harmful if each.reason not in tuple(Reason)]
-    if failed and not proof.differences and before is not None and before.verdict is Verdict.DIFFERENT:
+    failed = [each.reason for each in harmful if each.reason not in tuple(NotComparedReason)]
+    if failed and not proof.differences and before is not None and before.verdict is FlowVerdict.DIFFERENT:
         # A cluster was away: no verification has found the copy equal since.
         return replace(before, checked_at_ms=now_ms, reason=failed[0])
     if harmful and not proof.differences:
         return ProofStanding(
-            verdict=Verdict.INCOMPLETE,
+            verdict=FlowVerdict.INCOMPLETE,
             proven_until=0 if before is None else before.proven_until,
             proven_at_ms=0 if before is None else before.proven_at_ms,
             checked_at_ms=now_ms,
@@ -73,7 +73,7 @@ def _standing(before: ProofStanding | None, proof: PartitionProof, now_ms: int) 
     first = [each.source_offset for each in proof.differences if each.source_offset is not None]
     first += [each.from_offset for each in proof.not_compared if each.reason in _LAG]
     return ProofStanding(
-        verdict=Verdict.DIFFERENT if state_of(proof) is Verdict.DIFFERENT else Verdict.EQUAL,
+        verdict=FlowVerdict.DIFFERENT if state_of(proof) is FlowVerdict.DIFFERENT else FlowVerdict.EQUAL,
         proven_until=min([proof.source_to, *first]),
         proven_at_ms=now_ms,
         checked_at_ms=now_ms,

@@ -31,7 +31,7 @@ from twinlog.api.source.v1 import (
     worker_service_pb2_grpc,
 )
 from twinlog.config import Address
-from twinlog.config.security import AuthSettings, ClientSecurity, TlsFiles
+from twinlog.config.security import AuthSettings, PeerSecurity, TlsFiles
 from twinlog.errors import TwinlogError
 from twinlog.local.certificates import Authority
 from twinlog.service.access.gate import Gate, PortAccess, TokenVerifier, caller_name
@@ -164,7 +164,7 @@ class Port:
     def endpoint(self) -> str:
         return f"127.0.0.1:{self.server.port}"
 
-    def client(self, files: TlsFiles | None = None, token: str = "") -> ClientSecurity:
+    def client(self, files: TlsFiles | None = None, token: str = "") -> PeerSecurity:
         """Who shows these; trusts the authority."""
         ca = self.directory / "trusted.ca"
         ca.write_bytes(self.authority.pem)
@@ -172,7 +172,7 @@ class Port:
         if token:
             token_file = str(self.directory / f"{hashlib.sha256(token.encode()).hexdigest()}.token")
             Path(token_file).write_text(token + "\n")
-        return ClientSecurity(
+        return PeerSecurity(
             tls=self.files is not None,
             ca=str(ca),
             certificate="" if files is None else files.certificate,
@@ -204,7 +204,7 @@ class Port:
             return error_from_rpc(failure, peer="the port").reason
         return ""
 
-    async def every_refusal(self, security: ClientSecurity) -> dict[str, str]:
+    async def every_refusal(self, security: PeerSecurity) -> dict[str, str]:
         async with open_channel(self.endpoint, security) as channel:
             return {method.full_name: await self.refusal(method, channel) for method in METHODS}
 
@@ -217,7 +217,7 @@ class Port:
             return False
         return shown.strip() in chain.decode()
 
-    async def failure(self, security: ClientSecurity) -> TwinlogError:
+    async def failure(self, security: PeerSecurity) -> TwinlogError:
         """What a look at the port fails with."""
         async with open_channel(self.endpoint, security) as channel:
             with pytest.raises(grpc.aio.AioRpcError) as failed:

@@ -9,7 +9,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from contract.access.access_rig import METHODS, PEOPLE, ROLES, TIMEOUT_SECONDS, expected, look, opened, person
-from twinlog.config.security import ClientSecurity
+from twinlog.config.security import PeerSecurity
 from twinlog.service.access.roles import Role
 from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.interceptors import SECURITY_METADATA_KEY
@@ -51,7 +51,7 @@ async def test_every_method_refuses_who_is_not_known(tmp_path: Path, token: str,
 
 async def test_every_method_is_open_on_a_port_that_asks_nobody(tmp_path: Path) -> None:
     async with opened(tmp_path, tls=False) as port:
-        refused = await port.every_refusal(ClientSecurity())
+        refused = await port.every_refusal(PeerSecurity())
         assert refused == {method.full_name: expected(method, Role.ADMIN) for method in METHODS}
         assert {name for _, name in port.seen} == {"claimed"}
 

@@ -12,7 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from contract.access.access_rig import TIMEOUT_SECONDS, opened
-from twinlog.config.security import AuthSettings, ClientSecurity
+from twinlog.config.security import AuthSettings, PeerSecurity
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.service.access.gate import Gate
 from twinlog.service.access.roles import ANONYMOUS, Caller
@@ -85,7 +85,7 @@ async def test_one_address_watches_the_health_of_a_port_only_so_often(tmp_path: 
     request = health_pb2.HealthCheckRequest(service="liveness")
     async with (
         opened(tmp_path, tls=False, workers=workers) as port,
-        open_channel(port.endpoint, ClientSecurity()) as channel,
+        open_channel(port.endpoint, PeerSecurity()) as channel,
     ):
         stub = health_pb2_grpc.HealthStub(channel)
         watches = [stub.Watch(request, timeout=TIMEOUT_SECONDS) for _ in range(MAX_WATCHES)]
@@ -149,7 +149,7 @@ async def test_who_is_not_known_is_refused_before_a_request_is_read(
     """Calls that wait for their request would take the port from all others, and from probes."""
     async with (
         opened(tmp_path, tls=False, tokens=True) as port,
-        open_channel(port.endpoint, ClientSecurity()) as channel,
+        open_channel(port.endpoint, PeerSecurity()) as channel,
     ):
         assert (await refusal_of(channel, GET_TOPOLOGY, sends)).reason == "NOT_AUTHENTICATED"
     assert "Traceback" not in caplog.text
@@ -159,7 +159,7 @@ async def test_who_is_not_known_is_refused_before_a_request_is_read(
 async def test_a_request_has_to_come_in_time(tmp_path: Path, sends: Sends) -> None:
     async with (
         opened(tmp_path, tls=False, request_seconds=0.1) as port,
-        open_channel(port.endpoint, ClientSecurity()) as channel,
+        open_channel(port.endpoint, PeerSecurity()) as channel,
     ):
         assert (await refusal_of(channel, GET_TOPOLOGY, sends)).reason == "REQUEST_MISSING"
         call = raw_call(channel, CHECK)(timeout=TIMEOUT_SECONDS)
@@ -172,7 +172,7 @@ async def test_a_request_that_cannot_be_read_is_refused_with_a_reason(
 ) -> None:
     async with (
         opened(tmp_path, tls=False) as port,
-        open_channel(port.endpoint, ClientSecurity()) as channel,
+        open_channel(port.endpoint, PeerSecurity()) as channel,
     ):
         refused = await refusal_of(channel, GET_TOPOLOGY, damaged)
         assert (refused.reason, type(refused)) == ("REQUEST_UNREADABLE", ConfigError)
@@ -182,7 +182,7 @@ async def test_a_request_that_cannot_be_read_is_refused_with_a_reason(
 async def test_silent_calls_about_health_keep_no_probe_out(tmp_path: Path) -> None:
     async with (
         opened(tmp_path, tls=False) as port,
-        open_channel(port.endpoint, ClientSecurity()) as channel,
+        open_channel(port.endpoint, PeerSecurity()) as channel,
     ):
         silent = [raw_call(channel, CHECK)(timeout=TIMEOUT_SECONDS) for _ in range(MAX_SILENT_CALLS + 10)]
         for each in silent:

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from contract.access.access_rig import got, look, opened, person, put
-from twinlog.config.security import ClientSecurity
+from twinlog.config.security import PeerSecurity
 from twinlog.errors import ConfigError
 from twinlog.local.certificates import Authority
 from twinlog.service.errors_wire import error_from_rpc
@@ -69,7 +69,7 @@ async def test_a_client_whose_certificate_is_not_good_gets_nowhere(tmp_path: Pat
 
 async def test_tls_and_plain_text_do_not_meet(tmp_path: Path) -> None:
     async with opened(tmp_path) as port:
-        assert "TLS" in str(await port.failure(ClientSecurity()))
+        assert "TLS" in str(await port.failure(PeerSecurity()))
     async with opened(tmp_path, tls=False) as port:
         error = await port.failure(replace(port.client(), tls=True))
         assert error.reason == "TLS_FAILED"
@@ -80,7 +80,7 @@ async def test_a_token_is_not_sent_in_clear_to_another_machine(tmp_path: Path) -
     file = tmp_path / "token"
     file.write_text("secret-token\n")
     with pytest.raises(ConfigError) as refused:
-        open_channel("source.example:17401", ClientSecurity(token_file=str(file)))
+        open_channel("source.example:17401", PeerSecurity(token_file=str(file)))
     assert refused.value.reason == "TOKEN_NEEDS_TLS"
     assert "secret-token" not in str(refused.value)
 

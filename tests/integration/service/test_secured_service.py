@@ -11,7 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from contract.access.access_rig import put
 from integration.service.test_service_runtime_process import _PROPERTIES, _service
-from twinlog.config.security import ClientSecurity, TlsFiles
+from twinlog.config.security import PeerSecurity, TlsFiles
 from twinlog.local.certificates import Authority
 from twinlog.service.peers import open_channel
 from twinlog.testing.brokers import eventually
@@ -26,11 +26,11 @@ def tls(files: TlsFiles) -> str:
     )
 
 
-def caller(files: TlsFiles) -> ClientSecurity:
-    return ClientSecurity(tls=True, ca=files.ca, certificate=files.certificate, key=files.key)
+def caller(files: TlsFiles) -> PeerSecurity:
+    return PeerSecurity(tls=True, ca=files.ca, certificate=files.certificate, key=files.key)
 
 
-async def serves(endpoint: str, security: ClientSecurity) -> bool:
+async def serves(endpoint: str, security: PeerSecurity) -> bool:
     async with open_channel(endpoint, security) as channel:
         try:
             await health_pb2_grpc.HealthStub(channel).Check(
@@ -81,17 +81,17 @@ async def test_a_revoked_token_is_refused_without_a_restart(tmp_path: Path) -> N
     file.write_text(line)
     async with _service(tmp_path, properties=_PROPERTIES + f"twinlog.auth.tokens.file = {file}\n") as service:
         endpoint = f"127.0.0.1:{await service.port()}"
-        security = ClientSecurity(token_file=str(token))
+        security = PeerSecurity(token_file=str(token))
         assert await _reflects(endpoint, security) == "OK"
         file.write_text("# nobody\n")
         assert await _reflects(endpoint, security) == "UNAUTHENTICATED"
         file.write_text(line)
         assert await _reflects(endpoint, security) == "OK"
-        assert await serves(endpoint, ClientSecurity()), "health is open to everybody"
+        assert await serves(endpoint, PeerSecurity()), "health is open to everybody"
         assert "a-planted-token" not in service.log()
 
 
-async def _reflects(endpoint: str, security: ClientSecurity) -> str:
+async def _reflects(endpoint: str, security: PeerSecurity) -> str:
     """The code of a call that needs the role of a viewer."""
     async with open_channel(endpoint, security) as channel:
         call: Any = channel.stream_stream("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")

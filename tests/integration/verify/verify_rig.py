@@ -28,7 +28,7 @@ from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.verify.engine import Verification
-from twinlog_source.verify.request import OnProgress, Progress, VerifyRequest
+from twinlog_source.verify.request import OnProgress, VerifyProgress, VerifyRequest
 
 Batches = Sequence[tuple[int, Codec, Sequence[NewRecord]]]
 COMMAND_SECONDS = 300
@@ -113,7 +113,7 @@ class VerifyRig:
         """The report of a verification in this process; `meanwhile` is done once it has begun to read."""
         begun = asyncio.Event()
 
-        def note(progress: Progress) -> None:
+        def note(progress: VerifyProgress) -> None:
             begun.set()
             on_progress(progress)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from twinlog.config.values import precedence as precedence
-from twinlog.config.values.precedence import Connector, Settings, Side
+from twinlog.config.values.precedence import ClusterSide, Connector, Settings
 from twinlog.model import Flow
 from twinlog.properties import Property
 
@@ -47,7 +47,7 @@ def test_every_setting_is_mm2s(golden: Golden) -> None:
             aliases = Flow(base["source.cluster.alias"].value, base["target.cluster.alias"].value)
             clients = {
                 f"{side}_{kind}": plain(properties(base, side))
-                for side in Side
+                for side in ClusterSide
                 for kind, properties in (
                     ("consumer", precedence.consumer_properties),
                     ("producer", precedence.producer_properties),
@@ -176,12 +176,15 @@ def test_worker_settings_of_the_target_and_of_the_top_level() -> None:
 def test_source_consumer(prefix: str) -> None:
     name = f"{prefix}auto__offset__reset"
     config = connector(source__cluster__bootstrap__servers="localhost:2345", **{name: "latest"})
-    assert plain(precedence.consumer_properties(config, Side.SOURCE)) == {
+    assert plain(precedence.consumer_properties(config, ClusterSide.SOURCE)) == {
         "bootstrap.servers": "localhost:2345",
         "enable.auto.commit": "false",
         "auto.offset.reset": "latest",
     }
-    assert plain(precedence.consumer_properties(connector(), Side.SOURCE))["auto.offset.reset"] == "earliest"
+    assert (
+        plain(precedence.consumer_properties(connector(), ClusterSide.SOURCE))["auto.offset.reset"]
+        == "earliest"
+    )
 
 
 def test_the_most_specific_client_prefix_wins() -> None:
@@ -193,14 +196,14 @@ def test_the_most_specific_client_prefix_wins() -> None:
         source__producer__acks="all",
         target__producer__acks="0",
     )
-    source = plain(precedence.producer_properties(config, Side.SOURCE))
+    source = plain(precedence.producer_properties(config, ClusterSide.SOURCE))
     assert source == {"security.protocol": "SASL_SSL", "acks": "all"}
-    assert plain(precedence.producer_properties(config, Side.TARGET))["acks"] == "0"
+    assert plain(precedence.producer_properties(config, ClusterSide.TARGET))["acks"] == "0"
 
 
 def test_auto_commit_is_never_on() -> None:
     config = connector(source__consumer__enable__auto__commit="true")
-    assert plain(precedence.consumer_properties(config, Side.SOURCE))["enable.auto.commit"] == "false"
+    assert plain(precedence.consumer_properties(config, ClusterSide.SOURCE))["enable.auto.commit"] == "false"
 
 
 def test_the_data_producer_takes_the_targets_settings_and_the_flows_overrides() -> None:

@@ -7,8 +7,8 @@ import pytest
 from twinlog.config import Address, Configuration, Service, load
 from twinlog.config.security import (
     AuthSettings,
-    ClientSecurity,
     OidcSettings,
+    PeerSecurity,
     PortSecurity,
     TlsFiles,
     is_trusted_url,
@@ -202,7 +202,7 @@ def test_each_key_of_a_port_is_obeyed_for_one_service_and_for_all(tmp_path: Path
 
 def test_each_key_of_callers_is_obeyed(tmp_path: Path) -> None:
     found = configuration(tmp_path, OF_CALLERS).security
-    assert found.client == ClientSecurity(
+    assert found.client == PeerSecurity(
         tls=True, ca="/me/a", certificate="/me/c", key="/me/k", token_file="/me/token"
     )
     assert found.auth == AuthSettings(

@@ -5,8 +5,8 @@ import pytest
 from twinlog.config.flow.settings import OffsetsMode, OffsetsSettings
 from twinlog.policy.expected_offsets import (
     ExpectedReason,
-    NewTopic,
     OffsetsRule,
+    UncopiedTopic,
     expected_offsets,
     offsets_rule,
 )
@@ -15,8 +15,8 @@ from unit.config.config_files import TWO_CLUSTERS, load_text
 RULE = OffsetsRule(OffsetsSettings(mode=OffsetsMode.AUTO, fill_max=1_000, fill_total=1_500))
 
 
-def topic(name: str, *log_starts: int, cleanup_policy: str = "delete") -> NewTopic:
-    return NewTopic(name=name, cleanup_policy=cleanup_policy, log_starts=log_starts)
+def topic(name: str, *log_starts: int, cleanup_policy: str = "delete") -> UncopiedTopic:
+    return UncopiedTopic(name=name, cleanup_policy=cleanup_policy, log_starts=log_starts)
 
 
 def test_topics_that_cost_least_share_what_may_be_filled_first() -> None:
@@ -43,7 +43,7 @@ def test_topics_that_cost_least_share_what_may_be_filled_first() -> None:
     ],
 )
 def test_a_copy_that_cannot_have_the_sources_offsets_says_why(
-    asked: NewTopic, mode: OffsetsMode, exactly_once: bool, reason: str
+    asked: UncopiedTopic, mode: OffsetsMode, exactly_once: bool, reason: str
 ) -> None:
     rule = OffsetsRule(OffsetsSettings(mode=mode, fill_max=1_000, fill_total=1_500))
     found = expected_offsets([asked], rule, exactly_once=exactly_once)["t"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from twinlog.batches import Codec, DecodedRecord, iter_batches
-from twinlog.comparison.model import Kind, KnownGap, PartitionProof, Range, Reason
+from twinlog.comparison.model import Kind, KnownGap, NotComparedReason, PartitionProof, Range
 from twinlog.testing.mirror_logs import MemoryLog, prove, records_at
 from twinlog.testing.source_batches import old_message, old_wrapper
 from unit.cases import about
@@ -118,7 +118,7 @@ def test_a_foreign_record_in_a_hole_behind_what_retention_took_is_found_where_of
     proof = prove(source, target, offsets_kept_from=0)
     assert found(proof) == [(Kind.FOREIGN, 101, 100, 1)]
     assert [(each.reason, each.from_offset, each.to_offset) for each in proof.not_compared] == [
-        (Reason.SOURCE_RETENTION, 90, 100)
+        (NotComparedReason.SOURCE_RETENTION, 90, 100)
     ]
 
 
@@ -190,7 +190,7 @@ def test_a_long_known_gap_is_passed_whatever_it_holds() -> None:
     proof = prove(source, target, gaps=(gap,))
     assert found(proof) == []
     assert [(each.reason, each.from_offset, each.to_offset) for each in proof.not_compared] == [
-        (Reason.KNOWN_GAP, 500, 2_500)
+        (NotComparedReason.KNOWN_GAP, 500, 2_500)
     ]
     assert source.reads < 20, "what is known to be left out is not read"
 
@@ -235,5 +235,5 @@ def test_what_only_some_retention_took_is_still_excused_where_offsets_are_kept()
     proof = prove(source, target, offsets_kept_from=0, source_lost=(Range(0, 40),))
     assert found(proof) == []
     assert [(each.side, each.reason, each.from_offset, each.to_offset) for each in proof.not_compared] == [
-        ("source", Reason.TARGET_RETENTION, 40, 100)
+        ("source", NotComparedReason.TARGET_RETENTION, 40, 100)
     ]

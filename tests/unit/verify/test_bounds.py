@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.batches import Codec, DecodedRecord
-from twinlog.comparison.model import Kind, KnownGap, PartitionProof, Range, Reason
+from twinlog.comparison.model import Kind, KnownGap, NotComparedReason, PartitionProof, Range
 from twinlog.comparison.sides import Extended
 from twinlog.testing.mirror_logs import MemoryLog, prove
 
@@ -37,20 +37,22 @@ def test_what_is_behind_the_stored_position_is_lag() -> None:
     source, target = MemoryLog.of(numbers(range(50))), MemoryLog.of(numbers(range(30)))
     proof = prove(source, target, position=30)
     assert found(proof) == []
-    assert left_out(proof) == [("source", Reason.NOT_COPIED_YET, 30, 50)]
+    assert left_out(proof) == [("source", NotComparedReason.NOT_COPIED_YET, 30, 50)]
     assert not proof.is_complete
 
 
 def test_without_a_stored_position_the_end_is_lag() -> None:
     source, target = MemoryLog.of(numbers(range(50))), MemoryLog.of(numbers(range(30)))
-    assert left_out(prove(source, target, position=None)) == [("source", Reason.NOT_COPIED_YET, 30, 50)]
+    assert left_out(prove(source, target, position=None)) == [
+        ("source", NotComparedReason.NOT_COPIED_YET, 30, 50)
+    ]
 
 
 def test_what_is_before_the_stored_position_and_not_there_is_missing() -> None:
     source, target = MemoryLog.of(numbers(range(50))), MemoryLog.of(numbers(range(30)))
     proof = prove(source, target, position=41)
     assert found(proof) == [(Kind.MISSING, 30, None, 11)]
-    assert left_out(proof) == [("source", Reason.NOT_COPIED_YET, 41, 50)]
+    assert left_out(proof) == [("source", NotComparedReason.NOT_COPIED_YET, 41, 50)]
 
 
 def test_a_hole_before_the_end_of_the_copy_is_missing_whatever_the_position_says() -> None:
@@ -58,7 +60,7 @@ def test_a_hole_before_the_end_of_the_copy_is_missing_whatever_the_position_says
     target = MemoryLog.of(numbers(range(10), range(12, 30)))
     proof = prove(source, target, position=None)
     assert found(proof) == [(Kind.MISSING, 10, 10, 2)]
-    assert left_out(proof) == [("source", Reason.NOT_COPIED_YET, 30, 50)]
+    assert left_out(proof) == [("source", NotComparedReason.NOT_COPIED_YET, 30, 50)]
 
 
 def test_markers_at_the_end_of_the_source_are_no_lag() -> None:
@@ -106,7 +108,7 @@ def test_a_foreign_record_at_the_end_of_a_copy_with_lag_is_found() -> None:
     target = MemoryLog.of([*numbers(range(30)), record(30, 999)])
     proof = prove(source, target, position=30)
     assert found(proof) == [(Kind.FOREIGN, None, 30, 1)]
-    assert left_out(proof) == [("source", Reason.NOT_COPIED_YET, 30, 50)]
+    assert left_out(proof) == [("source", NotComparedReason.NOT_COPIED_YET, 30, 50)]
 
 
 @pytest.mark.parametrize("lost", [1, 30, 300])
@@ -115,7 +117,7 @@ def test_what_the_sources_retention_took_is_not_foreign(lost: int) -> None:
     target = MemoryLog.of(numbers(range(400)))
     proof = prove(source, target)
     assert proof.differences == []
-    assert left_out(proof) == [("target", Reason.SOURCE_RETENTION, 0, lost)]
+    assert left_out(proof) == [("target", NotComparedReason.SOURCE_RETENTION, 0, lost)]
     assert proof.is_complete
 
 
@@ -125,14 +127,14 @@ def test_what_the_targets_retention_took_is_not_missing(lost: int) -> None:
     target = MemoryLog.of(numbers(range(lost, 400), first=lost))
     proof = prove(source, target)
     assert proof.differences == []
-    assert left_out(proof) == [("source", Reason.TARGET_RETENTION, 0, lost)]
+    assert left_out(proof) == [("source", NotComparedReason.TARGET_RETENTION, 0, lost)]
 
 
 def test_a_source_that_lost_everything_is_compared_with_nothing() -> None:
     source = MemoryLog.of([], start=40, end=40)
     proof = prove(source, MemoryLog.of(numbers(range(40))))
     assert proof.differences == []
-    assert left_out(proof) == [("target", Reason.SOURCE_RETENTION, 0, 40)]
+    assert left_out(proof) == [("target", NotComparedReason.SOURCE_RETENTION, 0, 40)]
 
 
 def test_retention_that_is_faster_than_the_comparison_is_no_difference() -> None:
@@ -143,7 +145,7 @@ def test_retention_that_is_faster_than_the_comparison_is_no_difference() -> None
     source.batches = [batch for batch in source.batches if batch.header.base_offset >= 40]
     proof = prove(source, target, source_start=begun, source_lost=())
     assert proof.differences == []
-    assert left_out(proof) == [("target", Reason.SOURCE_RETENTION, 0, 40)]
+    assert left_out(proof) == [("target", NotComparedReason.SOURCE_RETENTION, 0, 40)]
 
 
 def test_a_record_that_changed_beside_what_retention_took_is_found() -> None:
@@ -152,7 +154,7 @@ def test_a_record_that_changed_beside_what_retention_took_is_found() -> None:
     target = MemoryLog.of([*numbers(range(20)), changed, *numbers(range(21, 100), first=21)])
     proof = prove(source, target)
     assert found(proof) == [(Kind.CHANGED, 20, 20, 1)]
-    assert left_out(proof) == [("target", Reason.SOURCE_RETENTION, 0, 20)]
+    assert left_out(proof) == [("target", NotComparedReason.SOURCE_RETENTION, 0, 20)]
 
 
 def test_known_gaps_are_not_compared_and_unknown_ones_are_missing() -> None:
@@ -161,7 +163,7 @@ def test_known_gaps_are_not_compared_and_unknown_ones_are_missing() -> None:
     gap = KnownGap(from_offset=10, to_offset=20, reason="SKIPPED_BY_OPERATOR")
     proof = prove(source, target, gaps=(gap,))
     assert found(proof) == [(Kind.MISSING, 40, 30, 5)]
-    assert left_out(proof) == [("source", Reason.KNOWN_GAP, 10, 20)]
+    assert left_out(proof) == [("source", NotComparedReason.KNOWN_GAP, 10, 20)]
     assert proof.not_compared[0].detail == "SKIPPED_BY_OPERATOR"
     assert not proof.is_complete
 
@@ -174,9 +176,9 @@ def test_a_gap_that_somebody_acknowledged_does_not_make_a_proof_incomplete() -> 
 
 def test_records_of_an_earlier_topic_of_the_name_have_a_reason_of_their_own() -> None:
     source, target = MemoryLog.of(numbers(range(100, 130))), MemoryLog.of(numbers(range(60), range(100, 130)))
-    proof = prove(source, target, source_lost=(Range(0, 0),), only_on_target=Reason.EARLIER_TOPIC)
+    proof = prove(source, target, source_lost=(Range(0, 0),), only_on_target=NotComparedReason.EARLIER_TOPIC)
     assert (proof.differences, proof.is_complete) == ([], True)
-    assert left_out(proof) == [("target", Reason.EARLIER_TOPIC, 0, 60)]
+    assert left_out(proof) == [("target", NotComparedReason.EARLIER_TOPIC, 0, 60)]
 
 
 def test_what_a_truncation_took_of_the_source_is_not_foreign() -> None:
@@ -185,14 +187,14 @@ def test_what_a_truncation_took_of_the_source_is_not_foreign() -> None:
     target = MemoryLog.of(numbers(range(60), range(100, 130)))
     proof = prove(source, target, source_lost=(Range(40, 40),))
     assert proof.differences == []
-    assert left_out(proof) == [("target", Reason.SOURCE_RETENTION, 40, 60)]
+    assert left_out(proof) == [("target", NotComparedReason.SOURCE_RETENTION, 40, 60)]
 
 
 def test_a_flow_that_begins_at_the_end_of_a_topic_has_no_earlier_records() -> None:
     source, target = MemoryLog.of(numbers(range(60))), MemoryLog.of(numbers(range(25, 60)))
     proof = prove(source, target, begins_anywhere=True)
     assert proof.differences == []
-    assert left_out(proof) == [("source", Reason.BEFORE_FIRST_COPY, 0, 25)]
+    assert left_out(proof) == [("source", NotComparedReason.BEFORE_FIRST_COPY, 0, 25)]
     assert found(prove(source, target)) == [(Kind.MISSING, 0, 0, 25)]
 
 
@@ -202,8 +204,8 @@ def test_an_empty_copy_of_a_flow_that_begins_at_the_end_of_a_topic_is_not_called
     proof = prove(source, empty, position=50, begins_anywhere=True)
     assert proof.differences == []
     assert left_out(proof) == [
-        ("source", Reason.BEFORE_FIRST_COPY, 0, 50),
-        ("source", Reason.NOT_COPIED_YET, 50, 60),
+        ("source", NotComparedReason.BEFORE_FIRST_COPY, 0, 50),
+        ("source", NotComparedReason.NOT_COPIED_YET, 50, 60),
     ]
     assert [each.is_harmless for each in proof.not_compared] == [False, False]
     assert found(prove(source, empty, position=50)) == [(Kind.MISSING, 0, None, 50)]
@@ -378,6 +380,6 @@ def test_what_a_copy_has_before_a_range_that_it_has_not_reached_is_not_foreign(p
     proof = prove(source, target, source_start=40, source_lost=(), head_is_free=True, position=position)
     if position == 30:
         assert found(proof) == []
-        assert left_out(proof) == [("source", Reason.NOT_COPIED_YET, 40, 50)]
+        assert left_out(proof) == [("source", NotComparedReason.NOT_COPIED_YET, 40, 50)]
     else:
         assert found(proof) == [(Kind.MISSING, 40, None, 10)]

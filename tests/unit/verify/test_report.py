@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from twinlog.batches import DecodedRecord
-from twinlog.comparison.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
+from twinlog.comparison.model import Difference, Kind, NotCompared, NotComparedReason, PartitionProof, Side
 from twinlog.comparison.runs import merged
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.raw.fetch.reader import FetchedBatches
@@ -16,8 +16,8 @@ from twinlog.verify.report import (
     MOST_CHARACTERS,
     FlowFailure,
     FlowReport,
+    FlowVerdict,
     RulesUsed,
-    Verdict,
     document,
     name_moved_records,
     shown_bytes,
@@ -48,27 +48,29 @@ def report(*proofs: PartitionProof, failures: tuple[FlowFailure, ...] = ()) -> F
 
 
 MISSING = Difference(kind=Kind.MISSING, source_offset=7, target_offset=6)
-LAG = NotCompared(side=Side.SOURCE, from_offset=90, to_offset=100, reason=Reason.NOT_COPIED_YET)
+LAG = NotCompared(side=Side.SOURCE, from_offset=90, to_offset=100, reason=NotComparedReason.NOT_COPIED_YET)
 RETENTION = NotCompared(
-    side=Side.SOURCE, from_offset=0, to_offset=9, reason=Reason.TARGET_RETENTION, is_harmless=True
+    side=Side.SOURCE, from_offset=0, to_offset=9, reason=NotComparedReason.TARGET_RETENTION, is_harmless=True
 )
 
 
 @pytest.mark.parametrize(
     ("made", "verdict", "exit_code"),
     [
-        (report(proof()), Verdict.EQUAL, 0),
-        (report(proof(not_compared=[RETENTION])), Verdict.EQUAL, 0),
-        (report(proof(not_compared=[LAG])), Verdict.INCOMPLETE, 3),
+        (report(proof()), FlowVerdict.EQUAL, 0),
+        (report(proof(not_compared=[RETENTION])), FlowVerdict.EQUAL, 0),
+        (report(proof(not_compared=[LAG])), FlowVerdict.INCOMPLETE, 3),
         (
             report(proof(), failures=(FlowFailure(reason="KAFKA_TIMEOUT", detail="A is away"),)),
             "INCOMPLETE",
             3,
         ),
-        (report(proof(differences=[MISSING], not_compared=[LAG])), Verdict.DIFFERENT, 1),
+        (report(proof(differences=[MISSING], not_compared=[LAG])), FlowVerdict.DIFFERENT, 1),
     ],
 )
-def test_the_verdict_is_what_the_exit_code_says(made: FlowReport, verdict: Verdict, exit_code: int) -> None:
+def test_the_verdict_is_what_the_exit_code_says(
+    made: FlowReport, verdict: FlowVerdict, exit_code: int
+) -> None:
     assert made.verdict == verdict
     assert EXIT_CODES[made.verdict] == exit_code
     assert document(made)["verdict"] == verdict
@@ -184,7 +186,7 @@ async def test_a_cluster_that_does_not_answer_is_asked_for_one_record_and_no_mor
 
 def test_losses_of_the_ledger_change_no_verdict_and_are_no_part_of_the_logs() -> None:
     lost = NotCompared(
-        side=Side.SOURCE, from_offset=5_000, to_offset=9_000, reason=Reason.LOST, is_harmless=True
+        side=Side.SOURCE, from_offset=5_000, to_offset=9_000, reason=NotComparedReason.LOST, is_harmless=True
     )
     told = document(report(proof(not_compared=[lost])))
     assert (told["verdict"], told["not_compared"][0]["reason"]) == ("EQUAL", "LOST")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinlog.comparison.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
+from twinlog.comparison.model import Difference, Kind, NotCompared, NotComparedReason, PartitionProof, Side
 from twinlog.testing.mirror_logs import SOURCE, TARGET
 from twinlog.verify.report import safe_range, safe_ranges
 
@@ -16,7 +16,7 @@ def proof(*found: Difference | NotCompared, source_to: int = 100) -> PartitionPr
     return made
 
 
-def left_out(begin: int, end: int, reason: Reason, side: Side = Side.SOURCE) -> NotCompared:
+def left_out(begin: int, end: int, reason: NotComparedReason, side: Side = Side.SOURCE) -> NotCompared:
     return NotCompared(
         side=side, from_offset=begin, to_offset=end, reason=reason, is_harmless=reason.is_harmless
     )
@@ -41,28 +41,33 @@ def test_nothing_from_the_first_difference_on_is_safe(kind: Kind) -> None:
 
 
 def test_what_the_target_deleted_is_not_safe_although_the_copy_is_equal() -> None:
-    found = safe_range(proof(left_out(10, 33, Reason.TARGET_RETENTION)))
+    found = safe_range(proof(left_out(10, 33, NotComparedReason.TARGET_RETENTION)))
     assert (found.until, found.reason, found.is_whole) == (10, "TARGET_RETENTION", False)
 
 
 def test_what_the_source_deleted_stands_in_nobodys_way() -> None:
-    assert safe_range(proof(left_out(0, 25, Reason.SOURCE_RETENTION, Side.TARGET))).is_whole
+    assert safe_range(proof(left_out(0, 25, NotComparedReason.SOURCE_RETENTION, Side.TARGET))).is_whole
 
 
-@pytest.mark.parametrize("reason", [Reason.NOT_COPIED_YET, Reason.KNOWN_GAP, Reason.BEFORE_FIRST_COPY])
-def test_what_is_not_on_the_target_is_not_safe_known_gap_or_not(reason: Reason) -> None:
+@pytest.mark.parametrize(
+    "reason",
+    [NotComparedReason.NOT_COPIED_YET, NotComparedReason.KNOWN_GAP, NotComparedReason.BEFORE_FIRST_COPY],
+)
+def test_what_is_not_on_the_target_is_not_safe_known_gap_or_not(reason: NotComparedReason) -> None:
     found = safe_range(proof(left_out(80, 120, reason), source_to=80))
     assert (found.until, found.end, found.reason) == (80, 120, str(reason))
     assert not found.is_whole
 
 
 def test_a_copy_that_nobody_sees_to_its_end_makes_nothing_safe() -> None:
-    found = safe_range(proof(left_out(50, 90, Reason.TARGET_OPEN_TRANSACTION, Side.TARGET)))
+    found = safe_range(proof(left_out(50, 90, NotComparedReason.TARGET_OPEN_TRANSACTION, Side.TARGET)))
     assert (found.until, found.is_whole) == (10, False)
 
 
 def test_what_neither_cluster_has_stands_in_nobodys_way() -> None:
-    found = safe_range(proof(left_out(0, 7, Reason.LOST), left_out(200, 300, Reason.LOST)))
+    found = safe_range(
+        proof(left_out(0, 7, NotComparedReason.LOST), left_out(200, 300, NotComparedReason.LOST))
+    )
     assert (found.begin, found.until, found.end, found.is_whole) == (10, 100, 100, True)
 
 
@@ -87,7 +92,7 @@ def test_a_foreign_record_behind_the_range_that_displaces_one_of_the_range_is_to
     assert (found.until, found.end, found.reason) == (40, 100, "FOREIGN")
 
 
-@pytest.mark.parametrize("reason", [Reason.TOO_DIFFERENT, "KAFKA_TIMEOUT"])
+@pytest.mark.parametrize("reason", [NotComparedReason.TOO_DIFFERENT, "KAFKA_TIMEOUT"])
 def test_behind_what_could_not_be_compared_anything_may_displace_records_of_a_compacted_copy(
     reason: str,
 ) -> None:
@@ -99,8 +104,8 @@ def test_behind_what_could_not_be_compared_anything_may_displace_records_of_a_co
     assert (found.until, found.reason) == (10, str(reason))
 
 
-@pytest.mark.parametrize("reason", [Reason.NOT_COPIED_YET, Reason.KNOWN_GAP])
-def test_what_is_not_copied_behind_the_range_displaces_nothing(reason: Reason) -> None:
+@pytest.mark.parametrize("reason", [NotComparedReason.NOT_COPIED_YET, NotComparedReason.KNOWN_GAP])
+def test_what_is_not_copied_behind_the_range_displaces_nothing(reason: NotComparedReason) -> None:
     whole = proof(left_out(150, 200, reason), source_to=150)
     whole.target_compacted = True
     assert safe_range(proof(), whole).is_whole

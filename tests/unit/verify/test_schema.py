@@ -9,11 +9,11 @@ from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from twinlog.cli import app
-from twinlog.comparison.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
+from twinlog.comparison.model import Difference, Kind, NotCompared, NotComparedReason, PartitionProof, Side
 from twinlog.model import Flow
 from twinlog.testing.mirror_logs import SOURCE, TARGET
 from twinlog.verify.page import report_schema
-from twinlog.verify.report import FlowFailure, FlowReport, Verdict, Writer, document
+from twinlog.verify.report import FlowFailure, FlowReport, FlowVerdict, Writer, document
 
 SHOWN = {"offset": 7, "timestamp_ms": 1, "key": None, "value": "hex:00", "headers": [["a", None]]}
 
@@ -37,7 +37,7 @@ def full() -> dict[str, Any]:
     proof.not_compared = [
         NotCompared(side=side, from_offset=90, to_offset=100, reason=reason)
         for side in Side
-        for reason in Reason
+        for reason in NotComparedReason
     ]
     report = FlowReport(
         flow=Flow("A", "B"),
@@ -65,7 +65,7 @@ def test_the_schema_names_every_kind_verdict_and_field() -> None:
     told, schema = full(), report_schema()
     definitions = schema["$defs"]
     assert definitions["kind"]["enum"] == [*Kind]
-    assert definitions["verdict"]["enum"] == [*Verdict]
+    assert definitions["verdict"]["enum"] == [*FlowVerdict]
     assert told.keys() == schema["properties"].keys() == {*schema["required"]}
     for name, items in (("partition", "partitions"), ("not_compared", "not_compared")):
         assert told[items][-1].keys() == definitions[name]["properties"].keys()

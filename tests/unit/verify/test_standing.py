@@ -1,8 +1,8 @@
 """The standing proof: PROVEN up to X at T, for each partition, from one verification to the next."""
 
-from twinlog.comparison.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
+from twinlog.comparison.model import Difference, Kind, NotCompared, NotComparedReason, PartitionProof, Side
 from twinlog.testing.mirror_logs import SOURCE, TARGET
-from twinlog.verify.report import Verdict
+from twinlog.verify.report import FlowVerdict
 from twinlog.verify.standing import advanced, standings
 
 
@@ -22,9 +22,9 @@ def left_out(reason: str, *, is_harmless: bool = False) -> NotCompared:
 
 
 def test_what_is_equal_is_proven_up_to_its_end_and_lag_is_no_fault() -> None:
-    for some in ((), (left_out(Reason.NOT_COPIED_YET),), (left_out("X", is_harmless=True),)):
+    for some in ((), (left_out(NotComparedReason.NOT_COPIED_YET),), (left_out("X", is_harmless=True),)):
         found = standings({}, [proof(*some)], now_ms=7)[SOURCE]
-        assert (found.verdict, found.proven_until, found.proven_at_ms) == (Verdict.EQUAL, 100, 7)
+        assert (found.verdict, found.proven_until, found.proven_at_ms) == (FlowVerdict.EQUAL, 100, 7)
 
 
 def test_a_difference_ends_the_proof_and_is_counted_by_kind() -> None:
@@ -32,14 +32,14 @@ def test_a_difference_ends_the_proof_and_is_counted_by_kind() -> None:
     twice = Difference(kind=Kind.DUPLICATE, source_offset=60, target_offset=57)
     foreign = Difference(kind=Kind.FOREIGN, source_offset=None, target_offset=89)
     found = standings({}, [proof(missing, twice, foreign)], now_ms=7)[SOURCE]
-    assert (found.verdict, found.proven_until) == (Verdict.DIFFERENT, 40)
+    assert (found.verdict, found.proven_until) == (FlowVerdict.DIFFERENT, 40)
     assert found.differences == {"DUPLICATE": 1, "FOREIGN": 1, "MISSING": 3}
 
 
 def test_a_cluster_that_was_away_takes_no_proof_back() -> None:
     before = standings({}, [proof()], now_ms=7)
     found = standings(before, [proof(left_out("KAFKA_TIMEOUT"), source_to=20)], now_ms=9)[SOURCE]
-    assert (found.verdict, found.reason) == (Verdict.INCOMPLETE, "KAFKA_TIMEOUT")
+    assert (found.verdict, found.reason) == (FlowVerdict.INCOMPLETE, "KAFKA_TIMEOUT")
     assert (found.proven_until, found.proven_at_ms, found.checked_at_ms) == (100, 7, 9)
 
 
@@ -50,13 +50,13 @@ def test_a_cluster_that_was_away_makes_no_copy_equal_that_differed() -> None:
     away = standings(before, [proof(left_out("KAFKA_TIMEOUT"), source_to=20)], now_ms=9)
     found = away[SOURCE]
     assert (found.verdict, found.differences, found.reason) == (
-        Verdict.DIFFERENT, {"MISSING": 1}, "KAFKA_TIMEOUT",
+        FlowVerdict.DIFFERENT, {"MISSING": 1}, "KAFKA_TIMEOUT",
     )  # fmt: skip
     assert (found.proven_until, found.proven_at_ms, found.checked_at_ms) == (40, 7, 9)
-    gap = standings(away, [proof(left_out(Reason.KNOWN_GAP))], now_ms=11)[SOURCE]
-    assert (gap.verdict, gap.differences) == (Verdict.INCOMPLETE, {}), "all else was compared"
+    gap = standings(away, [proof(left_out(NotComparedReason.KNOWN_GAP))], now_ms=11)[SOURCE]
+    assert (gap.verdict, gap.differences) == (FlowVerdict.INCOMPLETE, {}), "all else was compared"
     healed = standings(away, [proof()], now_ms=11)[SOURCE]
-    assert (healed.verdict, healed.differences, healed.reason) == (Verdict.EQUAL, {}, "")
+    assert (healed.verdict, healed.differences, healed.reason) == (FlowVerdict.EQUAL, {}, "")
 
 
 def test_a_partition_that_was_not_verified_keeps_what_is_known() -> None:
@@ -66,15 +66,17 @@ def test_a_partition_that_was_not_verified_keeps_what_is_known() -> None:
 
 def test_nothing_behind_the_first_record_that_is_not_copied_is_proven() -> None:
     """Also where more of the source was read."""
-    found = standings({}, [proof(left_out(Reason.NOT_COPIED_YET), source_to=120)], now_ms=7)[SOURCE]
-    assert (found.verdict, found.proven_until) == (Verdict.EQUAL, 100)
+    found = standings({}, [proof(left_out(NotComparedReason.NOT_COPIED_YET), source_to=120)], now_ms=7)[
+        SOURCE
+    ]
+    assert (found.verdict, found.proven_until) == (FlowVerdict.EQUAL, 100)
 
 
 def test_what_a_verification_that_still_runs_has_proven_is_known() -> None:
     """Within its budget the first one of a large flow may take days."""
     first = advanced({}, {SOURCE: 50}, now_ms=7)
     assert (first[SOURCE].verdict, first[SOURCE].proven_until, first[SOURCE].proven_at_ms) == (
-        Verdict.EQUAL, 50, 7,
+        FlowVerdict.EQUAL, 50, 7,
     )  # fmt: skip
     farther = advanced(first, {SOURCE: 80}, now_ms=9)
     assert (farther[SOURCE].proven_until, farther[SOURCE].proven_at_ms) == (80, 9)

@@ -40,8 +40,8 @@ from twinlog.wire.source_offset import (
     source_offset_key,
 )
 from twinlog_configsync.model.records import (
-    Kind,
     RecordKey,
+    RecordKind,
     decode_key,
     decode_value,
     encode_key,
@@ -186,7 +186,7 @@ PAIRS: list[tuple[Callable[[bytes, bytes], object], tuple[bytes, bytes]]] = [
     (
         lambda key, value: (found := decode_key(key)) and decode_value(found, value),
         (
-            encode_key(RecordKey(Kind.RULES)),
+            encode_key(RecordKey(RecordKind.RULES)),
             encode_value(RulesRecord(revision=1, updated_at_ms=2, values={"topics": "a"})),
         ),
     ),

@@ -4,7 +4,7 @@ from itertools import islice
 
 from twinlog.acl_rights import acl_text
 from twinlog.moves.record import Moves
-from twinlog.service.access.audit import Begun
+from twinlog.service.access.audit import AuditedProcess
 from twinlog_checkpoint.moves.planning.plan import MoveAction
 from twinlog_checkpoint.moves.running.host import MoveRun
 
@@ -12,7 +12,7 @@ MOST_NAMES = 20
 """Most topics, groups or offsets in one line; their total number is always included."""
 
 
-def tell_outcome(begun: Begun, run: MoveRun) -> None:
+def tell_outcome(begun: AuditedProcess, run: MoveRun) -> None:
     """Add the outcome of a run to its second audit line: the steps, and the offsets committed on the
     target."""
     if run.report is None:

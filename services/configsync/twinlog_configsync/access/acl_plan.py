@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from twinlog.acl_rights import DENY
 from twinlog.kafka.ports import AclBinding
-from twinlog_configsync.access.acl_rules import AclRules, Translation
+from twinlog_configsync.access.acl_rules import AclRules, TranslatedAcl
 from twinlog_configsync.model.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.memory import acl_id
@@ -39,7 +39,7 @@ class AclEntry:
 
 
 def list_acls(
-    observation: AclObservation, translations: Iterable[Translation], *, made: Collection[AclBinding]
+    observation: AclObservation, translations: Iterable[TranslatedAcl], *, made: Collection[AclBinding]
 ) -> list[AclEntry]:
     """List the ACLs of the source, each with its counterparts; then those that only the target has."""
     entries: list[AclEntry] = []
@@ -67,7 +67,7 @@ def list_acls(
 
 def plan_acls(
     observation: AclObservation,
-    translations: Sequence[Translation],
+    translations: Sequence[TranslatedAcl],
     rules: AclRules,
     *,
     made: Collection[AclBinding],
@@ -99,7 +99,7 @@ def plan_acls(
     ]
 
 
-def wanted_acls(translations: Iterable[Translation]) -> frozenset[AclBinding]:
+def wanted_acls(translations: Iterable[TranslatedAcl]) -> frozenset[AclBinding]:
     """Every ACL that the flow wants on the target."""
     return frozenset(target for each in translations for target in each.targets)
 

@@ -84,7 +84,7 @@ class AclRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Translation:
+class TranslatedAcl:
     """One ACL of the source with its translation, and the rule for it."""
 
     source: AclBinding
@@ -103,7 +103,7 @@ def translate_acls(
     groups: Collection[str] = (),
     fences: Collection[AclBinding] = (),
     routes: Mapping[str, str] = MappingProxyType({}),
-) -> list[Translation]:
+) -> list[TranslatedAcl]:
     """Translate every ACL of the source, sorted.
 
     `topics` are the source topics that the flow replicates; `groups` are the groups of the source, selected
@@ -150,7 +150,9 @@ def is_own_name(name: str) -> bool:
     return name.startswith(_OWN_PREFIX)
 
 
-def _translate(binding: AclBinding, rules: AclRules, names: _Names, routes: Mapping[str, str]) -> Translation:
+def _translate(
+    binding: AclBinding, rules: AclRules, names: _Names, routes: Mapping[str, str]
+) -> TranslatedAcl:
     if binding.resource_type not in _TYPES[rules.mode]:
         kind = binding.resource_type.lower().replace("_", " ")
         return _left_out(binding, f"mode {rules.mode} does not copy ACLs of {kind}s")
@@ -179,10 +181,10 @@ def _translate(binding: AclBinding, rules: AclRules, names: _Names, routes: Mapp
         return _left_out(binding, _why_nothing(binding, rules, is_pattern=is_pattern), effective=True)
     if is_pattern:
         rule += f", expanded to {_COUNTERPARTS[binding.resource_type]}"
-    return Translation(source=binding, targets=targets, rule=rule)
+    return TranslatedAcl(source=binding, targets=targets, rule=rule)
 
 
-def _without_everybody(binding: AclBinding, *, is_own: bool) -> Translation:
+def _without_everybody(binding: AclBinding, *, is_own: bool) -> TranslatedAcl:
     if is_own:
         return _left_out(binding, "a fence concerns its own cluster only", effective=True)
     return _left_out(binding, "on a copy it would stop the replication; no copied ALLOW goes beyond it")
@@ -228,7 +230,7 @@ def _why_nothing(binding: AclBinding, rules: AclRules, *, is_pattern: bool) -> s
 
 def _translate_as_mm2(
     binding: AclBinding, wanted: AclBinding, rules: AclRules, rule: str, routes: Collection[str]
-) -> Translation:
+) -> TranslatedAcl:
     """Literal names are translated whether or not they exist. The wildcard gets the prefix like a name, and
     then matches nothing."""
     name = binding.resource_name
@@ -237,10 +239,10 @@ def _translate_as_mm2(
     targets = tuple(
         replace(wanted, resource_name=_counterpart(TOPIC, each, rules)) for each in (name, *routes)
     )
-    return Translation(source=binding, targets=targets, rule=rule, effective=name != WILDCARD)
+    return TranslatedAcl(source=binding, targets=targets, rule=rule, effective=name != WILDCARD)
 
 
-def _without_gain(translation: Translation, lost: Collection[AclBinding]) -> Translation:
+def _without_gain(translation: TranslatedAcl, lost: Collection[AclBinding]) -> TranslatedAcl:
     """An ALLOW that is limited by a DENY of the source without a counterpart is left out."""
     binding = translation.source
     if binding.permission != ALLOW or not translation.targets:
@@ -256,5 +258,5 @@ def _without_gain(translation: Translation, lost: Collection[AclBinding]) -> Tra
     )
 
 
-def _left_out(binding: AclBinding, rule: str, *, effective: bool = False) -> Translation:
-    return Translation(source=binding, targets=(), rule=rule, effective=effective)
+def _left_out(binding: AclBinding, rule: str, *, effective: bool = False) -> TranslatedAcl:
+    return TranslatedAcl(source=binding, targets=(), rule=rule, effective=effective)

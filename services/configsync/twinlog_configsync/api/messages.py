@@ -126,7 +126,7 @@ def plan_head_message(plan: Plan, world: World, *, rules: Iterable[str] = ()) ->
     )
 
 
-def outcome_message(outcome: actions.Outcome) -> pb2.ApplySyncResponse:
+def outcome_message(outcome: actions.Applied) -> pb2.ApplySyncResponse:
     return pb2.ApplySyncResponse(
         applied=[action_message(action) for action in outcome.applied],
         refused=[

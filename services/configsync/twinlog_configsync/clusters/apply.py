@@ -16,6 +16,7 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog_configsync.clusters.observe import Observer
 from twinlog_configsync.model.actions import (
     AclAction,
+    Applied,
     Change,
     ConfigAction,
     CreateAcl,
@@ -25,7 +26,6 @@ from twinlog_configsync.model.actions import (
     DeleteQuota,
     DeleteTopic,
     GrowPartitions,
-    Outcome,
     QuotaAction,
     Refusal,
     SetConfig,
@@ -101,7 +101,7 @@ class Applier:
     observer: Observer
     clock: Clock
 
-    async def carry_out(self, plan: Plan, world: World, stop: asyncio.Event) -> Outcome:
+    async def carry_out(self, plan: Plan, world: World, stop: asyncio.Event) -> Applied:
         """Apply topics first, then ACLs, quotas and configs; return when the target shows the topics, or
         after 10 s.
 
@@ -129,7 +129,7 @@ class Applier:
             refused += await self._configs(configs)
             altered = {action.source_topic for action in configs}
             observation = await self.observer.targets_again(observation, altered)
-        return Outcome(
+        return Applied(
             applied=_without(plan.changes, refused),
             refused=refused,
             world=replace(world, topics=observation),

@@ -20,7 +20,7 @@ from twinlog_configsync.model.observation import (
     TopicPair,
     World,
 )
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.model.schedule import Scope
 
 Described = Mapping[str, TopicDescription | KafkaError]
@@ -126,7 +126,7 @@ class Observer:
                 return Problem(reason=error.reason, message=f"ACLs of {alias}: {error}")
             if bindings is None:
                 message = f"{alias} has no authorizer: there are no ACLs to sync"
-                return Problem(reason=Reason.NO_AUTHORIZER, message=message, failed=False)
+                return Problem(reason=SyncReason.NO_AUTHORIZER, message=message, failed=False)
             sides.append(frozenset(bindings))
         groups: frozenset[str] = frozenset()
         if ask.group_patterns and any(is_group_pattern(binding) for binding in sides[0]):

@@ -14,10 +14,10 @@ from twinlog.telemetry.logging import RepeatLimiter
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog_configsync.model.actions import (
     Action,
+    Applied,
     CreateTopic,
     DeleteTopic,
     GrowPartitions,
-    Outcome,
     is_drift,
     scope_of,
 )
@@ -60,7 +60,7 @@ class ChangeLog:
     def loaded(self, *, topics: int, settled: bool) -> None:
         _log.info("registry_loaded", flow=str(self.flow), topics=topics, settled=settled)
 
-    def outcome(self, outcome: Outcome) -> None:
+    def outcome(self, outcome: Applied) -> None:
         for action in outcome.applied:
             self._count(_resource_type(action), "drift_reverted" if is_drift(action) else "applied")
             _log.info("target_changed", flow=str(self.flow), action=str(action), drift=is_drift(action))

@@ -5,36 +5,36 @@ from dataclasses import dataclass, replace
 
 from twinlog.model import Flow
 from twinlog_configsync.access.acl_plan import wanted_acls
-from twinlog_configsync.access.acl_rules import Translation
+from twinlog_configsync.access.acl_rules import TranslatedAcl
 from twinlog_configsync.access.quota_plan import wanted_quotas
 from twinlog_configsync.model.memory import Memory, acl_ids, quota_ids
 from twinlog_configsync.model.observation import AclObservation, Problem, QuotaObservation, World
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedRights:
     """What a flow wants on its target, as ids; None = not known now."""
 
     acls: frozenset[str] | None = None
     quotas: frozenset[str] | None = None
 
 
-def wanted_now(acls: Sequence[Translation], world: World) -> Wanted:
+def wanted_now(acls: Sequence[TranslatedAcl], world: World) -> WantedRights:
     """What this observation tells. Takes long with many thousands of ACLs."""
     acls_read = isinstance(world.acls, AclObservation)
-    if isinstance(world.acls, Problem) and world.acls.reason == Reason.NO_AUTHORIZER:
+    if isinstance(world.acls, Problem) and world.acls.reason == SyncReason.NO_AUTHORIZER:
         acls, acls_read = (), True  # Such a cluster has no ACLs to sync.
-    return Wanted(
+    return WantedRights(
         acls=acl_ids(wanted_acls(acls)) if acls_read else None,
         quotas=quota_ids(wanted_quotas(world.quotas)) if isinstance(world.quotas, QuotaObservation) else None,
     )
 
 
 def claimed(
-    claims: DesiredBindings, flow: Flow, memory: Memory, wanted: Wanted, *, scopes: Collection[Scope]
+    claims: DesiredBindings, flow: Flow, memory: Memory, wanted: WantedRights, *, scopes: Collection[Scope]
 ) -> Memory:
     """Tell the flows of this process what this flow wants, and return the memory that tells other processes:
     by the registry, in which the pass stores it. `scopes` are what the flow syncs."""

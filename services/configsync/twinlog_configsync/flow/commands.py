@@ -10,18 +10,18 @@ import structlog
 from twinlog.clock import Clock
 from twinlog.errors import ConflictError, KafkaError, NotFoundError, StateError, TransientKafkaError
 from twinlog.kafka.ports import KafkaCluster, TopicDescription
-from twinlog.policy.expected_offsets import ExpectedOffsets, NewTopic, expected_offsets
+from twinlog.policy.expected_offsets import ExpectedOffsets, UncopiedTopic, expected_offsets
 from twinlog.service.feeds.rules_record import NO_RULES, rules_noted, rules_told
 from twinlog_configsync.access.acl_plan import AclEntry, list_acls
-from twinlog_configsync.access.acl_rules import Translation
+from twinlog_configsync.access.acl_rules import TranslatedAcl
 from twinlog_configsync.flow.known_flow import ANSWER_SECONDS
 from twinlog_configsync.flow.passes import FlowPasses
-from twinlog_configsync.model.actions import CreateTopic, Outcome
+from twinlog_configsync.model.actions import Applied, CreateTopic
 from twinlog_configsync.model.observation import AclObservation, World, is_absent
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.model.records import PlanRecord
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.planning.explain import Explanation, Verdict, explain
+from twinlog_configsync.planning.explain import Explained, Explanation, explain
 from twinlog_configsync.planning.live_rules import RuleChange, RulesView, change_rules, view_rules
 from twinlog_configsync.planning.plan import Plan
 
@@ -119,14 +119,14 @@ class FlowCommands:
             _log.info("log_starts_not_read", flow=flow, reason=error.reason, error=str(error))
             return {}
         known = [
-            NewTopic(name=name, cleanup_policy=cleanup_policies[name], log_starts=starts[name])
+            UncopiedTopic(name=name, cleanup_policy=cleanup_policies[name], log_starts=starts[name])
             for name, count in partition_counts.items()
             if len(starts[name]) == count
         ]
         rules = self._passes.rules
         return expected_offsets(known, rules.offsets, exactly_once=rules.exactly_once)
 
-    async def apply(self, plan_id: str, stop: asyncio.Event, *, asked: Asked = NOBODY) -> Outcome:
+    async def apply(self, plan_id: str, stop: asyncio.Event, *, asked: Asked = NOBODY) -> Applied:
         """Carry out the last plan of `preview`, if it is still valid.
 
         Raises NotFoundError (PLAN_UNKNOWN) for any other id, ConflictError (PLAN_STALE) when the clusters
@@ -135,7 +135,7 @@ class FlowCommands:
         """
         return await self._owner.hold(lambda: self._apply(plan_id, stop, asked))
 
-    async def _apply(self, plan_id: str, stop: asyncio.Event, asked: Asked) -> Outcome:
+    async def _apply(self, plan_id: str, stop: asyncio.Event, asked: Asked) -> Applied:
         async with self._passes.lock, self._passes.turn():
             scopes = self._scopes_of(plan_id)
             world = await self._passes.look(scopes)
@@ -144,7 +144,7 @@ class FlowCommands:
                 raise ConflictError(
                     f"{self._passes.flow}: the clusters or the rules have changed since plan {plan_id} was "
                     "made: make a new plan, and apply that",
-                    reason=Reason.PLAN_STALE,
+                    reason=SyncReason.PLAN_STALE,
                     metadata={
                         "flow": str(self._passes.flow),
                         "plan_id": plan_id,
@@ -203,7 +203,7 @@ class FlowCommands:
                 each,
                 rule=f"{each.rule}; {told}" if told and each.cluster == source else each.rule,
                 offsets=await self._offsets_to_come(on_source, each.target_topic)
-                if each.verdict is Verdict.WAITING and isinstance(on_source, TopicDescription)
+                if each.verdict is Explained.WAITING and isinstance(on_source, TopicDescription)
                 else None,
             )
             for each in explanations
@@ -232,14 +232,14 @@ class FlowCommands:
         no authorizer or does not show its ACLs."""
         async with self._passes.lock, self._passes.turn():
             world = await self._passes.look([Scope.ACLS])
-            translations: list[Translation] = []
+            translations: list[TranslatedAcl] = []
             if isinstance(world.acls, AclObservation):
                 translations = await self._passes.translated(world.acls, world.topics)
             made = self._passes.memory.made_acls
         if not isinstance(world.acls, AclObservation):
             problem = world.problem(Scope.ACLS)
             raise StateError(
-                problem.message if problem else "", reason=problem.reason if problem else Reason.STARTING
+                problem.message if problem else "", reason=problem.reason if problem else SyncReason.STARTING
             )
         return await asyncio.to_thread(list_acls, world.acls, translations, made=made)
 
@@ -294,7 +294,7 @@ class FlowCommands:
                 raise ConflictError(
                     f"{passes.flow}: the rules are at version {revision}, not {expected_revision}: somebody "
                     "changed them; look again, then decide",
-                    reason=Reason.RULES_CHANGED,
+                    reason=SyncReason.RULES_CHANGED,
                     metadata={"flow": str(passes.flow), "version": str(revision)},
                 )
             before = known or NO_RULES
@@ -326,7 +326,7 @@ class FlowCommands:
             raise NotFoundError(
                 f"{self._passes.flow}: no plan {plan_id}; the last one is {last.plan_id if last else 'none'}"
                 ": plan again",
-                reason=Reason.PLAN_UNKNOWN,
+                reason=SyncReason.PLAN_UNKNOWN,
                 metadata={"flow": str(self._passes.flow), "plan_id": plan_id},
             )
         return frozenset(Scope(scope) for scope in last.scopes)

@@ -14,7 +14,7 @@ from twinlog.service.feeds.registry import TOLD_KINDS, registry_name
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, StoredRoute
 from twinlog.service.feeds.routes import routes_of
 from twinlog.service.feeds.tables import ToldTables
-from twinlog_configsync.access.acl_rules import GROUP, Translation, translate_acls
+from twinlog_configsync.access.acl_rules import GROUP, TranslatedAcl, translate_acls
 from twinlog_configsync.clusters.apply import Applier
 from twinlog_configsync.clusters.observe import Ask, Observer
 from twinlog_configsync.config import ConfigSyncFlow
@@ -22,7 +22,7 @@ from twinlog_configsync.flow.change_log import ChangeLog
 from twinlog_configsync.flow.claims import claimed, wanted_now
 from twinlog_configsync.flow.known_flow import KnownFlow, OtherFlow, identify
 from twinlog_configsync.flow.loop_guard import FailoverWatch
-from twinlog_configsync.model.actions import Outcome
+from twinlog_configsync.model.actions import Applied
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.memory import Memory
 from twinlog_configsync.model.observation import (
@@ -31,7 +31,7 @@ from twinlog_configsync.model.observation import (
     TargetCluster,
     World,
 )
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
 from twinlog_configsync.planning.flow_status import FlowStatus, after_success
@@ -262,7 +262,7 @@ class FlowPasses(KnownFlow):
     async def plan(self, world: World, scopes: Collection[Scope]) -> Plan:
         """Plan what there is to do."""
         self._claims.follow(self.flow, acls=self._syncs(Scope.ACLS), quotas=self._syncs(Scope.QUOTAS))
-        acls: list[Translation] = []
+        acls: list[TranslatedAcl] = []
         if isinstance(world.acls, AclObservation):
             acls = await self.translated(world.acls, world.topics)
         wanted = await asyncio.to_thread(wanted_now, acls, world)
@@ -280,7 +280,7 @@ class FlowPasses(KnownFlow):
             acls=acls,
         )
 
-    async def translated(self, acls: AclObservation, topics: Observation) -> list[Translation]:
+    async def translated(self, acls: AclObservation, topics: Observation) -> list[TranslatedAcl]:
         """Translate the source's ACLs.
 
         A group that is gone from the source keeps its ACLs on the target as long as a pattern covers it,
@@ -309,9 +309,11 @@ class FlowPasses(KnownFlow):
             return None
         name, rule = next(iter(loops.items()))
         more = f" and {len(loops) - 1} more" if len(loops) > 1 else ""
-        return Hold(reason=Reason.LOOP, message=f"{name}{more} is not copied: {rule.removeprefix('LOOP: ')}")
+        return Hold(
+            reason=SyncReason.LOOP, message=f"{name}{more} is not copied: {rule.removeprefix('LOOP: ')}"
+        )
 
-    async def carry_out(self, plan: Plan, world: World, stop: asyncio.Event) -> Outcome:
+    async def carry_out(self, plan: Plan, world: World, stop: asyncio.Event) -> Applied:
         """Carry out the plan, store the result, and publish it. Raises KafkaError when the target does not
         answer."""
         known, intended = self.memory, self._intended(plan)
@@ -327,7 +329,7 @@ class FlowPasses(KnownFlow):
     async def leave(self, plan: Plan, world: World) -> None:
         """Carry out nothing (manual mode); store and publish what was read."""
         self._journal.pending(plan)
-        await self._remember(plan, Outcome(world=world), applied=False)
+        await self._remember(plan, Applied(world=world), applied=False)
 
     async def keep(self, memory: Memory) -> None:
         """Store this memory, then publish it. Raises KafkaError; then nothing is published."""
@@ -340,11 +342,11 @@ class FlowPasses(KnownFlow):
             raise StateError(
                 f"{self.flow}: both ends are one cluster (id {source_id}), a flow needs two. "
                 f"Check {self.flow.source}.bootstrap.servers and {self.flow.target}.bootstrap.servers",
-                reason=Reason.SAME_CLUSTER,
+                reason=SyncReason.SAME_CLUSTER,
                 metadata={"flow": str(self.flow), "cluster_id": source_id},
             )
 
-    async def _remember(self, plan: Plan, outcome: Outcome, *, applied: bool) -> None:
+    async def _remember(self, plan: Plan, outcome: Applied, *, applied: bool) -> None:
         now_ms = self._clock.now_ms()
         blockers = self._blockers.after(plan, outcome.refused, applied=applied)
         before = self.memory
@@ -356,7 +358,7 @@ class FlowPasses(KnownFlow):
         self._publish()
         hold = self._loops() or kept_copies(after.entries)
         if hold is None and self._failover.seen.words:
-            hold = Hold(reason=Reason.FAILED_OVER, message=self._failover.seen.words)
+            hold = Hold(reason=SyncReason.FAILED_OVER, message=self._failover.seen.words)
         status = after_success(
             self.status, plan, outcome, topic_count=after.selected_count, now_ms=now_ms, hold=hold
         )

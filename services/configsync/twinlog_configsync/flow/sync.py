@@ -16,7 +16,7 @@ from twinlog.telemetry.tracing import span
 from twinlog_configsync.flow.change_log import ChangeLog
 from twinlog_configsync.flow.passes import FlowPasses
 from twinlog_configsync.model.actions import CreateTopic
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.model.schedule import Schedule, Scope
 from twinlog_configsync.planning.flow_status import FlowStatus, after_failure, standing_by
 
@@ -119,7 +119,7 @@ class FlowSync:
         """Read what the owner has written. Not before it is known whether this process is the owner: then its
         file may put rules aside that nobody is to follow any more. Raises as `FlowPasses.follow`."""
         refusal = self._refusal()
-        if refusal is not None and refusal.reason == Reason.STARTING:
+        if refusal is not None and refusal.reason == SyncReason.STARTING:
             return
         await self.passes.follow()
         refusal = self._refusal()

@@ -232,7 +232,7 @@ class Refusal(Generic[_Kind]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Applied:
     """The outcome of a plan."""
 
     applied: Sequence[Change] = ()

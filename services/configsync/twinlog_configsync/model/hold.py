@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
     """Why nothing is deleted on the target now."""
 
-    reason: Reason
+    reason: SyncReason
     message: str

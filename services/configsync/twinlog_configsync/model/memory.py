@@ -14,10 +14,10 @@ from twinlog_configsync.model.records import (
     AuditRecord,
     ConfigsRecord,
     FlowRecord,
-    Kind,
     PlanRecord,
     QuotaRecord,
     RecordKey,
+    RecordKind,
     RecordValue,
     WantedRecord,
     acl_key,
@@ -68,7 +68,7 @@ def wanted_records(what: str, ids: frozenset[str]) -> dict[RecordKey, RecordValu
     for each in sorted(ids):
         parts[int(each, 16) % count].append(each)
     return {
-        RecordKey(Kind.WANTED, f"{what} {number}"): WantedRecord(
+        RecordKey(RecordKind.WANTED, f"{what} {number}"): WantedRecord(
             part=number, part_count=count, ids=tuple(part)
         )
         for number, part in enumerate(parts)
@@ -168,10 +168,10 @@ class Memory:
 
     def records(self) -> dict[RecordKey, RecordValue]:
         records: dict[RecordKey, RecordValue] = {
-            RecordKey(Kind.TOPIC, name): entry for name, entry in self.entries.items()
+            RecordKey(RecordKind.TOPIC, name): entry for name, entry in self.entries.items()
         }
         for name, values in self.last_set.items():
-            records[RecordKey(Kind.CONFIGS, name)] = ConfigsRecord(values=values)
+            records[RecordKey(RecordKind.CONFIGS, name)] = ConfigsRecord(values=values)
         for binding in self.made_acls:
             records[acl_key(binding)] = AclRecord(binding=binding)
         for entity, quotas in self.made_quotas.items():
@@ -183,13 +183,13 @@ class Memory:
         if self.were_there is not None:
             records |= wanted_records(WERE_THERE, self.were_there)
         if self.rules is not None:
-            records[RecordKey(Kind.RULES)] = self.rules
+            records[RecordKey(RecordKind.RULES)] = self.rules
         if self.last_plan is not None:
-            records[RecordKey(Kind.PLAN)] = self.last_plan
+            records[RecordKey(RecordKind.PLAN)] = self.last_plan
         for change in self.changes:
             records[audit_key(change.number)] = change
         if self.settled_at_ms is not None:
-            records[RecordKey(Kind.FLOW)] = FlowRecord(
+            records[RecordKey(RecordKind.FLOW)] = FlowRecord(
                 settled_at_ms=self.settled_at_ms,
                 deleted_at_ms=self.deleted_at_ms,
                 source_cluster_id=self.source_cluster_id,

@@ -4,7 +4,7 @@ the ports."""
 from enum import StrEnum
 
 
-class Reason(StrEnum):
+class SyncReason(StrEnum):
     """Stable names of the API; docs/reasons.md documents them."""
 
     STARTING = "STARTING"

@@ -32,12 +32,12 @@ from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, decode_topic
 from twinlog.service.feeds.rules_record import RULES_VERSION, RulesRecord, decode_rules
 from twinlog.wire.stored_json import read_fields
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 
 Fields = Mapping[str, Any]
 
 
-class Kind(StrEnum):
+class RecordKind(StrEnum):
     FLOW = "flow"
     TOPIC = "topic"
     CONFIGS = "configs"
@@ -51,7 +51,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class RecordKey:
-    kind: Kind
+    kind: RecordKind
     name: str = ""
     """"" where a flow has one record of the kind."""
 
@@ -142,7 +142,7 @@ oldest."""
 
 
 def audit_key(number: int) -> RecordKey:
-    return RecordKey(Kind.AUDIT, f"{number % AUDIT_PLACES:03}")
+    return RecordKey(RecordKind.AUDIT, f"{number % AUDIT_PLACES:03}")
 
 
 _BINDING_FIELDS: Final = tuple(field.name for field in dataclass_fields(AclBinding))
@@ -150,12 +150,12 @@ _BINDING_FIELDS: Final = tuple(field.name for field in dataclass_fields(AclBindi
 
 def acl_key(binding: AclBinding) -> RecordKey:
     """One record per ACL: the ACL itself is its name."""
-    return RecordKey(Kind.ACL, " ".join(getattr(binding, name) for name in _BINDING_FIELDS))
+    return RecordKey(RecordKind.ACL, " ".join(getattr(binding, name) for name in _BINDING_FIELDS))
 
 
 def quota_key(entity: QuotaEntity) -> RecordKey:
     parts = (f"{kind} {'<default>' if name is None else name}" for kind, name in entity.parts)
-    return RecordKey(Kind.QUOTA, ", ".join(parts))
+    return RecordKey(RecordKind.QUOTA, ", ".join(parts))
 
 
 def encode_key(key: RecordKey) -> bytes:
@@ -171,7 +171,7 @@ def decode_key(raw: bytes | None) -> RecordKey | None:
         raise WireFormatError(f"registry key {(raw or b'')[:_SHOWN_BYTES]!r} is not [kind] or [kind, name]")
     if parts[0] not in _KINDS:
         return None
-    return RecordKey(Kind(parts[0]), *parts[1:])
+    return RecordKey(RecordKind(parts[0]), *parts[1:])
 
 
 def encode_value(value: RecordValue) -> bytes:
@@ -222,7 +222,7 @@ def _unreadable() -> Iterator[None]:
         yield
     except WireFormatError as error:
         raise WireFormatError(
-            str(error), reason=Reason.REGISTRY_UNREADABLE, metadata=error.metadata
+            str(error), reason=SyncReason.REGISTRY_UNREADABLE, metadata=error.metadata
         ) from error
 
 
@@ -237,22 +237,22 @@ def _plain(record: type[RecordValue]) -> _Codec:
     return _Codec(1, record, lambda fields: read_fields(record, fields))
 
 
-_CODECS: Final[Mapping[Kind, _Codec]] = {
-    Kind.FLOW: _plain(FlowRecord),
-    Kind.TOPIC: _Codec(1, ReplicatedTopic, decode_topic),
-    Kind.CONFIGS: _plain(ConfigsRecord),
-    Kind.ACL: _plain(AclRecord),
-    Kind.QUOTA: _plain(QuotaRecord),
-    Kind.WANTED: _plain(WantedRecord),
-    Kind.RULES: _Codec(RULES_VERSION, RulesRecord, decode_rules),
-    Kind.PLAN: _plain(PlanRecord),
-    Kind.AUDIT: _plain(AuditRecord),
+_CODECS: Final[Mapping[RecordKind, _Codec]] = {
+    RecordKind.FLOW: _plain(FlowRecord),
+    RecordKind.TOPIC: _Codec(1, ReplicatedTopic, decode_topic),
+    RecordKind.CONFIGS: _plain(ConfigsRecord),
+    RecordKind.ACL: _plain(AclRecord),
+    RecordKind.QUOTA: _plain(QuotaRecord),
+    RecordKind.WANTED: _plain(WantedRecord),
+    RecordKind.RULES: _Codec(RULES_VERSION, RulesRecord, decode_rules),
+    RecordKind.PLAN: _plain(PlanRecord),
+    RecordKind.AUDIT: _plain(AuditRecord),
 }
 _KIND_OF: Final = {codec.record: kind for kind, codec in _CODECS.items()}
 
 
 _SHOWN_BYTES: Final = 200
-_KINDS: Final = frozenset(kind.value for kind in Kind)
+_KINDS: Final = frozenset(kind.value for kind in RecordKind)
 
 
 def _json(value: object) -> bytes:

@@ -39,7 +39,7 @@ class ConfigRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedConfig:
     """What the rules want for one property: SET `value`, DELETE when `value` is None, nothing when `kept`."""
 
     name: str
@@ -48,7 +48,7 @@ class Wanted:
     kept: bool = False
 
 
-def decide(entry: ConfigEntry, rules: ConfigRules, *, replication_factor: int | None) -> Wanted | None:
+def decide(entry: ConfigEntry, rules: ConfigRules, *, replication_factor: int | None) -> WantedConfig | None:
     """Decide about one property of a source topic; None for one that is never copied.
 
     `replication_factor` is the target topic's, None when the broker chooses it.
@@ -67,7 +67,7 @@ def decide(entry: ConfigEntry, rules: ConfigRules, *, replication_factor: int | 
     if entry.source is ConfigSource.STATIC_BROKER:
         return _kept(entry.name, "comes from the source broker's own file")
     if entry.source is ConfigSource.DEFAULT and not rules.source_defaults:
-        return Wanted(name=entry.name, value=None, rule="default on source (use.defaults.from=target)")
+        return WantedConfig(name=entry.name, value=None, rule="default on source (use.defaults.from=target)")
     if entry.value is None:
         return None
     rule = "default on source (use.defaults.from=source)"
@@ -78,13 +78,15 @@ def decide(entry: ConfigEntry, rules: ConfigRules, *, replication_factor: int | 
     return _possible(entry.name, entry.value, rule, rules, replication_factor)
 
 
-def _possible(name: str, value: str, rule: str, rules: ConfigRules, replication_factor: int | None) -> Wanted:
+def _possible(
+    name: str, value: str, rule: str, rules: ConfigRules, replication_factor: int | None
+) -> WantedConfig:
     """SET, unless the target could never accept it or work with it."""
     if rules.known_on_target is not None and name not in rules.known_on_target:
         return _kept(name, "the target's Kafka has no such property")
     if name == MIN_ISR and replication_factor is not None and int(value) > replication_factor:
         return _kept(name, f"{value} is above the target's replication factor {replication_factor}")
-    return Wanted(name=name, value=value, rule=rule)
+    return WantedConfig(name=name, value=value, rule=rule)
 
 
 def _with_fixed(entries: Sequence[ConfigEntry], rules: ConfigRules) -> list[ConfigEntry]:
@@ -179,5 +181,5 @@ def change_of(action: ConfigAction) -> ConfigChange:
     return ConfigChange(name=action.name, value=action.value if isinstance(action, SetConfig) else None)
 
 
-def _kept(name: str, rule: str) -> Wanted:
-    return Wanted(name=name, value=None, rule=rule, kept=True)
+def _kept(name: str, rule: str) -> WantedConfig:
+    return WantedConfig(name=name, value=None, rule=rule, kept=True)

@@ -18,7 +18,7 @@ from twinlog_configsync.model.observation import is_absent
 from twinlog_configsync.planning.topic_plan import DeleteRules
 
 
-class Verdict(StrEnum):
+class Explained(StrEnum):
     REPLICATED = "REPLICATED"
     WAITING = "WAITING"
     """Selected, but not copied yet."""
@@ -40,7 +40,7 @@ class Verdict(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     cluster: ClusterAlias
-    verdict: Verdict
+    verdict: Explained
     rule: str
     source_topic: str
     target_topic: str
@@ -56,11 +56,11 @@ _LEGAL_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
 _ROUTES_NAMED: Final = 5
 
 _REJECTED: Final = {
-    TopicReason.EXCLUDED: Verdict.EXCLUDED,
-    TopicReason.NOT_INCLUDED: Verdict.NOT_INCLUDED,
-    TopicReason.INTERNAL: Verdict.INTERNAL,
-    TopicReason.CYCLE: Verdict.CYCLE,
-    TopicReason.LOOP: Verdict.CYCLE,
+    TopicReason.EXCLUDED: Explained.EXCLUDED,
+    TopicReason.NOT_INCLUDED: Explained.NOT_INCLUDED,
+    TopicReason.INTERNAL: Explained.INTERNAL,
+    TopicReason.CYCLE: Explained.CYCLE,
+    TopicReason.LOOP: Explained.CYCLE,
 }
 
 
@@ -121,24 +121,24 @@ def _on_source(
 
 def _source_verdict(
     decision: TopicDecision, entry: ReplicatedTopic | None, deletes: DeleteRules, found: Found
-) -> tuple[Verdict, str]:
+) -> tuple[Explained, str]:
     if entry is not None and entry.routed_from:
         is_there = entry.state is TopicState.READY
         words = f"records of {entry.routed_from} are routed to {entry.target_topic}"
-        return (Verdict.REPLICATED if is_there else Verdict.WAITING), words
+        return (Explained.REPLICATED if is_there else Explained.WAITING), words
     if not decision.selected:
         return _REJECTED[decision.reason], decision.rule
     if isinstance(found, KafkaError) and not is_absent(found):
-        return (Verdict.UNKNOWN if found.retriable else Verdict.NOT_AUTHORIZED), str(found)
+        return (Explained.UNKNOWN if found.retriable else Explained.NOT_AUTHORIZED), str(found)
     if entry is None or not entry.selected:
-        return Verdict.WAITING, f"selected ({decision.rule}); it is created with the next refresh"
+        return Explained.WAITING, f"selected ({decision.rule}); it is created with the next refresh"
     match entry.state:
         case TopicState.DELETED_AT_SOURCE:
-            return Verdict.DELETED_AT_SOURCE, f"{entry.message}; {_fate(entry, deletes)}"
+            return Explained.DELETED_AT_SOURCE, f"{entry.message}; {_fate(entry, deletes)}"
         case TopicState.WAITING:
-            return Verdict.WAITING, f"waiting for creation because {entry.reason}: {entry.message}"
+            return Explained.WAITING, f"waiting for creation because {entry.reason}: {entry.message}"
         case TopicState.READY:
-            return Verdict.REPLICATED, f"replicated as {entry.target_topic}: {decision.rule}"
+            return Explained.REPLICATED, f"replicated as {entry.target_topic}: {decision.rule}"
 
 
 def _fate(entry: ReplicatedTopic, deletes: DeleteRules) -> str:
@@ -168,35 +168,35 @@ def _on_target(
 
 def _target_verdict(
     topic: str, selector: TopicSelector, entry: ReplicatedTopic | None, found: Found
-) -> tuple[Verdict, str, str]:
+) -> tuple[Explained, str, str]:
     source, policy = selector.flow.source, selector.policy
     if entry is not None:
         if entry.routed_from:
             return (
-                Verdict.COUNTERPART,
+                Explained.COUNTERPART,
                 f"records of {entry.routed_from} of {source} go there",
                 entry.routed_from,
             )
         rule = f"the copy of {entry.source_topic} of {source}"
         if entry.state is TopicState.DELETED_AT_SOURCE:
             rule += ", which was deleted there"
-        return Verdict.COUNTERPART, rule, entry.source_topic
+        return Explained.COUNTERPART, rule, entry.source_topic
     if isinstance(found, KafkaError):
-        return (Verdict.UNKNOWN if found.retriable else Verdict.NOT_AUTHORIZED), str(found), ""
+        return (Explained.UNKNOWN if found.retriable else Explained.NOT_AUTHORIZED), str(found), ""
     if policy.is_internal_topic(topic):
-        return Verdict.INTERNAL, "a topic of Kafka or of the mirror itself", ""
+        return Explained.INTERNAL, "a topic of Kafka or of the mirror itself", ""
     upstream = policy.upstream_topic(topic)
     if policy.topic_source(topic) != source or upstream is None:
-        return Verdict.NO_COUNTERPART, f"no topic of {source} is copied to it", ""
+        return Explained.NO_COUNTERPART, f"no topic of {source} is copied to it", ""
     decision = selector.decide(upstream)
     if decision.selected:
         return (
-            Verdict.NO_COUNTERPART,
+            Explained.NO_COUNTERPART,
             f"it would be the copy of {upstream} of {source}, which does not exist",
             upstream,
         )
     return (
-        Verdict.NO_COUNTERPART,
+        Explained.NO_COUNTERPART,
         f"it would be the copy of {upstream} of {source}, which is not replicated: {decision.rule}",
         upstream,
     )
@@ -205,7 +205,7 @@ def _target_verdict(
 def _impossible(topic: str, selector: TopicSelector) -> Explanation:
     return Explanation(
         cluster=selector.flow.source,
-        verdict=Verdict.NO_SUCH_TOPIC,
+        verdict=Explained.NO_SUCH_TOPIC,
         rule="no topic can have this name: Kafka allows letters, digits, '.', '_' and '-', 249 at most",
         source_topic=topic,
         target_topic="",
@@ -216,7 +216,7 @@ def _nowhere(decision: TopicDecision, selector: TopicSelector) -> Explanation:
     would = f"be replicated as {decision.remote_topic}" if decision.selected else "not be replicated"
     return Explanation(
         cluster=selector.flow.source,
-        verdict=Verdict.NO_SUCH_TOPIC,
+        verdict=Explained.NO_SUCH_TOPIC,
         rule=(
             f"neither {selector.flow.source} nor {selector.flow.target} shows it; "
             f"it would {would} ({decision.rule})"

@@ -7,17 +7,17 @@ from typing import Final
 
 from twinlog.errors import TwinlogError
 from twinlog.service.owner.name import STANDS_BY
-from twinlog_configsync.model.actions import Outcome, is_drift, scope_of
+from twinlog_configsync.model.actions import Applied, is_drift, scope_of
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.observation import Problem
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.plan import Plan
 
-_AS_IT_SHOULD_BE: Final = frozenset({"", Reason.PLAN_PENDING, Reason.NO_AUTHORIZER})
+_AS_IT_SHOULD_BE: Final = frozenset({"", SyncReason.PLAN_PENDING, SyncReason.NO_AUTHORIZER})
 
 
-class FlowState(StrEnum):
+class SyncState(StrEnum):
     STARTING = "STARTING"
     """The first refresh has not succeeded yet."""
     SETTLED = "SETTLED"
@@ -45,8 +45,8 @@ class ScopeStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowStatus:
-    state: FlowState = FlowState.STARTING
-    reason: str = Reason.STARTING
+    state: SyncState = SyncState.STARTING
+    reason: str = SyncReason.STARTING
     message: str = "both clusters are being read for the first time"
     last_refresh_ms: int | None = None
     """When the last successful refresh ended, by the wall clock."""
@@ -60,7 +60,7 @@ class FlowStatus:
 def after_success(
     before: FlowStatus,
     plan: Plan,
-    outcome: Outcome,
+    outcome: Applied,
     *,
     topic_count: int,
     now_ms: int,
@@ -79,19 +79,19 @@ def after_success(
     if hold is not None:
         reason, message = hold.reason, hold.message
     elif not topic_count:
-        reason = Reason.NO_TOPICS_SELECTED
+        reason = SyncReason.NO_TOPICS_SELECTED
         message = "no topic of the source passes the flow's rules: check topics and topics.exclude"
     return FlowStatus(
-        state=FlowState.SETTLED, reason=reason, message=message, last_refresh_ms=now_ms, scopes=scopes
+        state=SyncState.SETTLED, reason=reason, message=message, last_refresh_ms=now_ms, scopes=scopes
     )
 
 
 def after_failure(before: FlowStatus, error: TwinlogError, *, settled: bool) -> FlowStatus:
     """`settled`: the flow's topics were decided before, by this process or an earlier one."""
-    if error.reason == Reason.SAME_CLUSTER:
-        state = FlowState.REFUSED
+    if error.reason == SyncReason.SAME_CLUSTER:
+        state = SyncState.REFUSED
     else:
-        state = FlowState.DEGRADED if settled else FlowState.STARTING
+        state = SyncState.DEGRADED if settled else SyncState.STARTING
     return FlowStatus(
         state=state,
         reason=error.reason,
@@ -103,12 +103,12 @@ def after_failure(before: FlowStatus, error: TwinlogError, *, settled: bool) -> 
 
 def standing_by(before: FlowStatus, refusal: TwinlogError, *, settled: bool) -> FlowStatus:
     """The status in a process that does not own the flow, and may not know the owner yet."""
-    if refusal.reason == Reason.STARTING:
+    if refusal.reason == SyncReason.STARTING:
         return before
     if refusal.reason not in STANDS_BY:
         return after_failure(before, refusal, settled=settled)
     return FlowStatus(
-        state=FlowState.SETTLED if settled else FlowState.STARTING,
+        state=SyncState.SETTLED if settled else SyncState.STARTING,
         reason=refusal.reason,
         message=str(refusal),
         last_refresh_ms=before.last_refresh_ms,
@@ -116,7 +116,7 @@ def standing_by(before: FlowStatus, refusal: TwinlogError, *, settled: bool) -> 
 
 
 def _scope_after(
-    before: ScopeStatus, scope: Scope, plan: Plan, outcome: Outcome, *, now_ms: int
+    before: ScopeStatus, scope: Scope, plan: Plan, outcome: Applied, *, now_ms: int
 ) -> ScopeStatus:
     planned = [action for action in plan.changes if scope_of(action) is scope]
     applied = [action for action in outcome.applied if scope_of(action) is scope]
@@ -138,7 +138,7 @@ def _words(problem: Problem | None, refusals: Sequence[str], pending: int) -> tu
         return problem.reason, problem.message
     if refusals:
         more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
-        return Reason.CHANGES_REFUSED, refusals[0] + more
+        return SyncReason.CHANGES_REFUSED, refusals[0] + more
     if pending:
-        return Reason.PLAN_PENDING, f"{pending} changes wait for `twinlog apply`"
+        return SyncReason.PLAN_PENDING, f"{pending} changes wait for `twinlog apply`"
     return "", ""

@@ -8,6 +8,7 @@ from twinlog.kafka.ports import AclBinding, ConfigSource, QuotaEntity
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_configsync.model.actions import (
     WHAT_TOPIC,
+    Applied,
     Change,
     CreateAcl,
     CreateTopic,
@@ -16,7 +17,6 @@ from twinlog_configsync.model.actions import (
     DeleteQuota,
     DeleteTopic,
     GrowPartitions,
-    Outcome,
     Refusal,
     SetConfig,
     SetQuota,
@@ -24,7 +24,7 @@ from twinlog_configsync.model.actions import (
 )
 from twinlog_configsync.model.memory import Memory, topic_id
 from twinlog_configsync.model.observation import AclObservation, Observation, QuotaObservation, TopicPair
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.config_rules import creation_configs
 from twinlog_configsync.planning.plan import Plan
@@ -80,12 +80,12 @@ def _waiting(action: CreateTopic | GrowPartitions) -> Skip:
         target_topic=action.target_topic,
         what=WHAT_TOPIC,
         rule=_WAITS,
-        reason=Reason.PLAN_PENDING,
+        reason=SyncReason.PLAN_PENDING,
     )
 
 
 def learn(
-    before: Memory, plan: Plan, outcome: Outcome, blockers: Blockers, rules: FlowRules, *, now_ms: int
+    before: Memory, plan: Plan, outcome: Applied, blockers: Blockers, rules: FlowRules, *, now_ms: int
 ) -> Memory:
     """`blockers` are the present blockers of all topics, including those from earlier passes over other
     scopes."""
@@ -138,7 +138,7 @@ def _were_there(
     return present if before.were_there is None else present & before.were_there
 
 
-def _last_set(before: Memory, plan: Plan, outcome: Outcome, rules: FlowRules) -> dict[str, Mapping[str, str]]:
+def _last_set(before: Memory, plan: Plan, outcome: Applied, rules: FlowRules) -> dict[str, Mapping[str, str]]:
     known = dict(before.last_set)
     for action in outcome.applied:
         if isinstance(action, CreateTopic):
@@ -165,7 +165,7 @@ def _shown(pair: TopicPair, values: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in values.items() if overrides.get(name) == value}
 
 
-def _not_done(plan: Plan, outcome: Outcome) -> list[Change]:
+def _not_done(plan: Plan, outcome: Applied) -> list[Change]:
     """What the target refused, or what waits for `twinlog apply`."""
     done = {id(action) for action in outcome.applied}
     return [action for action in plan.changes if id(action) not in done]
@@ -182,7 +182,7 @@ def _overrides(pair: TopicPair, observation: Observation, rules: FlowRules) -> d
     )
 
 
-def _made_acls(before: Memory, plan: Plan, outcome: Outcome) -> frozenset[AclBinding]:
+def _made_acls(before: Memory, plan: Plan, outcome: Applied) -> frozenset[AclBinding]:
     """ACLs that Twinlog created and that exist, or wait to be created again. An ACL that somebody else
     removed, and that the source does not need, is no longer Twinlog's."""
     if not isinstance(outcome.world.acls, AclObservation):
@@ -194,7 +194,7 @@ def _made_acls(before: Memory, plan: Plan, outcome: Outcome) -> frozenset[AclBin
     return frozenset((before.made_acls | created) & present)
 
 
-def _made_quotas(before: Memory, outcome: Outcome) -> dict[QuotaEntity, dict[str, float]]:
+def _made_quotas(before: Memory, outcome: Applied) -> dict[QuotaEntity, dict[str, float]]:
     """Quotas that Twinlog set, without those that it removed or that are gone from the target."""
     made = {entity: dict(values) for entity, values in before.made_quotas.items()}
     if not isinstance(outcome.world.quotas, QuotaObservation):
@@ -213,6 +213,6 @@ def _made_quotas(before: Memory, outcome: Outcome) -> dict[QuotaEntity, dict[str
     return {entity: values for entity, values in made.items() if values}
 
 
-def _deleted_at_ms(before: Memory, outcome: Outcome, *, now_ms: int) -> tuple[int, ...]:
+def _deleted_at_ms(before: Memory, outcome: Applied, *, now_ms: int) -> tuple[int, ...]:
     recent = [at_ms for at_ms in before.deleted_at_ms if now_ms - at_ms < HOUR_MS]
     return (*recent, *(now_ms for action in outcome.applied if isinstance(action, DeleteTopic)))

@@ -9,7 +9,7 @@ from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.model import Flow
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_configsync.access.acl_plan import plan_acls
-from twinlog_configsync.access.acl_rules import TOPIC, Translation
+from twinlog_configsync.access.acl_rules import TOPIC, TranslatedAcl
 from twinlog_configsync.access.quota_plan import plan_quotas
 from twinlog_configsync.model.actions import (
     Action,
@@ -32,7 +32,7 @@ from twinlog_configsync.model.observation import (
     World,
     is_absent,
 )
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.config_rules import plan_configs
 from twinlog_configsync.planning.desired import DesiredBindings
@@ -87,7 +87,7 @@ def make_plan(
     scopes: Collection[Scope],
     now_ms: int,
     claims: DesiredBindings,
-    acls: Sequence[Translation] = (),
+    acls: Sequence[TranslatedAcl] = (),
 ) -> Plan:
     """Plan everything that is due in these scopes. The order of the input makes no difference.
 
@@ -139,7 +139,7 @@ def make_plan(
 
 
 def _failed_over(world: World) -> Hold | None:
-    return Hold(reason=Reason.FAILED_OVER, message=world.failover) if world.failover else None
+    return Hold(reason=SyncReason.FAILED_OVER, message=world.failover) if world.failover else None
 
 
 def _held(action: ConfigAction | Skip, hold: Hold) -> Skip:

@@ -30,7 +30,7 @@ from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicLimits
 from twinlog_configsync.model.actions import Skip
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.observation import Configs, Observation, TopicPair, is_absent
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 
 FORGET_AFTER_MS = 30 * 24 * 3_600_000
 """Otherwise systems that create topics by the hour would fill the registry, and every pass, with old
@@ -176,7 +176,7 @@ def _without_source(
             entry,
             selected=entry.target_partition_count > 0,
             state=TopicState.DELETED_AT_SOURCE,
-            reason=entry.kept or Reason.DELETED_AT_SOURCE,
+            reason=entry.kept or SyncReason.DELETED_AT_SOURCE,
             message=message,
             deleted_at_ms=now_ms if entry.deleted_at_ms is None else entry.deleted_at_ms,
         )
@@ -205,7 +205,7 @@ def _words(blocker: Blocker | None) -> tuple[str, str]:
         case KafkaError() if not is_absent(blocker):
             return blocker.reason, str(blocker)
         case _:
-            return Reason.TARGET_NOT_VISIBLE, "created, but the target's brokers do not show it yet"
+            return SyncReason.TARGET_NOT_VISIBLE, "created, but the target's brokers do not show it yet"
 
 
 def _value(configs: Configs, name: str) -> str | None:

@@ -10,7 +10,7 @@ from twinlog.errors import KafkaError
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.observation import Observation, TopicPair, is_absent
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 
 
 def source_loss(
@@ -29,7 +29,7 @@ def source_loss(
     cluster_id = observation.source_cluster_id
     if known_cluster_id and cluster_id and known_cluster_id != cluster_id:
         return Hold(
-            reason=Reason.SOURCE_REPLACED,
+            reason=SyncReason.SOURCE_REPLACED,
             message=f"the source is another cluster now (id {cluster_id}, before {known_cluster_id})",
         )
     before = {
@@ -45,7 +45,7 @@ def source_loss(
     if not missing or any(_survives(entry, observation.pairs[name]) for name, entry in before.items()):
         return None
     return Hold(
-        reason=Reason.SOURCE_LOST,
+        reason=SyncReason.SOURCE_LOST,
         message=f"the source no longer has any of its {len(before)} topics",
     )
 
@@ -58,9 +58,9 @@ def kept_copies(entries: Mapping[str, ReplicatedTopic]) -> Hold | None:
         return None
     names = ", ".join(entry.target_topic for _, entry in kept[:_NAMED])
     more = f" and {len(kept) - _NAMED} more" if len(kept) > _NAMED else ""
-    replaced = kept[0][1].kept == Reason.SOURCE_REPLACED
+    replaced = kept[0][1].kept == SyncReason.SOURCE_REPLACED
     return Hold(
-        reason=Reason.SOURCE_REPLACED if replaced else Reason.SOURCE_LOST,
+        reason=SyncReason.SOURCE_REPLACED if replaced else SyncReason.SOURCE_LOST,
         message=f"the source was lost, and the topics of {names}{more} are not seen on it again: their copies"
         " are kept. Restore the topics on the source, or delete the copies",
     )

@@ -25,7 +25,7 @@ from twinlog_configsync.model.actions import (
 )
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.observation import Observation, TargetCluster, TopicPair, is_absent
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.planning.config_rules import ConfigRules, creation_configs
 
 
@@ -87,7 +87,7 @@ def _plan_creation(
     if factor > cluster.broker_count:
         return _skip(
             pair,
-            Reason.REPLICATION_FACTOR_UNSATISFIABLE,
+            SyncReason.REPLICATION_FACTOR_UNSATISFIABLE,
             f"replication factor {factor} needs as many live brokers, the target has {cluster.broker_count}: "
             "lower replication.factor or add brokers",
         )
@@ -102,7 +102,7 @@ def _plan_creation(
     if min_isr > factor and not cluster.bounds_min_insync_replicas:
         return _skip(
             pair,
-            Reason.MIN_ISR_ABOVE_REPLICATION_FACTOR,
+            SyncReason.MIN_ISR_ABOVE_REPLICATION_FACTOR,
             f"the target's brokers ask for {min_isr} in-sync replicas but replication.factor is {factor}: "
             "no write would succeed. Raise replication.factor, or lower min.insync.replicas of the brokers",
         )
@@ -120,7 +120,7 @@ def _configs_hidden(pair: TopicPair, error: KafkaError) -> Skip:
         return _skip(pair, error.reason, f"its configuration on the source cannot be read now: {error}")
     return _skip(
         pair,
-        Reason.CONFIGS_UNAUTHORIZED,
+        SyncReason.CONFIGS_UNAUTHORIZED,
         f"its configuration on the source cannot be read ({error}): grant DescribeConfigs on it, or set "
         "sync.topic.configs.enabled=false to create it with the target's defaults",
     )

@@ -40,7 +40,7 @@ class LogEnds:
 # Reasons from a broker (KAFKA_TIMEOUT, TOPIC_UNAUTHORIZED, …) are passed on unchanged.
 
 
-class Reason(StrEnum):
+class PathReason(StrEnum):
     """Stable names of the API; docs/reasons.md documents them."""
 
     STARTING = "STARTING"
@@ -330,9 +330,9 @@ class DelayTracker:
         if blocker is not None:
             return PathState.UNKNOWN, blocker.reason, blocker.message
         if newest is None and (self.emitted == 0 or steady_ms - self.started_ms <= self.silent_after_ms):
-            return PathState.UNKNOWN, Reason.STARTING, "no heartbeat has been seen on the target yet"
+            return PathState.UNKNOWN, PathReason.STARTING, "no heartbeat has been seen on the target yet"
         since = f"for {(steady_ms - newest) / 1000:.0f} s" if newest is not None else "since the start"
         message = (
             f"heartbeats are written on {self.flow.source}, but none has reached {self.flow.target} {since}"
         )
-        return PathState.SILENT, Reason.HEARTBEAT_MISSING, message
+        return PathState.SILENT, PathReason.HEARTBEAT_MISSING, message

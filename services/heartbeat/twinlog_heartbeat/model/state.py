@@ -12,7 +12,7 @@ from twinlog.model import ClusterAlias, Flow
 from twinlog.policy import ReplicationPolicy
 from twinlog.wire import Heartbeat
 from twinlog_heartbeat.config import HeartbeatFlow
-from twinlog_heartbeat.model.delays import Blocker, DelayTracker, FlowDelay, LogEnds, Reason
+from twinlog_heartbeat.model.delays import Blocker, DelayTracker, FlowDelay, LogEnds, PathReason
 
 # The paths that heartbeats have travelled, from the names and the newest records of heartbeats topics.
 # Pure.
@@ -288,7 +288,7 @@ def _standing_blocker(entry: HeartbeatFlow) -> Blocker | None:
     """Why the configuration itself prevents the proof of a flow."""
     if not entry.emits:
         return Blocker(
-            reason=Reason.HEARTBEATS_DISABLED,
+            reason=PathReason.HEARTBEATS_DISABLED,
             message=(
                 f"{entry.flow}.emit.heartbeats.enabled is false or its interval negative, so no heartbeats"
                 " are written"
@@ -296,7 +296,7 @@ def _standing_blocker(entry: HeartbeatFlow) -> Blocker | None:
         )
     if not entry.copies_heartbeats:
         return Blocker(
-            reason=Reason.NOT_REPLICATED,
+            reason=PathReason.NOT_REPLICATED,
             message="heartbeats.replication.enabled is false and the topic filter does not select heartbeats",
         )
     return None

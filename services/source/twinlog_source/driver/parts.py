@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from twinlog.policy.transformed import TopicTransforms
 from twinlog_source.driver.driver_moves import DriverMoves
-from twinlog_source.log.journal import Ledger, TopicFacts
+from twinlog_source.log.journal import Ledger, TopicIdentities
 from twinlog_source.partitions.assignments import TaskOrders
 from twinlog_source.topics.common_search import CommonLogs
 from twinlog_source.topics.copy_modes import CopyModes
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class FlowParts:
     ledger: Ledger
     orders: TaskOrders
-    marks: TopicFacts
+    marks: TopicIdentities
     wanted: WantedTopics
     finder: PositionFinder
     source_logs: SourceLogs
@@ -41,7 +41,7 @@ def assemble_parts(state: "FlowState") -> FlowParts:
     control, exactly_once = positions.control, flow.settings.exactly_once
     transforms = TopicTransforms(flow.transforms, flow.flow.source) if flow.transforms else None
     ledger = Ledger(flow=flow.flow, journal=journal, positions=positions, on_gap=state.on_gap)
-    marks = TopicFacts(flow=flow.flow, control=control, journal=journal)
+    marks = TopicIdentities(flow=flow.flow, control=control, journal=journal)
     changes = CopyChanges(rule=flow.offsets, table=table, marks=marks, journal=journal, clock=clock)
     wanted = WantedTopics(
         flow=flow.flow,

@@ -47,8 +47,8 @@ from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import source_offset_key
 from twinlog_source.log.outcomes import (
     CopyOutcome,
-    Outcome,
     PositionOutcomes,
+    TransactionOutcome,
     verdict_of_copy,
     verdict_of_positions,
 )
@@ -168,7 +168,7 @@ class TakeOver:
             verdicts = await self._verdicts(
                 own, copies, outcomes, unread, committed=committed, has_own_epochs=coordinator.version_2
             )
-            for verdict in (Outcome.COMMITTED, Outcome.ABORTED):
+            for verdict in (TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED):
                 partitions = {partition for partition in own if verdicts.get(partition) is verdict}
                 if not partitions:
                     continue
@@ -176,7 +176,9 @@ class TakeOver:
                     identity, partitions, timeout_seconds=self.timeout_seconds, unknown_topic_seconds=0.0
                 )
                 identity = await coordinator.end(
-                    identity, commit=verdict is Outcome.COMMITTED, timeout_seconds=self.timeout_seconds
+                    identity,
+                    commit=verdict is TransactionOutcome.COMMITTED,
+                    timeout_seconds=self.timeout_seconds,
                 )
                 ended.setdefault(producer_id, set()).update(partitions)
             for partition, one in own.items():
@@ -222,12 +224,12 @@ class TakeOver:
         *,
         committed: Collection[TopicPartition],
         has_own_epochs: bool,
-    ) -> dict[TopicPartition, Outcome | None]:
+    ) -> dict[TopicPartition, TransactionOutcome | None]:
         """Decide how to end each open transaction of one producer; None: not certain."""
-        verdicts: dict[TopicPartition, Outcome | None] = {}
+        verdicts: dict[TopicPartition, TransactionOutcome | None] = {}
         for place, one in hanging.items():
             if place in committed:
-                verdicts[place] = Outcome.COMMITTED
+                verdicts[place] = TransactionOutcome.COMMITTED
             elif place in unread:
                 verdicts[place] = None
             elif place not in copies:
@@ -244,13 +246,15 @@ class TakeOver:
                 place = self._place_of(source)
                 position = outcomes.of(one.producer_id, source, one.producer_epoch)
                 verdicts[partition] = verdict_of_copy(
-                    Outcome.UNKNOWN if place in unread else position,
+                    TransactionOutcome.UNKNOWN if place in unread else position,
                     positions_verdict=verdicts.get(place),
                     is_exact=has_own_epochs,
                 )
         return verdicts
 
-    async def _outcome_of_copy(self, source: TopicPartition, producer_id: int, epoch: int) -> Outcome | None:
+    async def _outcome_of_copy(
+        self, source: TopicPartition, producer_id: int, epoch: int
+    ) -> TransactionOutcome | None:
         """Search the copy from its end: the producer wrote nothing after the transaction."""
         topic = self.target_topic(source.topic)
         if topic is None:
@@ -264,7 +268,7 @@ class TakeOver:
             except KafkaError as error:
                 if error.reason == TOPIC_UNKNOWN:
                     return None
-                return Outcome.UNKNOWN
+                return TransactionOutcome.UNKNOWN
             if found.outcome is not None or is_whole or length >= LONGEST_TAIL_OFFSETS:
                 return found.outcome
             length *= 10

@@ -193,7 +193,7 @@ MOST_FORMER_IDS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicFacts:
+class TopicIdentities:
     """All methods that write raise KafkaError."""
 
     flow: Flow

@@ -15,7 +15,7 @@ from twinlog.model import TopicPartition
 from twinlog.wire.source_offset import decode_source_offset_key
 
 
-class Outcome(StrEnum):
+class TransactionOutcome(StrEnum):
     COMMITTED = "COMMITTED"
     ABORTED = "ABORTED"
     OPEN = "OPEN"
@@ -23,7 +23,7 @@ class Outcome(StrEnum):
     """The partition could not be read."""
 
 
-_OF_MARKER = {EndMarker.COMMIT: Outcome.COMMITTED, EndMarker.ABORT: Outcome.ABORTED}
+_OF_MARKER = {EndMarker.COMMIT: TransactionOutcome.COMMITTED, EndMarker.ABORT: TransactionOutcome.ABORTED}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class PositionOutcomes:
     producer_ids: frozenset[int]
     source_alias: str
     connector_name: str
-    _written: dict[tuple[int, TopicPartition], dict[int, Outcome]] = field(default_factory=dict)
+    _written: dict[tuple[int, TopicPartition], dict[int, TransactionOutcome]] = field(default_factory=dict)
     """For a producer and a source partition: how its last transaction in each producer epoch ended."""
     _open: dict[tuple[int, TopicPartition], dict[TopicPartition, int]] = field(default_factory=dict)
     """For a producer and a partition of the positions topic: the source partitions whose positions are in an
@@ -54,7 +54,7 @@ class PositionOutcomes:
                     for partition in positions:
                         self._write(header.producer_id, place, partition, header.producer_epoch)
 
-    def of(self, producer_id: int, partition: TopicPartition, epoch: int) -> Outcome | None:
+    def of(self, producer_id: int, partition: TopicPartition, epoch: int) -> TransactionOutcome | None:
         """How the producer's last position of this source partition in this epoch ended; None: there is
         none."""
         return self._written.get((producer_id, partition), {}).get(epoch)
@@ -76,7 +76,7 @@ class PositionOutcomes:
         return [key.partition for key in keys if key is not None and key.cluster == self.source_alias]
 
     def _write(self, producer_id: int, place: TopicPartition, partition: TopicPartition, epoch: int) -> None:
-        self._written.setdefault((producer_id, partition), {})[epoch] = Outcome.OPEN
+        self._written.setdefault((producer_id, partition), {})[epoch] = TransactionOutcome.OPEN
         self._open.setdefault((producer_id, place), {})[partition] = epoch
 
     def _surpass(self, by: int, place: TopicPartition, positions: Collection[TopicPartition]) -> None:
@@ -98,7 +98,7 @@ class CopyOutcome:
 
     producer_id: int
     epoch: int
-    outcome: Outcome | None = None
+    outcome: TransactionOutcome | None = None
     """None: it wrote nothing there."""
 
     def read(self, batches: Iterable[Batch]) -> None:
@@ -107,35 +107,37 @@ class CopyOutcome:
             if header.producer_id != self.producer_id:
                 continue
             if not header.is_control:
-                self.outcome = Outcome.OPEN if header.producer_epoch == self.epoch else None
-            elif self.outcome is Outcome.OPEN and (marker := end_marker(batch)) is not None:
+                self.outcome = TransactionOutcome.OPEN if header.producer_epoch == self.epoch else None
+            elif self.outcome is TransactionOutcome.OPEN and (marker := end_marker(batch)) is not None:
                 self.outcome = _OF_MARKER[marker]
 
 
-def verdict_of_positions(beside: Iterable[Outcome | None], *, is_surpassed: bool) -> Outcome | None:
+def verdict_of_positions(
+    beside: Iterable[TransactionOutcome | None], *, is_surpassed: bool
+) -> TransactionOutcome | None:
     """How to end open positions, by how the transaction ended on their copies; None: not certain.
 
     If no copy got a marker, and no later position exists, nobody has seen any of its records: it can be
     aborted, and is copied again.
     """
     found = set(beside)
-    if is_surpassed or Outcome.COMMITTED in found:
-        return Outcome.COMMITTED
-    return None if Outcome.UNKNOWN in found else Outcome.ABORTED
+    if is_surpassed or TransactionOutcome.COMMITTED in found:
+        return TransactionOutcome.COMMITTED
+    return None if TransactionOutcome.UNKNOWN in found else TransactionOutcome.ABORTED
 
 
 def verdict_of_copy(
-    position: Outcome | None, *, positions_verdict: Outcome | None, is_exact: bool
-) -> Outcome | None:
+    position: TransactionOutcome | None, *, positions_verdict: TransactionOutcome | None, is_exact: bool
+) -> TransactionOutcome | None:
     """How to end open records of a copy, by how their position ended; None: not certain. `positions_verdict`
     is how an open position will be ended. `is_exact`: the position belongs to exactly this transaction;
     otherwise it may belong to an earlier one that was committed."""
     match position:
-        case None | Outcome.ABORTED:
-            return Outcome.ABORTED
-        case Outcome.OPEN:
+        case None | TransactionOutcome.ABORTED:
+            return TransactionOutcome.ABORTED
+        case TransactionOutcome.OPEN:
             return positions_verdict
-        case Outcome.COMMITTED:
-            return Outcome.COMMITTED if is_exact else None
-        case Outcome.UNKNOWN:
+        case TransactionOutcome.COMMITTED:
+            return TransactionOutcome.COMMITTED if is_exact else None
+        case TransactionOutcome.UNKNOWN:
             return None

@@ -25,7 +25,7 @@ NO_END = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignWrite:
+class FirstForeign:
     """What the first foreign record did to a copy."""
 
     producer_id: int
@@ -164,12 +164,12 @@ class ForeignLook:
             self._is_broken = True
 
     @property
-    def found(self) -> ForeignWrite:
+    def found(self) -> FirstForeign:
         """The result of the batches so far."""
         if self._first is None:
-            return ForeignWrite(-1, self.foreign_at, 0)
+            return FirstForeign(-1, self.foreign_at, 0)
         offset = max(self._first.base_offset, self.foreign_at)
-        return ForeignWrite(
+        return FirstForeign(
             self._first.producer_id,
             offset,
             self._own_behind,

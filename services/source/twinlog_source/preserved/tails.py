@@ -22,8 +22,8 @@ from twinlog.model import TopicPartition
 from twinlog_source.preserved.append_steps import SEQUENCE_MASK, Hole, PreservedReason, ReadEnd, Tail
 from twinlog_source.preserved.own_batches import (
     FilledRanges,
+    FirstForeign,
     ForeignLook,
-    ForeignWrite,
     OwnBatches,
     begins,
     is_filler,
@@ -165,7 +165,7 @@ class CopyTails:
 
     async def foreign_write(
         self, partition: TopicPartition, foreign_at: int, lost_since: int | None = None, topic_id: str = ""
-    ) -> ForeignWrite:
+    ) -> FirstForeign:
         """Analyse a copy from its first foreign offset on, while we have nothing in flight. `lost_since`: the
         log has lost records since this leader epoch, and the copy ends where that may have begun. Raises
         KafkaError, with TARGET_RECREATED when the topic has another id than `topic_id`."""
@@ -180,7 +180,7 @@ class CopyTails:
             log_end, asked = LogEnd(end.end, end.leader_epoch), ReadEnd(foreign_at, lost_since)
             lost_from = await self._may_be_lost_from(partition, asked, log_end)
             if lost_from < foreign_at:
-                return ForeignWrite(-1, lost_from, 0)
+                return FirstForeign(-1, lost_from, 0)
         own = await self._own_before(partition, foreign_at)
         look = ForeignLook(foreign_at, own)
         async for header in self._headers(partition, foreign_at, end.end, own):

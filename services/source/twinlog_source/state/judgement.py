@@ -35,7 +35,7 @@ class InOrder:
     """The copy has the source's offsets."""
 
 
-async def compare_in_order(logs: InOrder, source: LogReader, target: LogReader) -> "Verdict | str":
+async def compare_in_order(logs: InOrder, source: LogReader, target: LogReader) -> "RestoreVerdict | str":
     """Where the copy continues, or why that is not known. Raises KafkaError when a log cannot be read."""
     here = patient_records(source, logs.source, logs.source_from, logs.source_end)
     position, count = logs.source_from, 0
@@ -52,10 +52,10 @@ async def compare_in_order(logs: InOrder, source: LogReader, target: LogReader) 
             raise
         return f"records are gone that would have to be compared: {error}"
     words = f"{count} records were copied after what the file says"
-    return Verdict(outcome=Outcome.DERIVED, position=position, message=words)
+    return RestoreVerdict(outcome=RestoreOutcome.DERIVED, position=position, message=words)
 
 
-class Outcome(StrEnum):
+class RestoreOutcome(StrEnum):
     AS_EXPORTED = "AS_EXPORTED"
     DERIVED = "DERIVED"
     """From both logs: more was copied after the export."""
@@ -67,8 +67,8 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    outcome: Outcome
+class RestoreVerdict:
+    outcome: RestoreOutcome
     position: int | None = None
     reason: str = ""
     message: str = ""
@@ -94,7 +94,7 @@ class LogsNow:
     """No transaction is open there."""
 
 
-def judge(line: CopyLine, now: LogsNow, *, begins_at_earliest: bool) -> Verdict | InOrder:
+def judge(line: CopyLine, now: LogsNow, *, begins_at_earliest: bool) -> RestoreVerdict | InOrder:
     """Return the verdict, or what has to be compared for it."""
     if now.target_topic_id is None or now.target_topic_id != line.target_topic_id:
         return _of_a_copy_that_is_gone(line, begins_at_earliest=begins_at_earliest)
@@ -104,14 +104,14 @@ def judge(line: CopyLine, now: LogsNow, *, begins_at_earliest: bool) -> Verdict 
             message=f"a transaction is open on {line.copy}: its records may still appear there",
         )
     if line.target_end is not None and now.target_end == line.target_end:
-        return Verdict(outcome=Outcome.AS_EXPORTED, position=line.position)
+        return RestoreVerdict(outcome=RestoreOutcome.AS_EXPORTED, position=line.position)
     if not now.source_exists:
         words = f"{line.source} no longer exists on the source: nothing more is copied"
-        return Verdict(outcome=Outcome.AS_EXPORTED, position=line.position, message=words)
+        return RestoreVerdict(outcome=RestoreOutcome.AS_EXPORTED, position=line.position, message=words)
     if line.anchor_position is None or line.anchor_end is None:
         if now.target_end == 0 and line.position <= now.source_start:
             words = f"{line.copy} is empty, and the source has nothing before the position"
-            return Verdict(outcome=Outcome.AS_EXPORTED, position=line.position, message=words)
+            return RestoreVerdict(outcome=RestoreOutcome.AS_EXPORTED, position=line.position, message=words)
         return _not_derivable(f"{line.copy} was being written during the export")
     if now.source_topic_id != line.source_topic_id:
         return _not_derivable(f"{line.topic} was deleted and created again on the source since the export")
@@ -130,7 +130,7 @@ def judge(line: CopyLine, now: LogsNow, *, begins_at_earliest: bool) -> Verdict 
     )
 
 
-def judge_new(line: CopyLine, now: LogsNow) -> Verdict | InOrder | None:
+def judge_new(line: CopyLine, now: LogsNow) -> RestoreVerdict | InOrder | None:
     """Judge a partition that the export does not know; None if nothing of it was copied."""
     if now.target_topic_id is None or now.target_end == now.target_start == 0:
         return None
@@ -147,11 +147,11 @@ def judge_new(line: CopyLine, now: LogsNow) -> Verdict | InOrder | None:
     )
 
 
-def not_derived(line: CopyLine, why: str, *, allow_repeats: bool) -> Verdict:
+def not_derived(line: CopyLine, why: str, *, allow_repeats: bool) -> RestoreVerdict:
     """The verdict for a partition whose position could not be derived."""
     if allow_repeats and not line.preserved:
-        return Verdict(
-            outcome=Outcome.REPEATED,
+        return RestoreVerdict(
+            outcome=RestoreOutcome.REPEATED,
             position=line.position,
             reason="POSITION_NOT_DERIVABLE",
             message=f"{why}; records from source offset {line.position} on are copied again",
@@ -159,10 +159,10 @@ def not_derived(line: CopyLine, why: str, *, allow_repeats: bool) -> Verdict:
     return _not_derivable(why)
 
 
-def _of_a_copy_that_is_gone(line: CopyLine, *, begins_at_earliest: bool) -> Verdict:
+def _of_a_copy_that_is_gone(line: CopyLine, *, begins_at_earliest: bool) -> RestoreVerdict:
     if begins_at_earliest:
-        return Verdict(
-            outcome=Outcome.LEFT_OUT,
+        return RestoreVerdict(
+            outcome=RestoreOutcome.LEFT_OUT,
             reason="COPY_MISSING",
             message=f"{line.target_topic} was recreated since the export: it is copied again",
         )
@@ -173,9 +173,9 @@ def _of_a_copy_that_is_gone(line: CopyLine, *, begins_at_earliest: bool) -> Verd
     )
 
 
-def _not_derivable(why: str) -> Verdict:
+def _not_derivable(why: str) -> RestoreVerdict:
     return _refused(reason="POSITION_NOT_DERIVABLE", message=why)
 
 
-def _refused(*, reason: str, message: str) -> Verdict:
-    return Verdict(outcome=Outcome.REFUSED, reason=reason, message=message)
+def _refused(*, reason: str, message: str) -> RestoreVerdict:
+    return RestoreVerdict(outcome=RestoreOutcome.REFUSED, reason=reason, message=message)

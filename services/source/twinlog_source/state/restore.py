@@ -45,8 +45,8 @@ from twinlog_source.state.export import (
 from twinlog_source.state.judgement import (
     InOrder,
     LogsNow,
-    Outcome,
-    Verdict,
+    RestoreOutcome,
+    RestoreVerdict,
     compare_in_order,
     judge,
     judge_new,
@@ -63,12 +63,12 @@ _RULES_KEY = b'["rules"]'
 class ImportPlan:
     """What an import does, or why it does nothing."""
 
-    verdicts: Mapping[TopicPartition, tuple[CopyLine, Verdict]]
+    verdicts: Mapping[TopicPartition, tuple[CopyLine, RestoreVerdict]]
     topics: tuple[TopicPlan, ...]
 
     @property
-    def refused(self) -> list[tuple[CopyLine, Verdict]]:
-        return [each for each in self.verdicts.values() if each[1].outcome is Outcome.REFUSED]
+    def refused(self) -> list[tuple[CopyLine, RestoreVerdict]]:
+        return [each for each in self.verdicts.values() if each[1].outcome is RestoreOutcome.REFUSED]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,9 @@ class StateImport:
         require_stopped(self.clusters.flow.flow, await self.clusters.owners())
         is_continued = await self._require_no_other_state()
         verdicts = await self._verdicts()
-        gone = {line.topic for line, verdict in verdicts.values() if verdict.outcome is Outcome.LEFT_OUT}
+        gone = {
+            line.topic for line, verdict in verdicts.values() if verdict.outcome is RestoreOutcome.LEFT_OUT
+        }
         restored = RestoredRecords(
             state=self.state,
             flow=self.clusters.flow,
@@ -188,17 +190,17 @@ class StateImport:
                     reason="MOVE_UNFINISHED",
                 )
 
-    async def _verdicts(self) -> dict[TopicPartition, tuple[CopyLine, Verdict]]:
+    async def _verdicts(self) -> dict[TopicPartition, tuple[CopyLine, RestoreVerdict]]:
         known = {line.source: line for line in self.state.copies}
         new = await self._unknown_copies(known)
         lines = [*known.values(), *new]
         now = await self._logs_now(lines)
         earliest = self.clusters.flow.settings.auto_offset_reset is AutoOffsetReset.EARLIEST
-        verdicts: dict[TopicPartition, tuple[CopyLine, Verdict]] = {}
+        verdicts: dict[TopicPartition, tuple[CopyLine, RestoreVerdict]] = {}
         unclear: list[tuple[CopyLine, InOrder]] = []
         for line in lines:
             here = now[line.source]
-            found: Verdict | InOrder | None
+            found: RestoreVerdict | InOrder | None
             if line.source in known:
                 found = judge(line, here, begins_at_earliest=earliest)
             else:
@@ -305,7 +307,7 @@ class StateImport:
     async def _compare_all(
         self,
         unclear: Sequence[tuple[CopyLine, InOrder]],
-        verdicts: dict[TopicPartition, tuple[CopyLine, Verdict]],
+        verdicts: dict[TopicPartition, tuple[CopyLine, RestoreVerdict]],
     ) -> None:
         clusters, waiting = self.clusters, iter(unclear)
         async with AsyncExitStack() as stack:

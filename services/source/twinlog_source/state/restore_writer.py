@@ -29,7 +29,7 @@ from twinlog_source.log.facts import (
 from twinlog_source.log.gaps import parse_gap_identity
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.state.export import FlowClusters, all_records, partition_count, require_stopped
-from twinlog_source.state.judgement import Outcome, Verdict
+from twinlog_source.state.judgement import RestoreOutcome, RestoreVerdict
 from twinlog_source.state.state_file import ExportedFlow, Role, StateRecord
 
 # The records that a restore writes: those of the file, corrected by the verdicts. No I/O.
@@ -44,7 +44,7 @@ class RestoredRecords:
     state: ExportedFlow
     """The file."""
     flow: SourceFlow
-    verdicts: Mapping[TopicPartition, tuple[bool, Verdict]]
+    verdicts: Mapping[TopicPartition, tuple[bool, RestoreVerdict]]
     """By source partition: whether its copy keeps the source's offsets, and where it continues."""
     gone: Collection[str]
     """Source topics that are not restored."""
@@ -68,8 +68,10 @@ class RestoredRecords:
         stays = {
             each
             for each, (preserved, verdict) in self.verdicts.items()
-            if verdict.outcome is Outcome.AS_EXPORTED
-            or (verdict.outcome is Outcome.DERIVED and preserved)  # The end of the copy is its position.
+            if verdict.outcome is RestoreOutcome.AS_EXPORTED
+            or (
+                verdict.outcome is RestoreOutcome.DERIVED and preserved
+            )  # The end of the copy is its position.
         }
         for record in self.state.of(Role.POSITIONS):
             position = decode_source_offset_key(record.key, connector=connector)

@@ -17,7 +17,7 @@ from twinlog.policy.expected_offsets import OffsetsRule
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
 from twinlog_source.log.facts import PRESERVED, CopyFact, TransformsFact, TransformStart
 from twinlog_source.log.gaps import lost_with_target
-from twinlog_source.log.journal import Journal, Ledger, TopicFacts
+from twinlog_source.log.journal import Journal, Ledger, TopicIdentities
 from twinlog_source.log.producers import Producers
 from twinlog_source.partitions.copy_mode import (
     CommonLog,
@@ -54,7 +54,7 @@ class CopyModes:
     rule: OffsetsRule
     exactly_once: bool
     table: PartitionTable
-    marks: TopicFacts
+    marks: TopicIdentities
     journal: Journal
     ledger: Ledger
     producers: Producers

@@ -15,7 +15,7 @@ from twinlog.policy.expected_offsets import OffsetsRule
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.facts import CopyFact
-from twinlog_source.log.journal import Journal, TopicFacts
+from twinlog_source.log.journal import Journal, TopicIdentities
 from twinlog_source.partitions.copy_mode import CommonLog, NewCopy, OffsetsReason
 from twinlog_source.partitions.events import (
     CopyChanged,
@@ -40,7 +40,7 @@ _REFUSALS = frozenset((UNSUPPORTED.name, "TOPIC_UNAUTHORIZED", "CLUSTER_UNAUTHOR
 class NewCopies:
     rule: OffsetsRule
     exactly_once: bool
-    marks: TopicFacts
+    marks: TopicIdentities
     starts: StartPositions
     source: KafkaCluster
     target: KafkaCluster
@@ -291,7 +291,7 @@ class CopyChanges:
 
     rule: OffsetsRule
     table: PartitionTable
-    marks: TopicFacts
+    marks: TopicIdentities
     journal: Journal
     clock: Clock
 

@@ -17,7 +17,7 @@ from twinlog.kafka.ports import LogAdmin, LogReader, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import Topics
 from twinlog_source.log.gaps import Gap
-from twinlog_source.log.journal import Journal, Ledger, TopicFacts
+from twinlog_source.log.journal import Journal, Ledger, TopicIdentities
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.events import EndsSeen, RecordDated, SourceRecreated
 from twinlog_source.partitions.rows import PartitionRow
@@ -115,7 +115,7 @@ log = structlog.get_logger(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLogs:
     table: PartitionTable
-    marks: TopicFacts
+    marks: TopicIdentities
     positions: PositionsLog
     journal: Journal
     ledger: Ledger

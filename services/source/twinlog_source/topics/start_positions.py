@@ -14,7 +14,7 @@ from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
 from twinlog_source.log.facts import TopicFact
-from twinlog_source.log.journal import TopicFacts
+from twinlog_source.log.journal import TopicIdentities
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.events import Begun, Event, PositionRead, SetAside
 from twinlog_source.partitions.table import PartitionTable
@@ -114,7 +114,7 @@ class PositionFinder:
     table: PartitionTable
     positions: PositionsLog
     starts: StartPositions
-    marks: TopicFacts
+    marks: TopicIdentities
     reset: AutoOffsetReset
     """For partitions that existed when the flow began."""
     clock: Clock

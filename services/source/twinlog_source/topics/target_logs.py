@@ -18,7 +18,7 @@ from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
 from twinlog_source.log.facts import CheckedEnd, ForeignFact, TargetFact
 from twinlog_source.log.gaps import Gap, lost_with_target
-from twinlog_source.log.journal import Journal, Ledger, TopicFacts
+from twinlog_source.log.journal import Journal, Ledger, TopicIdentities
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.events import (
     CopyChanged,
@@ -72,7 +72,7 @@ class TargetLogs:
 
     target: KafkaCluster
     table: PartitionTable
-    marks: TopicFacts
+    marks: TopicIdentities
     positions: PositionsLog
     journal: Journal
     ledger: Ledger
@@ -405,7 +405,7 @@ def copied_before(row: PartitionRow, position: int) -> int:
 
 
 def held_before(
-    marks: TopicFacts, table: PartitionTable, topic: ReplicatedTopic, partition: TopicPartition
+    marks: TopicIdentities, table: PartitionTable, topic: ReplicatedTopic, partition: TopicPartition
 ) -> int | None:
     """Where the copy began before the present target topic, in source offsets; None = unknown. To be asked
     before a decision about the present one is recorded."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from twinlog.comparison.model import Bounds, PartitionProof
 from twinlog.model import Flow, TopicPartition
-from twinlog.verify.report import Verdict
+from twinlog.verify.report import FlowVerdict
 from twinlog.verify.standing import ProofStanding
 from twinlog_source.log.facts import ProofFact
 
@@ -59,14 +59,14 @@ class VerifyRequest:
 
 
 @dataclass(slots=True)
-class Progress:
+class VerifyProgress:
     total_offsets: int = 0
     done_offsets: int = 0
     read_bytes: int = 0
     differences: int = 0
 
 
-OnProgress = Callable[[Progress], None]
+OnProgress = Callable[[VerifyProgress], None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class ProgressBoard:
 
     def _tell(self) -> None:
         self.on_progress(
-            Progress(
+            VerifyProgress(
                 total_offsets=sum(self._sizes),
                 done_offsets=sum(self._done.values()),
                 read_bytes=sum(self._bytes.values()),
@@ -127,10 +127,10 @@ def to_fact(partition: TopicPartition, standing: ProofStanding, ranges: str) -> 
 
 def to_standing(fact: ProofFact) -> ProofStanding | None:
     """None for a verdict that this version does not know."""
-    if fact.verdict not in tuple(Verdict):
+    if fact.verdict not in tuple(FlowVerdict):
         return None
     return ProofStanding(
-        verdict=Verdict(fact.verdict),
+        verdict=FlowVerdict(fact.verdict),
         proven_until=fact.proven_until,
         proven_at_ms=fact.proven_at_ms,
         checked_at_ms=fact.checked_at_ms,

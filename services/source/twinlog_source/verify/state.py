@@ -15,7 +15,7 @@ from typing import IO, Any, Self
 import structlog
 
 from twinlog.comparison.compare import Comparison
-from twinlog.comparison.model import Bounds, NotCompared, PartitionProof, Reason, Side
+from twinlog.comparison.model import Bounds, NotCompared, NotComparedReason, PartitionProof, Side
 from twinlog.comparison.runs import merged_ranges
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
@@ -57,7 +57,7 @@ class ProvenRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class BegunProof:
     """What is left to compare of a partition, and what was proven before."""
 
     bounds: Bounds
@@ -138,7 +138,7 @@ class ProvenRanges:
             state.take_line(line)
         return state
 
-    def narrowed(self, bounds: Bounds) -> Begun:
+    def narrowed(self, bounds: Bounds) -> BegunProof:
         """What is left of a partition; all of it when the log was truncated or recreated."""
         proven = self.ranges.get(bounds.source)
         if (
@@ -153,7 +153,7 @@ class ProvenRanges:
                 gap.is_joined and gap.from_offset < proven.source_to < gap.to_offset for gap in bounds.gaps
             )
         ):
-            return Begun(bounds=bounds, before=None, cuts=_cuts(bounds))
+            return BegunProof(bounds=bounds, before=None, cuts=_cuts(bounds))
         left = replace(
             bounds,
             source_start=proven.source_to,
@@ -163,9 +163,9 @@ class ProvenRanges:
             begins_anywhere=False,
             equal_until=proven.equal_until,
         )
-        return Begun(bounds=left, before=proven, cuts=_cuts(bounds))
+        return BegunProof(bounds=left, before=proven, cuts=_cuts(bounds))
 
-    def note(self, comparison: Comparison, begun: Begun, read_bytes: int) -> None:
+    def note(self, comparison: Comparison, begun: BegunProof, read_bytes: int) -> None:
         """During the comparison of a partition: everything before its first difference, and before what could
         not be compared, is proven."""
         bounds = begun.bounds
@@ -192,7 +192,8 @@ class ProvenRanges:
     def end(self, proof: PartitionProof, bounds: Bounds) -> None:
         """A partition is compared."""
         is_proven = not proof.differences and all(
-            each.is_harmless or (each.reason == Reason.NOT_COPIED_YET and each.from_offset >= proof.source_to)
+            each.is_harmless
+            or (each.reason == NotComparedReason.NOT_COPIED_YET and each.from_offset >= proof.source_to)
             for each in proof.not_compared
         )
         if self._keeps and is_proven and proof.continues_at and proof.source_to > bounds.source_start:

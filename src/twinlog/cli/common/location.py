@@ -12,7 +12,7 @@ import typer
 from twinlog.cli.common.failures import COMMAND
 from twinlog.cli.common.options import argument, option
 from twinlog.cli.common.pasteable import FILE_IS_IN_ENVIRONMENT, GIVEN_ENDPOINTS, GIVEN_FILE
-from twinlog.config.security import ClientSecurity
+from twinlog.config.security import PeerSecurity
 from twinlog.errors import ConfigError
 
 # Environment variables for calling services; they override the file.
@@ -24,7 +24,7 @@ TOKEN_VARIABLE = "TWINLOG_TOKEN_FILE"  # noqa: S105 (a name)
 SERVER_NAME_VARIABLE = "TWINLOG_SERVER_NAME"
 
 
-def of_environment(security: ClientSecurity, environment: Mapping[str, str]) -> ClientSecurity:
+def of_environment(security: PeerSecurity, environment: Mapping[str, str]) -> PeerSecurity:
     """`security` with what the environment names.
 
     >>> of_environment(ClientSecurity(), {"TWINLOG_CA_FILE": "ca.pem"}).tls

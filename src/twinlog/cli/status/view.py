@@ -21,7 +21,7 @@ KNOWN_SECONDS = 30.0
 """Ends of source logs that were read longer ago say nothing of producers now."""
 
 
-class State(StrEnum):
+class Writing(StrEnum):
     WRITE = "WRITE"
     SILENT = "SILENT"
     UNKNOWN = "UNKNOWN"
@@ -32,7 +32,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Producers:
-    state: State
+    state: Writing
     seconds: float | None = None
     """Since the last record came (None: not since the service started); of UNKNOWN, since the ends were
     read."""
@@ -41,12 +41,12 @@ class Producers:
 def producers_of(row: FlowRow) -> Producers:
     read, written = row.source_ends_age_seconds, row.source_written_age_seconds
     if read is None:
-        return Producers(State.UNTOLD)
+        return Producers(Writing.UNTOLD)
     if read > KNOWN_SECONDS:
-        return Producers(State.UNKNOWN, read)
+        return Producers(Writing.UNKNOWN, read)
     if written is None or written > SILENT_SECONDS:
-        return Producers(State.SILENT, written)
-    return Producers(State.WRITE, written)
+        return Producers(Writing.SILENT, written)
+    return Producers(Writing.WRITE, written)
 
 
 # Which deployment `twinlog status` asked: the properties file of its services, and where they are. Pure.
@@ -225,13 +225,13 @@ def _delay(row: FlowRow) -> str:
 def _producers(row: FlowRow) -> str:
     found = producers_of(row)
     match found.state:
-        case State.WRITE:
+        case Writing.WRITE:
             return "write"
-        case State.SILENT:
+        case Writing.SILENT:
             return "silent" if found.seconds is None else f"silent {shown_seconds(found.seconds)}"
-        case State.UNKNOWN:
+        case Writing.UNKNOWN:
             return NOT_KNOWN
-        case State.UNTOLD:
+        case Writing.UNTOLD:
             return UNKNOWN
 
 

@@ -21,7 +21,7 @@ from twinlog.cli.common.call import PAGE, pause_seconds
 from twinlog.cli.source.partitions import shown_seconds
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import SERVING, FlowRow, Status
-from twinlog.cli.status.view import State, producers_of
+from twinlog.cli.status.view import Writing, producers_of
 from twinlog.cli.ui.feed import (
     Feed,
     Row,
@@ -103,7 +103,7 @@ def _word(row: FlowRow, pressing: Sequence[Issue]) -> str:
         return "On standby"
     if row.lag_records and (row.lag_seconds or 0.0) > CATCHING_UP_SECONDS:
         return "Catching up"
-    return "Idle" if producers_of(row).state == State.SILENT else "Copying"
+    return "Idle" if producers_of(row).state == Writing.SILENT else "Copying"
 
 
 # What somebody asks first who moves applications: do producers still write to the source, are both ends
@@ -135,15 +135,15 @@ def _producers(row: FlowRow, source: str) -> Fact:
     question = f"Do producers still write to {source}?"
     found = producers_of(row)
     match found.state:
-        case State.WRITE:
+        case Writing.WRITE:
             return Fact(question, "Yes", f"last record {_ago(found.seconds or 0)}")
-        case State.SILENT if found.seconds is None:
+        case Writing.SILENT if found.seconds is None:
             return Fact(question, "No", "no record since the source service started")
-        case State.SILENT:
+        case Writing.SILENT:
             return Fact(question, "No", f"last record {_ago(found.seconds or 0)}")
-        case State.UNKNOWN:
+        case Writing.UNKNOWN:
             return Fact(question, "Unknown", f"{source} was last read {_ago(found.seconds or 0)}", UNKNOWN)
-        case State.UNTOLD:
+        case Writing.UNTOLD:
             return Fact(question, "Unknown", "the source service does not say", UNKNOWN)
 
 

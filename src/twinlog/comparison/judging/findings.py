@@ -18,8 +18,8 @@ from twinlog.comparison.model import (
     Difference,
     Kind,
     NotCompared,
+    NotComparedReason,
     PartitionProof,
-    Reason,
     Side,
 )
 from twinlog.comparison.records import Entry, differing, likeness
@@ -153,7 +153,7 @@ class Findings:
         self,
         side: Side,
         entries: Iterable[Entry],
-        reason: Reason,
+        reason: NotComparedReason,
         *,
         detail: str = "",
         is_harmless: bool | None = None,
@@ -255,7 +255,7 @@ def take_superseded(findings: Findings) -> Steps[None]:
     if not bounds.source_compacted:
         # The source keeps them all: a user's deletion there loses them.
         findings.not_compared(
-            Side.SOURCE, superseded.only_source, Reason.TARGET_RETENTION, detail=COMPACTED_AWAY
+            Side.SOURCE, superseded.only_source, NotComparedReason.TARGET_RETENTION, detail=COMPACTED_AWAY
         )
 
 

@@ -19,9 +19,9 @@ from twinlog.comparison.model import (
     Difference,
     Kind,
     KnownGap,
+    NotComparedReason,
     PartitionProof,
     Range,
-    Reason,
     Side,
 )
 from twinlog.comparison.records import Entry
@@ -42,7 +42,7 @@ def take_known_gaps(findings: Findings) -> None:
     for gap in findings.bounds.gaps:
         taken = _take_source(findings, gap)
         findings.not_compared(
-            Side.SOURCE, taken, Reason.KNOWN_GAP, detail=gap.reason, is_harmless=gap.acknowledged
+            Side.SOURCE, taken, NotComparedReason.KNOWN_GAP, detail=gap.reason, is_harmless=gap.acknowledged
         )
 
 
@@ -60,7 +60,7 @@ def take_lost(findings: Findings) -> None:
             findings.not_compared(Side.TARGET, gone, bounds.only_on_target)
         if target_gone and hunk.source:
             gone, hunk.source = _parted(findings, hunk.source, findings.comparison.target.lost)
-            findings.not_compared(Side.SOURCE, gone, Reason.TARGET_RETENTION)
+            findings.not_compared(Side.SOURCE, gone, NotComparedReason.TARGET_RETENTION)
         if hunk.is_head and bounds.head_is_free:
             # Also where the copy has nothing of the range yet.
             _take_last(findings, hunk, STRONG)
@@ -72,7 +72,7 @@ def take_lost(findings: Findings) -> None:
         if hunk.is_head and hunk.source_after is not None and bounds.begins_anywhere:
             begin = (Range(0, bounds.target_start),)
             gone, hunk.source = _parted(findings, hunk.source, begin)
-            findings.not_compared(Side.SOURCE, gone, Reason.BEFORE_FIRST_COPY)
+            findings.not_compared(Side.SOURCE, gone, NotComparedReason.BEFORE_FIRST_COPY)
         if (
             hunk.is_head
             and bounds.begins_anywhere
@@ -89,7 +89,7 @@ def _take_source(findings: Findings, gap: KnownGap) -> list[Entry]:
     left = gap.lost_offsets - sum(
         passed.to_offset - passed.from_offset
         for passed in findings.proof.not_compared
-        if passed.reason == Reason.KNOWN_GAP and passed.detail == gap.reason
+        if passed.reason == NotComparedReason.KNOWN_GAP and passed.detail == gap.reason
         if begin <= passed.from_offset and passed.to_offset == end
     )
     for hunk in findings.hunks:
@@ -108,7 +108,9 @@ def _take_before_nothing(findings: Findings, hunk: Hunk) -> None:
     copied_until = findings.comparison.position or 0
     before = [entry for entry in hunk.source if entry.offset < copied_until]
     hunk.source = [entry for entry in hunk.source if entry.offset >= copied_until]
-    findings.not_compared(Side.SOURCE, before, Reason.BEFORE_FIRST_COPY, detail=EMPTY_COPY, is_harmless=False)
+    findings.not_compared(
+        Side.SOURCE, before, NotComparedReason.BEFORE_FIRST_COPY, detail=EMPTY_COPY, is_harmless=False
+    )
 
 
 def _parted(
@@ -274,9 +276,9 @@ def _take_rest(findings: Findings, hunk: Hunk) -> None:
     for entry in hunk.source:
         if hunk.is_tail and (position is None or entry.offset >= position):
             detail = NO_POSITION if position is None else ""
-            findings.not_compared(Side.SOURCE, [entry], Reason.NOT_COPIED_YET, detail=detail)
+            findings.not_compared(Side.SOURCE, [entry], NotComparedReason.NOT_COPIED_YET, detail=detail)
         elif detail := findings.bounds.too_large.get(entry.offset, ""):
-            findings.not_compared(Side.SOURCE, [entry], Reason.RECORD_TOO_LARGE, detail=detail)
+            findings.not_compared(Side.SOURCE, [entry], NotComparedReason.RECORD_TOO_LARGE, detail=detail)
         else:
             findings.find(Kind.MISSING, entry.offset, hunk.target_after)
             findings.remember(Side.SOURCE, entry)

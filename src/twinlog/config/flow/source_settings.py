@@ -16,7 +16,7 @@ from twinlog.config.flow.settings import (
     SourceSettings,
 )
 from twinlog.config.values import precedence as precedence
-from twinlog.config.values.precedence import Connector, Settings, Side
+from twinlog.config.values.precedence import ClusterSide, Connector, Settings
 from twinlog.config.values.providers import Resolver
 from twinlog.config.values.reader import Findings, SettingsReader
 from twinlog.errors import ConfigError
@@ -183,7 +183,7 @@ _BY_DURATION = re.compile(
 
 def _auto_offset_reset(sources: FlowSources) -> tuple[AutoOffsetReset, int]:
     """Also how many ms ago, with `by_duration:`."""
-    prop = precedence.consumer_properties(sources.connector, Side.SOURCE)["auto.offset.reset"]
+    prop = precedence.consumer_properties(sources.connector, ClusterSide.SOURCE)["auto.offset.reset"]
     prop = sources.resolver.resolve(prop)
     value = prop.value.strip().lower()
     if by_duration := _BY_DURATION.fullmatch(value):

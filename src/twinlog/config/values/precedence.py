@@ -39,7 +39,7 @@ class Connector(StrEnum):
     HEARTBEAT = "MirrorHeartbeatConnector"
 
 
-class Side(StrEnum):
+class ClusterSide(StrEnum):
     SOURCE = "source"
     TARGET = "target"
 
@@ -127,7 +127,7 @@ def connector_properties(raw: Settings, flow: Flow, connector: Connector) -> dic
     properties |= with_prefix(raw, "config.providers")
     for prefix in ("replication.policy", *TRANSFORM_PREFIXES):
         properties |= with_prefix(raw, prefix)
-    for side, alias in ((Side.SOURCE, flow.source), (Side.TARGET, flow.target)):
+    for side, alias in ((ClusterSide.SOURCE, flow.source), (ClusterSide.TARGET, flow.target)):
         for key, prop in cluster_properties(raw, alias).items():
             of_client = key.startswith(_CLIENTS)
             properties[f"{side}.{key}" if of_client else f"{side}.cluster.{key}"] = prop
@@ -173,7 +173,7 @@ def worker_properties(
     return properties
 
 
-def consumer_properties(connector: Settings, side: Side) -> dict[str, Property]:
+def consumer_properties(connector: Settings, side: ClusterSide) -> dict[str, Property]:
     """A consumer that a connector creates on one side of its flow."""
     properties = _client_properties(connector, side, "consumer")
     properties["enable.auto.commit"] = default("enable.auto.commit", "false")
@@ -181,17 +181,17 @@ def consumer_properties(connector: Settings, side: Side) -> dict[str, Property]:
     return properties
 
 
-def producer_properties(connector: Settings, side: Side) -> dict[str, Property]:
+def producer_properties(connector: Settings, side: ClusterSide) -> dict[str, Property]:
     """A producer that a connector creates itself, only for offset syncs. Records use
     `data_producer_properties`."""
     return _client_properties(connector, side, "producer")
 
 
-def admin_properties(connector: Settings, side: Side) -> dict[str, Property]:
+def admin_properties(connector: Settings, side: ClusterSide) -> dict[str, Property]:
     return _client_properties(connector, side, "admin")
 
 
-def _client_properties(connector: Settings, side: Side, client: str) -> dict[str, Property]:
+def _client_properties(connector: Settings, side: ClusterSide, client: str) -> dict[str, Property]:
     of_cluster = strip_prefix(connector, f"{side}.cluster.")
     properties = {k: v for k, v in of_cluster.items() if k in CLUSTER_CLIENT_KEYS}
     properties |= strip_prefix(connector, f"{client}.")

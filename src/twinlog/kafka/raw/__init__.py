@@ -39,8 +39,8 @@ from twinlog.kafka.raw.produce.partition_queue import prepare_to_produce as prep
 from twinlog.kafka.raw.produce.producer import ProducerState as ProducerState
 from twinlog.kafka.raw.produce.producer import RawProducer as RawProducer
 from twinlog.kafka.raw.produce.producer import TransactionRotation as TransactionRotation
+from twinlog.kafka.raw.settings import InFlightWindow as InFlightWindow
 from twinlog.kafka.raw.settings import ProducerSettings as ProducerSettings
-from twinlog.kafka.raw.settings import Window as Window
 from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator as TransactionCoordinator
 from twinlog.kafka.raw.transactions.coordinator import fence as fence
 from twinlog.kafka.raw.transactions.hanging_guard import COMMITTED as COMMITTED

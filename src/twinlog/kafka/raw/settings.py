@@ -13,7 +13,7 @@ _GROWTH_SHARE = 8
 
 
 @dataclass(slots=True, kw_only=True)
-class Window:
+class InFlightWindow:
     """Times are in seconds of any one clock. Invariant: `least_bytes <= size_bytes <= most_bytes`."""
 
     most_bytes: int

@@ -52,13 +52,13 @@ def changed(*, before: object, after: object) -> None:
         audit.change = _change(before, after)
 
 
-def begun() -> "Begun":
+def begun() -> "AuditedProcess":
     """Report that the current call begins a process that continues even if the caller disconnects.
 
     Writes a line now; the end of the call writes none.
     """
     audit = _audit.get()
-    return Begun({}) if audit is None else audit.begun()
+    return AuditedProcess({}) if audit is None else audit.begun()
 
 
 class Audit:
@@ -78,10 +78,10 @@ class Audit:
         self._goes_on = False
         _audit.set(self)
 
-    def begun(self) -> "Begun":
+    def begun(self) -> "AuditedProcess":
         self._goes_on = True
         _log.info("audit", **self._fields, outcome=STARTED)
-        return Begun({**structlog.contextvars.get_contextvars(), **self._fields})
+        return AuditedProcess({**structlog.contextvars.get_contextvars(), **self._fields})
 
     def ended(self, outcome: str, *, left_out: int = 0) -> None:
         """`outcome`: OK, or the reason of the failure. `left_out`: number of similar calls without a line."""
@@ -91,7 +91,7 @@ class Audit:
         _log.info("audit", **self._fields, **self.change, **more, outcome=outcome)
 
 
-class Begun:
+class AuditedProcess:
     """A process that a call began and that outlives it."""
 
     def __init__(self, fields: Mapping[str, object]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 
 from twinlog.config import Address
-from twinlog.config.security import ClientSecurity, TlsFiles
+from twinlog.config.security import PeerSecurity, TlsFiles
 from twinlog.errors import ConfigError
 from twinlog.service.access.gate import AUTHORIZATION
 from twinlog.service.access.pem_files import PemFiles, read_ca, read_file
@@ -62,7 +62,7 @@ class Credentials:
     """A client's certificate, token and trusted CAs. Raises ConfigError when the files are not usable at
     start."""
 
-    def __init__(self, security: ClientSecurity, endpoint: str) -> None:
+    def __init__(self, security: PeerSecurity, endpoint: str) -> None:
         self.uses_tls = security.tls
         self.server_name = security.server_name
         self._ca_file = security.ca

@@ -17,7 +17,7 @@ from twinlog.api.common.v1 import table_service_pb2_grpc as pb_grpc
 from twinlog.backoff import Backoff, backoff_seconds
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TwinlogError, WireFormatError
-from twinlog.kafka.table import Codec, Revision, Table
+from twinlog.kafka.table import Revision, RowCodec, Table
 from twinlog.service.errors_wire import PeerUnavailableError, error_from_rpc
 from twinlog.service.grpc_server import Context
 from twinlog.service.waiting import finish_or_cancel, wait_for_any, wait_or_stop
@@ -49,7 +49,7 @@ class TableName(NamedTuple):
 class _Shown:
     revision: Revision
     rows: Mapping[Any, Any]
-    codec: Codec[Any, Any]
+    codec: RowCodec[Any, Any]
 
 
 class ToldTables(pb_grpc.TableServiceServicer):

@@ -3,7 +3,7 @@
 import pytest
 
 from twinlog.cli.verify.progress import WINDOW_SECONDS, TimeLeft, progress_line, shown_time
-from twinlog_source.verify.request import Progress
+from twinlog_source.verify.request import VerifyProgress
 
 
 def test_the_time_left_is_what_is_left_at_the_rate_of_now() -> None:
@@ -61,7 +61,7 @@ def test_the_time_left_is_said_as_people_say_it(seconds: float | None, words: st
 
 
 def test_a_line_says_how_far_it_is() -> None:
-    progress = Progress(total_offsets=400, done_offsets=100, read_bytes=1_234_000_000, differences=2)
+    progress = VerifyProgress(total_offsets=400, done_offsets=100, read_bytes=1_234_000_000, differences=2)
     line = progress_line(progress, 90.0)
     assert line == "verify: 25%, 1,234 MB read, 2 differences, 2 min left"
-    assert progress_line(Progress(), None).startswith("verify: 100%")
+    assert progress_line(VerifyProgress(), None).startswith("verify: 100%")

@@ -3,7 +3,7 @@
 import pytest
 
 from twinlog.cli.verify.tables import print_report
-from twinlog.comparison.model import NotCompared, PartitionProof, Reason, Side
+from twinlog.comparison.model import NotCompared, NotComparedReason, PartitionProof, Side
 from twinlog.model import Flow, TopicPartition
 from twinlog.verify.report import FlowReport, document
 
@@ -16,7 +16,13 @@ def test_a_copy_is_not_called_equal_without_a_word_of_what_is_lost(
         source=partition, target=partition, source_from=500, source_to=600, target_from=0, target_to=100
     )
     proof.not_compared = [
-        NotCompared(side=Side.SOURCE, from_offset=begin, to_offset=end, reason=Reason.LOST, is_harmless=True)
+        NotCompared(
+            side=Side.SOURCE,
+            from_offset=begin,
+            to_offset=end,
+            reason=NotComparedReason.LOST,
+            is_harmless=True,
+        )
         for begin, end in ((100, 200), (300, 325))
     ]
     told = document(FlowReport(flow=Flow("A", "B"), began_at_ms=0, ended_at_ms=1_000, proofs=[proof]))
@@ -39,7 +45,7 @@ def test_the_verdict_comes_first_and_last_and_each_topic_has_one_row_the_worst_f
             each.records = 10
             proofs.append(each)
     proofs[-1].not_compared = [
-        NotCompared(side=Side.SOURCE, from_offset=0, to_offset=1, reason=Reason.NOT_COPIED_YET)
+        NotCompared(side=Side.SOURCE, from_offset=0, to_offset=1, reason=NotComparedReason.NOT_COPIED_YET)
     ]
     told = document(FlowReport(flow=Flow("A", "B"), began_at_ms=0, ended_at_ms=1_000, proofs=proofs))
     print_report(told)

@@ -13,7 +13,7 @@ from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.testing.virtual_time import FakeClock
 from twinlog_configsync.config import configsync_flows
 from twinlog_configsync.flow.loop_guard import Partner
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation
 from unit.configsync.configsync_rig import ConfigSyncRig
@@ -113,7 +113,7 @@ async def test_a_topic_that_comes_later_and_that_both_flows_select_is_not_copied
         await file.refresh()
     assert [file.copied(flow) for flow in flows] == [{"users-eu"}, {"users-eu"}, {"orders-us"}]
     for rig in file.flows.values():
-        assert rig.sync.status.reason == Reason.LOOP
+        assert rig.sync.status.reason == SyncReason.LOOP
         assert "orders-eu is not copied" in rig.sync.status.message
         told = await rig.commands.explain("orders-eu")
         assert told[0].verdict == "CYCLE"
@@ -183,7 +183,7 @@ async def test_a_rule_that_is_only_tried_keeps_no_pass_from_seeing_the_other_flo
     with pytest.raises(ConfigError, match="'orders-eu', for example"):
         await file.flows["A->B"].commands.update_rules([change], dry_run=True)
     await file.refresh()
-    assert file.flows["A->B"].sync.status.reason == Reason.LOOP
+    assert file.flows["A->B"].sync.status.reason == SyncReason.LOOP
     assert file.copied("A->B") == set()
 
 

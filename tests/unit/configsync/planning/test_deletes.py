@@ -10,7 +10,7 @@ from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.ports import TopicDescription
 from twinlog.service.feeds.replicated_topics import TopicState
 from twinlog.testing.fakes.cluster import Call
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.registry import FORGET_AFTER_MS
 from unit.configsync.configsync_rig import ConfigSyncRig, make_flow
@@ -203,9 +203,9 @@ async def test_nothing_is_deleted_after_a_source_that_lost_everything(
         await flow.refresh(TOPICS)
         flow.clock.advance(100_000)
     assert copies(flow) == sorted([*before, "A.new"])
-    assert flow.topics()["b"].reason == Reason.SOURCE_LOST
+    assert flow.topics()["b"].reason == SyncReason.SOURCE_LOST
     assert flow.topics()["a"].reason == ""
-    assert flow.sync.status.reason == Reason.SOURCE_LOST
+    assert flow.sync.status.reason == SyncReason.SOURCE_LOST
     assert "A.b, A.c" in flow.sync.status.message
     plan, _ = await flow.commands.preview(TOPICS)
     assert all("SOURCE_LOST" in str(action) for action in plan.actions)
@@ -239,8 +239,8 @@ async def test_nothing_is_deleted_after_a_source_that_is_another_cluster(tmp_pat
         await flow.refresh(TOPICS)
         flow.clock.advance(100_000)
     assert copies(flow) == ["A.a", "A.b", "A.c"]
-    assert flow.topics()["a"].reason == Reason.SOURCE_REPLACED
-    assert flow.sync.status.reason == Reason.SOURCE_REPLACED
+    assert flow.topics()["a"].reason == SyncReason.SOURCE_REPLACED
+    assert flow.sync.status.reason == SyncReason.SOURCE_REPLACED
     await flow.source.delete_topics(["c"])
     flow.source.add_topic("d")
     await flow.refresh(TOPICS)
@@ -271,8 +271,8 @@ async def test_a_topic_that_cannot_be_read_while_the_source_is_replaced_is_kept(
         await flow.refresh(TOPICS)
         flow.clock.advance(100_000)
     assert copies(flow) == ["A.a", "A.b", "A.c", "A.d"]
-    assert flow.topics()["a"].reason == ("" if rebuilt == "a" else Reason.SOURCE_REPLACED)
-    assert flow.sync.status.reason == Reason.SOURCE_REPLACED
+    assert flow.topics()["a"].reason == ("" if rebuilt == "a" else SyncReason.SOURCE_REPLACED)
+    assert flow.sync.status.reason == SyncReason.SOURCE_REPLACED
 
 
 async def test_a_topic_that_no_rule_selects_while_the_source_is_replaced_is_kept(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ async def test_a_topic_that_no_rule_selects_while_the_source_is_replaced_is_kept
         await flow.refresh(TOPICS)
         flow.clock.advance(100_000)
     assert copies(flow) == ["A.a", "A.b", "A.c"]
-    assert flow.topics()["a"].reason == Reason.SOURCE_REPLACED
+    assert flow.topics()["a"].reason == SyncReason.SOURCE_REPLACED
 
 
 async def test_nothing_is_deleted_on_a_target_without_topic_ids(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from twinlog.kafka.ports import ConfigChange
 from twinlog.model import TopicPartition
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 from unit.configsync.configsync_rig import READ_ORDERS, ConfigSyncRig, make_flow
 from unit.configsync.planning.test_deletes import ALL, TOPICS, copies, following
 
@@ -45,7 +45,7 @@ async def test_nothing_is_deleted_while_a_failover_is_under_way_or_in_effect(
     for _ in range(3):
         await flow.refresh(TOPICS)
     assert copies(flow) == ["A.a", "A.b", "A.c"]
-    assert flow.sync.status.reason == Reason.FAILED_OVER
+    assert flow.sync.status.reason == SyncReason.FAILED_OVER
     await record_move(flow, "failback", "DONE")
     await flow.refresh(TOPICS)
     assert copies(flow) == ["A.b", "A.c"]
@@ -68,7 +68,7 @@ async def test_what_happens_to_the_abandoned_source_does_not_reach_the_applicati
     copy = replace(READ_ORDERS, resource_name="A.orders")
     assert flow.target.acls == {copy, replace(copy, principal="User:new")}
     assert await flow.target_overrides("A.orders") == {"retention.ms": "5000"}
-    assert flow.sync.status.reason == Reason.FAILED_OVER
+    assert flow.sync.status.reason == SyncReason.FAILED_OVER
     plan, _ = await flow.commands.preview(ALL)
     assert any(str(each).startswith("SKIP A.orders retention.ms: FAILED_OVER") for each in plan.actions)
 
@@ -96,7 +96,7 @@ async def test_a_move_that_was_given_up_holds_only_while_groups_may_work_on_the_
     for _ in range(3):
         await flow.refresh(TOPICS)
     assert copies(flow) == (["A.a", "A.b", "A.c"] if on_target else ["A.b", "A.c"])
-    assert flow.sync.status.reason == (Reason.FAILED_OVER if on_target else "")
+    assert flow.sync.status.reason == (SyncReason.FAILED_OVER if on_target else "")
 
 
 async def test_a_failback_is_noticed_although_nothing_is_left_to_take_away(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ async def test_a_failback_is_noticed_although_nothing_is_left_to_take_away(tmp_p
     await record_move(flow, "failover", "DONE")
     for _ in range(2):
         await flow.refresh(TOPICS)
-    assert flow.sync.status.reason == Reason.FAILED_OVER
+    assert flow.sync.status.reason == SyncReason.FAILED_OVER
     flow.source.add_topic("a")
     await flow.refresh(TOPICS)
     await record_move(flow, "failback", "DONE")

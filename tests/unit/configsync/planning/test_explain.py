@@ -6,7 +6,7 @@ import pytest
 
 from twinlog.errors import FatalKafkaError
 from twinlog.testing.fakes.cluster import Call
-from twinlog_configsync.planning.explain import Explanation, Verdict
+from twinlog_configsync.planning.explain import Explained, Explanation
 from unit.configsync.configsync_rig import ConfigSyncRig, make_flow
 
 
@@ -29,29 +29,29 @@ async def the_answer(flow: ConfigSyncRig, topic: str) -> Explanation:
 @pytest.mark.parametrize(
     ("topic", "verdict", "rule"),
     [
-        ("orders", Verdict.REPLICATED, "replicated as A.orders: topics: pattern 'orders.*'"),
-        ("heartbeats", Verdict.REPLICATED, "replicated as A.heartbeats: heartbeats.replication.enabled"),
-        ("orders-old", Verdict.EXCLUDED, "topics.exclude: pattern 'orders-old'"),
-        ("users", Verdict.NOT_INCLUDED, "topics: no pattern matches"),
-        ("mm2-x.internal", Verdict.INTERNAL, "an internal topic of the mirror (mm2…internal)"),
+        ("orders", Explained.REPLICATED, "replicated as A.orders: topics: pattern 'orders.*'"),
+        ("heartbeats", Explained.REPLICATED, "replicated as A.heartbeats: heartbeats.replication.enabled"),
+        ("orders-old", Explained.EXCLUDED, "topics.exclude: pattern 'orders-old'"),
+        ("users", Explained.NOT_INCLUDED, "topics: no pattern matches"),
+        ("mm2-x.internal", Explained.INTERNAL, "an internal topic of the mirror (mm2…internal)"),
         (
             "B.orders",
-            Verdict.CYCLE,
+            Explained.CYCLE,
             "its name says that it came through cluster B: copying it would form a loop",
         ),
         (
             "orders-2",
-            Verdict.NO_SUCH_TOPIC,
+            Explained.NO_SUCH_TOPIC,
             "neither A nor B shows it; it would be replicated as A.orders-2 (topics: pattern 'orders.*')",
         ),
-        ("nothing", Verdict.NO_SUCH_TOPIC, "neither A nor B shows it; it would not be replicated"),
-        ("bad name", Verdict.NO_SUCH_TOPIC, "no topic can have this name"),
-        ("..", Verdict.NO_SUCH_TOPIC, "no topic can have this name"),
-        ("A.orders", Verdict.COUNTERPART, "the copy of orders of A"),
+        ("nothing", Explained.NO_SUCH_TOPIC, "neither A nor B shows it; it would not be replicated"),
+        ("bad name", Explained.NO_SUCH_TOPIC, "no topic can have this name"),
+        ("..", Explained.NO_SUCH_TOPIC, "no topic can have this name"),
+        ("A.orders", Explained.COUNTERPART, "the copy of orders of A"),
     ],
 )
 async def test_the_first_rule_that_decided(
-    flow: ConfigSyncRig, topic: str, verdict: Verdict, rule: str
+    flow: ConfigSyncRig, topic: str, verdict: Explained, rule: str
 ) -> None:
     answer = await the_answer(flow, topic)
     assert (answer.verdict, answer.rule[: len(rule)]) == (verdict, rule)
@@ -60,7 +60,7 @@ async def test_the_first_rule_that_decided(
 async def test_a_topic_that_the_next_refresh_takes_up(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("later")
     answer = await the_answer(flow, "later")
-    assert (answer.verdict, answer.target_topic) == (Verdict.WAITING, "A.later")
+    assert (answer.verdict, answer.target_topic) == (Explained.WAITING, "A.later")
     assert answer.offsets is not None
     assert (answer.offsets.preserved, answer.offsets.filled_offsets) == (True, 0)
     flow.target.add_topic("A.later")
@@ -80,7 +80,7 @@ async def test_a_topic_that_waits_says_for_what(tmp_path: Path) -> None:
     flow.source.add_topic("orders")
     await flow.refresh()
     answer = await the_answer(flow, "orders")
-    assert answer.verdict is Verdict.WAITING
+    assert answer.verdict is Explained.WAITING
     assert answer.rule.startswith("waiting for creation because REPLICATION_FACTOR_UNSATISFIABLE")
 
 
@@ -89,12 +89,12 @@ async def test_a_deleted_topic_and_its_copy(flow: ConfigSyncRig) -> None:
     await flow.refresh()
     answer = await the_answer(flow, "gone")
     assert (answer.verdict, answer.rule) == (
-        Verdict.DELETED_AT_SOURCE,
+        Explained.DELETED_AT_SOURCE,
         "gone is gone from the source; A.gone stays (twinlog.sync.topic.deletes.enabled=false)",
     )
     copy = await the_answer(flow, "A.gone")
     assert (copy.verdict, copy.rule) == (
-        Verdict.COUNTERPART,
+        Explained.COUNTERPART,
         "the copy of gone of A, which was deleted there",
     )
 
@@ -103,8 +103,8 @@ async def test_a_topic_that_is_gone_from_both_sides_is_not_waited_for(flow: Conf
     await flow.source.delete_topics(["gone"])
     await flow.target.delete_topics(["A.gone"])
     await flow.refresh()
-    assert (await the_answer(flow, "gone")).verdict is Verdict.NO_SUCH_TOPIC
-    assert (await the_answer(flow, "A.gone")).verdict is Verdict.NO_SUCH_TOPIC
+    assert (await the_answer(flow, "gone")).verdict is Explained.NO_SUCH_TOPIC
+    assert (await the_answer(flow, "A.gone")).verdict is Explained.NO_SUCH_TOPIC
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ async def test_a_topic_that_is_gone_from_both_sides_is_not_waited_for(flow: Conf
 async def test_a_topic_of_the_targets_own(flow: ConfigSyncRig, topic: str, rule: str) -> None:
     flow.target.add_topic(topic)
     answer = await the_answer(flow, topic)
-    assert (answer.cluster, answer.verdict, answer.rule) == ("B", Verdict.NO_COUNTERPART, rule)
+    assert (answer.cluster, answer.verdict, answer.rule) == ("B", Explained.NO_COUNTERPART, rule)
 
 
 async def test_a_topic_we_may_not_describe(flow: ConfigSyncRig) -> None:
@@ -132,7 +132,7 @@ async def test_a_topic_we_may_not_describe(flow: ConfigSyncRig) -> None:
 
     flow.source.intercept("describe_topics", hide, after=True)
     answer = await the_answer(flow, "orders")
-    assert (answer.verdict, answer.rule) == (Verdict.NOT_AUTHORIZED, str(refusal))
+    assert (answer.verdict, answer.rule) == (Explained.NOT_AUTHORIZED, str(refusal))
 
 
 async def test_a_target_that_hides_the_name_adds_nothing_to_the_sources_answer(flow: ConfigSyncRig) -> None:
@@ -142,12 +142,12 @@ async def test_a_target_that_hides_the_name_adds_nothing_to_the_sources_answer(f
         call.result.update(dict.fromkeys(call.result, refusal))
 
     flow.target.intercept("describe_topics", hide, after=True)
-    assert (await the_answer(flow, "orders")).verdict is Verdict.REPLICATED
-    assert (await the_answer(flow, "hidden")).verdict is Verdict.NOT_AUTHORIZED
+    assert (await the_answer(flow, "orders")).verdict is Explained.REPLICATED
+    assert (await the_answer(flow, "hidden")).verdict is Explained.NOT_AUTHORIZED
 
 
 async def test_a_cluster_that_is_away_is_an_answer(flow: ConfigSyncRig) -> None:
     flow.source.take_away()
     flow.target.take_away()
     verdicts = {answer.cluster: answer.verdict for answer in await flow.commands.explain("orders")}
-    assert verdicts == {"A": Verdict.UNKNOWN, "B": Verdict.UNKNOWN}
+    assert verdicts == {"A": Explained.UNKNOWN, "B": Explained.UNKNOWN}

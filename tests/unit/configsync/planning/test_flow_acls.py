@@ -12,7 +12,7 @@ from twinlog.model import Flow
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog_configsync.model.memory import acl_ids, quota_ids
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
 from unit.configsync.configsync_rig import READ_ORDERS, ConfigSyncRig, make_flow
@@ -190,7 +190,7 @@ async def test_a_refused_denial_holds_back_the_allowance_that_it_limits(flow: Co
     await flow.refresh(ACLS)
     assert flow.target.acls == set()
     status = flow.sync.status.scopes[Scope.ACLS]
-    assert (status.reason, status.pending_changes) == (Reason.CHANGES_REFUSED, 2)
+    assert (status.reason, status.pending_changes) == (SyncReason.CHANGES_REFUSED, 2)
     undo()
     await flow.refresh(ACLS)
     assert flow.target.acls == {COPY, replace(COPY, permission="DENY")}
@@ -210,7 +210,7 @@ async def test_without_an_authorizer_there_is_nothing_to_do_and_topics_go_on(
     await flow.refresh(ACLS)
     assert "A.orders" in flow.target.topics
     status = flow.sync.status.scopes[Scope.ACLS]
-    assert status.reason == Reason.NO_AUTHORIZER
+    assert status.reason == SyncReason.NO_AUTHORIZER
     assert not flow.sync.status.failed(Scope.ACLS)
 
 

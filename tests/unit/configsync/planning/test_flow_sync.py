@@ -11,9 +11,9 @@ from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import TopicState
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call, FakeCluster
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.planning.flow_status import FlowState
+from twinlog_configsync.planning.flow_status import SyncState
 from unit.configsync.configsync_rig import REGISTRY, ConfigSyncRig, make_flow
 
 
@@ -240,7 +240,7 @@ async def test_one_cluster_on_both_ends_is_refused_before_anything_is_touched(tm
     flow = make_flow(tmp_path, source=one, target=one)
     with pytest.raises(StateError) as refused:
         await flow.refresh()
-    assert refused.value.reason == Reason.SAME_CLUSTER
+    assert refused.value.reason == SyncReason.SAME_CLUSTER
     assert sorted(one.topics) == ["orders"]
 
 
@@ -254,7 +254,7 @@ async def test_a_registry_that_cannot_be_read_is_never_overwritten(flow: ConfigS
     flow.restart()
     with pytest.raises(WireFormatError) as unreadable:
         await flow.refresh()
-    assert unreadable.value.reason == Reason.REGISTRY_UNREADABLE
+    assert unreadable.value.reason == SyncReason.REGISTRY_UNREADABLE
     assert unreadable.value.metadata["topic"] == REGISTRY
     assert len(flow.target.records(TopicPartition(REGISTRY, 0))) == written
 
@@ -293,8 +293,8 @@ async def test_records_of_a_later_version_survive(flow: ConfigSyncRig) -> None:
 async def test_a_flow_without_topics_is_settled_with_a_reason(flow: ConfigSyncRig) -> None:
     await flow.refresh()
     assert (flow.sync.status.state, flow.sync.status.reason) == (
-        FlowState.SETTLED,
-        Reason.NO_TOPICS_SELECTED,
+        SyncState.SETTLED,
+        SyncReason.NO_TOPICS_SELECTED,
     )
     assert flow.told_settled
 
@@ -321,7 +321,7 @@ async def test_the_loop_goes_on_after_failures_and_ends_with_stop(flow: ConfigSy
     def pause() -> float:
         nonlocal attempts
         attempts += 1
-        assert flow.sync.status.state is FlowState.STARTING
+        assert flow.sync.status.state is SyncState.STARTING
         assert flow.sync.status.reason == "KAFKA_UNAVAILABLE"
         if attempts == 3:
             flow.target.bring_back()
@@ -331,7 +331,7 @@ async def test_the_loop_goes_on_after_failures_and_ends_with_stop(flow: ConfigSy
     flow.target.intercept("append", lambda _call: flow.stop.set(), after=True)
     await flow.sync.run(flow.stop)
     assert attempts == 3
-    assert flow.sync.status.state is FlowState.SETTLED
+    assert flow.sync.status.state is SyncState.SETTLED
 
 
 async def test_configs_are_read_when_they_are_needed_and_now_and_then(flow: ConfigSyncRig) -> None:

@@ -15,11 +15,11 @@ from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.config import configsync_flows
 from twinlog_configsync.flow.commands import Asked
 from twinlog_configsync.model.memory import Memory, recall
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.model.records import (
     AUDIT_PLACES,
-    Kind,
     RecordKey,
+    RecordKind,
     decode_value,
     encode_key,
     encode_value,
@@ -158,7 +158,7 @@ async def test_of_two_who_change_at_once_the_second_is_told(flow: ConfigSyncRig)
     await flow.commands.update_rules([change(ADD, "topics", "users")], expected_revision=0)
     with pytest.raises(ConflictError) as late:
         await flow.commands.update_rules([change(SET, "topics", "carts")], expected_revision=0)
-    assert late.value.reason == Reason.RULES_CHANGED
+    assert late.value.reason == SyncReason.RULES_CHANGED
     await flow.commands.update_rules([change(SET, "topics", "carts")], expected_revision=1)
 
 
@@ -202,7 +202,9 @@ async def test_changes_that_do_not_fit_any_more_leave_the_file_in_effect(flow: C
     )
     async with flow.target.writer() as writer:
         await writer.append(
-            TopicPartition(REGISTRY, 0), key=encode_key(RecordKey(Kind.RULES)), value=encode_value(later)
+            TopicPartition(REGISTRY, 0),
+            key=encode_key(RecordKey(RecordKind.RULES)),
+            value=encode_value(later),
         )
     flow.restart()
     await flow.refresh()
@@ -328,7 +330,9 @@ async def test_a_stored_key_that_is_not_live_is_not_followed_and_can_be_reset(fl
 async def store(flow: ConfigSyncRig, record: RulesRecord) -> None:
     async with flow.target.writer() as writer:
         await writer.append(
-            TopicPartition(REGISTRY, 0), key=encode_key(RecordKey(Kind.RULES)), value=encode_value(record)
+            TopicPartition(REGISTRY, 0),
+            key=encode_key(RecordKey(RecordKind.RULES)),
+            value=encode_value(record),
         )
 
 
@@ -408,7 +412,7 @@ def test_the_newest_changes_stay_and_take_the_keys_of_the_oldest() -> None:
         memory = memory.with_change("UpdateRules", by=f"{number}", peer="", at_ms=number, before={}, after={})
     records = memory.records()
     assert len(records) == AUDIT_PLACES
-    assert RecordKey(Kind.AUDIT, "004") in records
+    assert RecordKey(RecordKind.AUDIT, "004") in records
     again = recall({key: decode_value(key, encode_value(value)) for key, value in records.items()})
     assert again.changes == memory.changes
     assert [again.changes[0].by, again.changes[-1].by] == ["5", f"{AUDIT_PLACES + 4}"]

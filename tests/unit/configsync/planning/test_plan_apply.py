@@ -14,7 +14,7 @@ from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.model.actions import is_drift
 from twinlog_configsync.model.memory import Memory
 from twinlog_configsync.model.observation import Observation, TargetCluster, TopicPair, World
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
 from twinlog_configsync.planning.plan import make_plan
@@ -39,9 +39,9 @@ async def test_manual_mode_plans_and_says_that_it_waits(flow: ConfigSyncRig) -> 
     await flow.refresh()
     assert "A.orders" not in flow.target.topics
     entry = flow.topics()["orders"]
-    assert (entry.state, entry.reason) == (TopicState.WAITING, Reason.PLAN_PENDING)
+    assert (entry.state, entry.reason) == (TopicState.WAITING, SyncReason.PLAN_PENDING)
     status = flow.sync.status.scopes[Scope.TOPICS]
-    assert (status.reason, status.pending_changes) == (Reason.PLAN_PENDING, 1)
+    assert (status.reason, status.pending_changes) == (SyncReason.PLAN_PENDING, 1)
 
 
 async def test_a_plan_says_which_offsets_new_copies_will_have(flow: ConfigSyncRig) -> None:
@@ -85,7 +85,7 @@ async def test_a_plan_of_a_world_that_changed_is_refused(flow: ConfigSyncRig) ->
     await flow.source.alter_topic_configs({"orders": [ConfigChange(name="retention.ms", value="7")]})
     with pytest.raises(ConflictError) as refused:
         await flow.commands.apply(stale, flow.stop)
-    assert refused.value.reason == Reason.PLAN_STALE
+    assert refused.value.reason == SyncReason.PLAN_STALE
     assert "A.orders" not in flow.target.topics
 
 
@@ -110,7 +110,7 @@ async def test_an_unknown_plan_is_not_applied(flow: ConfigSyncRig) -> None:
     await plan_id(flow)
     with pytest.raises(NotFoundError) as unknown:
         await flow.commands.apply("0" * 32, flow.stop)
-    assert unknown.value.reason == Reason.PLAN_UNKNOWN
+    assert unknown.value.reason == SyncReason.PLAN_UNKNOWN
 
 
 async def test_an_apply_whose_record_is_not_stored_says_what_it_did(flow: ConfigSyncRig) -> None:

@@ -9,7 +9,7 @@ from twinlog.kafka.ports import ConfigEntry, ConfigSource, TopicDescription
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicLimits, TopicState
 from twinlog_configsync.model.actions import Skip
 from twinlog_configsync.model.observation import Observation, TargetCluster, TopicPair
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.planning.registry import FORGET_AFTER_MS, Blocker, fold
 
 ABSENT = FatalKafkaError("no such topic", reason="TOPIC_UNKNOWN", code=3)
@@ -160,7 +160,7 @@ def test_d_a_copy_that_is_left_and_a_topic_that_was_lost_are_not_forgotten() -> 
     assert with_copy is not None
     left = after(with_copy, seen(ABSENT, topic("A.orders", topic_id="t-1")), now_ms=2 * FORGET_AFTER_MS)
     assert left is not None
-    lost = replace(with_copy, kept=str(Reason.SOURCE_LOST))
+    lost = replace(with_copy, kept=str(SyncReason.SOURCE_LOST))
     assert after(lost, GONE, now_ms=2 * FORGET_AFTER_MS) is not None
     assert after(after(ready(), GONE, now_ms=0), seen(AWAY, ABSENT), now_ms=2 * FORGET_AFTER_MS) is not None
 
@@ -175,13 +175,13 @@ def test_a_topic_that_was_left_out_of_the_plan_says_which_rule() -> None:
         target_topic="A.orders",
         what="topic",
         rule="needs 3 brokers",
-        reason=Reason.REPLICATION_FACTOR_UNSATISFIABLE,
+        reason=SyncReason.REPLICATION_FACTOR_UNSATISFIABLE,
     )
     entry = after(None, seen(topic("orders"), ABSENT), blocker=skip)
     assert entry is not None
     assert (entry.state, entry.reason, entry.message) == (
         TopicState.WAITING,
-        Reason.REPLICATION_FACTOR_UNSATISFIABLE,
+        SyncReason.REPLICATION_FACTOR_UNSATISFIABLE,
         "needs 3 brokers",
     )
 
@@ -189,7 +189,7 @@ def test_a_topic_that_was_left_out_of_the_plan_says_which_rule() -> None:
 def test_a_created_topic_that_does_not_show_yet_waits() -> None:
     entry = after(None, seen(topic("orders"), ABSENT))
     assert entry is not None
-    assert (entry.state, entry.reason) == (TopicState.WAITING, Reason.TARGET_NOT_VISIBLE)
+    assert (entry.state, entry.reason) == (TopicState.WAITING, SyncReason.TARGET_NOT_VISIBLE)
 
 
 def test_limits_and_cleanup_policy_come_from_the_configs() -> None:

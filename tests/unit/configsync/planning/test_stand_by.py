@@ -9,7 +9,7 @@ from twinlog.errors import StateError, TransientKafkaError
 from twinlog.kafka.ports import NewTopic, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
-from twinlog_configsync.planning.flow_status import FlowState, standing_by
+from twinlog_configsync.planning.flow_status import SyncState, standing_by
 from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation
 from unit.configsync.configsync_rig import REGISTRY, ConfigSyncRig, make_flow
 
@@ -89,7 +89,7 @@ async def test_it_takes_over_with_everything_that_was_known(tmp_path: Path) -> N
     other.refusal = None
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
         group.create_task(other.sync.run(stop), name="owner now")
-        await eventually(lambda: other.sync.status.state is FlowState.SETTLED)
+        await eventually(lambda: other.sync.status.state is SyncState.SETTLED)
         stop.set()
     assert other.topics()["orders"].generation == 2
 
@@ -126,8 +126,8 @@ async def test_a_registry_that_was_deleted_is_forgotten(tmp_path: Path) -> None:
 def test_the_status_says_who_has_the_flow(tmp_path: Path) -> None:
     flow = make_flow(tmp_path)
     status = standing_by(flow.sync.status, elsewhere(), settled=True)
-    assert (status.state, status.reason) == (FlowState.SETTLED, "OWNED_ELSEWHERE")
+    assert (status.state, status.reason) == (SyncState.SETTLED, "OWNED_ELSEWHERE")
     unknown = TransientKafkaError("no coordinator", reason="COORDINATOR_UNAVAILABLE")
-    assert standing_by(flow.sync.status, unknown, settled=True).state is FlowState.DEGRADED
+    assert standing_by(flow.sync.status, unknown, settled=True).state is SyncState.DEGRADED
     starting = TransientKafkaError("being found out", reason="STARTING")
     assert standing_by(status, starting, settled=True) == status

@@ -6,7 +6,7 @@ from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.ports import ConfigEntry, ConfigSource, TopicDescription
 from twinlog_configsync.model.actions import CreateTopic, GrowPartitions, Skip, TopicAction
 from twinlog_configsync.model.observation import Configs, Observation, TargetCluster, TopicPair
-from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.planning.config_rules import ConfigRules
 from twinlog_configsync.planning.topic_plan import TopicRules, plan_topics
 
@@ -93,7 +93,7 @@ def reason_of(actions: list[TopicAction | Skip]) -> str:
 
 def test_too_few_live_brokers_for_the_replication_factor() -> None:
     actions = plan(topic("orders"), ABSENT, replication_factor=2)
-    assert reason_of(actions) == Reason.REPLICATION_FACTOR_UNSATISFIABLE
+    assert reason_of(actions) == SyncReason.REPLICATION_FACTOR_UNSATISFIABLE
     assert "lower replication.factor" in str(actions[0])
 
 
@@ -105,14 +105,15 @@ def test_minus_one_is_passed_on_and_judged_by_the_brokers_default() -> None:
     degraded = TargetCluster(broker_count=2, default_replication_factor=3)
     assert (
         reason_of(plan(topic("orders"), ABSENT, cluster=degraded, replication_factor=-1))
-        == Reason.REPLICATION_FACTOR_UNSATISFIABLE
+        == SyncReason.REPLICATION_FACTOR_UNSATISFIABLE
     )
 
 
 def test_a_topic_that_would_refuse_every_write_is_not_created() -> None:
     cluster = TargetCluster(broker_count=3, min_insync_replicas=2)
     assert (
-        reason_of(plan(topic("orders"), ABSENT, cluster=cluster)) == Reason.MIN_ISR_ABOVE_REPLICATION_FACTOR
+        reason_of(plan(topic("orders"), ABSENT, cluster=cluster))
+        == SyncReason.MIN_ISR_ABOVE_REPLICATION_FACTOR
     )
 
 
@@ -123,6 +124,6 @@ def test_brokers_that_ask_for_no_more_replicas_than_there_are_get_the_topic() ->
 
 
 def test_hidden_configs_keep_a_topic_from_being_created_blindly() -> None:
-    assert reason_of(plan(topic("orders"), ABSENT, configs=HIDDEN)) == Reason.CONFIGS_UNAUTHORIZED
+    assert reason_of(plan(topic("orders"), ABSENT, configs=HIDDEN)) == SyncReason.CONFIGS_UNAUTHORIZED
     assert reason_of(plan(topic("orders"), ABSENT, configs=AWAY)) == "KAFKA_TIMEOUT"
     assert plan(topic("orders"), ABSENT, configs=HIDDEN, create_without_configs=True) == [creation({})]

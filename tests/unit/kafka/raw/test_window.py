@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.kafka.raw.settings import Window
+from twinlog.kafka.raw.settings import InFlightWindow
 
 MOST, LEAST, SLOW = 8 << 20, 1 << 20, 5.0
 
 
-def window() -> Window:
-    return Window(most_bytes=MOST, least_bytes=LEAST, slow_seconds=SLOW)
+def window() -> InFlightWindow:
+    return InFlightWindow(most_bytes=MOST, least_bytes=LEAST, slow_seconds=SLOW)
 
 
 def test_begins_with_all_and_halves_with_what_was_slow_or_given_up() -> None:

@@ -10,8 +10,8 @@ from twinlog.testing.source_batches import transaction_marker
 from twinlog.wire.source_offset import SOURCE_CONNECTOR, encode_source_offset, source_offset_key
 from twinlog_source.log.outcomes import (
     CopyOutcome,
-    Outcome,
     PositionOutcomes,
+    TransactionOutcome,
     verdict_of_copy,
     verdict_of_positions,
 )
@@ -19,7 +19,7 @@ from twinlog_source.log.outcomes import (
 P, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 PLACE = TopicPartition("mm2-offsets.A.internal", 3)
 OURS, THEIRS = 7, 8
-COMMITTED, ABORTED, OPEN = Outcome.COMMITTED, Outcome.ABORTED, Outcome.OPEN
+COMMITTED, ABORTED, OPEN = TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED, TransactionOutcome.OPEN
 
 
 def written(*partitions: TopicPartition, epoch: int, producer_id: int = OURS, alias: str = "A") -> bytes:
@@ -103,7 +103,9 @@ def copied(epoch: int, producer_id: int = OURS) -> bytes:
         ([copied(2, THEIRS), ended(commit=True)], None),
     ],
 )
-def test_a_copy_ends_with_the_first_marker_after_it(log: Sequence[bytes], outcome: Outcome | None) -> None:
+def test_a_copy_ends_with_the_first_marker_after_it(
+    log: Sequence[bytes], outcome: TransactionOutcome | None
+) -> None:
     found = CopyOutcome(producer_id=OURS, epoch=2)
     for each in log:
         found.read(read_batches(each))
@@ -116,12 +118,17 @@ def test_positions_count_if_any_copy_of_theirs_does() -> None:
     assert verdict_of_positions([OPEN, ABORTED], is_surpassed=False) is ABORTED
     assert verdict_of_positions([OPEN, COMMITTED], is_surpassed=False) is COMMITTED
     assert verdict_of_positions([OPEN], is_surpassed=True) is COMMITTED
-    assert verdict_of_positions([COMMITTED, Outcome.UNKNOWN], is_surpassed=False) is COMMITTED
-    assert verdict_of_positions([ABORTED, Outcome.UNKNOWN], is_surpassed=False) is None
+    assert verdict_of_positions([COMMITTED, TransactionOutcome.UNKNOWN], is_surpassed=False) is COMMITTED
+    assert verdict_of_positions([ABORTED, TransactionOutcome.UNKNOWN], is_surpassed=False) is None
 
 
 def test_a_copy_ends_as_its_position_did_or_not_at_all() -> None:
-    def verdict(position: Outcome | None, beside: Outcome | None = None, *, is_exact: bool = True) -> object:
+    def verdict(
+        position: TransactionOutcome | None,
+        beside: TransactionOutcome | None = None,
+        *,
+        is_exact: bool = True,
+    ) -> object:
         return verdict_of_copy(position, positions_verdict=beside, is_exact=is_exact)
 
     assert verdict(None) is ABORTED  # its data came, its position did not
@@ -130,6 +137,6 @@ def test_a_copy_ends_as_its_position_did_or_not_at_all() -> None:
     assert verdict(OPEN, COMMITTED) is COMMITTED
     assert verdict(OPEN, ABORTED) is ABORTED
     assert verdict(OPEN) is None  # the positions' broker is away
-    assert verdict(Outcome.UNKNOWN) is None
+    assert verdict(TransactionOutcome.UNKNOWN) is None
     assert verdict(COMMITTED, is_exact=False) is None  # maybe that of an earlier transaction
     assert verdict(ABORTED, is_exact=False) is ABORTED

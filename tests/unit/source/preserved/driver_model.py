@@ -11,7 +11,7 @@ from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact
-from twinlog_source.log.journal import TopicFacts
+from twinlog_source.log.journal import TopicIdentities
 from twinlog_source.partitions.events import CopyChanged, LogReread, Reported
 from twinlog_source.partitions.orders import PartitionReport, PreservedTerms, TaskAssignment, TaskReport
 from twinlog_source.partitions.rows import PartitionRow
@@ -58,7 +58,7 @@ class Driver:
         self.changes = CopyChanges(
             rule=OffsetsRule(OffsetsSettings(mode=self.mode)),
             table=self.table,
-            marks=TopicFacts(flow=Flow("A", "B"), control=control, journal=nothing),
+            marks=TopicIdentities(flow=Flow("A", "B"), control=control, journal=nothing),
             journal=nothing,
             clock=FakeClock(),
         )

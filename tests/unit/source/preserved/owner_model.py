@@ -23,8 +23,8 @@ from twinlog_source.preserved.append_steps import Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.marker_numbers import MarkerState, first_number, following_numbers
 from twinlog_source.preserved.own_batches import (
+    FirstForeign,
     ForeignLook,
-    ForeignWrite,
     is_marker_at,
 )
 from twinlog_source.task.partition import PartitionCopy
@@ -231,14 +231,14 @@ class Owner:
 
     async def _foreign_write(
         self, partition: TopicPartition, foreign_at: int, lost_since: int | None, topic_id: str
-    ) -> ForeignWrite:
+    ) -> FirstForeign:
         if topic_id != self.leader.topic_id:
             raise TransientKafkaError("another topic", reason="TARGET_RECREATED")
         if self.leader.high_watermark != len(self.leader.log):
             raise TransientKafkaError("being replicated", reason="HIGH_WATERMARK_BEHIND")
         lost_from = foreign_at if lost_since is None else self.leader.end_of_epoch(lost_since)
         if lost_from < foreign_at:
-            return ForeignWrite(-1, lost_from, 0)
+            return FirstForeign(-1, lost_from, 0)
         judged = ForeignLook(foreign_at, own_before(self.leader, foreign_at))
         for header in headers(self.leader, foreign_at):
             judged.see(header)

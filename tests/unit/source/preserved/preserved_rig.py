@@ -16,7 +16,7 @@ from twinlog_source.partitions import orders
 from twinlog_source.partitions.orders import PreservedTerms, TaskAssignment
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
-from twinlog_source.preserved.own_batches import ForeignWrite
+from twinlog_source.preserved.own_batches import FirstForeign
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import PreparedChunk
 from twinlog_source.task.reading.fetch_schedule import ReadShares
@@ -42,7 +42,7 @@ class PreservedRig:
     on_log: bool = True
     woken: int = 0
     shares: ReadShares = field(default_factory=ReadShares)
-    found: ForeignWrite | KafkaError = field(default_factory=lambda: ForeignWrite(7, 0, 0))
+    found: FirstForeign | KafkaError = field(default_factory=lambda: FirstForeign(7, 0, 0))
     topic_id: str = "id"
     """Of the target topic as it is now."""
     told: list[tuple[TopicPartition, orders.ForeignWrite]] = field(default_factory=list)
@@ -95,7 +95,7 @@ class PreservedRig:
 
     async def foreign_write(
         self, partition: TopicPartition, foreign_at: int, lost_since: int | None, topic_id: str
-    ) -> ForeignWrite:
+    ) -> FirstForeign:
         if topic_id != self.topic_id:
             raise TransientKafkaError("another topic", reason="TARGET_RECREATED")
         if isinstance(self.found, KafkaError):

@@ -12,8 +12,8 @@ from twinlog.batches.header import (
 from twinlog_source.preserved.append_steps import Hole
 from twinlog_source.preserved.own_batches import (
     FilledRanges,
+    FirstForeign,
     ForeignLook,
-    ForeignWrite,
     OwnBatches,
     is_filler,
 )
@@ -63,7 +63,7 @@ def empties(base: int, count: int, producer: int, *, attributes: int = 0, stampe
     )
 
 
-def judge(log: Sequence[BatchHeader], foreign_at: int, *, next_sequence: int | None = 10) -> ForeignWrite:
+def judge(log: Sequence[BatchHeader], foreign_at: int, *, next_sequence: int | None = 10) -> FirstForeign:
     look = ForeignLook(foreign_at, OwnBatches(OURS, next_sequence))
     for each in log:
         look.see(each)
@@ -103,7 +103,7 @@ def test_a_batch_that_was_on_its_way_to_an_earlier_topic_is_not_where_it_belongs
 def test_ours_behind_a_strangers_record_are_counted() -> None:
     log = [header(10, 1, STRANGER), header(11, 5, sequence=10), header(16, 2, sequence=15)]
     found = judge(log, 10)
-    assert found == ForeignWrite(STRANGER, 10, 7)
+    assert found == FirstForeign(STRANGER, 10, 7)
     assert [(each.from_offset, each.to_offset, each.producer_id) for each in found.writes] == [
         (10, 11, STRANGER)
     ]
@@ -114,7 +114,7 @@ def test_what_only_looks_like_a_filled_hole_is_somebody_elses() -> None:
     """The look begins where the copy is known not to be ours. The end of a transaction may lie there that was
     written twice, and another one behind what was on its way."""
     log = [marker(10, FILLER), header(11, 5, sequence=10), marker(16, FILLER)]
-    assert judge(log, 10) == ForeignWrite(FILLER, 10, 5, is_filler=True)
+    assert judge(log, 10) == FirstForeign(FILLER, 10, 5, is_filler=True)
 
 
 def test_neighbours_of_what_is_filled_are_one_range() -> None:
@@ -131,10 +131,10 @@ def test_the_end_of_a_strangers_transaction_is_not_counted_as_ours() -> None:
         marker(11, STRANGER),
         header(12, 5, sequence=10),
     ]
-    assert judge(log, 10) == ForeignWrite(STRANGER, 10, 5)
+    assert judge(log, 10) == FirstForeign(STRANGER, 10, 5)
     # Nor that of one who wrote no records: nobody can tell it from the filler of an owner before.
     log = [header(10, 1, STRANGER), marker(11, 99), header(12, 5, sequence=10)]
-    assert judge(log, 10) == ForeignWrite(STRANGER, 10, 5)
+    assert judge(log, 10) == FirstForeign(STRANGER, 10, 5)
 
 
 def test_nothing_behind_a_batch_of_ours_in_the_wrong_place_is_counted() -> None:
@@ -142,28 +142,28 @@ def test_nothing_behind_a_batch_of_ours_in_the_wrong_place_is_counted() -> None:
     log = [header(20, 3, sequence=30), header(23, 3, sequence=33)]
     own = OwnBatches(OURS, next_sequence=12)
     assert owns(own, *log) == [False, True]
-    assert judge(log, 20, next_sequence=12) == ForeignWrite(OURS, 20, 0)
+    assert judge(log, 20, next_sequence=12) == FirstForeign(OURS, 20, 0)
 
 
 def test_the_first_own_batch_counts_at_the_offset_of_the_next_source_record() -> None:
     """A marker that the coordinator wrote twice pushed it one offset too far."""
 
-    def judge_first(sequence: int) -> ForeignWrite:
+    def judge_first(sequence: int) -> FirstForeign:
         look = ForeignLook(2, OwnBatches(OURS, is_first=True))
         for each in (marker(2, FILLER), header(3, 3, sequence=sequence), header(6, 2, sequence=sequence + 3)):
             look.see(each)
         return look.found
 
-    assert judge_first(2) == ForeignWrite(FILLER, 2, 5, is_filler=True)
-    assert judge_first(4) == ForeignWrite(FILLER, 2, 0, is_filler=True), "it was sent for another one"
+    assert judge_first(2) == FirstForeign(FILLER, 2, 5, is_filler=True)
+    assert judge_first(4) == FirstForeign(FILLER, 2, 0, is_filler=True), "it was sent for another one"
 
 
 def test_what_does_not_continue_ours_is_not_counted() -> None:
     log = [header(10, 1, STRANGER), header(11, 5, sequence=10), header(16, 5, sequence=40)]
-    assert judge(log, 10) == ForeignWrite(STRANGER, 10, 5)
+    assert judge(log, 10) == FirstForeign(STRANGER, 10, 5)
 
 
 def test_what_only_begins_at_its_offset_behind_a_strangers_record_is_not_counted() -> None:
     """A leader that forgot the writer took a batch that followed a refused one: its records are nowhere."""
     log = [header(28, 1, STRANGER), header(29, 3, sequence=28), header(32, 6, sequence=32)]
-    assert judge(log, 28, next_sequence=28) == ForeignWrite(STRANGER, 28, 3)
+    assert judge(log, 28, next_sequence=28) == FirstForeign(STRANGER, 28, 3)

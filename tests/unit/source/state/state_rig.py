@@ -24,7 +24,7 @@ from twinlog_source.log.facts import (
 )
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.state.export import FlowClusters, StateExport
-from twinlog_source.state.judgement import Verdict
+from twinlog_source.state.judgement import RestoreVerdict
 from twinlog_source.state.restore import ImportPlan, StateImport
 from twinlog_source.state.state_file import ExportedFlow, lines, parse
 from unit.source.flow_rig import FILE, OneFile
@@ -119,5 +119,5 @@ class StateRig:
             await self.plan(state, **options)
         return refused.value.reason
 
-    async def verdict(self, state: ExportedFlow, **options: bool) -> Verdict:
+    async def verdict(self, state: ExportedFlow, **options: bool) -> RestoreVerdict:
         return (await self.plan(state, **options)).verdicts[P][1]

@@ -19,7 +19,7 @@ from twinlog_source.log.facts import (
     LeaderEpochsFact,
     ZeroFact,
 )
-from twinlog_source.state.judgement import Outcome
+from twinlog_source.state.judgement import RestoreOutcome
 from twinlog_source.state.state_file import ExportedFlow
 from unit.source.state.state_rig import COPY, FLOW, POSITIONS, P, StateRig
 
@@ -30,7 +30,7 @@ async def test_a_position_is_derived_where_more_was_copied_since(copied: StateRi
     await copied.write([b"later 1", b"later 2"])
     await copied.write([b"not copied yet"], copy=False)
     copied.lose_the_topics()
-    assert (await copied.verdict(state)).outcome is Outcome.DERIVED
+    assert (await copied.verdict(state)).outcome is RestoreOutcome.DERIVED
     await copied.restore(state)
     log = await copied.log()
     assert log.known() == {P: 7}
@@ -45,7 +45,7 @@ async def test_aborted_records_of_both_sides_do_not_matter_to_a_derived_position
     await copied.write([b"later"])
     copied.lose_the_topics()
     verdict = await copied.verdict(state)
-    assert (verdict.outcome, verdict.position) == (Outcome.DERIVED, 8)
+    assert (verdict.outcome, verdict.position) == (RestoreOutcome.DERIVED, 8)
 
 
 async def test_a_copy_that_differs_is_refused_and_nothing_is_written(copied: StateRig) -> None:
@@ -54,7 +54,7 @@ async def test_a_copy_that_differs_is_refused_and_nothing_is_written(copied: Sta
     await copied.write([b"on the copy"], source=False)
     copied.lose_the_topics()
     verdict = await copied.verdict(state)
-    assert (verdict.outcome, verdict.reason) == (Outcome.REFUSED, "POSITION_NOT_DERIVABLE")
+    assert (verdict.outcome, verdict.reason) == (RestoreOutcome.REFUSED, "POSITION_NOT_DERIVABLE")
     assert POSITIONS not in copied.target.topics
 
 
@@ -64,7 +64,7 @@ async def test_what_is_copied_twice_is_copied_twice_only_when_it_is_said(copied:
     await copied.write([b"on the copy"], source=False)
     copied.lose_the_topics()
     verdict = await copied.verdict(state, allow_repeats=True)
-    assert (verdict.outcome, verdict.position) == (Outcome.REPEATED, 5)
+    assert (verdict.outcome, verdict.position) == (RestoreOutcome.REPEATED, 5)
     assert "copied again" in verdict.message
 
 
@@ -130,7 +130,7 @@ async def test_a_position_that_needs_no_comparison_does_not_wait_for_the_source(
     state = await copied.export()
     copied.lose_the_topics()
     without_leaders(copied)
-    assert (await copied.verdict(state)).outcome is Outcome.AS_EXPORTED
+    assert (await copied.verdict(state)).outcome is RestoreOutcome.AS_EXPORTED
 
 
 async def test_a_copy_with_an_open_transaction_is_refused(copied: StateRig) -> None:
@@ -199,7 +199,7 @@ async def test_topics_that_changed_rules_may_select_are_looked_at() -> None:
         for line, verdict in (await rig.plan(state, allow_repeats=True)).verdicts.values()
         if line.topic == "other"
     ]
-    assert (repeated.outcome, repeated.position) == (Outcome.REPEATED, 0)
+    assert (repeated.outcome, repeated.position) == (RestoreOutcome.REPEATED, 0)
 
 
 async def test_topics_that_changed_rules_select_are_looked_at_where_copies_keep_their_names() -> None:
@@ -228,7 +228,7 @@ async def test_a_copy_that_is_gone_is_left_out_and_begins_again(copied: StateRig
     state = await copied.export()
     copied.lose_the_topics()
     copied.target.add_topic("A.t")
-    assert (await copied.verdict(state)).outcome is Outcome.LEFT_OUT
+    assert (await copied.verdict(state)).outcome is RestoreOutcome.LEFT_OUT
     await copied.restore(state)
     log = await copied.log()
     assert log.known() == {}
@@ -244,7 +244,7 @@ async def test_a_copy_that_is_gone_is_refused_where_a_new_one_would_skip_records
     rig.lose_the_topics()
     rig.target.add_topic("A.t")
     verdict = await rig.verdict(state)
-    assert (verdict.outcome, verdict.reason) == (Outcome.REFUSED, "COPY_MISSING")
+    assert (verdict.outcome, verdict.reason) == (RestoreOutcome.REFUSED, "COPY_MISSING")
 
 
 async def test_of_a_running_flow_the_ends_of_copies_are_not_taken_for_its_positions(copied: StateRig) -> None:
@@ -275,12 +275,12 @@ async def test_a_preserved_copy_is_compared_offset_by_offset(copied: StateRig) -
     state = await copied.export()
     await copied.write([b"later"])
     copied.lose_the_topics()
-    assert (await copied.verdict(state)).outcome is Outcome.DERIVED
+    assert (await copied.verdict(state)).outcome is RestoreOutcome.DERIVED
     await copied.write([b"translated"], copy=False)
     aborted = [Record(offset=0, timestamp_ms=1_000, key=None, value=b"no")]
     copied.target.append_transaction(COPY, aborted, Transaction.ABORTED)
     await copied.write([b"translated"], source=False)
-    assert (await copied.verdict(state, allow_repeats=True)).outcome is Outcome.REFUSED
+    assert (await copied.verdict(state, allow_repeats=True)).outcome is RestoreOutcome.REFUSED
 
 
 async def exported_while_it_runs(rig: StateRig) -> ExportedFlow:
@@ -310,7 +310,7 @@ async def test_a_partition_that_the_source_no_longer_has_is_restored_as_it_was(
     state = await exported_while_it_runs(rig)
     await rig.source.delete_topics(["t"])
     verdict = await rig.verdict(state)
-    assert (verdict.outcome, verdict.position) == (Outcome.AS_EXPORTED, position)
+    assert (verdict.outcome, verdict.position) == (RestoreOutcome.AS_EXPORTED, position)
     await rig.restore(state)
     assert (await rig.log()).known() == {P: position}
 
@@ -322,7 +322,7 @@ async def test_an_empty_copy_of_a_running_flow_is_restored(later: int) -> None:
     state = await exported_while_it_runs(rig)
     await rig.write([b"later"] * later)
     verdict = await rig.verdict(state)
-    assert (verdict.outcome, verdict.position) == (Outcome.DERIVED, 2 + later)
+    assert (verdict.outcome, verdict.position) == (RestoreOutcome.DERIVED, 2 + later)
 
 
 @pytest.mark.parametrize(("position", "reason"), [(0, ""), (2, "POSITION_NOT_DERIVABLE")])

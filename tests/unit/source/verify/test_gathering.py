@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from twinlog.comparison.model import Bounds, Reason, Side
+from twinlog.comparison.model import Bounds, NotComparedReason, Side
 from twinlog.comparison.sides import EndsNow
 from twinlog.config import FlowConfig, load
 from twinlog.kafka.codes import ErrorCode
@@ -161,7 +161,8 @@ async def test_losses_of_the_ledger_are_told_where_neither_cluster_has_the_recor
         gathered.positions.gaps[each.identity] = each
     told = gathered.recorded.lost(TopicPartition("orders", 0), 100)
     assert all(
-        (each.side, each.reason, each.is_harmless) == (Side.SOURCE, Reason.LOST, True) for each in told
+        (each.side, each.reason, each.is_harmless) == (Side.SOURCE, NotComparedReason.LOST, True)
+        for each in told
     )
     assert [(each.from_offset, each.to_offset, each.detail) for each in told] == [
         (5, 9, "RETENTION, offsets of an earlier topic: see twinlog gaps"),
@@ -193,9 +194,9 @@ async def test_gaps_of_an_earlier_topic_excuse_nothing_of_the_present_one(
 @pytest.mark.parametrize(
     ("topic_id", "known_partitions", "reason"),
     [
-        ("", 1, Reason.SOURCE_RETENTION),
-        ("", 0, Reason.EARLIER_TOPIC),
-        ("the one before", 1, Reason.EARLIER_TOPIC),
+        ("", 1, NotComparedReason.SOURCE_RETENTION),
+        ("", 0, NotComparedReason.EARLIER_TOPIC),
+        ("the one before", 1, NotComparedReason.EARLIER_TOPIC),
     ],
 )
 async def test_what_only_the_copy_has_is_of_an_earlier_topic_if_there_was_one(
@@ -203,13 +204,13 @@ async def test_what_only_the_copy_has_is_of_an_earlier_topic_if_there_was_one(
     flow: FlowConfig,
     topic_id: str,
     known_partitions: int,
-    reason: Reason,
+    reason: NotComparedReason,
 ) -> None:
     found = (await clusters[0].describe_topics(["orders"]))["orders"]
     assert isinstance(found, TopicDescription)
     fact = TopicFact(topic="orders", topic_id=topic_id or found.topic_id, known_partitions=known_partitions)
     _, bounds = await gather(*clusters, flow, fact)
     assert {each.source.topic: each.only_on_target for each in bounds} == {
-        "bills": Reason.SOURCE_RETENTION,
+        "bills": NotComparedReason.SOURCE_RETENTION,
         "orders": reason,
     }

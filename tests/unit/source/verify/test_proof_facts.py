@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from twinlog.testing.mirror_logs import SOURCE
-from twinlog.verify.report import Verdict
+from twinlog.verify.report import FlowVerdict
 from twinlog.verify.standing import ProofStanding
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.fact_records import fact_record, parse_control
@@ -11,7 +11,7 @@ from twinlog_source.log.facts import ProofFact
 from twinlog_source.verify.request import RESTATED_MS, to_fact, to_standing, to_store
 
 STANDING = ProofStanding(
-    verdict=Verdict.DIFFERENT,
+    verdict=FlowVerdict.DIFFERENT,
     proven_until=40,
     proven_at_ms=7,
     checked_at_ms=9,

@@ -10,7 +10,7 @@ import pytest
 
 from twinlog.batches import Batch, DecodedRecord, iter_batches
 from twinlog.comparison.compare import Comparison
-from twinlog.comparison.model import Bounds, Kind, PartitionProof, Reason
+from twinlog.comparison.model import Bounds, Kind, NotComparedReason, PartitionProof
 from twinlog.comparison.sides import Chunk, EndsNow, Extended, View
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import OffsetSpec
@@ -22,7 +22,7 @@ from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog.verify.report import safe_range
 from twinlog_source.verify.proving.prover import Prover
-from twinlog_source.verify.proving.reading import Pace, PartitionLog, Waiting
+from twinlog_source.verify.proving.reading import PartitionLog, ReadPace, Waiting
 from twinlog_source.verify.state import _NOTED_AFTER_BYTES, ProvenRanges
 
 NOW_MS = 1_700_000_000_000
@@ -112,7 +112,7 @@ def test_what_retention_took_of_a_copy_is_passed_and_not_aligned(wrong: int | No
     proof = proven(Reads(source), Reads(target), bounds_of(source, target))
     at = wrong or 0
     assert found(proof) == ([] if wrong is None else [(Kind.CHANGED, MANY // 2 + at, 90_000 + at, 1)])
-    assert left_out(proof) == [("source", Reason.TARGET_RETENTION, 0, MANY // 2)]
+    assert left_out(proof) == [("source", NotComparedReason.TARGET_RETENTION, 0, MANY // 2)]
     assert proof.records == MANY // 2 - (wrong is not None)
     assert proof.source_from > 0, "found, and not read as what differs"
 
@@ -142,7 +142,7 @@ def test_a_verification_that_was_killed_still_knows_what_it_left_out(offsets_kep
     resumed = opened().narrowed(bounds)
     assert MANY // 2 < resumed.bounds.source_start < MANY
     proof = resumed.completed(proven(Reads(source), Reads(target), resumed.bounds))
-    assert left_out(proof) == [("source", Reason.TARGET_RETENTION, 0, MANY // 2)]
+    assert left_out(proof) == [("source", NotComparedReason.TARGET_RETENTION, 0, MANY // 2)]
     assert (proof.differences, proof.records) == ([], MANY // 2)
 
 
@@ -190,7 +190,7 @@ def test_offsets_that_are_kept_tell_where_both_logs_begin() -> None:
     reads = Reads(source)
     proof = proven(reads, Reads(target), bounds_of(source, target, offsets_kept_from=0))
     assert found(proof) == [(Kind.CHANGED, MANY // 2, MANY // 2, 1)]
-    assert left_out(proof) == [("source", Reason.TARGET_RETENTION, 0, MANY // 2)]
+    assert left_out(proof) == [("source", NotComparedReason.TARGET_RETENTION, 0, MANY // 2)]
 
 
 def test_a_difference_that_was_found_before_a_cluster_went_away_stays_found() -> None:
@@ -293,7 +293,7 @@ def chunk_at(offset: int, answers: Answers) -> Chunk:
                 session=DataClientPool("A", {"bootstrap_servers": "nowhere:1"}, timeout_seconds=1.0),
                 reader=answers,
                 view=View(read_committed=True),
-                pace=Pace(0),
+                pace=ReadPace(0),
                 patience_seconds=10.0,
                 group=group,
             )

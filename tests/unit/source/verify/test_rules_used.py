@@ -10,7 +10,7 @@ from twinlog.config import ClientConfig, Configuration, load
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.virtual_time import FakeClock
-from twinlog.verify.report import Verdict, document
+from twinlog.verify.report import FlowVerdict, document
 from twinlog_source.verify.engine import Verification
 from twinlog_source.verify.gathering.flow import open_gathering
 from twinlog_source.verify.request import VerifyRequest
@@ -81,7 +81,7 @@ async def test_a_verification_whose_rules_are_not_known_is_incomplete(
         clock=FakeClock(),
         open_client=connect,
     ).run()
-    assert report.verdict is Verdict.INCOMPLETE
+    assert report.verdict is FlowVerdict.INCOMPLETE
     [failure] = report.failures
     assert failure.reason == "WIRE_VERSION"
     assert "Run the newer release" in failure.detail

@@ -17,9 +17,9 @@ from twinlog.comparison.model import (
     Kind,
     KnownGap,
     NotCompared,
+    NotComparedReason,
     PartitionProof,
     Range,
-    Reason,
     Side,
 )
 from twinlog.comparison.sides import Read
@@ -77,7 +77,7 @@ def proof(**changes: object) -> PartitionProof:
     return made
 
 
-LAG = NotCompared(side=Side.SOURCE, from_offset=60, to_offset=100, reason=Reason.NOT_COPIED_YET)
+LAG = NotCompared(side=Side.SOURCE, from_offset=60, to_offset=100, reason=NotComparedReason.NOT_COPIED_YET)
 
 
 Opened = Callable[..., ProvenRanges]
@@ -281,7 +281,11 @@ def test_a_joined_gap_excuses_no_more_where_a_proof_continues_within_it(opened: 
 
 def test_what_was_seen_before_is_said_with_what_was_left(opened: Opened) -> None:
     gone = NotCompared(
-        side=Side.TARGET, from_offset=0, to_offset=7, reason=Reason.SOURCE_RETENTION, is_harmless=True
+        side=Side.TARGET,
+        from_offset=0,
+        to_offset=7,
+        reason=NotComparedReason.SOURCE_RETENTION,
+        is_harmless=True,
     )
     opened().end(proof(same_offsets=False, timestamps_compared=False, not_compared=[gone]), bounds())
     rest = proof(source_from=60, source_to=60, target_from=58, target_to=58, records=0)

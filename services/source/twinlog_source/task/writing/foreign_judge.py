@@ -11,7 +11,7 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_for_any
 from twinlog_source.partitions import orders
 from twinlog_source.preserved.append_steps import PreservedReason
-from twinlog_source.preserved.own_batches import ForeignWrite
+from twinlog_source.preserved.own_batches import FirstForeign
 from twinlog_source.task.writing.preserved_copy import PreservedCopy, Why
 
 RETRY_SECONDS = 1.0
@@ -20,7 +20,7 @@ BOTH_WAYS: Final = "the other side writes the topic, too"
 _NO_PRODUCER = -1
 
 
-ReadForeignWrite = Callable[[TopicPartition, int, int | None, str], Awaitable[ForeignWrite]]
+ReadForeignWrite = Callable[[TopicPartition, int, int | None, str], Awaitable[FirstForeign]]
 """`CopyTails.foreign_write`. Raises KafkaError."""
 
 
@@ -91,16 +91,16 @@ class ForeignJudge:
             else (self._reason(found), self._words(target, found)),
         )
 
-    def _reason(self, found: ForeignWrite) -> PreservedReason:
+    def _reason(self, found: FirstForeign) -> PreservedReason:
         if found.is_filler and not self._is_nobodys_or_ours(found):
             return PreservedReason.MARKER_REPEATED
         return PreservedReason.FOREIGN_WRITE
 
-    def _is_nobodys_or_ours(self, found: ForeignWrite) -> bool:
+    def _is_nobodys_or_ours(self, found: FirstForeign) -> bool:
         """Whether it was written without a producer id, or with that of the flow's copies."""
         return found.producer_id in (_NO_PRODUCER, self.own_producer_id)
 
-    def _words(self, target: TopicPartition, found: ForeignWrite) -> str:
+    def _words(self, target: TopicPartition, found: FirstForeign) -> str:
         if self._is_nobodys_or_ours(found):
             return (
                 f"{target}: the record at offset {found.offset} is not the source's: the target topic was"

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
 from twinlog.batches.header import BatchHeader
-from twinlog.comparison.model import Bounds, NotCompared, PartitionProof, Range, Reason, Side
+from twinlog.comparison.model import Bounds, NotCompared, NotComparedReason, PartitionProof, Range, Side
 from twinlog.comparison.sides import EndsNow, of_anybody
 from twinlog.config import Configuration, FlowConfig
 from twinlog.config.client_settings import ClientConfig
@@ -140,11 +140,13 @@ class GatheredFlow:
             goal, limit, start, target_end, target_start = (int(answer) for answer in answers)  # type: ignore[arg-type]
             if self.transforms.routes_records(partition.topic) and not self.request.routes:
                 words = "its records go to several topics, which are not compared"
-                self.topics.refuse(partition, copy, Reason.ROUTED, words)
+                self.topics.refuse(partition, copy, NotComparedReason.ROUTED, words)
                 continue
             why = await self._one_origin(partition, copy)
             if why:
-                self.topics.refuse(partition, copy, Reason.BOTH_WAYS, f"the topic is copied both ways; {why}")
+                self.topics.refuse(
+                    partition, copy, NotComparedReason.BOTH_WAYS, f"the topic is copied both ways; {why}"
+                )
                 continue
             is_another = self.recorded.was_recreated(log)
             kept_from, kept_until = (
@@ -161,7 +163,9 @@ class GatheredFlow:
                 target_limit=target_end,
                 position=self.recorded.position_of(log, positions) if copy not in behind else None,
                 source_lost=(Range(0, start),) if start or is_another else (),
-                only_on_target=Reason.EARLIER_TOPIC if is_another else Reason.SOURCE_RETENTION,
+                only_on_target=NotComparedReason.EARLIER_TOPIC
+                if is_another
+                else NotComparedReason.SOURCE_RETENTION,
                 target_lost=(Range(0, target_start),) if target_start else (),
                 gaps=self.recorded.known_gaps(log),
                 offsets_kept_from=kept_from,
@@ -293,7 +297,7 @@ class GatheredFlow:
         if hidden is None:
             return
         proof.not_compared = [
-            replace(each, detail="") if each.reason == Reason.NOT_COPIED_YET else each
+            replace(each, detail="") if each.reason == NotComparedReason.NOT_COPIED_YET else each
             for each in proof.not_compared
         ]
         proof.not_compared.append(hidden)
@@ -345,7 +349,7 @@ def _hidden(end: int | KafkaError, wanted: int | KafkaError) -> NotCompared | No
     if isinstance(end, KafkaError) or isinstance(wanted, KafkaError) or end >= wanted:
         return None
     return NotCompared(
-        side=Side.TARGET, from_offset=end, to_offset=wanted, reason=Reason.TARGET_OPEN_TRANSACTION
+        side=Side.TARGET, from_offset=end, to_offset=wanted, reason=NotComparedReason.TARGET_OPEN_TRANSACTION
     )
 
 

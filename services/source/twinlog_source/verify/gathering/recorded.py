@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from twinlog.comparison.model import Bounds, KnownGap, NotCompared, Range, Reason, Side
+from twinlog.comparison.model import Bounds, KnownGap, NotCompared, NotComparedReason, Range, Side
 from twinlog.config import FlowConfig
 from twinlog.config.flow.settings import AutoOffsetReset, OffsetsMode
 from twinlog.model import TopicPartition
@@ -51,7 +51,7 @@ def of_one_transform(bounds: Bounds, same: Range | None) -> tuple[Bounds, list[N
             side=Side.SOURCE,
             from_offset=begin,
             to_offset=end,
-            reason=Reason.OTHER_TRANSFORMS,
+            reason=NotComparedReason.OTHER_TRANSFORMS,
         )
         for begin, end in (
             (bounds.source_start, min(same.from_offset, goal)),
@@ -165,7 +165,7 @@ class RecordedCopies:
                         side=Side.SOURCE,
                         from_offset=gap.from_offset,
                         to_offset=end,
-                        reason=Reason.LOST,
+                        reason=NotComparedReason.LOST,
                         detail=_told(gap, is_of_present=is_of_present),
                         is_harmless=True,
                     )

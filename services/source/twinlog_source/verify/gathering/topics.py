@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from twinlog.comparison.model import NotCompared, PartitionProof, Reason, Side
+from twinlog.comparison.model import NotCompared, NotComparedReason, PartitionProof, Side
 from twinlog.config import FlowConfig
 from twinlog.errors import ConfigError, KafkaError
 from twinlog.kafka.ports import KafkaCluster, TopicDescription
@@ -80,7 +80,9 @@ class VerifiedTopics:
             if isinstance(here, KafkaError):
                 self._refuse_topic(name, here)
             elif isinstance(its_copy, KafkaError):
-                missing = Reason.TARGET_MISSING if its_copy.reason == KafkaReason.TOPIC_UNKNOWN else None
+                missing = (
+                    NotComparedReason.TARGET_MISSING if its_copy.reason == KafkaReason.TOPIC_UNKNOWN else None
+                )
                 self._refuse_topic(name, its_copy, missing)
             elif isinstance(of_source, KafkaError):
                 self._refuse_topic(name, of_source)
@@ -110,7 +112,9 @@ class VerifiedTopics:
         for name, copy in copies.items():
             found, is_compacted = on_target[copy], compacted[copy]
             if isinstance(found, KafkaError):
-                missing = Reason.TARGET_MISSING if found.reason == KafkaReason.TOPIC_UNKNOWN else None
+                missing = (
+                    NotComparedReason.TARGET_MISSING if found.reason == KafkaReason.TOPIC_UNKNOWN else None
+                )
                 self._refuse_topic(name, found, missing)
             elif isinstance(is_compacted, KafkaError):
                 self._refuse_topic(name, is_compacted)
@@ -193,7 +197,7 @@ class VerifiedTopics:
                 else:
                     detail = f"{pair.target.name} has {pair.target.partition_count} partitions"
                     copy = TopicPartition(pair.target.name, number)
-                    self.refuse(partition, copy, Reason.TARGET_MISSING, detail)
+                    self.refuse(partition, copy, NotComparedReason.TARGET_MISSING, detail)
         return found
 
     def refuse(self, partition: TopicPartition, copy: TopicPartition, reason: str, detail: str) -> None:

@@ -11,7 +11,7 @@ from twinlog.batches.codec import MAX_OPEN_BYTES
 from twinlog.comparison.align import SETTLED_RUN, Pair, align, aligning_tokens, settled_run
 from twinlog.comparison.compare import Comparison
 from twinlog.comparison.judging.judge import judge
-from twinlog.comparison.model import Bounds, NotCompared, PartitionProof, Reason, Side
+from twinlog.comparison.model import Bounds, NotCompared, NotComparedReason, PartitionProof, Side
 from twinlog.comparison.sides import AskEnds, Chunk, EndsNow, Extend, Extended, Read, Steps, Window
 from twinlog.errors import TwinlogError
 
@@ -226,7 +226,11 @@ class Prover:
         for by_reading in (False, True):
             if (found := await self._find(target, Side.SOURCE, by_reading=by_reading)) is not None:
                 if bounds.source_start < found:
-                    reason = Reason.TARGET_RETENTION if bounds.target_lost else Reason.BEFORE_FIRST_COPY
+                    reason = (
+                        NotComparedReason.TARGET_RETENTION
+                        if bounds.target_lost
+                        else NotComparedReason.BEFORE_FIRST_COPY
+                    )
                     self._leave_out(Side.SOURCE, bounds.source_start, found, reason)
                     self.bounds = replace(bounds, source_start=found)
                 return
@@ -257,14 +261,18 @@ class Prover:
         if not source.entries or not target.entries or not are_at_the_same_place(source, target):
             return False
         if bounds.source_start < begin:
-            reason = Reason.TARGET_RETENTION if bounds.target_lost else Reason.BEFORE_FIRST_COPY
+            reason = (
+                NotComparedReason.TARGET_RETENTION
+                if bounds.target_lost
+                else NotComparedReason.BEFORE_FIRST_COPY
+            )
             self._leave_out(Side.SOURCE, bounds.source_start, begin, reason)
         if bounds.target_start < begin and not bounds.head_is_free:
             self._leave_out(Side.TARGET, bounds.target_start, begin, bounds.only_on_target)
         self.bounds = both
         return True
 
-    def _leave_out(self, side: Side, begin: int, end: int, reason: Reason) -> None:
+    def _leave_out(self, side: Side, begin: int, end: int, reason: NotComparedReason) -> None:
         self._notes.append(
             NotCompared(
                 side=side, from_offset=begin, to_offset=end, reason=reason, is_harmless=reason.is_harmless

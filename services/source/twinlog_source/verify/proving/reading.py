@@ -37,7 +37,7 @@ _SHORTEST_WAIT_SECONDS = 0.01
 
 
 @dataclass(slots=True)
-class Pace:
+class ReadPace:
     """`bytes_per_second` 0 = no limit. The wait follows each fetch."""
 
     bytes_per_second: int
@@ -94,7 +94,7 @@ class PartitionLog:
     partition: TopicPartition
     session: DataClientPool
     reader: Fetches
-    pace: Pace
+    pace: ReadPace
     view: View
     patience_seconds: float
     group: asyncio.TaskGroup
@@ -306,8 +306,8 @@ class Sides:
     target: DataClientPool
     source_reader: BatchReader
     target_reader: BatchReader
-    source_pace: Pace
-    target_pace: Pace
+    source_pace: ReadPace
+    target_pace: ReadPace
     transforms: TopicTransforms | None
     changing: Changing | None = None
     """What Spark does to records of the source; None = nothing."""
@@ -378,8 +378,8 @@ async def open_sides(
         target=pools[1],
         source_reader=BatchReader(pools[0], read_committed=read_committed),
         target_reader=BatchReader(pools[1], read_committed=True),
-        source_pace=Pace(max_bytes_per_second),
-        target_pace=Pace(max_bytes_per_second),
+        source_pace=ReadPace(max_bytes_per_second),
+        target_pace=ReadPace(max_bytes_per_second),
         transforms=TopicTransforms(policy_config, source.alias) if changes_records(policy_config) else None,
         changing=changing,
         most_bytes=most_bytes,

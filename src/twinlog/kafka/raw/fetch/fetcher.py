@@ -23,7 +23,7 @@ from twinlog.kafka.raw.fetch.results import FetchFailure, FetchSizes
 from twinlog.kafka.raw.fetch.wire import FETCH, FetchedPartition, FetchPart, FetchResponse, fetch_request
 from twinlog.kafka.raw.leaders import about, again, leader_of, no_leader, refresh_metadata
 from twinlog.kafka.raw.owned_tasks import OwnedTasks
-from twinlog.kafka.raw.settings import Window
+from twinlog.kafka.raw.settings import InFlightWindow
 from twinlog.model import TopicPartition
 
 _REQUESTS_PER_BROKER = 4
@@ -71,7 +71,7 @@ class RawFetcher:
         self._arrived = asyncio.Event()
         self._interrupted = False
         self.requests_in_flight: dict[int, int] = {}
-        self._windows: dict[int, Window] = {}
+        self._windows: dict[int, InFlightWindow] = {}
         self._tasks = OwnedTasks("a fetcher", self._failed)
         self._failure: Exception | None = None
         self._children: set[asyncio.Task[None]] = set()
@@ -298,10 +298,10 @@ class RawFetcher:
             self.answers.avoid_replica(partition, node)
             self.answers.fail(partition, offset, about(partition, again(error)))
 
-    def _window(self, node: int) -> Window:
+    def _window(self, node: int) -> InFlightWindow:
         window = self._windows.get(node)
         if window is None:
-            window = self._windows[node] = Window(
+            window = self._windows[node] = InFlightWindow(
                 most_bytes=self._options.max_bytes,
                 least_bytes=_LEAST_WINDOW_BYTES,
                 slow_seconds=_SLOW_SECONDS,

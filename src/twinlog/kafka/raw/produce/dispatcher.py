@@ -24,7 +24,7 @@ from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.kafka.raw.produce.partition_queue import Routes
 from twinlog.kafka.raw.produce.wire import ProduceAnswer, ProduceResponse, SealedBatch, produce_request
-from twinlog.kafka.raw.settings import TIMER_MARGIN_SECONDS, ProducerSettings, Window
+from twinlog.kafka.raw.settings import TIMER_MARGIN_SECONDS, InFlightWindow, ProducerSettings
 from twinlog.model import TopicPartition
 
 _SLOW_SECONDS = 5.0
@@ -37,7 +37,7 @@ HasRoom = Callable[[int], bool]
 """Whether the request has room for a batch of this size now."""
 
 
-class Lane(Protocol[B]):
+class Sending(Protocol[B]):
     """What is sent, and what an answer means. For one dispatcher."""
 
     @property
@@ -82,7 +82,7 @@ class Dispatcher(Generic[B]):
         self,
         session: DataClientPool,
         settings: ProducerSettings,
-        lane: Lane[B],
+        lane: Sending[B],
         *,
         doing: str,
         most_bytes: int,
@@ -102,7 +102,7 @@ class Dispatcher(Generic[B]):
         self._transactional_id, self._adds_partitions = transactional_id, adds_partitions
         self._on_request, self._most_requests = on_request, most_requests
         self._new_window = partial(
-            Window, most_bytes=most_bytes, least_bytes=least_bytes, slow_seconds=_SLOW_SECONDS
+            InFlightWindow, most_bytes=most_bytes, least_bytes=least_bytes, slow_seconds=_SLOW_SECONDS
         )
         self._loop = asyncio.get_running_loop()
         self._ways: dict[int, _Way] = {}
@@ -261,7 +261,7 @@ class Dispatcher(Generic[B]):
 class _Way:
     """What is in flight to one broker."""
 
-    window: Window
+    window: InFlightWindow
     requests: int = 0
     size_bytes: int = 0
 

@@ -13,7 +13,7 @@ from twinlog_source.partitions import orders
 from twinlog_source.partitions.orders import PartitionState, PreservedTerms, TaskAssignment
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Tail
-from twinlog_source.preserved.own_batches import ForeignWrite
+from twinlog_source.preserved.own_batches import FirstForeign
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 from unit.source.preserved.preserved_rig import FIRST, PreservedRig
@@ -89,7 +89,7 @@ async def test_a_copy_ends_only_once_nothing_late_can_lengthen_it() -> None:
 
 
 async def test_foreign_writes_are_judged_after_late_own_batches_can_no_longer_arrive() -> None:
-    rig = PreservedRig(found=ForeignWrite(99, 5, 1))
+    rig = PreservedRig(found=FirstForeign(99, 5, 1))
     first = rig.assigned(FIRST, 5, has_former_task=True)
     rig.fetched(FIRST, 5, 2)
     rig.answered(first, rig.sent(first), 6)
@@ -108,7 +108,7 @@ async def test_foreign_writes_are_judged_after_late_own_batches_can_no_longer_ar
 
 async def test_records_of_others_in_a_recreated_topic_do_not_end_the_copy_of_the_former_one() -> None:
     """The driver decides about the new topic, with the position of the former."""
-    rig = PreservedRig(found=ForeignWrite(99, 0, 0))
+    rig = PreservedRig(found=FirstForeign(99, 0, 0))
     first = rig.assigned(FIRST, 5)
     rig.topic_id = "another"
     rig.preserved.doubt(rig.preserved.by_source[FIRST])
@@ -150,13 +150,13 @@ async def test_the_end_of_the_task_leaves_the_position_of_an_ended_copy() -> Non
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
-        (ForeignWrite(99, 5, 2), "FOREIGN_WRITE"),
-        (ForeignWrite(-1, 5, 2, is_filler=True), "FOREIGN_WRITE"),
-        (ForeignWrite(99, 5, 2, is_filler=True), "MARKER_REPEATED"),
+        (FirstForeign(99, 5, 2), "FOREIGN_WRITE"),
+        (FirstForeign(-1, 5, 2, is_filler=True), "FOREIGN_WRITE"),
+        (FirstForeign(99, 5, 2, is_filler=True), "MARKER_REPEATED"),
     ],
 )
 async def test_a_copy_that_others_wrote_to_ends_at_the_first_of_their_records(
-    found: ForeignWrite, reason: str
+    found: FirstForeign, reason: str
 ) -> None:
     rig = PreservedRig()
     first = rig.assigned(FIRST, 5)
