@@ -1,7 +1,15 @@
 """Reads answers of HTTP servers with limits on size and time."""
 
 import time
-from typing import Protocol
+import urllib.request
+from typing import Any, Protocol
+
+
+class NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Refuses redirects: a secret is only sent to the server that was configured, and only it names keys."""
+
+    def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
+        return None
 
 
 class _Answer(Protocol):

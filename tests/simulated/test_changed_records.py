@@ -12,7 +12,7 @@ from simulated.world import ONE_BROKER, World, live
 from twinlog.api.source.v1 import source_service_pb2 as source_api
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.batches.bodies import OpenRecord, decode_record, encode_body
-from twinlog.comparison.model import Kind
+from twinlog.comparison.model import DifferenceKind
 from twinlog.config import load
 from twinlog.errors import StateError, TransientKafkaError
 from twinlog.model import Flow, TopicPartition
@@ -306,9 +306,9 @@ def test_verify_names_what_is_missing_doubled_changed_otherwise_or_left_out(
 
             seen = target.read("orders")
             for wrong, kind in (
-                (seen[:2] + seen[3:], Kind.MISSING),
-                (seen[:3] + seen[2:], Kind.DUPLICATE),
-                ([*seen[:2], seen[2]._replace(value=b"a 2"), *seen[3:]], Kind.CHANGED),
+                (seen[:2] + seen[3:], DifferenceKind.MISSING),
+                (seen[:3] + seen[2:], DifferenceKind.DUPLICATE),
+                ([*seen[:2], seen[2]._replace(value=b"a 2"), *seen[3:]], DifferenceKind.CHANGED),
             ):
                 target.cluster.delete_topic("orders")
                 target.cluster.create_topic("orders")

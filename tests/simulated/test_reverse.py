@@ -13,7 +13,7 @@ from simulated.world import SERVICES, World, live
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.cli.common.call import Services
-from twinlog.cli.moves.reverse import BothClusters, Reversal, Tail
+from twinlog.cli.moves.reverse import BothClusters, LeftTail, Reversal
 from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.errors import StateError
 from twinlog.kafka.cluster import open_cluster
@@ -39,7 +39,9 @@ async def services(world: World) -> AsyncIterator[Services]:
 class Reversing:
     """Runs the command; `until` names how many steps it tells before it dies."""
 
-    def __init__(self, world: World, *, until: int = 1000, tail: Tail = Tail.REFUSE, **options: Any) -> None:
+    def __init__(
+        self, world: World, *, until: int = 1000, tail: LeftTail = LeftTail.REFUSE, **options: Any
+    ) -> None:
         self.world, self.until, self.tail, self.options = world, until, tail, options
         self.told: list[tuple[str, str]] = []
 
@@ -153,8 +155,8 @@ def test_a_flow_that_somebody_else_stopped_may_not_be_drained(tmp_path: Path) ->
     live(life())
 
 
-@pytest.mark.parametrize("tail", list(Tail))
-def test_a_tail_is_shown_and_becomes_what_was_told(tmp_path: Path, tail: Tail) -> None:
+@pytest.mark.parametrize("tail", list(LeftTail))
+def test_a_tail_is_shown_and_becomes_what_was_told(tmp_path: Path, tail: LeftTail) -> None:
     async def life() -> None:
         async with World(tmp_path, FILE, seed=33) as world:
             await begin(world)
@@ -163,7 +165,7 @@ def test_a_tail_is_shown_and_becomes_what_was_told(tmp_path: Path, tail: Tail) -
             await world.order("PauseReplication", pause)
             a.produce("orders", 0, b"only here", b"here, too")
             reversing = Reversing(world, tail=tail, accept_loss=True)
-            if tail is Tail.REFUSE:
+            if tail is LeftTail.REFUSE:
                 with pytest.raises(StateError, match="orders-0: A has records that are not copied"):
                     await reversing.run(wait_seconds=0)
                 await world.until(lambda: len(values(world, "B")) == 7)
@@ -178,7 +180,7 @@ def test_a_tail_is_shown_and_becomes_what_was_told(tmp_path: Path, tail: Tail) -
             shown = [message for step, message in reversing.told if step == "TAIL"]
             assert any("offset 6" in each and "here, too" in each for each in shown), shown
             copies = [topic for topic in b.cluster.topics if topic.endswith(".tail-of-A")]
-            assert copies == (["orders.tail-of-A"] if tail is Tail.TOPIC else [])
+            assert copies == (["orders.tail-of-A"] if tail is LeftTail.TOPIC else [])
             for copy in copies:
                 assert [each.value for each in b.read(copy)] == [b"only here", b"here, too"]
 

@@ -16,7 +16,7 @@ from simulated.world import ONE_BROKER, World, live
 from twinlog.api.source.v1.source_service_pb2 import ListGapsRequest
 from twinlog.batches.bodies import OpenRecord, decode_record
 from twinlog.cli.verdict.verdict import verdict_of
-from twinlog.comparison.model import Kind
+from twinlog.comparison.model import DifferenceKind
 from twinlog.config import load
 from twinlog.errors import ConfigError, TransientKafkaError
 from twinlog.model import Flow, TopicPartition
@@ -366,9 +366,9 @@ def test_verify_compares_each_route_with_what_takes_it(tmp_path: Path) -> None:
             ]
             seen = target.read("A.plain-big")
             for wrong, kind in (
-                (seen[:2] + seen[3:], Kind.MISSING),
-                (seen[:3] + seen[2:], Kind.DUPLICATE),
-                ([*seen[:2], seen[2]._replace(value=b"x"), *seen[3:]], Kind.CHANGED),
+                (seen[:2] + seen[3:], DifferenceKind.MISSING),
+                (seen[:3] + seen[2:], DifferenceKind.DUPLICATE),
+                ([*seen[:2], seen[2]._replace(value=b"x"), *seen[3:]], DifferenceKind.CHANGED),
             ):
                 target.cluster.delete_topic("A.plain-big")
                 target.cluster.create_topic("A.plain-big")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from twinlog.config import Configuration
     from twinlog.model import TopicPartition
     from twinlog.preflight.adoption import Adoption, Continuation
-    from twinlog.preflight.facts import Facts, Finding, FlowFacts
+    from twinlog.preflight.facts import CheckedFlow, Facts, Finding
 
 
 _FINDING: Fields["Finding"] = table("level about check message remedy")
@@ -54,7 +54,7 @@ def preflight_command(
     the file itself is wrong.
     """
     from twinlog.preflight.checks import judge
-    from twinlog.preflight.facts import Level
+    from twinlog.preflight.facts import Severity
     from twinlog.preflight.gather import gather_facts
     from twinlog.preflight.report import needed_acl_commands, needed_acls
 
@@ -72,8 +72,8 @@ def preflight_command(
         return replace(found, flows=flows)
 
     findings = judge(call.run(facts()))
-    shown = [finding for finding in findings if not (quiet and finding.level is Level.OK)]
-    failing = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
+    shown = [finding for finding in findings if not (quiet and finding.level is Severity.OK)]
+    failing = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
     fails = any(finding.level in failing for finding in findings)
 
     def text() -> None:
@@ -84,14 +84,14 @@ def preflight_command(
                 say(printable(f"        {finding.remedy}"))
         if any(finding.check == "rights" and " lacks " in finding.message for finding in shown):
             say("a right that is granted and still lacking is taken by a DENY: `kafka-acls.sh --list`")
-        errors = sum(finding.level is Level.ERROR for finding in findings)
-        warnings = sum(finding.level is Level.WARNING for finding in findings)
+        errors = sum(finding.level is Severity.ERROR for finding in findings)
+        warnings = sum(finding.level is Severity.WARNING for finding in findings)
         typer.echo(f"{counted(errors, 'error')}, {counted(warnings, 'warning')}")
 
     call.tell([as_json(_FINDING, finding) for finding in shown], text, fails=fails)
 
 
-async def transform_facts(configuration: "Configuration", flow: "FlowFacts") -> "TwinlogError | bool":
+async def transform_facts(configuration: "Configuration", flow: "CheckedFlow") -> "TwinlogError | bool":
     """What Spark says of the flow's expressions, as in the facts: where there is no Spark, nothing."""
     expressions = expressions_of(flow.config.policy_config)
     if expressions is None or find_spec("pyspark") is None:

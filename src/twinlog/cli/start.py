@@ -334,12 +334,12 @@ def refuse_errors(facts: "Facts") -> None:
 def errors_in(facts: "Facts") -> list[str]:
     """What preflight would call an error, a line for each with its remedy."""
     from twinlog.preflight.checks import judge
-    from twinlog.preflight.facts import Level
+    from twinlog.preflight.facts import Severity
 
     return [
         printable(f"{each.about}: {each.check}: {each.message}" + (f"; {each.remedy}" if each.remedy else ""))
         for each in judge(facts)
-        if each.level is Level.ERROR
+        if each.level is Severity.ERROR
     ]
 
 

@@ -20,7 +20,7 @@ from twinlog.policy import ReplicationPolicy, policy_from_config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class MemberTopic:
     """A topic that is part of a logical topic."""
 
     topic: str
@@ -40,7 +40,7 @@ def members(
     topics: Collection[str],
     logical_topics: Collection[str],
     clusters: Collection[ClusterAlias] | None = None,
-) -> dict[str, Member]:
+) -> dict[str, MemberTopic]:
     """The topics that together have every record of `logical_topics` once, by their names on the cluster.
 
     Of several copies of one origin (in a mesh `A.orders` and `C.A.orders`) the one with the fewest hops is
@@ -49,7 +49,7 @@ def members(
     `clusters` lists the aliases.
     """
     wanted = set(logical_topics)
-    nearest: dict[tuple[str, ClusterAlias | None], Member] = {}
+    nearest: dict[tuple[str, ClusterAlias | None], MemberTopic] = {}
     for member in _candidates(policy, sorted(topics), wanted):
         if clusters is not None and not set(clusters).issuperset(member.upstream):
             continue
@@ -59,7 +59,7 @@ def members(
     return {member.topic: member for member in nearest.values()}
 
 
-def _candidates(policy: ReplicationPolicy, topics: Iterable[str], wanted: set[str]) -> Iterable[Member]:
+def _candidates(policy: ReplicationPolicy, topics: Iterable[str], wanted: set[str]) -> Iterable[MemberTopic]:
     """Each topic that is requested, or a copy of one over any number of hops."""
     for topic in topics:
         logical, upstream = topic, tuple[ClusterAlias, ...]()
@@ -69,7 +69,7 @@ def _candidates(policy: ReplicationPolicy, topics: Iterable[str], wanted: set[st
                 break
             logical, upstream = above, (source, *upstream)
         if logical in wanted:
-            yield Member(topic=topic, logical_topic=logical, upstream=upstream)
+            yield MemberTopic(topic=topic, logical_topic=logical, upstream=upstream)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +124,8 @@ class LogicalConsumer:
         self._consumer_properties = consumer_properties(properties)
         self._alias = cluster_name(properties)
         self._cluster: KafkaCluster = open_cluster(self._alias, client_properties(properties, ADMIN))
-        self._members: Mapping[str, Member] = {}
-        self._origins: dict[str, Member] = {}
+        self._members: Mapping[str, MemberTopic] = {}
+        self._origins: dict[str, MemberTopic] = {}
         """Also of topics that are no longer read, whose last records may still arrive."""
         self._consumer: GroupConsumer | None = None
         self._refresh_at = 0.0
@@ -217,11 +217,11 @@ class LogicalConsumer:
             self._rebalances = consumer.rebalances
             self._handed_out = {}
 
-    async def _look(self) -> Mapping[str, Member]:
+    async def _look(self) -> Mapping[str, MemberTopic]:
         topics = await self._cluster.list_topics()
         return members(self._policy, topics, self._logical_topics, self._clusters)
 
-    def _take(self, found: Mapping[str, Member]) -> None:
+    def _take(self, found: Mapping[str, MemberTopic]) -> None:
         self._members = found
         self._origins.update(found)
 

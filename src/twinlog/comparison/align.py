@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from twinlog.comparison.model import Difference, Kind
+from twinlog.comparison.model import Difference, DifferenceKind
 from twinlog.comparison.sides import Window
 
 # Checks that the records of a copy have their source's offsets, where that is promised (docs/offsets.md).
@@ -82,7 +82,7 @@ class KeptOffsets:
         explained = {(hunk.source_after, hunk.target_after) for hunk in hunks}
         return [
             Difference(
-                kind=Kind.CHANGED,
+                kind=DifferenceKind.CHANGED,
                 source_offset=run.source_offset,
                 target_offset=run.target_offset,
                 count=run.count,

@@ -9,7 +9,7 @@ from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     """How a record differs. A closed list; the values are part of the report's schema."""
 
     MISSING = "MISSING"
@@ -102,7 +102,7 @@ class Difference:
     None: the end of the log.
     """
 
-    kind: Kind
+    kind: DifferenceKind
     source_offset: int | None
     target_offset: int | None
     count: int = 1

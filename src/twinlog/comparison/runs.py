@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from twinlog.comparison.model import Difference, Kind, NotCompared
+from twinlog.comparison.model import Difference, DifferenceKind, NotCompared
 
 
 def merged(differences: Iterable[Difference]) -> list[Difference]:
@@ -35,9 +35,9 @@ def _continues(run: Difference, each: Difference) -> bool:
         return False
     source_on = _follows(run.source_offset, each.source_offset, run.count)
     target_on = _follows(run.target_offset, each.target_offset, run.count)
-    if run.kind is Kind.MISSING:
+    if run.kind is DifferenceKind.MISSING:
         return source_on and run.target_offset == each.target_offset
-    if run.kind is Kind.FOREIGN:
+    if run.kind is DifferenceKind.FOREIGN:
         return target_on and run.source_offset == each.source_offset
     return source_on and target_on
 

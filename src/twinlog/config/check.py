@@ -16,16 +16,16 @@ from twinlog.config.keys.client import (
     SECURITY_KEYS,
     is_secret,
 )
-from twinlog.config.keys.spec import KeySpec, Scope, expected, java_boolean, parse_value
+from twinlog.config.keys.spec import KeyScope, KeySpec, expected, java_boolean, parse_value
 from twinlog.config.keys.table import BY_ANY_NAME, SPARK_CONF_PREFIX
 from twinlog.config.values.precedence import Settings
-from twinlog.config.values.reader import Findings, tell_reading
+from twinlog.config.values.reader import ConfigFindings, tell_reading
 from twinlog.model import ClusterAlias
 from twinlog.properties import Property
 
-_AT_TOP = frozenset((Scope.TOP, Scope.FLOW, Scope.TARGET_OR_TOP))
-_AT_FLOW = frozenset((Scope.FLOW, Scope.FLOW_ONLY))
-_AT_CLUSTER = frozenset((Scope.TARGET, Scope.TARGET_OR_TOP))
+_AT_TOP = frozenset((KeyScope.TOP, KeyScope.FLOW, KeyScope.TARGET_OR_TOP))
+_AT_FLOW = frozenset((KeyScope.FLOW, KeyScope.FLOW_ONLY))
+_AT_CLUSTER = frozenset((KeyScope.TARGET, KeyScope.TARGET_OR_TOP))
 
 _OPEN_PREFIXES = (
     *("config.providers.", "replication.policy.", SPARK_CONF_PREFIX),
@@ -68,7 +68,7 @@ _FINE = _Verdict()
 
 
 def check_keys(
-    raw: Settings, clusters: Collection[ClusterAlias], *, findings: Findings, strict: bool
+    raw: Settings, clusters: Collection[ClusterAlias], *, findings: ConfigFindings, strict: bool
 ) -> None:
     """Report keys that are not understood (with `strict` as problems), and check the values of the others."""
     for key, prop in raw.items():
@@ -116,7 +116,7 @@ def _unknown(key: str, candidates: Iterable[str]) -> str:
     return f"unknown key; did you mean {nearest[0]}?" if nearest else "unknown key"
 
 
-def _check_value(spec: KeySpec, prop: Property, findings: Findings) -> None:
+def _check_value(spec: KeySpec, prop: Property, findings: ConfigFindings) -> None:
     """References are checked when they are used."""
     if "${" in prop.value:
         return
@@ -129,7 +129,7 @@ def _check_value(spec: KeySpec, prop: Property, findings: Findings) -> None:
 
 
 def _verdict(
-    raw: Settings, prop: Property, clusters: Collection[ClusterAlias], findings: Findings
+    raw: Settings, prop: Property, clusters: Collection[ClusterAlias], findings: ConfigFindings
 ) -> _Verdict | None:
     """None when the place of the key is wrong and was reported, or cannot be judged because `clusters` is
     wrong."""
@@ -155,7 +155,7 @@ def _other(clusters: Collection[ClusterAlias], alias: ClusterAlias) -> ClusterAl
 
 
 def _verdict_for_flow(
-    raw: Settings, prop: Property, aliases: list[ClusterAlias], findings: Findings
+    raw: Settings, prop: Property, aliases: list[ClusterAlias], findings: ConfigFindings
 ) -> _Verdict | None:
     key = prop.key
     for source in aliases:
@@ -205,7 +205,9 @@ def _at_top(key: str, clusters: Collection[ClusterAlias]) -> _Verdict:
     if spec is not None and spec.no_effect:
         return _Verdict(no_effect=spec.no_effect)
     if spec is not None:
-        place = f"{some}.{key}" if spec.scope is Scope.TARGET else f"{_other(clusters, some)}->{some}.{key}"
+        place = (
+            f"{some}.{key}" if spec.scope is KeyScope.TARGET else f"{_other(clusters, some)}->{some}.{key}"
+        )
         return _Verdict(instead=f"write it as {place}")
     if key.startswith((*_OPEN_PREFIXES, _POSITIONS_TOPIC_PREFIX)):
         return _FINE
@@ -235,7 +237,7 @@ def _at_cluster(alias: ClusterAlias, key: str, other: ClusterAlias) -> _Verdict:
     if spec is not None and spec.no_effect:
         return _Verdict(no_effect=spec.no_effect)
     if spec is not None:
-        at_top = spec.scope is Scope.TOP
+        at_top = spec.scope is KeyScope.TOP
         return _Verdict(
             instead="write it at the top level" if at_top else f"write it as {other}->{alias}.{key}"
         )

@@ -9,7 +9,7 @@ from twinlog.config.keys.spec import split_list
 from twinlog.config.values import precedence as precedence
 from twinlog.config.values.precedence import ClusterSide, Settings, client_id
 from twinlog.config.values.providers import Resolver, notes
-from twinlog.config.values.reader import Findings
+from twinlog.config.values.reader import ConfigFindings
 from twinlog.model import ClusterAlias, Flow
 from twinlog.properties import Property
 
@@ -137,7 +137,7 @@ _CHOICES = {
 
 
 class ClientBuilder:
-    def __init__(self, resolver: Resolver, findings: Findings) -> None:
+    def __init__(self, resolver: Resolver, findings: ConfigFindings) -> None:
         self._resolver = resolver
         self._findings = findings
 

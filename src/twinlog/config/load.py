@@ -26,7 +26,7 @@ from twinlog.config.values import precedence as precedence
 from twinlog.config.values.live import require_literals
 from twinlog.config.values.precedence import Connector, Settings
 from twinlog.config.values.providers import FileSystem, LocalFileSystem, Resolver, configured_resolver
-from twinlog.config.values.reader import Findings, SettingsReader
+from twinlog.config.values.reader import ConfigFindings, SettingsReader
 from twinlog.errors import ConfigError
 from twinlog.model import ClusterAlias, Flow
 from twinlog.properties import Property
@@ -48,7 +48,7 @@ _QUOTES = ('"', "'")
 """No topic has one in its name."""
 
 
-def check_values(raw: Settings, findings: Findings) -> None:
+def check_values(raw: Settings, findings: ConfigFindings) -> None:
     for key, prop in raw.items():
         if is_secret(key):
             continue
@@ -137,7 +137,7 @@ def _build(
     files: FileSystem,
 ) -> Configuration:
     """Create a Configuration from parsed properties; raises as `load` does."""
-    findings = Findings(file=file)
+    findings = ConfigFindings(file=file)
     for earlier in parsed.overridden:
         later = parsed.entries[earlier.key]
         findings.warning(earlier.key, f"is written again in line {later.line}, which wins", line=earlier.line)
@@ -240,7 +240,7 @@ class _Base:
         return {**defaults, **self.written_values(flow, keys)}
 
 
-def _clusters(top: SettingsReader, findings: Findings) -> tuple[ClusterAlias, ...]:
+def _clusters(top: SettingsReader, findings: ConfigFindings) -> tuple[ClusterAlias, ...]:
     prop = top.property("clusters") or Property(key="clusters", value="")
     if not prop.value.strip():
         findings.problem("clusters", "missing: the aliases of the clusters, as A, B", line=prop.line)
@@ -289,7 +289,7 @@ def _selected_flows(
 
 
 def _warn_same_brokers(
-    *, flows_of: Collection[Flow], clusters: Mapping[ClusterAlias, ClusterConfig], findings: Findings
+    *, flows_of: Collection[Flow], clusters: Mapping[ClusterAlias, ClusterConfig], findings: ConfigFindings
 ) -> None:
     for flow in flows_of:
         source, target = clusters[flow.source].bootstrap_servers, clusters[flow.target].bootstrap_servers
@@ -333,7 +333,7 @@ def same_address(key: str, other: str, address: Address) -> ConfigError:
 
 
 def _spark(
-    raw: Mapping[str, Property], top: SettingsReader, resolver: Resolver, findings: Findings
+    raw: Mapping[str, Property], top: SettingsReader, resolver: Resolver, findings: ConfigFindings
 ) -> SparkSettings:
     endpoint = top.optional_text("twinlog.source.worker.endpoint")
     listen = top.optional_text("twinlog.source.worker.listen")
@@ -359,7 +359,7 @@ def _spark(
     )
 
 
-def _check_spark(master: str, conf: Mapping[str, str], findings: Findings) -> None:
+def _check_spark(master: str, conf: Mapping[str, str], findings: ConfigFindings) -> None:
     """Refuse what cannot run the copying tasks, or would run one of them twice. Values may have tokens."""
     if master.startswith(_SPARK_CONNECT):
         findings.problem("twinlog.spark.master", _NO_CONNECT)
@@ -371,7 +371,7 @@ def _check_spark(master: str, conf: Mapping[str, str], findings: Findings) -> No
             )
 
 
-def _check_authentication(master: str, conf: Mapping[str, str], findings: Findings) -> None:
+def _check_authentication(master: str, conf: Mapping[str, str], findings: ConfigFindings) -> None:
     """Without authentication, Spark runs whatever anybody sends to it."""
     key = f"{SPARK_CONF_PREFIX}{_SPARK_AUTHENTICATE}"
     if conf.get(_SPARK_AUTHENTICATE) == "false":

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from twinlog.config.keys.spec import Service
-from twinlog.config.values.reader import Findings, SettingsReader
+from twinlog.config.values.reader import ConfigFindings, SettingsReader
 
 # Which hosts can only be reached from this machine.
 
@@ -128,7 +128,7 @@ class SecuritySettings:
         )
 
 
-def security_settings(top: SettingsReader, findings: Findings) -> SecuritySettings:
+def security_settings(top: SettingsReader, findings: ConfigFindings) -> SecuritySettings:
     """Read all keys; contradictions become problems in `findings`."""
     ports = {service: _port(top, service, findings) for service in Service}
     auth = _auth(top, findings)
@@ -157,7 +157,7 @@ def security_settings(top: SettingsReader, findings: Findings) -> SecuritySettin
     )
 
 
-def _port(top: SettingsReader, service: Service, findings: Findings) -> PortSecurity:
+def _port(top: SettingsReader, service: Service, findings: ConfigFindings) -> PortSecurity:
     def text(name: str) -> str:
         return top.optional_text(f"twinlog.{service}.{name}") or top.text(f"twinlog.{name}")
 
@@ -182,7 +182,7 @@ def _port(top: SettingsReader, service: Service, findings: Findings) -> PortSecu
     )
 
 
-def _auth(top: SettingsReader, findings: Findings) -> AuthSettings:
+def _auth(top: SettingsReader, findings: ConfigFindings) -> AuthSettings:
     return AuthSettings(
         tokens_file=top.text("twinlog.auth.tokens.file"),
         oidc=_oidc(top, findings),
@@ -192,7 +192,7 @@ def _auth(top: SettingsReader, findings: Findings) -> AuthSettings:
     )
 
 
-def _oidc(top: SettingsReader, findings: Findings) -> OidcSettings | None:
+def _oidc(top: SettingsReader, findings: ConfigFindings) -> OidcSettings | None:
     issuer, audience = top.text("twinlog.auth.oidc.issuer"), top.text("twinlog.auth.oidc.audience")
     if not issuer:
         if audience:
@@ -238,7 +238,7 @@ def is_trusted_url(url: str) -> bool:
     return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)))
 
 
-def _principals(top: SettingsReader, key: str, findings: Findings) -> tuple[str, ...]:
+def _principals(top: SettingsReader, key: str, findings: ConfigFindings) -> tuple[str, ...]:
     found = top.elements(key)
     for entry in found:
         kind, colon, name = entry.partition(":")

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from twinlog.config.keys.client import CLUSTER_CLIENT_KEYS, KEYS_BY_CLIENT
 from twinlog.config.keys.spec import (
+    KeyScope,
     KeySpec,
-    Scope,
     Service,
     expected,
     java_boolean,
@@ -105,7 +105,7 @@ _OTHER_IDENTITIES = {
 """Policies that keep names, from before Kafka 3.0 had one."""
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
 _IDENTIFYING = ("name", "connector.class", "source.cluster.alias", "target.cluster.alias")
-_FLOW_SCOPES = (Scope.FLOW, Scope.FLOW_ONLY)
+_FLOW_SCOPES = (KeyScope.FLOW, KeyScope.FLOW_ONLY)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,7 +8,7 @@ well, so that a connector means the same whether its resource or Connect's REST 
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from twinlog.config.keys.spec import Scope
+from twinlog.config.keys.spec import KeyScope
 from twinlog.config.keys.table import BY_ANY_NAME
 from twinlog.config.values.precedence import Connector
 from twinlog.imports.connectors import ImportedConnector, kind_of
@@ -290,7 +290,9 @@ def _is_of_worker(key: str) -> bool:
     spec = BY_ANY_NAME.get(key)
     return key.startswith(
         ("producer.", "consumer.", "admin.", "offset.storage.", "config.storage.", "status.storage.")
-    ) or (key in _CONVERTERS or (spec is not None and spec.scope in (Scope.TARGET, Scope.TARGET_OR_TOP)))
+    ) or (
+        key in _CONVERTERS or (spec is not None and spec.scope in (KeyScope.TARGET, KeyScope.TARGET_OR_TOP))
+    )
 
 
 def _version(text: str) -> tuple[int, int] | None:

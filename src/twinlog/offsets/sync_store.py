@@ -46,7 +46,7 @@ class TranslationOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Translation:
+class SyncTranslation:
     outcome: TranslationOutcome
     downstream_offset: int | None = None
     """The next offset to read on the target; None unless AT_SYNC or AFTER_SYNC."""
@@ -95,25 +95,25 @@ class OffsetSyncStore:
             (sync,) * SLOTS if slots is None or starts_again else _insert(slots, sync)
         )
 
-    def translate(self, partition: TopicPartition, upstream_offset: int) -> Translation:
+    def translate(self, partition: TopicPartition, upstream_offset: int) -> SyncTranslation:
         """Translate a next offset on the source into a next offset on the target."""
         if not self._read_to_end:
-            return Translation(outcome=TranslationOutcome.NOT_READ)
+            return SyncTranslation(outcome=TranslationOutcome.NOT_READ)
         slots = self._slots.get(partition)
         if slots is None:
-            return Translation(outcome=TranslationOutcome.NO_SYNC)
+            return SyncTranslation(outcome=TranslationOutcome.NO_SYNC)
         for sync in slots:
             if sync.upstream_offset == upstream_offset:
-                return Translation(
+                return SyncTranslation(
                     outcome=TranslationOutcome.AT_SYNC, downstream_offset=sync.downstream_offset, sync=sync
                 )
             if sync.upstream_offset < upstream_offset:
-                return Translation(
+                return SyncTranslation(
                     outcome=TranslationOutcome.AFTER_SYNC,
                     downstream_offset=sync.downstream_offset + 1,
                     sync=sync,
                 )
-        return Translation(outcome=TranslationOutcome.TOO_OLD, sync=slots[-1])
+        return SyncTranslation(outcome=TranslationOutcome.TOO_OLD, sync=slots[-1])
 
     def slots(self, partition: TopicPartition) -> Slots:
         """Return the partition's 64 slots, newest first; empty when it has no sync."""

@@ -24,7 +24,7 @@ from twinlog.filters.linear import LinearPattern
 from twinlog.filters.samples import samples
 from twinlog.model import ClusterAlias
 from twinlog.policy.replication import ReplicationPolicy, names_back
-from twinlog.transforms import Step
+from twinlog.transforms import ChainStep
 
 RENAME_KEY: Final = "twinlog.topic.rename"
 _MOST_GROUPS: Final = 9
@@ -54,7 +54,7 @@ Shape = tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RenameRule:
     written: str
     before: Shape
     after: Shape
@@ -62,7 +62,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class RenameMap:
-    rules: tuple[Rule, ...]
+    rules: tuple[RenameRule, ...]
 
     def apply(self, topic: str) -> str:
         """The name of a topic's copy, without a prefix of the policy."""
@@ -105,7 +105,7 @@ def reversible(regex: str, replacement: str) -> RenameMap:
     return _checked((_rule(f"{regex} -> {replacement}", left, replacement),))
 
 
-def _checked(rules: tuple[Rule, ...]) -> RenameMap:
+def _checked(rules: tuple[RenameRule, ...]) -> RenameMap:
     renames = RenameMap(rules)
     for rule in rules:
         for topic in _examples(rule.before):
@@ -127,7 +127,7 @@ def _sides(written: str) -> tuple[str, str]:
     return left, right
 
 
-def _rule(written: str, left: str, right: str) -> Rule:
+def _rule(written: str, left: str, right: str) -> RenameRule:
     before = _shape(written, left)
     groups = {part.number: part for part in before if isinstance(part, Group)}
     after: list[Part] = []
@@ -143,7 +143,7 @@ def _rule(written: str, left: str, right: str) -> Rule:
         raise _wrong(
             written, "each pair of parentheses must be used exactly once, so that names can be mapped back"
         )
-    return Rule(written=written, before=before, after=tuple(after))
+    return RenameRule(written=written, before=before, after=tuple(after))
 
 
 def _shape(written: str, text: str) -> Shape:
@@ -234,7 +234,7 @@ def _wrong(rule: str, why: str) -> ConfigError:
 class NamingRouter:
     """A router with the map that reads its names back."""
 
-    step: Step
+    step: ChainStep
     back: RenameMap
 
     def undo(self, name: str) -> str:

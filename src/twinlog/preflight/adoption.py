@@ -22,7 +22,7 @@ from twinlog.policy.expected_offsets import (
     fill_words,
     offsets_rule,
 )
-from twinlog.preflight.facts import Finding, FlowFacts, TopicFacts, error, fine, warning
+from twinlog.preflight.facts import CheckedFlow, Finding, TopicFacts, error, fine, warning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class AdoptionFacts:
         return self.config.flow
 
 
-class Start(StrEnum):
+class StartsAt(StrEnum):
     """Where a partition continues."""
 
     STORED = "stored"
@@ -98,7 +98,7 @@ class Start(StrEnum):
 class Continuation:
     partition: TopicPartition
     target_topic: str
-    start: Start
+    start: StartsAt
     position: int | None
     """The next source offset to copy; None = decided at the start."""
     lag: int | None
@@ -182,7 +182,7 @@ def _continuation(
         return Continuation(
             partition=partition,
             target_topic=target,
-            start=Start.UNREADABLE,
+            start=StartsAt.UNREADABLE,
             position=None,
             lag=None,
             remark=why,
@@ -199,7 +199,7 @@ def _continuation(
     return Continuation(
         partition=partition,
         target_topic=target,
-        start=Start.STORED,
+        start=StartsAt.STORED,
         position=position,
         lag=max(0, log.end - max(position, log.start)),
         lost=max(0, log.start - position),
@@ -212,13 +212,13 @@ def _new(facts: AdoptionFacts, partition: TopicPartition, log: Log, target: str)
     by_duration = settings.auto_offset_reset is AutoOffsetReset.BY_DURATION
     if settings.start_group or settings.start_time_ms is not None or by_duration:
         return Continuation(
-            partition=partition, target_topic=target, start=Start.GROUP_OR_TIME, position=None, lag=None
+            partition=partition, target_topic=target, start=StartsAt.GROUP_OR_TIME, position=None, lag=None
         )
     begins = {
-        AutoOffsetReset.EARLIEST: (Start.EARLIEST, log.start),
-        AutoOffsetReset.LATEST: (Start.LATEST, log.end),
+        AutoOffsetReset.EARLIEST: (StartsAt.EARLIEST, log.start),
+        AutoOffsetReset.LATEST: (StartsAt.LATEST, log.end),
     }
-    start, position = begins.get(settings.auto_offset_reset, (Start.NONE, None))
+    start, position = begins.get(settings.auto_offset_reset, (StartsAt.NONE, None))
     there = target in facts.target_topics and log.end > log.start
     return Continuation(
         partition=partition,
@@ -259,7 +259,7 @@ def _changes(facts: AdoptionFacts) -> Iterator[str]:
 _KEY = "twinlog.offsets"
 
 
-def check_offsets(flow: FlowFacts, flows: Sequence[FlowFacts] = ()) -> Iterator[Finding]:
+def check_offsets(flow: CheckedFlow, flows: Sequence[CheckedFlow] = ()) -> Iterator[Finding]:
     """Lines for the flow, and one for each new topic that cannot have its source's offsets, although it must
     or a key would allow it, or whose target topic already holds records. `flows` are all of the file: what
     one of them reads is never said to be deleted."""
@@ -307,7 +307,7 @@ def _is_written(topic: TopicFacts) -> bool:
     return any(topic.target_ends or ())
 
 
-def _written_targets(flow: FlowFacts, rule: OffsetsRule, flows: Sequence[FlowFacts]) -> Iterator[Finding]:
+def _written_targets(flow: CheckedFlow, rule: OffsetsRule, flows: Sequence[CheckedFlow]) -> Iterator[Finding]:
     target = flow.flow.target
     for topic in flow.topics:
         if not _is_written(topic) or rule.wanted(topic.name) is OffsetsMode.TRANSLATED:
@@ -334,7 +334,7 @@ def _written_targets(flow: FlowFacts, rule: OffsetsRule, flows: Sequence[FlowFac
         )
 
 
-def _holes(flow: FlowFacts) -> str:
+def _holes(flow: CheckedFlow) -> str:
     """The longest gap that consumers do not see, as text."""
     if isinstance(flow.target_operations, KafkaError):
         return ""
@@ -347,7 +347,7 @@ def _holes(flow: FlowFacts) -> str:
     )
 
 
-def fills_offsets(flow: FlowFacts) -> bool:
+def fills_offsets(flow: CheckedFlow) -> bool:
     """Whether new copies shall have their source's offsets and do not begin at offset 0."""
     rule = offsets_rule(flow.config)
     return flow.config.source.exactly_once and any(

@@ -14,10 +14,10 @@ from twinlog.policy.internal_topics import source_offsets_topic
 from twinlog.policy.rename import RENAME_KEY
 from twinlog.preflight.adoption import check_offsets
 from twinlog.preflight.facts import (
+    CheckedFlow,
     ClusterFacts,
     Facts,
     Finding,
-    FlowFacts,
     TopicFacts,
     check_loops,
     copied_back,
@@ -83,7 +83,7 @@ def check_file(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def check_transform(flow: FlowFacts) -> Iterator[Finding]:
+def check_transform(flow: CheckedFlow) -> Iterator[Finding]:
     """What Spark says of the flow's expressions."""
     match flow.transform:
         case True:
@@ -148,7 +148,7 @@ def _remedy(alias: str, failure: KafkaError) -> str:
     return f"check {alias}.bootstrap.servers, and {alias}.security.protocol and {alias}.ssl.*"
 
 
-def check_ends(flow: FlowFacts, source: ClusterFacts, target: ClusterFacts) -> Iterator[Finding]:
+def check_ends(flow: CheckedFlow, source: ClusterFacts, target: ClusterFacts) -> Iterator[Finding]:
     """Two clusters, and something to replicate."""
     about = str(flow.flow)
     if source.cluster_id == target.cluster_id:
@@ -174,7 +174,7 @@ def check_ends(flow: FlowFacts, source: ClusterFacts, target: ClusterFacts) -> I
         )
 
 
-def check_rules(flow: FlowFacts) -> Iterator[Finding]:
+def check_rules(flow: CheckedFlow) -> Iterator[Finding]:
     """Rules that were changed while the flow ran: everything else is checked with those in force."""
     if flow.rules_unknown is not None:
         check = "rights" if flow.rules_unknown.reason == _NO_RIGHT else "live rules"
@@ -183,7 +183,7 @@ def check_rules(flow: FlowFacts) -> Iterator[Finding]:
         yield warning(str(flow.flow), "live rules", sentence)
 
 
-def check_factors(flow: FlowFacts, source: ClusterFacts, target: ClusterFacts) -> Iterator[Finding]:
+def check_factors(flow: CheckedFlow, source: ClusterFacts, target: ClusterFacts) -> Iterator[Finding]:
     """Replication factors against live brokers, and against what the brokers ask of every write."""
     config, about = flow.config, str(flow.flow)
     syncs = config.source.offset_syncs
@@ -222,7 +222,7 @@ def check_factors(flow: FlowFacts, source: ClusterFacts, target: ClusterFacts) -
             yield fine(about, key, f"{factor} on {cluster.alias}")
 
 
-def check_compaction(flow: FlowFacts) -> Iterator[Finding]:
+def check_compaction(flow: CheckedFlow) -> Iterator[Finding]:
     """Topics of ours that grow for days, and that every process reads whole. The services change those that
     MirrorMaker 2 has created, if they may."""
     for topic in flow.internal:
@@ -243,7 +243,7 @@ def check_compaction(flow: FlowFacts) -> Iterator[Finding]:
         )
 
 
-def check_renames(flow: FlowFacts, source: ClusterFacts) -> Iterator[Finding]:
+def check_renames(flow: CheckedFlow, source: ClusterFacts) -> Iterator[Finding]:
     """Topics that are not copied because another topic has, or would have, the name of their copy."""
     for name in sorted(source.topics):
         decision = flow.selector.decide(name)
@@ -257,7 +257,7 @@ def check_renames(flow: FlowFacts, source: ClusterFacts) -> Iterator[Finding]:
 
 
 def check_topic(
-    flow: FlowFacts, topic: TopicFacts, target: ClusterFacts, *, is_back: bool
+    flow: CheckedFlow, topic: TopicFacts, target: ClusterFacts, *, is_back: bool
 ) -> Iterator[Finding]:
     """One topic: its name, its message sizes, its keys, its timestamps. `is_back`: another flow copies its
     copy back, so that others may write to both."""
@@ -285,7 +285,7 @@ def check_topic(
 
 
 def _check_sizes(
-    about: str, flow: FlowFacts, topic: TopicFacts, source: Sequence[ConfigEntry], target: ClusterFacts
+    about: str, flow: CheckedFlow, topic: TopicFacts, source: Sequence[ConfigEntry], target: ClusterFacts
 ) -> Iterator[Finding]:
     """MM2 copies only the topic's own limits, not one raised on the source's brokers."""
     allowed = largest_batch_bytes({entry.name: entry.value for entry in source})
@@ -305,7 +305,7 @@ def _check_sizes(
 
 
 def _check_keys(
-    about: str, flow: FlowFacts, topic: TopicFacts, source: Sequence[ConfigEntry], target: ClusterFacts
+    about: str, flow: CheckedFlow, topic: TopicFacts, source: Sequence[ConfigEntry], target: ClusterFacts
 ) -> Iterator[Finding]:
     """A compacted topic takes no record without a key."""
     cleanup = _entry(source, "cleanup.policy")
@@ -331,7 +331,7 @@ def _check_keys(
 
 
 def _check_timestamps(
-    about: str, flow: FlowFacts, topic: TopicFacts, source: Sequence[ConfigEntry], target: ClusterFacts
+    about: str, flow: CheckedFlow, topic: TopicFacts, source: Sequence[ConfigEntry], target: ClusterFacts
 ) -> Iterator[Finding]:
     kind = _entry(source, "message.timestamp.type")
     if kind is not None and kind.value == "LogAppendTime":
@@ -367,7 +367,7 @@ def _check_timestamps(
 
 
 def _on_target(
-    flow: FlowFacts,
+    flow: CheckedFlow,
     topic: TopicFacts,
     source: ConfigEntry | None,
     target: ClusterFacts,
@@ -379,7 +379,7 @@ def _on_target(
 
 
 def _value_on_target(
-    flow: FlowFacts, topic: TopicFacts, source: ConfigEntry | None, target: ClusterFacts, broker_name: str
+    flow: CheckedFlow, topic: TopicFacts, source: ConfigEntry | None, target: ClusterFacts, broker_name: str
 ) -> str:
     """Empty when no config sets it."""
     if source is None:

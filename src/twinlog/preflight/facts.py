@@ -28,7 +28,7 @@ from twinlog.transforms.expressions import DEAD_LETTERS
 # Findings of preflight.
 
 
-class Level(StrEnum):
+class Severity(StrEnum):
     OK = "ok"
     WARNING = "warning"
     """It works, but not as expected."""
@@ -38,7 +38,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    level: Level
+    level: Severity
     about: str
     """A cluster's alias, a flow, or a flow and a topic."""
     check: str
@@ -48,15 +48,15 @@ class Finding:
 
 
 def fine(about: str, check: str, message: str) -> Finding:
-    return Finding(level=Level.OK, about=about, check=check, message=message)
+    return Finding(level=Severity.OK, about=about, check=check, message=message)
 
 
 def warning(about: str, check: str, message: str, remedy: str = "") -> Finding:
-    return Finding(level=Level.WARNING, about=about, check=check, message=message, remedy=remedy)
+    return Finding(level=Severity.WARNING, about=about, check=check, message=message, remedy=remedy)
 
 
 def error(about: str, check: str, message: str, remedy: str = "") -> Finding:
-    return Finding(level=Level.ERROR, about=about, check=check, message=message, remedy=remedy)
+    return Finding(level=Severity.ERROR, about=about, check=check, message=message, remedy=remedy)
 
 
 Operations: TypeAlias = frozenset[str] | KafkaError
@@ -140,7 +140,7 @@ class GroupRights:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowFacts:
+class CheckedFlow:
     config: FlowConfig
     """With the rules in force that were changed live."""
     selector: TopicSelector
@@ -173,7 +173,7 @@ class FlowFacts:
 class Facts:
     clusters: Mapping[ClusterAlias, ClusterFacts]
     """The ends of the enabled flows."""
-    flows: Sequence[FlowFacts]
+    flows: Sequence[CheckedFlow]
     """Enabled flows. A flow with an unreachable end has no topics."""
     listens: Mapping[str, Address] = field(default_factory=dict)
     security: SecuritySettings = field(default_factory=SecuritySettings)
@@ -252,7 +252,7 @@ def check_loops(facts: Facts) -> Iterator[Finding]:
     yield from _alike(facts)
 
 
-def copied_back(flows: Sequence[FlowFacts]) -> Collection[tuple[Flow, str]]:
+def copied_back(flows: Sequence[CheckedFlow]) -> Collection[tuple[Flow, str]]:
     """The topics of flows whose copies another flow copies back to them."""
     copies = {(flow.flow, topic.name, topic.target_name) for flow in flows for topic in flow.topics}
     return {
@@ -314,7 +314,7 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.partition("-")[0].split(".")[:2])
 
 
-def _collisions(flows: Sequence[FlowFacts]) -> Iterator[Finding]:
+def _collisions(flows: Sequence[CheckedFlow]) -> Iterator[Finding]:
     writers: dict[tuple[ClusterAlias, str], list[str]] = {}
     for flow in flows:
         for topic in flow.topics:

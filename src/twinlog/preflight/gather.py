@@ -24,9 +24,9 @@ from twinlog.policy.internal_topics import (
     transactional_id_prefix,
 )
 from twinlog.preflight.facts import (
+    CheckedFlow,
     ClusterFacts,
     Facts,
-    FlowFacts,
     GroupRights,
     InternalTopic,
     Operations,
@@ -159,10 +159,10 @@ async def _flow(
     config: FlowConfig,
     clusters: Mapping[ClusterAlias, ClusterFacts],
     timeout_seconds: float,
-) -> FlowFacts:
+) -> CheckedFlow:
     source, target = config.clients.source_admin, config.clients.target_admin
     ends = (clusters[config.flow.source], clusters[config.flow.target])
-    facts = FlowFacts(
+    facts = CheckedFlow(
         config=config,
         selector=topic_selector(config),
         source_principal=principal_of(source),

@@ -6,7 +6,7 @@ from typing import Final
 from twinlog.config import Configuration
 from twinlog.model import ClusterAlias
 from twinlog.preflight.adoption import fills_offsets
-from twinlog.preflight.facts import FlowFacts, own_topics
+from twinlog.preflight.facts import CheckedFlow, own_topics
 from twinlog.preflight.gather import principal_of
 from twinlog.preflight.rights import (
     CLUSTER,
@@ -29,14 +29,14 @@ PRESERVING: Final = "needed only for the source's offsets in copies of topics wh
 _OLD_BROKERS = "needed only by brokers before 2.8"
 
 
-def needed_rights(flow: FlowFacts) -> list[Right]:
+def needed_rights(flow: CheckedFlow) -> list[Right]:
     """Uses prefixes and patterns instead of single topics. Rights that the flow needs come first, then those
     for one purpose each."""
     rights = [*_for_topics(flow), *_for_groups(flow), *_for_clusters(flow)]
     return sorted(rights, key=lambda right: right.purpose != "")
 
 
-def _for_topics(flow: FlowFacts) -> list[Right]:
+def _for_topics(flow: CheckedFlow) -> list[Right]:
     config, policy = flow.config, flow.selector.policy
     source = flow.flow.source
     prefix = policy.format_remote_topic(source, "")
@@ -63,7 +63,7 @@ def _for_topics(flow: FlowFacts) -> list[Right]:
     ]
 
 
-def _for_groups(flow: FlowFacts) -> list[Right]:
+def _for_groups(flow: CheckedFlow) -> list[Right]:
     source, target, settings = flow.flow.source, flow.flow.target, flow.config.checkpoint
     # Among several processes with a flow, the groups elect the owner.
     rights = [_on(flow, target, ELECTIONS, "READ")]
@@ -79,7 +79,7 @@ def _for_groups(flow: FlowFacts) -> list[Right]:
     return rights
 
 
-def _for_clusters(flow: FlowFacts) -> list[Right]:
+def _for_clusters(flow: CheckedFlow) -> list[Right]:
     config, source, target = flow.config, flow.flow.source, flow.flow.target
     rights: list[Right] = []
     if config.source.exactly_once:
@@ -101,7 +101,7 @@ def _for_clusters(flow: FlowFacts) -> list[Right]:
     return rights
 
 
-def _on(flow: FlowFacts, cluster: ClusterAlias, resource: str, operation: str, purpose: str = "") -> Right:
+def _on(flow: CheckedFlow, cluster: ClusterAlias, resource: str, operation: str, purpose: str = "") -> Right:
     principal = flow.source_principal if cluster == flow.flow.source else flow.target_principal
     return right_of(cluster, principal, resource, operation, purpose)
 
@@ -134,7 +134,7 @@ def needed_acls(configuration: Configuration) -> list[AclCommand]:
     rights: dict[str, list[Right]] = {"": []}
     for config in configuration.enabled_flows:
         servers |= servers_of(config)
-        flow = FlowFacts(
+        flow = CheckedFlow(
             config=config,
             selector=topic_selector(config),
             source_principal=principal_of(config.clients.source_admin),

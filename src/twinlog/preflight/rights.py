@@ -14,9 +14,9 @@ from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import ClusterAlias, Flow
 from twinlog.policy.internal_topics import transactional_id_prefix
 from twinlog.preflight.facts import (
+    CheckedFlow,
     ClusterFacts,
     Finding,
-    FlowFacts,
     InternalTopic,
     Operations,
     TopicFacts,
@@ -28,7 +28,7 @@ from twinlog.preflight.facts import (
 # Reports what preflight could not check. Pure.
 
 
-def not_checked(flow: FlowFacts, what: str, why: object, remedy: str = "") -> Finding:
+def not_checked(flow: CheckedFlow, what: str, why: object, remedy: str = "") -> Finding:
     """A warning that nothing is known of `what`."""
     return warning(str(flow.flow), "not checked", f"{what}: {why}", remedy)
 
@@ -117,7 +117,7 @@ _NAMED: Final = 5
 _GROUP_RIGHTS_FORBIDDEN: Final = "GROUP_UNAUTHORIZED"
 
 
-def missing_group_rights(flow: FlowFacts) -> Iterator[Right]:
+def missing_group_rights(flow: CheckedFlow) -> Iterator[Right]:
     """Needed rights on groups that are missing."""
     source, target = flow.flow.source, flow.flow.target
     if any(_lacks(operations, "READ") for operations in flow.groups.elections.values()):
@@ -136,7 +136,7 @@ def missing_group_rights(flow: FlowFacts) -> Iterator[Right]:
             yield right_of(target, flow.target_principal, resource, operation, purpose)
 
 
-def unchecked_groups(flow: FlowFacts) -> Iterator[Finding]:
+def unchecked_groups(flow: CheckedFlow) -> Iterator[Finding]:
     """Rights on groups that are not known."""
     groups, source = flow.groups, flow.flow.source
     if groups.unlisted is not None:
@@ -188,7 +188,7 @@ _LETS_WRITERS_BE_IDEMPOTENT: Final = (2, 8)
 """The first release in which WRITE on a topic implies IDEMPOTENT_WRITE (KIP-679)."""
 
 
-def check_rights(flow: FlowFacts, clusters: Mapping[ClusterAlias, ClusterFacts]) -> Iterator[Finding]:
+def check_rights(flow: CheckedFlow, clusters: Mapping[ClusterAlias, ClusterFacts]) -> Iterator[Finding]:
     """One finding for each resource with missing rights, whose remedy is the command that grants them, and
     one for each failed check."""
     servers = servers_of(flow.config)
@@ -212,7 +212,7 @@ def check_rights(flow: FlowFacts, clusters: Mapping[ClusterAlias, ClusterFacts])
         )
 
 
-def missing_rights(flow: FlowFacts, clusters: Mapping[ClusterAlias, ClusterFacts]) -> Iterator[Right]:
+def missing_rights(flow: CheckedFlow, clusters: Mapping[ClusterAlias, ClusterFacts]) -> Iterator[Right]:
     """Needed rights that are missing. Those with a purpose are needed only for it."""
     yield from _on_clusters(flow, clusters)
     for internal in flow.internal:
@@ -225,7 +225,7 @@ def missing_rights(flow: FlowFacts, clusters: Mapping[ClusterAlias, ClusterFacts
         yield right_of(flow.flow.target, flow.target_principal, transactions_of(flow.flow), "WRITE")
 
 
-def _unchecked(flow: FlowFacts) -> Iterator[Finding]:
+def _unchecked(flow: CheckedFlow) -> Iterator[Finding]:
     ends = (
         (flow.flow.source, flow.source_operations),
         (flow.flow.target, flow.target_operations),
@@ -262,7 +262,7 @@ def _is_unknown(operations: frozenset[str] | KafkaError) -> TypeGuard[KafkaError
     )
 
 
-def _on_clusters(flow: FlowFacts, clusters: Mapping[ClusterAlias, ClusterFacts]) -> Iterator[Right]:
+def _on_clusters(flow: CheckedFlow, clusters: Mapping[ClusterAlias, ClusterFacts]) -> Iterator[Right]:
     config = flow.config
     source: dict[str, str] = {}
     target: dict[str, str] = {"DESCRIBE_CONFIGS": "without it the brokers' defaults are unknown"}
@@ -294,7 +294,7 @@ def _is_older(cluster: ClusterFacts, release: tuple[int, ...]) -> bool:
     return tuple(int(part) for part in cluster.release.split(".")) < release
 
 
-def _on_source_topic(flow: FlowFacts, topic: TopicFacts) -> Iterator[Right]:
+def _on_source_topic(flow: CheckedFlow, topic: TopicFacts) -> Iterator[Right]:
     needed = {"DESCRIBE": "", "READ": "", "DESCRIBE_CONFIGS": ""}
     if not flow.config.configsync.sync_configs_enabled:
         needed["DESCRIBE_CONFIGS"] = "without it the limits of the topic are unknown"
@@ -309,7 +309,7 @@ def _on_source_topic(flow: FlowFacts, topic: TopicFacts) -> Iterator[Right]:
             yield right_of(flow.flow.source, flow.source_principal, resource, operation, purpose)
 
 
-def _on_target_topic(flow: FlowFacts, topic: TopicFacts) -> Iterator[Right]:
+def _on_target_topic(flow: CheckedFlow, topic: TopicFacts) -> Iterator[Right]:
     config = flow.config
     name = f"--topic '{topic.target_name}'"
     if isinstance(topic.target, KafkaError):
@@ -336,7 +336,7 @@ def _on_target_topic(flow: FlowFacts, topic: TopicFacts) -> Iterator[Right]:
             yield right_of(flow.flow.target, flow.target_principal, name, operation, purpose)
 
 
-def _on_internal_topic(flow: FlowFacts, topic: InternalTopic) -> Iterator[Right]:
+def _on_internal_topic(flow: CheckedFlow, topic: InternalTopic) -> Iterator[Right]:
     principal = flow.source_principal if topic.cluster == flow.flow.source else flow.target_principal
     name = f"--topic '{topic.name}'"
     if isinstance(topic.operations, KafkaError):

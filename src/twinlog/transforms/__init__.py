@@ -6,6 +6,7 @@ as key, value and header values.
 
 from twinlog.transforms.chain import BoundChain as BoundChain
 from twinlog.transforms.chain import Chain as Chain
+from twinlog.transforms.chain import ChainStep as ChainStep
 from twinlog.transforms.chain import DropHeaders as DropHeaders
 from twinlog.transforms.chain import Filter as Filter
 from twinlog.transforms.chain import HasHeaderKey as HasHeaderKey
@@ -13,7 +14,6 @@ from twinlog.transforms.chain import InsertHeader as InsertHeader
 from twinlog.transforms.chain import Predicate as Predicate
 from twinlog.transforms.chain import RecordIsTombstone as RecordIsTombstone
 from twinlog.transforms.chain import RegexRouter as RegexRouter
-from twinlog.transforms.chain import Step as Step
 from twinlog.transforms.chain import TimestampRouter as TimestampRouter
 from twinlog.transforms.chain import TopicNameMatches as TopicNameMatches
 from twinlog.transforms.chain import Transform as Transform

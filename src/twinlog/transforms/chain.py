@@ -216,7 +216,7 @@ MOST_ROUTES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ChainStep:
     """A transform, and for which records it is applied."""
 
     name: str
@@ -258,7 +258,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ChainStep, ...] = ()
 
     def bind(self, topic: str) -> "BoundChain":
         """The chain for records whose copy is called `topic` as long as no router says otherwise."""
@@ -284,7 +284,7 @@ class Chain:
 class Fork:
     """A router of single records, and what follows it."""
 
-    step: Step
+    step: ChainStep
     topic: str
     """Under which name the records come to it."""
     rest: Chain

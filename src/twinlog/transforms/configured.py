@@ -14,6 +14,7 @@ from twinlog.filters.java_classes import RegexSyntaxError
 from twinlog.filters.java_regex import compile_java
 from twinlog.transforms.chain import (
     Chain,
+    ChainStep,
     DropHeaders,
     Filter,
     HasHeaderKey,
@@ -21,7 +22,6 @@ from twinlog.transforms.chain import (
     Predicate,
     RecordIsTombstone,
     RegexRouter,
-    Step,
     TimestampRouter,
     TopicNameMatches,
     Transform,
@@ -88,7 +88,7 @@ def _read(values: Mapping[str, str]) -> tuple[Chain, list[str]]:
     predicates: dict[str, Predicate] = {}
     for name, part in _parts(values, PREDICATES, problems):
         _collect(problems, predicates, name, part, _predicate)
-    steps: dict[str, Step] = {}
+    steps: dict[str, ChainStep] = {}
     for name, part in _parts(values, TRANSFORMS, problems):
         _collect(problems, steps, name, part, partial(_step, name, values, predicates))
     return Chain(tuple(steps.values())), problems
@@ -118,7 +118,9 @@ def _elements(text: str) -> tuple[str, ...]:
     return tuple(element for part in text.split(",") if (element := part.strip()))
 
 
-def _step(name: str, values: Mapping[str, str], predicates: Mapping[str, Predicate], part: _Part) -> Step:
+def _step(
+    name: str, values: Mapping[str, str], predicates: Mapping[str, Predicate], part: _Part
+) -> ChainStep:
     transform = _known(part, _PACKAGE, _TRANSFORMS, "transform")(part)
     chosen = part.values.get("predicate", "")
     negate = part.values.get("negate", "false").strip().lower()
@@ -127,12 +129,12 @@ def _step(name: str, values: Mapping[str, str], predicates: Mapping[str, Predica
     if not chosen:
         if "negate" in part.values:
             raise ConfigError(f"{part.prefix}negate: there is no {part.prefix}predicate that it could negate")
-        return Step(name, transform)
+        return ChainStep(name, transform)
     if chosen not in predicates:
         if chosen in _elements(values.get(PREDICATES, "")):
             raise ConfigError(f"{part.prefix}predicate: {chosen!r} has a problem of its own")
         raise ConfigError(f"{part.prefix}predicate: {PREDICATES} does not name {chosen!r}")
-    return Step(name, transform, predicates[chosen], negate == "true")
+    return ChainStep(name, transform, predicates[chosen], negate == "true")
 
 
 def _predicate(part: _Part) -> Predicate:

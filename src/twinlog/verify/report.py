@@ -7,7 +7,14 @@ from enum import StrEnum
 from typing import Any
 
 from twinlog.batches import DecodedRecord
-from twinlog.comparison.model import Difference, Kind, NotCompared, NotComparedReason, PartitionProof, Side
+from twinlog.comparison.model import (
+    Difference,
+    DifferenceKind,
+    NotCompared,
+    NotComparedReason,
+    PartitionProof,
+    Side,
+)
 from twinlog.model import Flow, TopicPartition
 
 # Finds the source offset up to which everything is proven to be on the target and may be deleted. Pure.
@@ -91,7 +98,7 @@ def safe_ranges(
 def _of_the_copy(proof: PartitionProof, begin: int, end: int) -> Iterator[tuple[int, str, str]]:
     """What the copy loses, or nobody has seen of it."""
     if proof.displaced_from is not None and proof.displaced_from < end:
-        yield proof.displaced_from, str(Kind.FOREIGN), _DISPLACED
+        yield proof.displaced_from, str(DifferenceKind.FOREIGN), _DISPLACED
     for left_out in proof.not_compared:
         # Behind what could not be compared, a later record of any key may stand in a compacted copy.
         ends_here = proof.target_compacted and left_out.reason not in _NOT_COPIED
@@ -289,7 +296,7 @@ def _difference(report: FlowReport, proof: PartitionProof, difference: Differenc
         told["found_in"] = difference.found_in
     place = difference.target_offset
     writer = None if place is None else report.writers.get((proof.source, place))
-    if writer is not None and difference.kind is not Kind.MISSING:
+    if writer is not None and difference.kind is not DifferenceKind.MISSING:
         told["written_by"] = {
             "producer_id": writer.producer_id,
             "producer_epoch": writer.producer_epoch,
@@ -343,9 +350,9 @@ def _with_place(
     places: Mapping[tuple[str, Side, Hashable], tuple[PartitionProof, int]],
 ) -> Difference:
     match difference.kind:
-        case Kind.MISSING:
+        case DifferenceKind.MISSING:
             own, other, offset = Side.SOURCE, Side.TARGET, difference.source_offset
-        case Kind.FOREIGN:
+        case DifferenceKind.FOREIGN:
             own, other, offset = Side.TARGET, Side.SOURCE, difference.target_offset
         case _:
             return difference

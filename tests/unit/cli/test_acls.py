@@ -11,7 +11,7 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Call
 from twinlog.cli.common.failures import ANSWERS_IN_JSON
 from twinlog.cli.common.fields import Output
-from twinlog.cli.common.options import FlowFailure
+from twinlog.cli.common.options import FailedFlow
 from twinlog.cli.configsync.acls import FlowAcls, flows_of, on_cluster, print_acls
 from twinlog.errors import ConfigError, StateError
 
@@ -54,10 +54,10 @@ LEFT_OUT = pb2.AclEntry(
 SURPLUS = pb2.AclEntry(target=binding("A.orders", "erin"), state=pb2.ACL_STATE_SURPLUS, made_by_twinlog=True)
 FOREIGN = pb2.AclEntry(target=binding("B", "frank"), state=pb2.ACL_STATE_FOREIGN)
 ACLS = FlowAcls(flow=A_TO_B, entries=[COPIED, FOUND, AWAITED, LEFT_OUT, SURPLUS, FOREIGN])
-FAILURE = FlowFailure(
+FAILURE = FailedFlow(
     flow="C->A", error=StateError("C->A: cluster C has no authorizer", reason="SECURITY_DISABLED")
 )
-OTHER_FAILURE = FlowFailure(
+OTHER_FAILURE = FailedFlow(
     flow="D->A",
     error=StateError("D->A: it is being moved", reason="MOVE_BLOCKED", metadata={"group": "g"}),
 )

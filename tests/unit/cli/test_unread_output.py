@@ -18,7 +18,7 @@ from twinlog.cli.copying import CopyProgress
 from twinlog.cli.moves.moves import print_run
 from twinlog.cli.verify.progress import LINE_EVERY_SECONDS, shown_copy
 from twinlog.cli.verify.tables import tell
-from twinlog.comparison.model import Difference, Kind, PartitionProof
+from twinlog.comparison.model import Difference, DifferenceKind, PartitionProof
 from twinlog.errors import ConfigError, StateError
 from twinlog.model import Flow, TopicPartition
 from twinlog.verify.report import FlowReport
@@ -113,7 +113,7 @@ def a_report() -> FlowReport:
         target_from=0,
         target_to=10,
     )
-    proof.differences.append(Difference(kind=Kind.MISSING, source_offset=3, target_offset=3))
+    proof.differences.append(Difference(kind=DifferenceKind.MISSING, source_offset=3, target_offset=3))
     return FlowReport(flow=Flow("A", "B"), began_at_ms=0, ended_at_ms=1, proofs=[proof])
 
 

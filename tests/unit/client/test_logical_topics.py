@@ -1,6 +1,6 @@
 """Which topics together are one logical topic."""
 
-from twinlog.client.logical_consumer import Member, members
+from twinlog.client.logical_consumer import MemberTopic, members
 from twinlog.policy import DefaultReplicationPolicy, IdentityReplicationPolicy
 
 TOPICS = [
@@ -17,9 +17,9 @@ TOPICS = [
 def test_the_topic_and_its_copies_over_any_number_of_hops() -> None:
     found = members(DefaultReplicationPolicy(), TOPICS, ["orders"])
     assert found == {
-        "orders": Member(topic="orders", logical_topic="orders", upstream=()),
-        "A.orders": Member(topic="A.orders", logical_topic="orders", upstream=("A",)),
-        "B.C.orders": Member(topic="B.C.orders", logical_topic="orders", upstream=("C", "B")),
+        "orders": MemberTopic(topic="orders", logical_topic="orders", upstream=()),
+        "A.orders": MemberTopic(topic="A.orders", logical_topic="orders", upstream=("A",)),
+        "B.C.orders": MemberTopic(topic="B.C.orders", logical_topic="orders", upstream=("C", "B")),
     }
     assert {name: member.origin for name, member in found.items()} == {
         "orders": None,

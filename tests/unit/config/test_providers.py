@@ -3,7 +3,7 @@
 import pytest
 
 from twinlog.config.values.providers import Resolver, configured_resolver
-from twinlog.config.values.reader import Findings
+from twinlog.config.values.reader import ConfigFindings
 from twinlog.errors import ConfigError
 from twinlog.properties import Property
 
@@ -39,7 +39,7 @@ def resolver(
     *,
     environ: dict[str, str] | None = None,
     files: dict[str, bytes] | None = None,
-    findings: Findings,
+    findings: ConfigFindings,
 ) -> Resolver:
     raw = {key: Property(key=key, value=value, line=7) for key, value in settings.items()}
     return configured_resolver(raw, environ=environ or {}, files=FakeFiles(files or {}), findings=findings)
@@ -77,19 +77,19 @@ def provider(name: str, class_name: str, **params: str) -> dict[str, str]:
 )
 def test_references(value: str, expected: str, asked: list[tuple[str, str]]) -> None:
     fake = FakeProvider()
-    assert resolved(Resolver({"fake": fake}, Findings(file="f")), value) == expected
+    assert resolved(Resolver({"fake": fake}, ConfigFindings(file="f")), value) == expected
     assert fake.asked == asked
 
 
 def test_a_resolved_property_remembers_what_was_written_and_is_not_resolved_again() -> None:
-    made = Resolver({"fake": FakeProvider()}, Findings(file="f"))
+    made = Resolver({"fake": FakeProvider()}, ConfigFindings(file="f"))
     once = made.resolve(Property(key="k", value="${fake:password}", line=3))
     assert once == Property(key="k", value="secret2", line=3, written="${fake:password}")
     assert made.resolve(once) is once
 
 
 def test_what_finds_nothing_stays_as_written_and_is_said_once() -> None:
-    findings = Findings(file="f")
+    findings = ConfigFindings(file="f")
     made = Resolver({"fake": FakeProvider()}, findings)
     for _ in range(2):
         assert resolved(made, "${fake:nothing} ${other:p4ss}") == "${fake:nothing} ${other:p4ss}"
@@ -117,7 +117,7 @@ def test_environment(pattern: str | None, expected: str) -> None:
     made = resolver(
         provider("env", "EnvVarConfigProvider", **params),
         environ={"MIRROR_PASSWORD": "from-env"},
-        findings=Findings(file="f"),
+        findings=ConfigFindings(file="f"),
     )
     assert resolved(made, "${env:MIRROR_PASSWORD}") == expected
 
@@ -139,7 +139,7 @@ SECRETS = {"/etc/mirror/secrets.properties": "user = é\npassword = a\\=b \n".en
 )
 def test_file(allowed: str | None, path: str, expected: str | None) -> None:
     params = {} if allowed is None else {"allowed_paths": allowed}
-    findings = Findings(file="f")
+    findings = ConfigFindings(file="f")
     made = resolver(provider("file", "FileConfigProvider", **params), files=SECRETS, findings=findings)
     reference = f"${{file:{path}:password}}"
     assert resolved(made, reference) == (reference if expected is None else expected)
@@ -147,7 +147,7 @@ def test_file(allowed: str | None, path: str, expected: str | None) -> None:
 
 
 def test_files_hold_utf_8() -> None:
-    made = resolver(provider("file", "FileConfigProvider"), files=SECRETS, findings=Findings(file="f"))
+    made = resolver(provider("file", "FileConfigProvider"), files=SECRETS, findings=ConfigFindings(file="f"))
     assert resolved(made, "${file:/etc/mirror/secrets.properties:user}") == "é"
 
 
@@ -166,7 +166,7 @@ def test_directory(allowed: str | None, key: str, expected: str | None) -> None:
     made = resolver(
         provider("dir", "DirectoryConfigProvider", **params),
         files={"/run/secrets/password": b"p4ss\n"},
-        findings=Findings(file="f"),
+        findings=ConfigFindings(file="f"),
     )
     reference = f"${{dir:/run/secrets:{key}}}"
     assert resolved(made, reference) == (reference if expected is None else expected)
@@ -204,7 +204,7 @@ def test_directory(allowed: str | None, key: str, expected: str | None) -> None:
     ],
 )
 def test_problem(settings: dict[str, str], reference: str, problem: str) -> None:
-    findings = Findings(file="f")
+    findings = ConfigFindings(file="f")
     resolved(resolver(settings, findings=findings), reference)
     with pytest.raises(ConfigError) as caught:
         findings.raise_problems()

@@ -25,7 +25,7 @@ from twinlog_configsync.flow.commands import FlowCommands
 from twinlog_configsync.flow.known_flow import OtherFlow
 from twinlog_configsync.flow.passes import FlowPasses
 from twinlog_configsync.flow.sync import FlowSync
-from twinlog_configsync.model.records import RecordKey, RecordKind, RecordValue
+from twinlog_configsync.model.records import RecordKey, RecordValue, StoredKind
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
 
@@ -115,7 +115,7 @@ class ConfigSyncRig:
 
     @property
     def told_settled(self) -> bool:
-        return RecordKey(RecordKind.FLOW) in self.told_rows
+        return RecordKey(StoredKind.FLOW) in self.told_rows
 
     def topics(self) -> dict[str, ReplicatedTopic]:
         told = [row for row in self.told_rows.values() if isinstance(row, ReplicatedTopic) and row.selected]

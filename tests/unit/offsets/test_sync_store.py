@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.model import TopicPartition
-from twinlog.offsets import OffsetSyncStore, Translation, TranslationOutcome
+from twinlog.offsets import OffsetSyncStore, SyncTranslation, TranslationOutcome
 from twinlog.offsets.sync_store import SLOTS
 from twinlog.wire import OffsetSync
 
@@ -87,7 +87,7 @@ def test_no_translation_if_store_not_started() -> None:
     store = OffsetSyncStore(must_read_to_end=True)
     assert [translated(store, u) for u in (0, 100, 200)] == [None, None, None]
     store.apply(sync(100, 200))
-    assert store.translate(TP, 100) == Translation(outcome=TranslationOutcome.NOT_READ)
+    assert store.translate(TP, 100) == SyncTranslation(outcome=TranslationOutcome.NOT_READ)
     assert not store.read_to_end
     store.finish_reading()
     assert store.read_to_end
@@ -95,7 +95,7 @@ def test_no_translation_if_store_not_started() -> None:
 
 
 def test_no_translation_if_no_offset_sync() -> None:
-    assert filled([]).translate(TP, 0) == Translation(outcome=TranslationOutcome.NO_SYNC)
+    assert filled([]).translate(TP, 0) == SyncTranslation(outcome=TranslationOutcome.NO_SYNC)
 
 
 @pytest.mark.parametrize(
@@ -182,10 +182,10 @@ def test_partitions_do_not_mix() -> None:
 def test_a_translation_says_what_it_rests_on() -> None:
     store = filled([(100, 200)])
     assert store.translate(TP, 100).outcome is TranslationOutcome.AT_SYNC
-    assert store.translate(TP, 101) == Translation(
+    assert store.translate(TP, 101) == SyncTranslation(
         outcome=TranslationOutcome.AFTER_SYNC, downstream_offset=201, sync=sync(100, 200)
     )
-    assert store.translate(TP, 99) == Translation(outcome=TranslationOutcome.TOO_OLD, sync=sync(100, 200))
+    assert store.translate(TP, 99) == SyncTranslation(outcome=TranslationOutcome.TOO_OLD, sync=sync(100, 200))
 
 
 # ------------------------------------------------------------------------------------------- invariants

@@ -7,7 +7,7 @@ from twinlog.config import Configuration
 from twinlog.errors import FatalKafkaError, TransientKafkaError
 from twinlog.kafka.ports import ConfigEntry, ConfigSource, TopicDescription
 from twinlog.preflight.checks import judge
-from twinlog.preflight.facts import ClusterFacts, Facts, Finding, FlowFacts, Level, TopicFacts
+from twinlog.preflight.facts import CheckedFlow, ClusterFacts, Facts, Finding, Severity, TopicFacts
 from twinlog.selection_configured import topic_selector
 
 ABSENT = FatalKafkaError("no such topic", reason="TOPIC_UNKNOWN", code=3)
@@ -78,7 +78,7 @@ def facts_of(
 ) -> Facts:
     """`topics` by flow; one topic `orders` in every flow when left out."""
     flows = [
-        FlowFacts(
+        CheckedFlow(
             config=config,
             selector=topic_selector(config),
             topics=(topics or {}).get(str(config.flow), () if topics else (topic(),)),
@@ -94,7 +94,7 @@ def facts_of(
 
 
 def troubles(facts: Facts) -> list[Finding]:
-    return [finding for finding in judge(facts) if finding.level is not Level.OK]
+    return [finding for finding in judge(facts) if finding.level is not Severity.OK]
 
 
 def the_trouble(facts: Facts) -> Finding:

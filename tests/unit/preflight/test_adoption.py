@@ -10,7 +10,7 @@ from twinlog.preflight.adoption import (
     AdoptionFacts,
     Log,
     Signs,
-    Start,
+    StartsAt,
     StoredPositions,
     judge_adoption,
 )
@@ -40,7 +40,7 @@ def facts(*lines: str, **more: object) -> AdoptionFacts:
     return AdoptionFacts(**known)  # type: ignore[arg-type]
 
 
-def of(adoption: Adoption, partition: TopicPartition) -> tuple[Start, int | None, int | None]:
+def of(adoption: Adoption, partition: TopicPartition) -> tuple[StartsAt, int | None, int | None]:
     [found] = [each for each in adoption.continuations if each.partition == partition]
     return found.start, found.position, found.lag
 
@@ -49,8 +49,8 @@ def test_each_partition_continues_where_mirror_maker_2_stopped() -> None:
     adoption = judge_adoption(facts())
 
     assert adoption.refusals == ()
-    assert of(adoption, P) == (Start.STORED, 42, 8)
-    assert of(adoption, Q) == (Start.STORED, 10, 0)
+    assert of(adoption, P) == (StartsAt.STORED, 42, 8)
+    assert of(adoption, Q) == (StartsAt.STORED, 10, 0)
     assert "whenever Twinlog is stopped: it reads mm2-offsets.A.internal" in adoption.changes[-1]
 
 
@@ -84,7 +84,7 @@ def test_positions_under_another_name_are_not_passed_over() -> None:
 
     found = facts("A->B.name = my-mirror", positions=stored)
     assert judge_adoption(found).refusals == ()
-    assert of(judge_adoption(found), P) == (Start.STORED, 42, 8)
+    assert of(judge_adoption(found), P) == (StartsAt.STORED, 42, 8)
 
 
 def test_copies_without_positions_are_not_copied_again() -> None:
@@ -95,7 +95,7 @@ def test_copies_without_positions_are_not_copied_again() -> None:
 
     fresh = facts(positions=nothing, target_topics=frozenset())
     assert judge_adoption(fresh).refusals == ()
-    assert of(judge_adoption(fresh), P) == (Start.EARLIEST, 0, 50)
+    assert of(judge_adoption(fresh), P) == (StartsAt.EARLIEST, 0, 50)
     assert not [
         each for each in judge_adoption(fresh).changes if "Connect group" in each or "continue" in each
     ]
@@ -120,7 +120,7 @@ def test_partitions_that_the_file_does_not_select_are_named() -> None:
 def test_a_damaged_position_is_no_beginning() -> None:
     damaged = replace(facts().positions, by_connector={SOURCE: {Q: 10}}, unreadable={P: "no JSON"})
 
-    assert of(judge_adoption(facts(positions=damaged)), P) == (Start.UNREADABLE, None, None)
+    assert of(judge_adoption(facts(positions=damaged)), P) == (StartsAt.UNREADABLE, None, None)
 
 
 def record(connector: str, cluster: str, partition: TopicPartition, value: bytes | None) -> Record:

@@ -10,7 +10,7 @@ from twinlog.errors import FatalKafkaError, StateError
 from twinlog.kafka.admin.topics import release_of
 from twinlog.kafka.ports import Outage
 from twinlog.preflight.checks import judge
-from twinlog.preflight.facts import ClusterFacts, GroupRights, InternalTopic, Level
+from twinlog.preflight.facts import ClusterFacts, GroupRights, InternalTopic, Severity
 from unit.preflight.facts_rig import AWAY, Configure, cluster, facts_of, the_trouble, topic, troubles
 
 
@@ -24,7 +24,7 @@ def test_nothing_stands_in_the_way(configure: Configure) -> None:
 def test_a_file_that_enables_no_flow_is_an_error(configure: Configure, changed: dict[str, str]) -> None:
     facts = replace(facts_of(configure(changed)), clusters={}, aliases=["west", "east"])
     found = the_trouble(facts)
-    assert (found.level, found.message) == (Level.ERROR, "no flow is enabled: nothing would be copied")
+    assert (found.level, found.message) == (Severity.ERROR, "no flow is enabled: nothing would be copied")
     assert found.remedy == "write west->east.enabled = true"
 
 
@@ -41,9 +41,9 @@ def test_an_address_that_only_this_machine_reaches_is_fine(configure: Configure,
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "10.0.0.7", "source.internal"])
-@pytest.mark.parametrize(("insecure", "level"), [("false", Level.ERROR), ("true", Level.WARNING)])
+@pytest.mark.parametrize(("insecure", "level"), [("false", Severity.ERROR), ("true", Severity.WARNING)])
 def test_an_address_that_others_reach_needs_security_or_a_word_that_it_goes_without(
-    configure: Configure, host: str, insecure: str, level: Level
+    configure: Configure, host: str, insecure: str, level: Severity
 ) -> None:
     configuration = configure({"twinlog.source.insecure": insecure})
     facts = replace(
@@ -57,9 +57,11 @@ def test_an_address_that_others_reach_needs_security_or_a_word_that_it_goes_with
     assert "twinlog.source.listen" in found.remedy
 
 
-@pytest.mark.parametrize(("key", "level"), [("A->B.topcis", Level.ERROR), ("A->B.topsic", Level.WARNING)])
+@pytest.mark.parametrize(
+    ("key", "level"), [("A->B.topcis", Severity.ERROR), ("A->B.topsic", Severity.WARNING)]
+)
 def test_a_misspelt_key_of_a_flow_is_told_with_its_place_and_the_key_that_was_meant(
-    configure: Configure, key: str, level: Level
+    configure: Configure, key: str, level: Severity
 ) -> None:
     configuration = configure({key: "orders"})
     facts = replace(facts_of(configuration), file="mm2.properties", notices=configuration.notices)
@@ -81,11 +83,11 @@ def test_rules_that_were_changed_live_are_named_and_unknown_ones_are_an_error(co
     [flow] = facts.flows
     ruled = replace(facts, flows=[replace(flow, rules=("topics: the file has 'acct'",))])
     found = the_trouble(ruled)
-    assert (found.level, found.check) == (Level.WARNING, "live rules")
+    assert (found.level, found.check) == (Severity.WARNING, "live rules")
     assert found.message == "topics: the file has 'acct'"
     unknown = replace(facts, flows=[replace(flow, rules_unknown=StateError("allow READ"))])
     found = the_trouble(unknown)
-    assert (found.level, found.check) == (Level.ERROR, "live rules")
+    assert (found.level, found.check) == (Severity.ERROR, "live rules")
     assert "allow READ" in found.message
     forbidden = StateError("allow READ", reason="TOPIC_UNAUTHORIZED")
     assert the_trouble(replace(facts, flows=[replace(flow, rules_unknown=forbidden)])).check == "rights"
@@ -102,18 +104,18 @@ def test_refused_credentials_do_not_send_anybody_to_the_addresses(configure: Con
 def test_a_broker_that_does_not_answer_while_others_do_is_a_warning(configure: Configure) -> None:
     outage = Outage(brokers=frozenset({2}), without_leader=1, under_replicated=7)
     finding = the_trouble(facts_of(configure({}), clusters={"B": cluster("B", outage=outage)}))
-    assert (finding.level, finding.about) == (Level.WARNING, "B")
+    assert (finding.level, finding.about) == (Severity.WARNING, "B")
     assert "broker 2 of B does not answer; the others do" in finding.message
 
 
 def test_a_release_that_is_too_old(configure: Configure) -> None:
     finding = the_trouble(facts_of(configure({}), clusters={"B": cluster("B", release="2.3")}))
-    assert (finding.level, finding.check) == (Level.ERROR, "version")
+    assert (finding.level, finding.check) == (Severity.ERROR, "version")
 
 
 def test_one_cluster_on_both_ends(configure: Configure) -> None:
     finding = the_trouble(facts_of(configure({}), clusters={"B": cluster("B", cluster_id="id-A")}))
-    assert (finding.level, finding.check, finding.about) == (Level.ERROR, "two clusters", "A->B")
+    assert (finding.level, finding.check, finding.about) == (Severity.ERROR, "two clusters", "A->B")
 
 
 def test_too_few_brokers_for_a_replication_factor(configure: Configure) -> None:
@@ -122,7 +124,7 @@ def test_too_few_brokers_for_a_replication_factor(configure: Configure) -> None:
         clusters={"B": cluster("B", broker_count=1), "A": cluster("A", broker_count=1)},
     )
     assert {(finding.level, finding.check) for finding in troubles(facts)} == {
-        (Level.ERROR, key)
+        (Severity.ERROR, key)
         for key in (
             "replication.factor",
             "offset.storage.replication.factor",
@@ -137,7 +139,7 @@ def test_min_isr_above_the_replication_factor(configure: Configure) -> None:
     strict = cluster("B", broker_configs={"min.insync.replicas": "2"}, release="3.0")
     facts = facts_of(configure({"replication.factor": "1"}), clusters={"B": strict})
     finding = the_trouble(facts)
-    assert (finding.level, finding.check) == (Level.ERROR, "replication.factor")
+    assert (finding.level, finding.check) == (Severity.ERROR, "replication.factor")
     assert "2 in sync" in finding.message
     for bounded in (
         cluster("B", broker_configs={"min.insync.replicas": "2"}, release="3.9"),
@@ -172,7 +174,7 @@ def test_minus_one_is_judged_by_the_brokers_default(configure: Configure) -> Non
 )
 def test_what_cannot_be_checked_is_said(configure: Configure, changes: dict[str, Any], words: str) -> None:
     found = the_trouble(facts_of(configure({}), **changes))
-    assert (found.level, found.check) == (Level.WARNING, "not checked")
+    assert (found.level, found.check) == (Severity.WARNING, "not checked")
     assert words in found.message
 
 
@@ -193,12 +195,12 @@ def test_a_release_is_told_by_its_requests(versions: dict[int, tuple[int, int]],
 @pytest.mark.parametrize(
     ("said", "level"),
     [
-        (StateError("twinlog.transform.value: no", reason="TRANSFORM_REFUSED"), Level.ERROR),
-        (StateError("there is no Java", reason="SPARK_UNAVAILABLE"), Level.WARNING),
+        (StateError("twinlog.transform.value: no", reason="TRANSFORM_REFUSED"), Severity.ERROR),
+        (StateError("there is no Java", reason="SPARK_UNAVAILABLE"), Severity.WARNING),
     ],
 )
 def test_what_spark_says_against_expressions_is_told(
-    configure: Configure, said: StateError, level: Level
+    configure: Configure, said: StateError, level: Severity
 ) -> None:
     facts = facts_of(configure({}))
     facts = replace(facts, flows=[replace(flow, transform=said) for flow in facts.flows])

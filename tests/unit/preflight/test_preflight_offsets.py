@@ -10,11 +10,11 @@ from twinlog.config import load
 from twinlog.errors import FatalKafkaError
 from twinlog.kafka.ports import ConfigEntry, ConfigSource, TopicDescription
 from twinlog.preflight.adoption import check_offsets
-from twinlog.preflight.facts import Finding, FlowFacts, Level, TopicFacts
+from twinlog.preflight.facts import CheckedFlow, Finding, Severity, TopicFacts
 from twinlog.preflight.report import PRESERVING, needed_rights
 from twinlog.selection_configured import topic_selector
 
-Flows = Callable[..., FlowFacts]
+Flows = Callable[..., CheckedFlow]
 Findings = Callable[..., list[Finding]]
 """The findings for a file's settings and topics."""
 ABSENT = FatalKafkaError("no such topic", reason="TOPIC_UNKNOWN", code=3)
@@ -37,7 +37,7 @@ def new(name: str, *log_starts: int, policy: str = "delete") -> TopicFacts:
 
 @pytest.fixture
 def flow(tmp_path: Path) -> Flows:
-    def of(properties: Mapping[str, str], *topics: TopicFacts) -> FlowFacts:
+    def of(properties: Mapping[str, str], *topics: TopicFacts) -> CheckedFlow:
         settings = {
             "clusters": "A, B",
             "A.bootstrap.servers": "a:9092",
@@ -48,7 +48,7 @@ def flow(tmp_path: Path) -> Flows:
         file = tmp_path / "mm2.properties"
         file.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
         (config,) = load(file, environ={}).enabled_flows
-        return FlowFacts(config=config, selector=topic_selector(config), topics=list(topics))
+        return CheckedFlow(config=config, selector=topic_selector(config), topics=list(topics))
 
     return of
 
@@ -58,13 +58,13 @@ def findings(flow: Flows) -> Findings:
     return lambda *given: list(check_offsets(flow(*given)))
 
 
-def levels(found: Sequence[Finding]) -> list[Level]:
+def levels(found: Sequence[Finding]) -> list[Severity]:
     return [finding.level for finding in found]
 
 
 def test_the_cost_of_filling_is_told_before_anything_is_written(findings: Findings) -> None:
     found = findings({"twinlog.offsets": "auto"}, new("orders", 0, 3_000_000), new("paid", 7_000_000))
-    assert levels(found) == [Level.OK]
+    assert levels(found) == [Severity.OK]
     assert "2 new topics will have the source's offsets" in found[0].message
     assert "10000000 offsets" in found[0].message
     assert "8.2 MB" in found[0].message
@@ -89,7 +89,7 @@ def test_compacted_topics_are_counted_and_are_no_reason_to_act(findings: Finding
         new("both", policy="compact,delete"),
         new("orders", 0),
     )
-    assert levels(found) == [Level.OK] * 2
+    assert levels(found) == [Severity.OK] * 2
     assert "1 new topic will have" in found[0].message
     assert "2 new compacted topics will have offsets of their own" in found[1].message
 
@@ -98,18 +98,18 @@ def test_a_topic_that_costs_too_much_or_must_not_be_compacted_is_named(findings:
     limits = {"twinlog.offsets.fill.max": "100", "twinlog.offsets.fill.total": "150"}
     topics = [new("one", 101), new("two", 90), new("three", 70), new("keyed", policy="compact")]
     found = findings({"twinlog.offsets": "auto", **limits}, *topics)
-    assert levels(found) == [Level.WARNING] * 2 + [Level.OK] * 2
+    assert levels(found) == [Severity.WARNING] * 2 + [Severity.OK] * 2
     text = "\n".join(finding.message for finding in found)
     assert "one: its copy has offsets of its own: a partition starts at offset 101" in text
     assert "two: its copy has offsets of its own" in text, "three costs less and comes first"
     must = findings({"twinlog.offsets": "preserved", **limits}, *topics)
-    assert levels(must)[:3] == [Level.ERROR] * 3
+    assert levels(must)[:3] == [Severity.ERROR] * 3
     text = "\n".join(finding.message for finding in must)
     assert "keyed: its copy has offsets of its own: cleanup.policy is compact" in text
 
 
 def test_deleting_what_was_filled_takes_a_right(flow: Flows) -> None:
-    def deletes(facts: FlowFacts) -> list[str]:
+    def deletes(facts: CheckedFlow) -> list[str]:
         return [right.purpose for right in needed_rights(facts) if right.operation == "DELETE"]
 
     assert deletes(flow({"twinlog.offsets": "auto"}, new("orders", 0, 7))) == [PRESERVING]
@@ -119,8 +119,8 @@ def test_deleting_what_was_filled_takes_a_right(flow: Flows) -> None:
 
 def test_without_transactions_nothing_is_preserved(findings: Findings) -> None:
     plain = {"B.exactly.once.source.support": "disabled"}
-    assert levels(findings({"twinlog.offsets": "auto", **plain}, new("orders", 0))) == [Level.OK]
-    assert levels(findings({"twinlog.offsets": "preserved", **plain}, new("orders", 0))) == [Level.ERROR]
+    assert levels(findings({"twinlog.offsets": "auto", **plain}, new("orders", 0))) == [Severity.OK]
+    assert levels(findings({"twinlog.offsets": "preserved", **plain}, new("orders", 0))) == [Severity.ERROR]
 
 
 def test_a_target_topic_that_somebody_has_written_before_the_flow_began_is_named(findings: Findings) -> None:
@@ -129,7 +129,7 @@ def test_a_target_topic_that_somebody_has_written_before_the_flow_began_is_named
         replace(new("paid"), target=described("A.paid"), log_starts=(7,), target_ends=(0,)),
     ]
     found = findings({"twinlog.offsets": "auto"}, *topics)
-    assert levels(found) == [Level.WARNING, Level.OK]
+    assert levels(found) == [Severity.WARNING, Severity.OK]
     assert "orders: its target topic A.orders on B holds records already" in found[0].message
     assert "1 new topic will have the source's offsets; filling 7 offsets" in found[1].message, "it is empty"
     assert findings({"twinlog.offsets": "translated"}, *topics) == []

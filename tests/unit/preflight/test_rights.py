@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from twinlog.policy.replication import DefaultReplicationPolicy
-from twinlog.preflight.facts import GroupRights, InternalTopic, Level, own_topics
+from twinlog.preflight.facts import GroupRights, InternalTopic, Severity, own_topics
 from twinlog.preflight.report import needed_acl_commands, needed_rights
 from twinlog.preflight.rights import ELECTIONS, FAILING_OVER
 from twinlog.selection_configured import topic_selector
@@ -40,12 +40,12 @@ def test_missing_rights_come_with_the_command_that_grants_them(configure: Config
         "--allow-principal 'User:mirror' --operation Read --operation DescribeConfigs --topic 'orders'"
     )
     assert target.remedy.endswith("--operation Create --topic 'A.orders'")
-    assert {source.level, target.level} == {Level.ERROR}
+    assert {source.level, target.level} == {Severity.ERROR}
 
 
 def test_rights_that_a_flow_can_go_on_without_are_warnings(configure: Configure) -> None:
     facts = facts_of(configure({}), source_operations=frozenset(), target_operations=frozenset())
-    assert {finding.level for finding in troubles(facts)} == {Level.WARNING}
+    assert {finding.level for finding in troubles(facts)} == {Severity.WARNING}
     without_acls = configure({"sync.topic.acls.enabled": "false", "emit.checkpoints.enabled": "false"})
     assert troubles(facts_of(without_acls, source_operations=frozenset())) == []
 
@@ -53,13 +53,13 @@ def test_rights_that_a_flow_can_go_on_without_are_warnings(configure: Configure)
 def test_fencing_is_named_as_what_alter_on_the_source_is_needed_for(configure: Configure) -> None:
     configuration = configure({"sync.topic.acls.enabled": "false"})
     found = the_trouble(facts_of(configuration, source_operations=EVERYTHING - {"ALTER"}))
-    assert found.level is Level.WARNING
+    assert found.level is Severity.WARNING
     assert found.message.endswith("lacks ALTER on --cluster of A: needed only for failover --fence")
 
 
 def test_a_right_on_transactional_ids_that_is_missing_is_an_error(configure: Configure) -> None:
     found = the_trouble(facts_of(configure({}), transactions=False, target_principal="User:mirror"))
-    assert found.level is Level.ERROR
+    assert found.level is Severity.ERROR
     assert found.message == (
         "User:mirror lacks WRITE on --transactional-id 'twinlog-A-B-' --resource-pattern-type prefixed of B"
     )
@@ -74,27 +74,29 @@ def test_rights_on_groups_are_missing_where_they_are_needed(configure: Configure
     found = troubles(facts_of(configure({"twinlog.sync.group.deletes.enabled": "true"}), groups=groups))
     assert [(each.level, each.message.partition("lacks ")[2]) for each in found] == [
         (
-            Level.WARNING,
+            Severity.WARNING,
             f"READ on {ELECTIONS} of B: without it a second process with this flow cannot stand by",
         ),
         (
-            Level.WARNING,
+            Severity.WARNING,
             "READ on --group 'billing' of A: needed only for failback, which commits offsets of groups there",
         ),
         (
-            Level.WARNING,
+            Severity.WARNING,
             "READ on --group 'billing' of B: needed only for failover, which commits offsets of groups there",
         ),
-        (Level.ERROR, "DELETE on --group 'billing' of B"),
+        (Severity.ERROR, "DELETE on --group 'billing' of B"),
     ]
     syncing = facts_of(configure({"sync.group.offsets.enabled": "true"}), groups=groups)
-    errors = [each.message for each in troubles(syncing) if each.level is Level.ERROR]
+    errors = [each.message for each in troubles(syncing) if each.level is Severity.ERROR]
     assert [each.partition("lacks ")[2] for each in errors] == ["READ on --group 'billing' of B"]
 
 
 def test_many_groups_without_a_right_are_one_finding(configure: Configure) -> None:
     groups = GroupRights(on_source={f"g{number}": NO_GROUP for number in range(40)})
-    found = [each for each in troubles(facts_of(configure({}), groups=groups)) if each.level is Level.ERROR]
+    found = [
+        each for each in troubles(facts_of(configure({}), groups=groups)) if each.level is Severity.ERROR
+    ]
     assert [each.message.partition("lacks ")[2] for each in found] == ["DESCRIBE on --group '*' of A"]
 
 
@@ -163,9 +165,9 @@ def test_who_reads_ids_only_needs_no_other_right_on_them(configure: Configure) -
     ids = InternalTopic(cluster="A", name="mm2-offsets.B.internal", operations=FORBIDDEN, is_written=False)
     found = the_trouble(facts_of(configure({}), internal=(replace(ids, creation=FORBIDDEN),)))
     assert "lacks DESCRIBE, READ on --topic 'mm2-offsets.B.internal' of A" in found.message
-    assert found.level is Level.ERROR
+    assert found.level is Severity.ERROR
     found = the_trouble(facts_of(configure({}), internal=(replace(ids, purpose="why"),)))
-    assert found.level is Level.WARNING
+    assert found.level is Severity.WARNING
     assert found.remedy.endswith("--operation Describe --operation Read --topic 'mm2-offsets.B.internal'")
     assert troubles(facts_of(configure({}), internal=(replace(ids, operations=ABSENT),))) == []
 

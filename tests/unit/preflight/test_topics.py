@@ -9,7 +9,7 @@ import pytest
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import ConfigSource
 from twinlog.preflight.checks import judge
-from twinlog.preflight.facts import ClusterFacts, GroupRights, Level
+from twinlog.preflight.facts import ClusterFacts, GroupRights, Severity
 from unit.preflight.facts_rig import (
     CREATED,
     EVERYTHING,
@@ -32,14 +32,14 @@ def test_a_cluster_that_is_away_is_named_and_nothing_is_said_about_its_flows(con
     away = ClusterFacts(alias="B", unreachable=TransientKafkaError("connection refused"))
     facts = facts_of(configure({}), clusters={"B": away})
     finding = the_trouble(facts)
-    assert (finding.level, finding.about, finding.check) == (Level.ERROR, "B", "reachable")
+    assert (finding.level, finding.about, finding.check) == (Severity.ERROR, "B", "reachable")
     assert "B.bootstrap.servers" in finding.remedy
     assert "loops" not in [each.check for each in judge(facts)], "whose topics nobody knows"
 
 
 def test_a_flow_without_topics(configure: Configure) -> None:
     finding = the_trouble(facts_of(configure({}), topics={"A->B": ()}))
-    assert (finding.level, finding.check) == (Level.WARNING, "topics")
+    assert (finding.level, finding.check) == (Severity.WARNING, "topics")
 
 
 def test_a_message_size_that_was_raised_on_the_sources_brokers_does_not_come_along(
@@ -47,7 +47,7 @@ def test_a_message_size_that_was_raised_on_the_sources_brokers_does_not_come_alo
 ) -> None:
     larger = topic(source_configs=(entry("max.message.bytes", "5000000"),))
     finding = the_trouble(facts_of(configure({}), topics={"A->B": (larger,)}))
-    assert (finding.level, finding.check) == (Level.WARNING, "message size")
+    assert (finding.level, finding.check) == (Severity.WARNING, "message size")
     as_large = cluster("B", broker_configs={"message.max.bytes": "5000000"})
     assert troubles(facts_of(configure({}), topics={"A->B": (larger,)}, clusters={"B": as_large})) == []
 
@@ -118,7 +118,7 @@ def test_timestamps_that_the_target_would_refuse(
         configure({}), topics={"A->B": (old,)}, clusters={"B": cluster("B", broker_configs=broker)}
     )
     finding = the_trouble(facts)
-    assert (finding.level, finding.check) == (Level.WARNING, "timestamps")
+    assert (finding.level, finding.check) == (Severity.WARNING, "timestamps")
     assert name in finding.remedy
 
 
@@ -167,7 +167,7 @@ def test_times_that_a_broker_makes_itself(
         clusters={"B": cluster("B", broker_configs=broker)},
     )
     found = [finding for finding in troubles(facts) if finding.check == "timestamps"]
-    assert all(finding.level is Level.WARNING for finding in found)
+    assert all(finding.level is Severity.WARNING for finding in found)
     assert len(found) == len(words)
     assert all(word in finding.message for word, finding in zip(words, found, strict=True))
 
@@ -175,14 +175,14 @@ def test_times_that_a_broker_makes_itself(
 def test_a_name_that_becomes_too_long(configure: Configure) -> None:
     long = topic("x" * 249)
     finding = the_trouble(facts_of(configure({}), topics={"A->B": (long,)}))
-    assert (finding.level, finding.check) == (Level.ERROR, "name")
+    assert (finding.level, finding.check) == (Severity.ERROR, "name")
 
 
 def test_a_topic_of_the_targets_own_under_identity_names(configure: Configure) -> None:
     configuration = configure({"replication.policy.class": IDENTITY})
     present = topic(target_name="orders", target=described("orders"), target_operations=EVERYTHING)
     finding = the_trouble(facts_of(configuration, topics={"A->B": (present,)}))
-    assert (finding.level, finding.check) == (Level.WARNING, "name")
+    assert (finding.level, finding.check) == (Severity.WARNING, "name")
 
 
 def test_identity_names_there_and_back_are_no_loop(configure: Configure) -> None:
@@ -264,7 +264,9 @@ def test_two_sources_in_one_target_topic(configure: Configure) -> None:
 def test_the_name_of_a_group_ends_no_quotation_of_a_command(configure: Configure) -> None:
     groups = GroupRights(on_source={"x'; rm -rf ~; '": NO_GROUP})
     (command,) = {
-        each.remedy for each in troubles(facts_of(configure({}), groups=groups)) if each.level is Level.ERROR
+        each.remedy
+        for each in troubles(facts_of(configure({}), groups=groups))
+        if each.level is Severity.ERROR
     }
     assert shlex.split(command)[-1] == "x'; rm -rf ~; '"
 
@@ -273,7 +275,7 @@ def test_a_topic_that_another_one_is_renamed_onto_is_an_error(configure: Configu
     configuration = configure({"twinlog.topic.rename": "legacy -> orders", "topics": ".*"})
     source = cluster("A", topics=("legacy", "orders", "others"))
     finding = the_trouble(facts_of(configuration, clusters={"A": source}))
-    assert (finding.level, finding.check, finding.about) == (Level.ERROR, "rename", "A->B orders")
+    assert (finding.level, finding.check, finding.about) == (Severity.ERROR, "rename", "A->B orders")
     assert "legacy" in finding.message
 
 
@@ -295,6 +297,6 @@ def test_a_copy_that_kafka_does_not_create_beside_a_topic_of_nearly_its_name_is_
     )
     found = [finding for finding in troubles(facts) if finding.check == "name collision"]
     collides = "A.orders_v1" not in there
-    assert [finding.level for finding in found] == [Level.ERROR] * collides
+    assert [finding.level for finding in found] == [Severity.ERROR] * collides
     assert all("A.orders_v1" in finding.message for finding in found)
     assert all("twinlog.topic.rename" in (finding.remedy or "") for finding in found)

@@ -22,7 +22,7 @@ from twinlog_source.config import source_flows
 from twinlog_source.driver.driver_moves import MoveOrder
 from twinlog_source.driver.ownership import Ownership
 from twinlog_source.driver.state import FlowState
-from twinlog_source.log.gaps import Gap, LogBounds
+from twinlog_source.log.gaps import Gap, SourceBounds
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
@@ -222,7 +222,7 @@ class FlowRig:
 
 
 async def set_position(
-    state: FlowState, partition: TopicPartition, position: int, *, bounds: LogBounds | None = None
+    state: FlowState, partition: TopicPartition, position: int, *, bounds: SourceBounds | None = None
 ) -> None:
     """As an operator has it done while no task copies. Raises the refusal, or what the driver raises."""
     order = MoveOrder(partition=partition, position=position, bounds=bounds)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from twinlog.batches import Codec, DecodedRecord, iter_batches
-from twinlog.comparison.model import Kind, KnownGap, NotComparedReason, PartitionProof, Range
+from twinlog.comparison.model import DifferenceKind, KnownGap, NotComparedReason, PartitionProof, Range
 from twinlog.testing.mirror_logs import MemoryLog, prove, records_at
 from twinlog.testing.source_batches import old_message, old_wrapper
 from unit.cases import about
@@ -44,11 +44,11 @@ def damaged(damage: str, at: int, count: int) -> list[DecodedRecord]:
     return records_at(records, range(len(records)))
 
 
-EXPECTED: dict[str, Kind] = {
-    "dropped": Kind.MISSING,
-    "changed": Kind.CHANGED,
-    "foreign": Kind.FOREIGN,
-    "doubled": Kind.DUPLICATE,
+EXPECTED: dict[str, DifferenceKind] = {
+    "dropped": DifferenceKind.MISSING,
+    "changed": DifferenceKind.CHANGED,
+    "foreign": DifferenceKind.FOREIGN,
+    "doubled": DifferenceKind.DUPLICATE,
 }
 
 
@@ -94,7 +94,7 @@ def test_what_stands_behind_the_end_of_a_copy_that_ends_is_foreign() -> None:
     source = MemoryLog.of(numbers(0, 100))
     target = MemoryLog.of(damaged("foreign", 60, 60))
     proof = prove(source, target, source_goal=60, position=60)
-    assert found(proof) == [(Kind.FOREIGN, None, 60, 1)]
+    assert found(proof) == [(DifferenceKind.FOREIGN, None, 60, 1)]
     assert proof.not_compared == []
 
 
@@ -116,7 +116,7 @@ def test_a_foreign_record_in_a_hole_behind_what_retention_took_is_found_where_of
     source = MemoryLog.of(numbers(101, 300), start=100)
     target = MemoryLog.of([*numbers(90, 100), STRANGER._replace(offset=100), *numbers(101, 300)], start=90)
     proof = prove(source, target, offsets_kept_from=0)
-    assert found(proof) == [(Kind.FOREIGN, 101, 100, 1)]
+    assert found(proof) == [(DifferenceKind.FOREIGN, 101, 100, 1)]
     assert [(each.reason, each.from_offset, each.to_offset) for each in proof.not_compared] == [
         (NotComparedReason.SOURCE_RETENTION, 90, 100)
     ]
@@ -127,10 +127,10 @@ def test_offsets_are_compared_until_a_copy_has_its_own(until: int | None) -> Non
     source = MemoryLog.of(numbers(0, 100))
     target = MemoryLog.of([record(number + (number >= 60), number) for number in range(100)], start=0)
     proof = prove(source, target, offsets_kept_from=0, offsets_kept_until=until)
-    assert found(proof) == ([(Kind.CHANGED, 60, 61, 40)] if until is None else [])
+    assert found(proof) == ([(DifferenceKind.CHANGED, 60, 61, 40)] if until is None else [])
     early = MemoryLog.of([record(number + (number >= 20), number) for number in range(100)], start=0)
     proof = prove(source, early, offsets_kept_from=0, offsets_kept_until=until)
-    assert found(proof) == [(Kind.CHANGED, 20, 21, 80 if until is None else 20)]
+    assert found(proof) == [(DifferenceKind.CHANGED, 20, 21, 80 if until is None else 20)]
     assert not proof.same_offsets
 
 
@@ -140,7 +140,7 @@ def test_another_timestamp_of_a_record_without_content_is_one_change(value: byte
     copied = [*records]
     copied[20] = copied[20]._replace(timestamp_ms=NOW_MS + 777)
     proof = prove(MemoryLog.of(records), MemoryLog.of(copied))
-    assert found(proof) == [(Kind.CHANGED, 20, 20, 1)]
+    assert found(proof) == [(DifferenceKind.CHANGED, 20, 20, 1)]
     assert proof.differences[0].changed == ("timestamp",)
 
 
@@ -149,7 +149,7 @@ def test_a_copy_of_which_every_record_is_changed_is_judged() -> None:
     records = [record(number) for number in range(count)]
     copied = [each._replace(headers=((b"h", b"1"),)) for each in records]
     proof = prove(MemoryLog.of(records, sizes=[500]), MemoryLog.of(copied, sizes=[500]))
-    assert found(proof) == [(Kind.CHANGED, 0, 0, count)]
+    assert found(proof) == [(DifferenceKind.CHANGED, 0, 0, count)]
 
 
 def old_log(contents: Sequence[Sequence[int]]) -> MemoryLog:
@@ -179,7 +179,7 @@ def test_a_range_that_ends_within_a_message_of_an_old_format_is_compared_to_its_
     assert (found(proof), proof.records) == ([], to)
     last = to - 1
     wrong = [each if each.offset != last else each._replace(value=b"x") for each in as_copied(0, 30)]
-    assert found(prove(source, MemoryLog.of(wrong), **options)) == [(Kind.CHANGED, last, last, 1)]
+    assert found(prove(source, MemoryLog.of(wrong), **options)) == [(DifferenceKind.CHANGED, last, last, 1)]
 
 
 def test_a_long_known_gap_is_passed_whatever_it_holds() -> None:
@@ -205,7 +205,7 @@ def test_a_gap_whose_records_were_copied_again_excuses_nothing_any_more(lost: in
         from_offset=0, to_offset=300, reason="TARGET_RECREATED", acknowledged=True, lost_of_joined=lost
     )
     proof = prove(source, target, gaps=(gap,))
-    assert found(proof) == ([(Kind.MISSING, 150, 150, 1)] if lost is None else [])
+    assert found(proof) == ([(DifferenceKind.MISSING, 150, 150, 1)] if lost is None else [])
 
 
 @pytest.mark.parametrize("lost", [3, 50, 202, 203])
@@ -226,7 +226,7 @@ def test_a_record_before_what_is_compared_explains_that_it_is_there_twice() -> N
     source, target = MemoryLog.of(numbers(0, 100)), MemoryLog.of([*numbers(0, 100), record(100, 7)])
     bounds: dict[str, Any] = {"source_start": 60, "target_start": 60, "source_lost": (), "target_lost": ()}
     proof = prove(source, target, **bounds, source_log_start=0)
-    assert found(proof) == [(Kind.DUPLICATE, 7, 100, 1)]
+    assert found(proof) == [(DifferenceKind.DUPLICATE, 7, 100, 1)]
 
 
 def test_what_only_some_retention_took_is_still_excused_where_offsets_are_kept() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.batches import Codec, DecodedRecord
-from twinlog.comparison.model import Kind, KnownGap, NotComparedReason, PartitionProof, Range
+from twinlog.comparison.model import DifferenceKind, KnownGap, NotComparedReason, PartitionProof, Range
 from twinlog.comparison.sides import Extended
 from twinlog.testing.mirror_logs import MemoryLog, prove
 
@@ -51,7 +51,7 @@ def test_without_a_stored_position_the_end_is_lag() -> None:
 def test_what_is_before_the_stored_position_and_not_there_is_missing() -> None:
     source, target = MemoryLog.of(numbers(range(50))), MemoryLog.of(numbers(range(30)))
     proof = prove(source, target, position=41)
-    assert found(proof) == [(Kind.MISSING, 30, None, 11)]
+    assert found(proof) == [(DifferenceKind.MISSING, 30, None, 11)]
     assert left_out(proof) == [("source", NotComparedReason.NOT_COPIED_YET, 41, 50)]
 
 
@@ -59,7 +59,7 @@ def test_a_hole_before_the_end_of_the_copy_is_missing_whatever_the_position_says
     source = MemoryLog.of(numbers(range(50)))
     target = MemoryLog.of(numbers(range(10), range(12, 30)))
     proof = prove(source, target, position=None)
-    assert found(proof) == [(Kind.MISSING, 10, 10, 2)]
+    assert found(proof) == [(DifferenceKind.MISSING, 10, 10, 2)]
     assert left_out(proof) == [("source", NotComparedReason.NOT_COPIED_YET, 30, 50)]
 
 
@@ -107,7 +107,7 @@ def test_a_foreign_record_at_the_end_of_a_copy_with_lag_is_found() -> None:
     source = MemoryLog.of(numbers(range(50)))
     target = MemoryLog.of([*numbers(range(30)), record(30, 999)])
     proof = prove(source, target, position=30)
-    assert found(proof) == [(Kind.FOREIGN, None, 30, 1)]
+    assert found(proof) == [(DifferenceKind.FOREIGN, None, 30, 1)]
     assert left_out(proof) == [("source", NotComparedReason.NOT_COPIED_YET, 30, 50)]
 
 
@@ -153,7 +153,7 @@ def test_a_record_that_changed_beside_what_retention_took_is_found() -> None:
     changed = record(20, 20)._replace(headers=((b"h", b"1"),))
     target = MemoryLog.of([*numbers(range(20)), changed, *numbers(range(21, 100), first=21)])
     proof = prove(source, target)
-    assert found(proof) == [(Kind.CHANGED, 20, 20, 1)]
+    assert found(proof) == [(DifferenceKind.CHANGED, 20, 20, 1)]
     assert left_out(proof) == [("target", NotComparedReason.SOURCE_RETENTION, 0, 20)]
 
 
@@ -162,7 +162,7 @@ def test_known_gaps_are_not_compared_and_unknown_ones_are_missing() -> None:
     target = MemoryLog.of(numbers(range(10), range(20, 40), range(45, 60)))
     gap = KnownGap(from_offset=10, to_offset=20, reason="SKIPPED_BY_OPERATOR")
     proof = prove(source, target, gaps=(gap,))
-    assert found(proof) == [(Kind.MISSING, 40, 30, 5)]
+    assert found(proof) == [(DifferenceKind.MISSING, 40, 30, 5)]
     assert left_out(proof) == [("source", NotComparedReason.KNOWN_GAP, 10, 20)]
     assert proof.not_compared[0].detail == "SKIPPED_BY_OPERATOR"
     assert not proof.is_complete
@@ -195,7 +195,7 @@ def test_a_flow_that_begins_at_the_end_of_a_topic_has_no_earlier_records() -> No
     proof = prove(source, target, begins_anywhere=True)
     assert proof.differences == []
     assert left_out(proof) == [("source", NotComparedReason.BEFORE_FIRST_COPY, 0, 25)]
-    assert found(prove(source, target)) == [(Kind.MISSING, 0, 0, 25)]
+    assert found(prove(source, target)) == [(DifferenceKind.MISSING, 0, 0, 25)]
 
 
 def test_an_empty_copy_of_a_flow_that_begins_at_the_end_of_a_topic_is_not_called_different() -> None:
@@ -208,7 +208,7 @@ def test_an_empty_copy_of_a_flow_that_begins_at_the_end_of_a_topic_is_not_called
         ("source", NotComparedReason.NOT_COPIED_YET, 50, 60),
     ]
     assert [each.is_harmless for each in proof.not_compared] == [False, False]
-    assert found(prove(source, empty, position=50)) == [(Kind.MISSING, 0, None, 50)]
+    assert found(prove(source, empty, position=50)) == [(DifferenceKind.MISSING, 0, None, 50)]
 
 
 def test_timestamps_of_a_brokers_own_are_not_compared_and_the_rest_is() -> None:
@@ -219,7 +219,7 @@ def test_timestamps_of_a_brokers_own_are_not_compared_and_the_rest_is() -> None:
     assert not proof.timestamps_compared
     copied = numbers(range(20), range(21, 60))
     proof = prove(source, MemoryLog.of(copied, appended_at_ms=NOW_MS + 9_999))
-    assert found(proof) == [(Kind.MISSING, 20, 20, 1)]
+    assert found(proof) == [(DifferenceKind.MISSING, 20, 20, 1)]
 
 
 def test_a_source_with_its_brokers_timestamps_has_them_in_the_copy() -> None:
@@ -271,7 +271,7 @@ def test_the_last_record_of_a_key_that_compaction_cannot_have_taken_is_missing()
     # 55 is the last of its key; something was compacted beside it.
     kept = [each for each in everything if each.offset not in (44, 45, 55)]
     proof = prove(MemoryLog.of(everything), MemoryLog.of(kept, start=0), target_compacted=True)
-    assert (Kind.MISSING, 55, 56, 1) in found(proof)
+    assert (DifferenceKind.MISSING, 55, 56, 1) in found(proof)
     assert [each[1] for each in found(proof)] == [45, 55]
 
 
@@ -283,7 +283,7 @@ def test_a_changed_last_value_in_a_compacted_topic_is_named() -> None:
     proof = prove(
         MemoryLog.of(everything), MemoryLog.of(copied, start=0), source_compacted=True, target_compacted=True
     )
-    assert found(proof) == [(Kind.CHANGED, 52, 52, 1)]
+    assert found(proof) == [(DifferenceKind.CHANGED, 52, 52, 1)]
 
 
 def test_a_log_without_holes_was_not_compacted_so_nothing_in_it_is_explained() -> None:
@@ -292,7 +292,7 @@ def test_a_log_without_holes_was_not_compacted_so_nothing_in_it_is_explained() -
     behind = [each._replace(offset=each.offset + 1) for each in everything[20:]]
     copied = [*everything[:20], record(20, 999, b"k5"), *behind]
     proof = prove(MemoryLog.of(everything), MemoryLog.of(copied), source_compacted=True)
-    assert found(proof) == [(Kind.FOREIGN, 20, 20, 1)]
+    assert found(proof) == [(DifferenceKind.FOREIGN, 20, 20, 1)]
 
 
 def test_tombstones_that_were_removed_with_their_key_are_explained() -> None:
@@ -309,7 +309,7 @@ def test_a_key_that_only_the_copy_still_has_is_foreign() -> None:
     source = MemoryLog.of(everything[1:], start=0)
     target = MemoryLog.of([each._replace(offset=at) for at, each in enumerate(everything)])
     proof = prove(source, target, source_compacted=True)
-    assert found(proof) == [(Kind.FOREIGN, 1, 0, 1)]
+    assert found(proof) == [(DifferenceKind.FOREIGN, 1, 0, 1)]
 
 
 def test_two_records_of_a_key_do_not_explain_each_other() -> None:
@@ -317,7 +317,7 @@ def test_two_records_of_a_key_do_not_explain_each_other() -> None:
     source = MemoryLog.of([record(0, 0, b"k0"), record(2, 2, b"k2")], start=0)
     target = MemoryLog.of([record(0, 0, b"k0"), record(1, 1, b"k2")], start=0, end=3)
     proof = prove(source, target, source_compacted=True, target_compacted=True)
-    assert found(proof) == [(Kind.MISSING, 2, None, 1)]
+    assert found(proof) == [(DifferenceKind.MISSING, 2, None, 1)]
 
 
 @given(st.lists(st.integers(0, 6), max_size=80), st.sets(st.integers(0, 79)), st.sets(st.integers(0, 79)))
@@ -365,8 +365,10 @@ def test_a_lost_last_value_of_a_key_is_found_in_whatever_was_compacted(
         source_compacted=True,
         target_compacted=True,
     )
-    assert (Kind.MISSING, lost) in [(each.kind, each.source_offset) for each in proof.differences] or any(
-        each.kind is Kind.MISSING
+    assert (DifferenceKind.MISSING, lost) in [
+        (each.kind, each.source_offset) for each in proof.differences
+    ] or any(
+        each.kind is DifferenceKind.MISSING
         and each.source_offset is not None
         and each.source_offset <= lost < each.source_offset + each.count
         for each in proof.differences
@@ -382,4 +384,4 @@ def test_what_a_copy_has_before_a_range_that_it_has_not_reached_is_not_foreign(p
         assert found(proof) == []
         assert left_out(proof) == [("source", NotComparedReason.NOT_COPIED_YET, 40, 50)]
     else:
-        assert found(proof) == [(Kind.MISSING, 40, None, 10)]
+        assert found(proof) == [(DifferenceKind.MISSING, 40, None, 10)]

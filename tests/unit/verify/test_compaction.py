@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from twinlog.batches import Codec, DecodedRecord
-from twinlog.comparison.model import Kind
+from twinlog.comparison.model import DifferenceKind
 from twinlog.testing.mirror_logs import MemoryLog, prove
 from twinlog.verify.report import safe_range
 from unit.cases import about
@@ -132,7 +132,7 @@ def test_a_record_of_somebody_else_is_no_reason_that_the_copy_lacks_a_value() ->
                     proof = prove(
                         source, target, source_compacted=is_source_compacted, target_compacted=True, **to
                     )
-                    assert (Kind.MISSING, 0) in {
+                    assert (DifferenceKind.MISSING, 0) in {
                         (each.kind, each.source_offset) for each in proof.differences
                     }
                     assert safe_range(proof).until == 0
@@ -142,7 +142,7 @@ def test_a_value_is_not_safe_while_its_copy_waits_for_the_cleaner() -> None:
     """The copy has a later record of the key: its own record goes with the next cleaning."""
     written = [(0, b"b", b"1"), (1, b"a", b"1"), (2, b"c", b"1")]
     proof = prove(of(*written), of(*written, (3, b"a", b"foreign")), **COMPACTED)
-    assert [(each.kind, each.source_offset) for each in proof.differences] == [(Kind.FOREIGN, None)]
+    assert [(each.kind, each.source_offset) for each in proof.differences] == [(DifferenceKind.FOREIGN, None)]
     safe = safe_range(proof)
     assert (safe.until, safe.end, safe.reason) == (1, 3, "FOREIGN")
 
@@ -157,7 +157,7 @@ def test_a_tombstone_may_be_gone_from_the_copy_although_somebody_wrote_its_key()
     source = of((0, b"a", None), (1, b"b", b"1"))
     target = of((1, b"b", b"1"), (2, b"a", b"foreign"))
     proof = prove(source, target, **COMPACTED)
-    assert [each.kind for each in proof.differences] == [Kind.FOREIGN]
+    assert [each.kind for each in proof.differences] == [DifferenceKind.FOREIGN]
 
 
 @given(histories(tombstones=False), st.data())
@@ -171,7 +171,7 @@ def test_the_last_record_of_a_key_that_the_copy_changed_is_found(
     target = cleaned(wrong, data.draw(st.integers(0, len(written) - 1)), tombstones_too=False)
     proof = prove(log(source, data), log(target, data), source_compacted=True, target_compacted=True)
     found = {(each.kind, each.source_offset, each.target_offset): each.changed for each in proof.differences}
-    assert found.pop((Kind.CHANGED, at, at)) == ("value",)
+    assert found.pop((DifferenceKind.CHANGED, at, at)) == ("value",)
     # What the right value had superseded, the wrong one does not explain.
     assert {written[offset].key for _, offset, _ in found if offset is not None} <= {written[at].key}
 
@@ -198,7 +198,7 @@ def test_a_record_that_both_logs_hold_is_compared_whatever_is_written_later(
         target_compacted=True,
         offsets_kept_from=kept,
     )
-    assert (Kind.CHANGED, at, at) in {
+    assert (DifferenceKind.CHANGED, at, at) in {
         (each.kind, each.source_offset, each.target_offset) for each in proof.differences
     }
 
@@ -217,7 +217,7 @@ def test_a_hole_beside_a_changed_record_does_not_explain_it(change: dict[str, An
         offsets_kept_from=kept,
     )
     (changed,) = proof.differences
-    assert (changed.kind, changed.source_offset, changed.target_offset) == (Kind.CHANGED, 0, 0)
+    assert (changed.kind, changed.source_offset, changed.target_offset) == (DifferenceKind.CHANGED, 0, 0)
 
 
 @pytest.mark.parametrize("source_compacted", [False, True])

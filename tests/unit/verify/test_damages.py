@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.batches import Codec, DecodedRecord
-from twinlog.comparison.model import Difference, Kind, PartitionProof
+from twinlog.comparison.model import Difference, DifferenceKind, PartitionProof
 from twinlog.testing.mirror_logs import MemoryLog, prove
 
 NOW_MS = 1_700_000_000_000
@@ -89,16 +89,16 @@ def source_offset(number: int, framing: Framing) -> int:
     return framing.first + number + sum(hole <= number for hole in set(framing.holes))
 
 
-def single(differences: Sequence[Difference]) -> list[tuple[Kind, int | None, int | None]]:
+def single(differences: Sequence[Difference]) -> list[tuple[DifferenceKind, int | None, int | None]]:
     """Runs as their records."""
     found = []
     for each in differences:
         for number in range(each.count):
             source = each.source_offset
             target = each.target_offset
-            if source is not None and each.kind is not Kind.FOREIGN:
+            if source is not None and each.kind is not DifferenceKind.FOREIGN:
                 source += number
-            if target is not None and each.kind is not Kind.MISSING:
+            if target is not None and each.kind is not DifferenceKind.MISSING:
                 target += number
             found.append((each.kind, source, target))
     return found
@@ -129,7 +129,7 @@ def test_one_dropped_record_is_missing(
     copied = [*contents[:number], *contents[number + 1 :]]
     after = number if number < len(copied) else None
     proof = compared(contents, copied, framing)
-    assert single(proof.differences) == [(Kind.MISSING, source_offset(number, framing), after)]
+    assert single(proof.differences) == [(DifferenceKind.MISSING, source_offset(number, framing), after)]
 
 
 @given(contents(), st.one_of(framings, same_framings), st.data())
@@ -143,7 +143,7 @@ def test_one_doubled_record_is_a_duplicate(
     assert len(proof.differences) == 1
     (kind, of, place) = single(proof.differences)[0]
     # Next to its original either of the two is the one too many.
-    assert (kind, of) == (Kind.DUPLICATE, source_offset(number, framing))
+    assert (kind, of) == (DifferenceKind.DUPLICATE, source_offset(number, framing))
     assert place in (at, number)
 
 
@@ -157,7 +157,7 @@ def test_records_copied_twice_in_a_row_are_duplicates(
     copied = [*contents[:end], *contents[begin:end], *contents[end:]]
     proof = compared(contents, copied, framing)
     found = single(proof.differences)
-    assert {kind for kind, _, _ in found} == {Kind.DUPLICATE}
+    assert {kind for kind, _, _ in found} == {DifferenceKind.DUPLICATE}
     assert [of for _, of, _ in found] == [source_offset(number, framing) for number in range(begin, end)]
 
 
@@ -171,7 +171,7 @@ def test_two_swapped_records_are_out_of_order(
     copied[one], copied[other] = copied[other], copied[one]
     proof = compared(contents, copied, framing)
     found = single(proof.differences)
-    assert {kind for kind, _, _ in found} == {Kind.ORDER}
+    assert {kind for kind, _, _ in found} == {DifferenceKind.ORDER}
     assert len(found) == (1 if other == one + 1 else 2)
     assert {of for _, of, _ in found} <= {source_offset(one, framing), source_offset(other, framing)} | (
         {source_offset(one + 1, framing)} if other == one + 2 else set()
@@ -184,7 +184,7 @@ def test_a_foreign_record_is_foreign(contents: list[Content], framing: Framing, 
     stranger: Content = (NOW_MS - 77, b"stranger", b"not of the source", ())
     proof = compared(contents, [*contents[:at], stranger, *contents[at:]], framing)
     before = source_offset(at, framing) if at < len(contents) else None
-    assert single(proof.differences) == [(Kind.FOREIGN, before, at)]
+    assert single(proof.differences) == [(DifferenceKind.FOREIGN, before, at)]
 
 
 def flipped(field: bytes) -> bytes:
@@ -214,7 +214,7 @@ def test_one_changed_part_of_a_record_is_named(
     }[part]
     contents = [*contents[:number], before, *contents[number + 1 :]]
     proof = compared(contents, [*contents[:number], after, *contents[number + 1 :]], framing)
-    assert single(proof.differences) == [(Kind.CHANGED, source_offset(number, framing), number)]
+    assert single(proof.differences) == [(DifferenceKind.CHANGED, source_offset(number, framing), number)]
     assert proof.differences[0].changed == (named,)
 
 
@@ -235,7 +235,7 @@ def test_null_is_told_from_empty(
 
     contents = [*contents[:number], with_part(None), *contents[number + 1 :]]
     proof = compared(contents, [*contents[:number], with_part(b""), *contents[number + 1 :]], framing)
-    assert single(proof.differences) == [(Kind.CHANGED, source_offset(number, framing), number)]
+    assert single(proof.differences) == [(DifferenceKind.CHANGED, source_offset(number, framing), number)]
 
 
 @given(contents(least=2), st.one_of(framings, same_framings), st.data())
@@ -246,7 +246,8 @@ def test_a_copy_that_lost_its_end_misses_it(
     kept = data.draw(st.integers(0, len(contents) - 1))
     proof = compared(contents, contents[:kept], framing)
     assert single(proof.differences) == [
-        (Kind.MISSING, source_offset(number, framing), None) for number in range(kept, len(contents))
+        (DifferenceKind.MISSING, source_offset(number, framing), None)
+        for number in range(kept, len(contents))
     ]
 
 
@@ -263,16 +264,16 @@ def test_several_damages_are_each_named(
         match data.draw(st.integers(0, 2)):
             case 0:
                 del copied[number + done]
-                wanted.append((Kind.MISSING, source_offset(number, framing), number + done))
+                wanted.append((DifferenceKind.MISSING, source_offset(number, framing), number + done))
                 done -= 1
             case 1:
                 copied.insert(number + done, (NOW_MS - place, b"foreign", b"%d" % place, ()))
-                wanted.append((Kind.FOREIGN, source_offset(number, framing), number + done))
+                wanted.append((DifferenceKind.FOREIGN, source_offset(number, framing), number + done))
                 done += 1
             case _:
                 at, key, value, headers = copied[number + done]
                 copied[number + done] = (at, key, value, (*headers, (b"more", b"1")))
-                wanted.append((Kind.CHANGED, source_offset(number, framing), number + done))
+                wanted.append((DifferenceKind.CHANGED, source_offset(number, framing), number + done))
     proof = compared(contents, copied, framing)
     assert sorted(single(proof.differences), key=str) == sorted(wanted, key=str)
 
@@ -290,8 +291,8 @@ def test_logs_of_few_different_records_are_equal_only_when_they_are(
     proof = compared(contents, copied, framing)
     assert (proof.differences == []) == (contents == copied)
     found = [kind for kind, _, _ in single(proof.differences)]
-    extra = found.count(Kind.FOREIGN) + found.count(Kind.DUPLICATE)
-    assert len(copied) == len(contents) + extra - found.count(Kind.MISSING)
+    extra = found.count(DifferenceKind.FOREIGN) + found.count(DifferenceKind.DUPLICATE)
+    assert len(copied) == len(contents) + extra - found.count(DifferenceKind.MISSING)
 
 
 def test_a_difference_among_many_records_costs_one_difference() -> None:
@@ -300,7 +301,7 @@ def test_a_difference_among_many_records_costs_one_difference() -> None:
     source = MemoryLog.of(records_of(contents), sizes=[100], codec=Codec.LZ4)
     target = MemoryLog.of(records_of(copied), sizes=[100], codec=Codec.LZ4)
     proof = prove(source, target)
-    assert single(proof.differences) == [(Kind.MISSING, 1_999, 1_999)]
+    assert single(proof.differences) == [(DifferenceKind.MISSING, 1_999, 1_999)]
 
 
 def test_a_run_longer_than_any_first_window_is_found_whole() -> None:
@@ -309,4 +310,4 @@ def test_a_run_longer_than_any_first_window_is_found_whole() -> None:
     proof = prove(MemoryLog.of(records_of(contents)), MemoryLog.of(records_of(copied)))
     assert [
         (each.kind, each.source_offset, each.target_offset, each.count) for each in proof.differences
-    ] == [(Kind.DUPLICATE, 100, 500, 400)]
+    ] == [(DifferenceKind.DUPLICATE, 100, 500, 400)]

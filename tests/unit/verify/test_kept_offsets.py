@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.batches import Codec, DecodedRecord
-from twinlog.comparison.model import Kind, PartitionProof
+from twinlog.comparison.model import DifferenceKind, PartitionProof
 from twinlog.testing.mirror_logs import MemoryLog, prove
 
 NOW_MS = 1_700_000_000_000
@@ -51,7 +51,7 @@ def test_records_at_other_offsets_are_one_difference(
     shifted = [record(n + (n >= at), n) for n in range(count)]
     target = MemoryLog.of(shifted, sizes=other, codec=copied, start=0)
     proof = prove(source, target, offsets_kept_from=0)
-    assert found(proof) == [(Kind.CHANGED, at, at + 1, count - at)]
+    assert found(proof) == [(DifferenceKind.CHANGED, at, at + 1, count - at)]
     assert proof.differences[0].changed == ("offset",)
     assert prove(source, target).differences == [], "nobody promised the offsets"
 
@@ -62,9 +62,9 @@ def test_an_offset_that_is_promised_within_a_batch_is_compared(since: int, size:
     source = MemoryLog.of([record(n, n) for n in range(10)], sizes=(size,))
     target = MemoryLog.of([record(n + 3, n) for n in range(10)], sizes=(size,), start=0)
     proof = prove(source, target, offsets_kept_from=since)
-    assert found(proof) == [(Kind.CHANGED, since, since + 3, 10 - since)]
+    assert found(proof) == [(DifferenceKind.CHANGED, since, since + 3, 10 - since)]
     proof = prove(source, target, offsets_kept_from=0, offsets_kept_until=since)
-    assert [(kind, at, place) for kind, at, place, _ in found(proof)] == [(Kind.CHANGED, 0, 3)]
+    assert [(kind, at, place) for kind, at, place, _ in found(proof)] == [(DifferenceKind.CHANGED, 0, 3)]
 
 
 @given(st.integers(1, 100), st.integers(0, 99), sizes, sizes)
@@ -76,7 +76,7 @@ def test_a_lost_record_explains_that_those_behind_it_moved_up(
     kept = [record(n - (n > lost), n) for n in range(count) if n != lost]
     target = MemoryLog.of(kept, sizes=other, start=0)
     proof = prove(source, target, offsets_kept_from=0)
-    assert found(proof) == [(Kind.MISSING, lost, lost if lost < count - 1 else None, 1)]
+    assert found(proof) == [(DifferenceKind.MISSING, lost, lost if lost < count - 1 else None, 1)]
     assert proof.same_offsets is (lost == count - 1)
 
 
@@ -88,7 +88,7 @@ def test_of_records_that_are_alike_the_one_is_named_whose_offset_is_empty(
     source = MemoryLog.of([alike(n) for n in range(count)], sizes=one, start=0)
     target = MemoryLog.of([alike(n) for n in range(count) if n != lost], sizes=other, start=0, end=count)
     proof = prove(source, target, offsets_kept_from=0)
-    assert found(proof) == [(Kind.MISSING, lost, lost + 1 if lost < count - 1 else None, 1)]
+    assert found(proof) == [(DifferenceKind.MISSING, lost, lost + 1 if lost < count - 1 else None, 1)]
 
 
 @pytest.mark.parametrize("since", [0, 30])
@@ -97,5 +97,7 @@ def test_the_offsets_are_promised_from_one_offset_on(since: int) -> None:
     target = MemoryLog.of([record(n + (10 <= n < 20), n) for n in range(60) if n != 19], start=0)
     proof = prove(source, target, offsets_kept_from=since)
     assert found(proof) == (
-        [(Kind.CHANGED, 10, 11, 9), (Kind.MISSING, 19, 20, 1)] if since == 0 else [(Kind.MISSING, 19, 20, 1)]
+        [(DifferenceKind.CHANGED, 10, 11, 9), (DifferenceKind.MISSING, 19, 20, 1)]
+        if since == 0
+        else [(DifferenceKind.MISSING, 19, 20, 1)]
     )

@@ -8,14 +8,14 @@ import pytest
 
 from twinlog.batches import HEADER_BYTES, Codec, DecodedRecord, iter_batches
 from twinlog.batches.header import CRC_COVERS_FROM
-from twinlog.comparison.model import Kind
+from twinlog.comparison.model import DifferenceKind
 from twinlog.errors import WireFormatError
 from twinlog.testing.mirror_logs import MemoryLog, prove
 
 NOW_MS = 1_700_000_000_000
 COUNT, IN_BATCH, AT = 1_000, 50, 603
 Content = tuple[int, bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...]]
-Found = tuple[Kind, int | None, int | None, int, tuple[str, ...]]
+Found = tuple[DifferenceKind, int | None, int | None, int, tuple[str, ...]]
 Damage = Callable[[list[Content]], Sequence[Content]]
 
 RECORDS: list[Content] = [
@@ -50,41 +50,47 @@ def flip_header_name(record: Content) -> Content:
 
 STRANGER: Content = (NOW_MS, b"who", b"was this", ())
 DAMAGES: dict[str, tuple[Damage, Found]] = {
-    "header": (changed(flip_header), (Kind.CHANGED, AT, AT, 1, ("headers",))),
-    "header name": (changed(flip_header_name), (Kind.CHANGED, AT, AT, 1, ("headers",))),
+    "header": (changed(flip_header), (DifferenceKind.CHANGED, AT, AT, 1, ("headers",))),
+    "header name": (changed(flip_header_name), (DifferenceKind.CHANGED, AT, AT, 1, ("headers",))),
     "header null": (
         changed(lambda each: (*each[:3], (each[3][0], (b"none", b"")))),
-        (Kind.CHANGED, AT, AT, 1, ("headers",)),
+        (DifferenceKind.CHANGED, AT, AT, 1, ("headers",)),
     ),
     "key": (
         changed(lambda each: (each[0], flipped(each[1]), *each[2:])),
-        (Kind.CHANGED, AT, AT, 1, ("key",)),
+        (DifferenceKind.CHANGED, AT, AT, 1, ("key",)),
     ),
-    "key null": (changed(lambda each: (each[0], None, *each[2:])), (Kind.CHANGED, AT, AT, 1, ("key",))),
+    "key null": (
+        changed(lambda each: (each[0], None, *each[2:])),
+        (DifferenceKind.CHANGED, AT, AT, 1, ("key",)),
+    ),
     "value": (
         changed(lambda each: (*each[:2], flipped(each[2]), each[3])),
-        (Kind.CHANGED, AT, AT, 1, ("value",)),
+        (DifferenceKind.CHANGED, AT, AT, 1, ("value",)),
     ),
-    "value null": (changed(lambda each: (*each[:2], None, each[3])), (Kind.CHANGED, AT, AT, 1, ("value",))),
+    "value null": (
+        changed(lambda each: (*each[:2], None, each[3])),
+        (DifferenceKind.CHANGED, AT, AT, 1, ("value",)),
+    ),
     "timestamp": (
         changed(lambda each: (each[0] + 1, *each[1:])),
-        (Kind.CHANGED, AT, AT, 1, ("timestamp",)),
+        (DifferenceKind.CHANGED, AT, AT, 1, ("timestamp",)),
     ),
-    "lost": (lambda all_: [*all_[:AT], *all_[AT + 1 :]], (Kind.MISSING, AT, AT, 1, ())),
+    "lost": (lambda all_: [*all_[:AT], *all_[AT + 1 :]], (DifferenceKind.MISSING, AT, AT, 1, ())),
     "neighbours": (
         lambda all_: [*all_[:AT], all_[AT + 1], all_[AT], *all_[AT + 2 :]],
-        (Kind.ORDER, AT, AT + 1, 1, ()),
+        (DifferenceKind.ORDER, AT, AT + 1, 1, ()),
     ),
     "batch twice": (
         lambda all_: [*all_[:650], *all_[600:650], *all_[650:]],
-        (Kind.DUPLICATE, 600, 650, 50, ()),
+        (DifferenceKind.DUPLICATE, 600, 650, 50, ()),
     ),
     "first once more at the end": (
         lambda all_: [*all_, all_[0]],
-        (Kind.DUPLICATE, 0, COUNT, 1, ()),
+        (DifferenceKind.DUPLICATE, 0, COUNT, 1, ()),
     ),
-    "foreign first": (lambda all_: [STRANGER, *all_], (Kind.FOREIGN, 0, 0, 1, ())),
-    "foreign last": (lambda all_: [*all_, STRANGER], (Kind.FOREIGN, None, COUNT, 1, ())),
+    "foreign first": (lambda all_: [STRANGER, *all_], (DifferenceKind.FOREIGN, 0, 0, 1, ())),
+    "foreign last": (lambda all_: [*all_, STRANGER], (DifferenceKind.FOREIGN, None, COUNT, 1, ())),
 }
 
 
@@ -120,7 +126,7 @@ def test_one_flipped_bit_does_not_cost_a_second_reading_of_the_whole_source() ->
     many = [(NOW_MS + number, *record[1:]) for number, record in enumerate(many)]
     source, target = log_of(many, Codec.LZ4, 2_000), log_of(changed(flip_header)(many), Codec.LZ4, 2_000)
     proof = prove(source, target)
-    assert [(each.kind, each.source_offset) for each in proof.differences] == [(Kind.CHANGED, AT)]
+    assert [(each.kind, each.source_offset) for each in proof.differences] == [(DifferenceKind.CHANGED, AT)]
     assert source.reads < 1.5 * target.reads
 
 

@@ -5,7 +5,14 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from twinlog.batches import DecodedRecord
-from twinlog.comparison.model import Difference, Kind, NotCompared, NotComparedReason, PartitionProof, Side
+from twinlog.comparison.model import (
+    Difference,
+    DifferenceKind,
+    NotCompared,
+    NotComparedReason,
+    PartitionProof,
+    Side,
+)
 from twinlog.comparison.runs import merged
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.raw.fetch.reader import FetchedBatches
@@ -47,7 +54,7 @@ def report(*proofs: PartitionProof, failures: tuple[FlowFailure, ...] = ()) -> F
     )
 
 
-MISSING = Difference(kind=Kind.MISSING, source_offset=7, target_offset=6)
+MISSING = Difference(kind=DifferenceKind.MISSING, source_offset=7, target_offset=6)
 LAG = NotCompared(side=Side.SOURCE, from_offset=90, to_offset=100, reason=NotComparedReason.NOT_COPIED_YET)
 RETENTION = NotCompared(
     side=Side.SOURCE, from_offset=0, to_offset=9, reason=NotComparedReason.TARGET_RETENTION, is_harmless=True
@@ -108,7 +115,7 @@ def test_the_document_has_the_fields_that_docs_verify_promises() -> None:
 def test_a_record_that_moved_to_another_partition_is_found_there() -> None:
     content = (5, b"k", b"v", b"")
     left = proof(0, differences=[MISSING], unmatched={(Side.SOURCE, 7): content})
-    foreign = Difference(kind=Kind.FOREIGN, source_offset=None, target_offset=41)
+    foreign = Difference(kind=DifferenceKind.FOREIGN, source_offset=None, target_offset=41)
     right = proof(1, differences=[foreign], unmatched={(Side.TARGET, 41): content})
     name_moved_records([left, right])
     assert left.differences[0].found_in == "A.orders-1@41"
@@ -117,7 +124,7 @@ def test_a_record_that_moved_to_another_partition_is_found_there() -> None:
 
 def test_differences_in_a_row_are_one_with_their_count() -> None:
     def duplicate(source: int, target: int) -> Difference:
-        return Difference(kind=Kind.DUPLICATE, source_offset=source, target_offset=target)
+        return Difference(kind=DifferenceKind.DUPLICATE, source_offset=source, target_offset=target)
 
     runs = merged([duplicate(5, 9), duplicate(3, 7), duplicate(4, 8), duplicate(6, 11)])
     assert [(run.source_offset, run.target_offset, run.count) for run in runs] == [(3, 7, 3), (6, 11, 1)]
@@ -173,7 +180,7 @@ class AwaySides:
 async def test_a_cluster_that_does_not_answer_is_asked_for_one_record_and_no_more() -> None:
     """Each time-out is half a minute, and a report has a hundred records."""
     changes = [
-        Difference(kind=Kind.CHANGED, source_offset=number, target_offset=number, changed=("key",))
+        Difference(kind=DifferenceKind.CHANGED, source_offset=number, target_offset=number, changed=("key",))
         for number in range(50)
     ]
     found = report(proof(differences=changes))

@@ -2,7 +2,14 @@
 
 import pytest
 
-from twinlog.comparison.model import Difference, Kind, NotCompared, NotComparedReason, PartitionProof, Side
+from twinlog.comparison.model import (
+    Difference,
+    DifferenceKind,
+    NotCompared,
+    NotComparedReason,
+    PartitionProof,
+    Side,
+)
 from twinlog.testing.mirror_logs import SOURCE, TARGET
 from twinlog.verify.report import safe_range, safe_ranges
 
@@ -32,8 +39,8 @@ def test_nothing_is_safe_that_transforms_changed_on_its_way() -> None:
     assert (found.until, found.reason, found.is_whole) == (10, "TRANSFORMED", False)
 
 
-@pytest.mark.parametrize("kind", [*Kind])
-def test_nothing_from_the_first_difference_on_is_safe(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [*DifferenceKind])
+def test_nothing_from_the_first_difference_on_is_safe(kind: DifferenceKind) -> None:
     first = Difference(kind=kind, source_offset=40, target_offset=40)
     later = Difference(kind=kind, source_offset=70, target_offset=70)
     found = safe_range(proof(later, first))
@@ -72,7 +79,7 @@ def test_what_neither_cluster_has_stands_in_nobodys_way() -> None:
 
 
 def test_a_foreign_record_behind_the_end_takes_nothing_from_the_source_unless_it_displaces_a_record() -> None:
-    behind = proof(Difference(kind=Kind.FOREIGN, source_offset=None, target_offset=95))
+    behind = proof(Difference(kind=DifferenceKind.FOREIGN, source_offset=None, target_offset=95))
     assert safe_range(behind).is_whole
     behind.displaced_from = 40
     assert (safe_range(behind).until, safe_range(behind).reason) == (40, "FOREIGN")
@@ -86,7 +93,9 @@ def test_a_record_that_is_displaced_behind_the_range_does_not_belong_to_it() -> 
 
 
 def test_a_foreign_record_behind_the_range_that_displaces_one_of_the_range_is_told() -> None:
-    whole = proof(Difference(kind=Kind.FOREIGN, source_offset=150, target_offset=150), source_to=200)
+    whole = proof(
+        Difference(kind=DifferenceKind.FOREIGN, source_offset=150, target_offset=150), source_to=200
+    )
     whole.displaced_from = 40
     found = safe_range(proof(), whole)
     assert (found.until, found.end, found.reason) == (40, 100, "FOREIGN")

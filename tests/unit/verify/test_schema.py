@@ -9,7 +9,14 @@ from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from twinlog.cli import app
-from twinlog.comparison.model import Difference, Kind, NotCompared, NotComparedReason, PartitionProof, Side
+from twinlog.comparison.model import (
+    Difference,
+    DifferenceKind,
+    NotCompared,
+    NotComparedReason,
+    PartitionProof,
+    Side,
+)
 from twinlog.model import Flow
 from twinlog.testing.mirror_logs import SOURCE, TARGET
 from twinlog.verify.page import report_schema
@@ -31,9 +38,9 @@ def full() -> dict[str, Any]:
     )
     proof.differences = [
         Difference(kind=kind, source_offset=7, target_offset=6, changed=("key",), found_in="t-1@3")
-        for kind in Kind
+        for kind in DifferenceKind
     ]
-    proof.differences.append(Difference(kind=Kind.FOREIGN, source_offset=None, target_offset=9))
+    proof.differences.append(Difference(kind=DifferenceKind.FOREIGN, source_offset=None, target_offset=9))
     proof.not_compared = [
         NotCompared(side=side, from_offset=90, to_offset=100, reason=reason)
         for side in Side
@@ -64,7 +71,7 @@ def test_a_report_with_every_field_is_valid() -> None:
 def test_the_schema_names_every_kind_verdict_and_field() -> None:
     told, schema = full(), report_schema()
     definitions = schema["$defs"]
-    assert definitions["kind"]["enum"] == [*Kind]
+    assert definitions["kind"]["enum"] == [*DifferenceKind]
     assert definitions["verdict"]["enum"] == [*FlowVerdict]
     assert told.keys() == schema["properties"].keys() == {*schema["required"]}
     for name, items in (("partition", "partitions"), ("not_compared", "not_compared")):

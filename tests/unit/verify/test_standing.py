@@ -1,6 +1,13 @@
 """The standing proof: PROVEN up to X at T, for each partition, from one verification to the next."""
 
-from twinlog.comparison.model import Difference, Kind, NotCompared, NotComparedReason, PartitionProof, Side
+from twinlog.comparison.model import (
+    Difference,
+    DifferenceKind,
+    NotCompared,
+    NotComparedReason,
+    PartitionProof,
+    Side,
+)
 from twinlog.testing.mirror_logs import SOURCE, TARGET
 from twinlog.verify.report import FlowVerdict
 from twinlog.verify.standing import advanced, standings
@@ -28,9 +35,9 @@ def test_what_is_equal_is_proven_up_to_its_end_and_lag_is_no_fault() -> None:
 
 
 def test_a_difference_ends_the_proof_and_is_counted_by_kind() -> None:
-    missing = Difference(kind=Kind.MISSING, source_offset=40, target_offset=40, count=3)
-    twice = Difference(kind=Kind.DUPLICATE, source_offset=60, target_offset=57)
-    foreign = Difference(kind=Kind.FOREIGN, source_offset=None, target_offset=89)
+    missing = Difference(kind=DifferenceKind.MISSING, source_offset=40, target_offset=40, count=3)
+    twice = Difference(kind=DifferenceKind.DUPLICATE, source_offset=60, target_offset=57)
+    foreign = Difference(kind=DifferenceKind.FOREIGN, source_offset=None, target_offset=89)
     found = standings({}, [proof(missing, twice, foreign)], now_ms=7)[SOURCE]
     assert (found.verdict, found.proven_until) == (FlowVerdict.DIFFERENT, 40)
     assert found.differences == {"DUPLICATE": 1, "FOREIGN": 1, "MISSING": 3}
@@ -45,7 +52,7 @@ def test_a_cluster_that_was_away_takes_no_proof_back() -> None:
 
 def test_a_cluster_that_was_away_makes_no_copy_equal_that_differed() -> None:
     """Its alert stays until somebody has seen it equal."""
-    missing = Difference(kind=Kind.MISSING, source_offset=40, target_offset=40)
+    missing = Difference(kind=DifferenceKind.MISSING, source_offset=40, target_offset=40)
     before = standings({}, [proof(missing)], now_ms=7)
     away = standings(before, [proof(left_out("KAFKA_TIMEOUT"), source_to=20)], now_ms=9)
     found = away[SOURCE]
@@ -88,6 +95,6 @@ def test_a_partition_that_is_verified_once_more_from_its_beginning_takes_no_proo
 
 
 def test_a_copy_that_differs_stays_so_until_its_verification_has_ended() -> None:
-    missing = Difference(kind=Kind.MISSING, source_offset=40, target_offset=40)
+    missing = Difference(kind=DifferenceKind.MISSING, source_offset=40, target_offset=40)
     known = standings({}, [proof(missing)], now_ms=7)
     assert advanced(known, {SOURCE: 60}, now_ms=9) == {}

@@ -41,7 +41,7 @@ from twinlog.wire.source_offset import (
 )
 from twinlog_configsync.model.records import (
     RecordKey,
-    RecordKind,
+    StoredKind,
     decode_key,
     decode_value,
     encode_key,
@@ -186,7 +186,7 @@ PAIRS: list[tuple[Callable[[bytes, bytes], object], tuple[bytes, bytes]]] = [
     (
         lambda key, value: (found := decode_key(key)) and decode_value(found, value),
         (
-            encode_key(RecordKey(RecordKind.RULES)),
+            encode_key(RecordKey(StoredKind.RULES)),
             encode_value(RulesRecord(revision=1, updated_at_ms=2, values={"topics": "a"})),
         ),
     ),

@@ -88,7 +88,7 @@ class RulesInForce(Protocol):
         ...
 
 
-class FileRules:
+class UnchangedRules:
     """For a service without configsync: nobody changes the rules of the file."""
 
     problem: str = ""
@@ -133,7 +133,7 @@ class FlowParts:
     source_log: LogSide
     target_log: LogSide
     duty: LeaseGuard = field(default_factory=AlwaysOwner)
-    rules: RulesInForce = field(default_factory=FileRules)
+    rules: RulesInForce = field(default_factory=UnchangedRules)
     fences: KnownFences = field(default_factory=KnownFences)
     moving: MoveLock = field(default_factory=MoveLock)
     read: ReadHistory = field(default_factory=ReadHistory)

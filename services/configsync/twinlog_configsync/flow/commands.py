@@ -34,7 +34,7 @@ TOPIC_KEYS: Final = ("topics", "topics.exclude", "heartbeats.replication.enabled
 T = TypeVar("T")
 
 
-class Ownership(Protocol):
+class FlowHold(Protocol):
     """Whether this process owns the flow; otherwise it may change nothing."""
 
     async def hold(self, step: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -71,7 +71,7 @@ class FlowCommands:
         *,
         clock: Clock,
         wake: Callable[[], None],
-        owner: Ownership,
+        owner: FlowHold,
     ) -> None:
         """`wake` starts a pass over everything at once."""
         self._owner = owner

@@ -17,8 +17,8 @@ from twinlog_configsync.model.records import (
     PlanRecord,
     QuotaRecord,
     RecordKey,
-    RecordKind,
     RecordValue,
+    StoredKind,
     WantedRecord,
     acl_key,
     audit_key,
@@ -68,7 +68,7 @@ def wanted_records(what: str, ids: frozenset[str]) -> dict[RecordKey, RecordValu
     for each in sorted(ids):
         parts[int(each, 16) % count].append(each)
     return {
-        RecordKey(RecordKind.WANTED, f"{what} {number}"): WantedRecord(
+        RecordKey(StoredKind.WANTED, f"{what} {number}"): WantedRecord(
             part=number, part_count=count, ids=tuple(part)
         )
         for number, part in enumerate(parts)
@@ -168,10 +168,10 @@ class Memory:
 
     def records(self) -> dict[RecordKey, RecordValue]:
         records: dict[RecordKey, RecordValue] = {
-            RecordKey(RecordKind.TOPIC, name): entry for name, entry in self.entries.items()
+            RecordKey(StoredKind.TOPIC, name): entry for name, entry in self.entries.items()
         }
         for name, values in self.last_set.items():
-            records[RecordKey(RecordKind.CONFIGS, name)] = ConfigsRecord(values=values)
+            records[RecordKey(StoredKind.CONFIGS, name)] = ConfigsRecord(values=values)
         for binding in self.made_acls:
             records[acl_key(binding)] = AclRecord(binding=binding)
         for entity, quotas in self.made_quotas.items():
@@ -183,13 +183,13 @@ class Memory:
         if self.were_there is not None:
             records |= wanted_records(WERE_THERE, self.were_there)
         if self.rules is not None:
-            records[RecordKey(RecordKind.RULES)] = self.rules
+            records[RecordKey(StoredKind.RULES)] = self.rules
         if self.last_plan is not None:
-            records[RecordKey(RecordKind.PLAN)] = self.last_plan
+            records[RecordKey(StoredKind.PLAN)] = self.last_plan
         for change in self.changes:
             records[audit_key(change.number)] = change
         if self.settled_at_ms is not None:
-            records[RecordKey(RecordKind.FLOW)] = FlowRecord(
+            records[RecordKey(StoredKind.FLOW)] = FlowRecord(
                 settled_at_ms=self.settled_at_ms,
                 deleted_at_ms=self.deleted_at_ms,
                 source_cluster_id=self.source_cluster_id,

@@ -37,7 +37,7 @@ from twinlog_configsync.model.reasons import SyncReason
 Fields = Mapping[str, Any]
 
 
-class RecordKind(StrEnum):
+class StoredKind(StrEnum):
     FLOW = "flow"
     TOPIC = "topic"
     CONFIGS = "configs"
@@ -51,7 +51,7 @@ class RecordKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class RecordKey:
-    kind: RecordKind
+    kind: StoredKind
     name: str = ""
     """"" where a flow has one record of the kind."""
 
@@ -142,7 +142,7 @@ oldest."""
 
 
 def audit_key(number: int) -> RecordKey:
-    return RecordKey(RecordKind.AUDIT, f"{number % AUDIT_PLACES:03}")
+    return RecordKey(StoredKind.AUDIT, f"{number % AUDIT_PLACES:03}")
 
 
 _BINDING_FIELDS: Final = tuple(field.name for field in dataclass_fields(AclBinding))
@@ -150,12 +150,12 @@ _BINDING_FIELDS: Final = tuple(field.name for field in dataclass_fields(AclBindi
 
 def acl_key(binding: AclBinding) -> RecordKey:
     """One record per ACL: the ACL itself is its name."""
-    return RecordKey(RecordKind.ACL, " ".join(getattr(binding, name) for name in _BINDING_FIELDS))
+    return RecordKey(StoredKind.ACL, " ".join(getattr(binding, name) for name in _BINDING_FIELDS))
 
 
 def quota_key(entity: QuotaEntity) -> RecordKey:
     parts = (f"{kind} {'<default>' if name is None else name}" for kind, name in entity.parts)
-    return RecordKey(RecordKind.QUOTA, ", ".join(parts))
+    return RecordKey(StoredKind.QUOTA, ", ".join(parts))
 
 
 def encode_key(key: RecordKey) -> bytes:
@@ -171,7 +171,7 @@ def decode_key(raw: bytes | None) -> RecordKey | None:
         raise WireFormatError(f"registry key {(raw or b'')[:_SHOWN_BYTES]!r} is not [kind] or [kind, name]")
     if parts[0] not in _KINDS:
         return None
-    return RecordKey(RecordKind(parts[0]), *parts[1:])
+    return RecordKey(StoredKind(parts[0]), *parts[1:])
 
 
 def encode_value(value: RecordValue) -> bytes:
@@ -237,22 +237,22 @@ def _plain(record: type[RecordValue]) -> _Codec:
     return _Codec(1, record, lambda fields: read_fields(record, fields))
 
 
-_CODECS: Final[Mapping[RecordKind, _Codec]] = {
-    RecordKind.FLOW: _plain(FlowRecord),
-    RecordKind.TOPIC: _Codec(1, ReplicatedTopic, decode_topic),
-    RecordKind.CONFIGS: _plain(ConfigsRecord),
-    RecordKind.ACL: _plain(AclRecord),
-    RecordKind.QUOTA: _plain(QuotaRecord),
-    RecordKind.WANTED: _plain(WantedRecord),
-    RecordKind.RULES: _Codec(RULES_VERSION, RulesRecord, decode_rules),
-    RecordKind.PLAN: _plain(PlanRecord),
-    RecordKind.AUDIT: _plain(AuditRecord),
+_CODECS: Final[Mapping[StoredKind, _Codec]] = {
+    StoredKind.FLOW: _plain(FlowRecord),
+    StoredKind.TOPIC: _Codec(1, ReplicatedTopic, decode_topic),
+    StoredKind.CONFIGS: _plain(ConfigsRecord),
+    StoredKind.ACL: _plain(AclRecord),
+    StoredKind.QUOTA: _plain(QuotaRecord),
+    StoredKind.WANTED: _plain(WantedRecord),
+    StoredKind.RULES: _Codec(RULES_VERSION, RulesRecord, decode_rules),
+    StoredKind.PLAN: _plain(PlanRecord),
+    StoredKind.AUDIT: _plain(AuditRecord),
 }
 _KIND_OF: Final = {codec.record: kind for kind, codec in _CODECS.items()}
 
 
 _SHOWN_BYTES: Final = 200
-_KINDS: Final = frozenset(kind.value for kind in RecordKind)
+_KINDS: Final = frozenset(kind.value for kind in StoredKind)
 
 
 def _json(value: object) -> bytes:

@@ -13,7 +13,7 @@ from twinlog.errors import FatalKafkaError, NotFoundError, StateError, TwinlogEr
 from twinlog.kafka.deadline import deadline
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.replicated_topics import Topics
-from twinlog_source.log.gaps import Gap, LogBounds, passed_over
+from twinlog_source.log.gaps import Gap, SourceBounds, passed_over
 from twinlog_source.log.journal import COMMAND_SECONDS, Journal, Ledger
 from twinlog_source.partitions.events import BeginningRefused, Begun, CopyChanged, Event, Moved
 from twinlog_source.partitions.rows import PartitionRow
@@ -28,7 +28,7 @@ class MoveOrder:
 
     partition: TopicPartition
     position: int
-    bounds: LogBounds | None = None
+    bounds: SourceBounds | None = None
     """Start and end of the source's log, as far as known."""
     outcome: "asyncio.Future[TwinlogError | None]" = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()

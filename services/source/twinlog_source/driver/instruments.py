@@ -14,7 +14,7 @@ from typing import Protocol
 from opentelemetry.metrics import Meter
 
 from twinlog.clock import Clock
-from twinlog.comparison.model import Kind
+from twinlog.comparison.model import DifferenceKind
 from twinlog.telemetry import instruments
 from twinlog.telemetry.instruments import Figures
 from twinlog.telemetry.metrics import replication as metrics
@@ -44,7 +44,7 @@ from twinlog_source.reasons import HELD
 #
 # Called from the thread that serves scrapes.
 
-VERIFIED_KINDS = tuple(str(kind) for kind in Kind)
+VERIFIED_KINDS = tuple(str(kind) for kind in DifferenceKind)
 MOST_STALLED = 100
 """Most partitions of a flow that are shown with their reasons."""
 

@@ -14,7 +14,7 @@ from twinlog.policy.expected_offsets import MOST_AT_LEADER
 from twinlog_source.driver.driver_moves import MoveOrder, copied_already_words, uncertain
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.subjects import Subject, require_partitions
-from twinlog_source.log.gaps import LogBounds
+from twinlog_source.log.gaps import SourceBounds
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.preserved.fill_limits import is_visible
 
@@ -46,7 +46,7 @@ class Move:
     message: str = ""
     applied: bool = False
     """The move is done, and the new position is on the log."""
-    bounds: LogBounds | None = None
+    bounds: SourceBounds | None = None
     """Start and end of the source's log when the move was planned; None = unknown."""
     offsets_end: bool = False
     """The copy keeps its source's offsets until now, and does not from there on."""
@@ -190,7 +190,7 @@ def planned_move(
     has_diverged = row is not None and row.is_preserved and lost_from is not None
     if row is not None and row.is_preserved and before is not None and after < before and not has_diverged:
         return replace(move, reason="OFFSETS_PRESERVED", message=copied_already_words(before))
-    move = replace(move, bounds=LogBounds(start=start, end=end), offsets_end=has_diverged)
+    move = replace(move, bounds=SourceBounds(start=start, end=end), offsets_end=has_diverged)
     if row is None or not row.is_preserved or has_diverged or before is None or after == before:
         return move
     return replace(move, fills_offsets=True, message=_filled_words(after - before))

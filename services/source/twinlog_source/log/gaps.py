@@ -40,7 +40,7 @@ GapIdentity = tuple[TopicPartition, int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogBounds:
+class SourceBounds:
     """The bounds of a log of the source."""
 
     start: int
@@ -98,7 +98,7 @@ def passed_over(
     *,
     from_offset: int,
     to_offset: int,
-    bounds: LogBounds | None,
+    bounds: SourceBounds | None,
     found_at_ms: int,
 ) -> list[Gap]:
     """The gaps of a move: what the source had already lost, and what is skipped although the source has it.

@@ -28,7 +28,7 @@ from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact, LeaderEpochsFact
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.producers import foreign_positions
-from twinlog_source.state.state_file import CopyLine, ExportedFlow, Header, Role, StateRecord
+from twinlog_source.state.state_file import CopyLine, ExportedFlow, Header, StateRecord, TopicRole
 
 # The requests of export and import to the two clusters of a flow.
 
@@ -49,17 +49,21 @@ class FlowClusters:
     target: KafkaCluster
     clock: Clock
 
-    def topics(self) -> Mapping[Role, HostedTopic]:
+    def topics(self) -> Mapping[TopicRole, HostedTopic]:
         """The internal topics that hold state, in the order in which they are restored."""
         source, target = self.flow.flow.source, self.flow.flow.target
         found = {
-            Role.CONFIGSYNC: HostedTopic(cluster=target, topic=configsync_topic(source)),
-            Role.MOVES: HostedTopic(cluster=target, topic=failover_topic(source)),
-            Role.CHECKPOINTS: HostedTopic(cluster=target, topic=self.flow.policy.checkpoints_topic(source)),
+            TopicRole.CONFIGSYNC: HostedTopic(cluster=target, topic=configsync_topic(source)),
+            TopicRole.MOVES: HostedTopic(cluster=target, topic=failover_topic(source)),
+            TopicRole.CHECKPOINTS: HostedTopic(
+                cluster=target, topic=self.flow.policy.checkpoints_topic(source)
+            ),
         }
         if self.flow.offset_syncs is not None:
-            found[Role.OFFSET_SYNCS] = self.flow.offset_syncs
-        found[Role.POSITIONS] = HostedTopic(cluster=target, topic=self.flow.settings.offset_storage.topic)
+            found[TopicRole.OFFSET_SYNCS] = self.flow.offset_syncs
+        found[TopicRole.POSITIONS] = HostedTopic(
+            cluster=target, topic=self.flow.settings.offset_storage.topic
+        )
         return found
 
     def cluster_of(self, topic: HostedTopic) -> KafkaCluster:
@@ -188,7 +192,7 @@ class StateExport:
                 record
                 for role in clusters.topics()
                 for record in await self._records(role)
-                if role is not Role.POSITIONS or not self._is_about_ours(record, foreign)
+                if role is not TopicRole.POSITIONS or not self._is_about_ours(record, foreign)
             ]
             is_still = not worked_before and not await clusters.owners()
             lines = [line if is_still else _of_a_running_flow(line, log.control) for line in copies]
@@ -234,14 +238,14 @@ class StateExport:
     def _target_topic(self, topic: str) -> str:
         return self.clusters.flow.policy.format_remote_topic(self.clusters.flow.flow.source, topic)
 
-    async def _records(self, role: Role) -> list[StateRecord]:
+    async def _records(self, role: TopicRole) -> list[StateRecord]:
         hosted = self.clusters.topics()[role]
         records = all_records(self.clusters.cluster_of(hosted), hosted.topic)
-        if role is Role.OFFSET_SYNCS:  # Each of these tells something.
+        if role is TopicRole.OFFSET_SYNCS:  # Each of these tells something.
             found = [record async for record in records]
         else:
             found = await newest(records)
-        if role is Role.POSITIONS:
+        if role is TopicRole.POSITIONS:
             found = [record for record in found if self._is_ours(record.key)]
         return [
             StateRecord(role=role, key=record.key, value=record.value, timestamp_ms=record.timestamp_ms)

@@ -53,7 +53,7 @@ from twinlog_source.state.judgement import (
     not_derived,
 )
 from twinlog_source.state.restore_writer import RestoredRecords, RestoreWriter, TopicPlan
-from twinlog_source.state.state_file import CopyLine, ExportedFlow, Role, StateRecord
+from twinlog_source.state.state_file import CopyLine, ExportedFlow, StateRecord, TopicRole
 
 _COMPARED_AT_ONCE = 8
 _RULES_KEY = b'["rules"]'
@@ -103,12 +103,12 @@ class StateImport:
         plans = []
         for role, topic in self.clusters.topics().items():
             records = tuple(restored.of(role))
-            if role is Role.POSITIONS:
+            if role is TopicRole.POSITIONS:
                 plans.append(TopicPlan(role=role, topic=topic, records=records))
                 continue
             there = await newest(all_records(self.clusters.cluster_of(topic), topic.topic))
             kept = bool(there) and not is_continued
-            if role is Role.MOVES and not kept:
+            if role is TopicRole.MOVES and not kept:
                 self._require_finished_moves(records)
             plans.append(TopicPlan(role=role, topic=topic, records=() if kept else records, kept=kept))
         return ImportPlan(verdicts=verdicts, topics=tuple(plans))
@@ -119,7 +119,7 @@ class StateImport:
 
     def _require_known_facts(self) -> None:
         """A fact that this version does not know could not be corrected, as the owner's is."""
-        kinds = {kind_of(record.key) for record in self.state.of(Role.POSITIONS)}
+        kinds = {kind_of(record.key) for record in self.state.of(TopicRole.POSITIONS)}
         unknown = sorted(kind for kind in kinds if kind is not None and kind not in KINDS)
         if unknown:
             version = self.state.header.version
@@ -151,7 +151,7 @@ class StateImport:
 
     async def _require_no_other_state(self) -> bool:
         """Whether an import of this file was interrupted here. Raises StateError (STATE_PRESENT)."""
-        flow, topic = self.clusters.flow, self.clusters.topics()[Role.POSITIONS]
+        flow, topic = self.clusters.flow, self.clusters.topics()[TopicRole.POSITIONS]
         alias = flow.flow.source
         there = await newest(all_records(self.clusters.target, topic.topic))
         ours = [each for each in there if of_flow(each.key, alias, flow.settings.connector_name)]
@@ -250,9 +250,9 @@ class StateImport:
     async def _changed_rules(self) -> list[bytes]:
         """The rules that were changed while the flow ran, in the file and on the target: they may select more
         topics than the properties file. Empty where they were reset."""
-        topic = self.clusters.topics()[Role.CONFIGSYNC]
+        topic = self.clusters.topics()[TopicRole.CONFIGSYNC]
         there = all_records(self.clusters.cluster_of(topic), topic.topic)
-        stored = [(each.key, each.value) for each in self.state.of(Role.CONFIGSYNC)]
+        stored = [(each.key, each.value) for each in self.state.of(TopicRole.CONFIGSYNC)]
         stored += [(each.key, each.value) for each in await newest(there)]
         return [value for key, value in stored if key == _RULES_KEY and value and not _is_reset(value)]
 

@@ -30,7 +30,7 @@ from twinlog_source.log.gaps import parse_gap_identity
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.state.export import FlowClusters, all_records, partition_count, require_stopped
 from twinlog_source.state.judgement import RestoreOutcome, RestoreVerdict
-from twinlog_source.state.state_file import ExportedFlow, Role, StateRecord
+from twinlog_source.state.state_file import ExportedFlow, StateRecord, TopicRole
 
 # The records that a restore writes: those of the file, corrected by the verdicts. No I/O.
 
@@ -51,16 +51,16 @@ class RestoredRecords:
     without_moves: bool
     now_ms: int
 
-    def of(self, role: Role) -> Iterator[StateRecord]:
+    def of(self, role: TopicRole) -> Iterator[StateRecord]:
         """The records of one topic, in the file's order."""
-        if role is Role.POSITIONS:
+        if role is TopicRole.POSITIONS:
             yield from self._positions()
-        elif role is not Role.MOVES or not self.without_moves:
+        elif role is not TopicRole.MOVES or not self.without_moves:
             policy, alias = self.flow.policy, self.flow.flow.source
             copies = {policy.format_remote_topic(alias, topic) for topic in self.gone}
             for record in self.state.of(role):
                 if not _is_about(record, self.gone, copies):
-                    yield _without_timers(record) if role is Role.MOVES else record
+                    yield _without_timers(record) if role is TopicRole.MOVES else record
 
     def _positions(self) -> Iterator[StateRecord]:
         flow, connector = self.flow, self.flow.settings.connector_name
@@ -73,7 +73,7 @@ class RestoredRecords:
                 verdict.outcome is RestoreOutcome.DERIVED and preserved
             )  # The end of the copy is its position.
         }
-        for record in self.state.of(Role.POSITIONS):
+        for record in self.state.of(TopicRole.POSITIONS):
             position = decode_source_offset_key(record.key, connector=connector)
             if position is not None:
                 if position.partition in stays:
@@ -105,15 +105,15 @@ class RestoredRecords:
                 )
             else:
                 mark = fact_record(alias, ZeroFact(partition=partition))
-            yield StateRecord(role=Role.POSITIONS, key=mark[0], value=mark[1], timestamp_ms=self.now_ms)
+            yield StateRecord(role=TopicRole.POSITIONS, key=mark[0], value=mark[1], timestamp_ms=self.now_ms)
 
 
 def _is_about(record: StateRecord, topics: Collection[str], copies: Collection[str]) -> bool:
     """Whether a record is about topics that are not restored, or about their copies."""
     try:
-        if record.role is Role.OFFSET_SYNCS:
+        if record.role is TopicRole.OFFSET_SYNCS:
             return decode_offset_sync(record.key, record.value).partition.topic in topics
-        if record.role is Role.CHECKPOINTS:
+        if record.role is TopicRole.CHECKPOINTS:
             return decode_checkpoint(record.key, record.value).partition.topic in copies
     except WireFormatError:
         return False
@@ -138,7 +138,7 @@ _IMPORTER = "twinlog state import"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    role: Role
+    role: TopicRole
     topic: HostedTopic
     records: tuple[StateRecord, ...]
     """The records to write; none if the topic keeps its content."""
@@ -174,19 +174,19 @@ class RestoreWriter:
 
     async def _make_topic(self, plan: TopicPlan) -> None:
         """Called before anything is written: if a broker refuses the topic, nothing has changed."""
-        if not plan.records or plan.role in (Role.POSITIONS, Role.OFFSET_SYNCS):
+        if not plan.records or plan.role in (TopicRole.POSITIONS, TopicRole.OFFSET_SYNCS):
             return
         entry = self.clusters.entry
         factor = (
             entry.source.offset_storage.replication_factor
-            if plan.role is Role.CONFIGSYNC
+            if plan.role is TopicRole.CONFIGSYNC
             else entry.checkpoint.topic_replication_factor
         )
         await ensure_compacted_topic(
             self.clusters.cluster_of(plan.topic),
             plan.topic.topic,
             replication_factor=factor,
-            is_read_whole=plan.role is Role.CHECKPOINTS,
+            is_read_whole=plan.role is TopicRole.CHECKPOINTS,
         )
 
     async def _restore(self, plan: TopicPlan) -> None:
@@ -196,7 +196,7 @@ class RestoreWriter:
         there = {(each.key, each.value) async for each in all_records(cluster, plan.topic.topic)}
         missing = [each for each in plan.records if (each.key, each.value) not in there]
         count = await partition_count(cluster, plan.topic.topic)
-        introduce = await self._introduction(count) if plan.role is Role.POSITIONS else None
+        introduce = await self._introduction(count) if plan.role is TopicRole.POSITIONS else None
         async with cluster.writer(introduce=introduce) as writer:
             for start in range(0, len(missing), _IN_FLIGHT):
                 try:
@@ -212,7 +212,7 @@ class RestoreWriter:
     async def _introduction(self, count: int) -> Introduce:
         """The restored positions are the flow's own."""
         clusters = self.clusters
-        alias, topic = clusters.flow.flow.source, clusters.topics()[Role.POSITIONS].topic
+        alias, topic = clusters.flow.flow.source, clusters.topics()[TopicRole.POSITIONS].topic
         source_id, target_id = await clusters.source.cluster_id(), await clusters.target.cluster_id()
 
         def introduce(producer_id: int) -> tuple[TopicPartition, bytes, bytes]:
@@ -229,7 +229,7 @@ class RestoreWriter:
         return introduce
 
     async def _write_facts(self, pairs: Iterable[tuple[bytes, bytes | None]]) -> None:
-        topic = self.clusters.topics()[Role.POSITIONS].topic
+        topic = self.clusters.topics()[TopicRole.POSITIONS].topic
         count = await partition_count(self.clusters.target, topic)
         async with self.clusters.target.writer() as writer:
             for key, value in pairs:

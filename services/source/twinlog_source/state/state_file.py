@@ -25,7 +25,7 @@ FORMAT = 1
 _MOST_LINE_BYTES = 64 << 20
 
 
-class Role(StrEnum):
+class TopicRole(StrEnum):
     """The purpose of an internal topic; its name depends on the configuration."""
 
     POSITIONS = "positions"
@@ -77,7 +77,7 @@ class CopyLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateRecord:
-    role: Role
+    role: TopicRole
     key: bytes | None
     value: bytes | None
     timestamp_ms: int
@@ -93,7 +93,7 @@ class ExportedFlow:
     import_id: str = ""
     """Identifies the file: the checksum at its end."""
 
-    def of(self, role: Role) -> tuple[StateRecord, ...]:
+    def of(self, role: TopicRole) -> tuple[StateRecord, ...]:
         return tuple(record for record in self.records if record.role is role)
 
 
@@ -187,7 +187,7 @@ def _copy(found: dict[str, Any]) -> CopyLine:
 
 def _record(found: dict[str, Any]) -> StateRecord:
     return StateRecord(
-        role=Role(found["in"]),
+        role=TopicRole(found["in"]),
         key=_bytes(found["key"]),
         value=_bytes(found["value"]),
         timestamp_ms=int(found["timestamp_ms"]),

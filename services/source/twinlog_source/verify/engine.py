@@ -15,7 +15,7 @@ from twinlog.batches import decode_batch
 from twinlog.batches.header import Batch
 from twinlog.clock import Clock
 from twinlog.comparison.compare import Comparison
-from twinlog.comparison.model import Bounds, Difference, Kind, NotCompared, PartitionProof, Side
+from twinlog.comparison.model import Bounds, Difference, DifferenceKind, NotCompared, PartitionProof, Side
 from twinlog.comparison.sides import Extended
 from twinlog.config import Configuration
 from twinlog.errors import ConfigError, TransientKafkaError, TwinlogError
@@ -35,7 +35,9 @@ MOST_SHOWN = 100
 """For how many differences records are fetched, and for how many their producers are looked up."""
 _SHOWN_BYTES = 1 << 20
 _NAMED_BYTES = 64 << 10
-_OF_SOMEBODY = frozenset((Kind.FOREIGN, Kind.DUPLICATE, Kind.CHANGED, Kind.ORDER))
+_OF_SOMEBODY = frozenset(
+    (DifferenceKind.FOREIGN, DifferenceKind.DUPLICATE, DifferenceKind.CHANGED, DifferenceKind.ORDER)
+)
 
 
 async def shown_records(sides: Any, report: FlowReport) -> dict[tuple[TopicPartition, str, int], Any]:

@@ -53,7 +53,7 @@ class FileKind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class WantedPlace:
     """A place in a partition: an offset or a time."""
 
     partition: TopicPartition
@@ -70,7 +70,7 @@ class BadLine:
     what: str
 
 
-Render = Callable[[Sequence[Place]], str]
+Render = Callable[[Sequence[WantedPlace]], str]
 """Returns the file's text with other places instead of its own, in their order."""
 
 
@@ -79,19 +79,19 @@ class OffsetFile:
     """The content of a file: its places, and the lines that cannot be read."""
 
     kind: FileKind
-    places: Sequence[Place]
+    places: Sequence[WantedPlace]
     bad: Sequence[BadLine]
     render: Render
     """Only for a file without bad lines."""
 
 
-def parse_place(text: str, *, now_ms: int) -> Place:
+def parse_place(text: str, *, now_ms: int) -> WantedPlace:
     """Read `orders:3:1234`, `orders:3@2026-01-31T12:00:00Z` or `orders:3@-10m`. Raises ConfigError."""
     name, at, time = text.partition("@")
     if at:
         topic, _, number = name.rpartition(":")
         if topic and number.isdecimal():
-            return Place(
+            return WantedPlace(
                 partition=TopicPartition(topic, partition_of(number, "OFFSET")),
                 timestamp_ms=parse_time(time, now_ms=now_ms, option="OFFSET"),
             )
@@ -99,7 +99,7 @@ def parse_place(text: str, *, now_ms: int) -> Place:
         head, _, offset = text.rpartition(":")
         topic, _, number = head.rpartition(":")
         if topic and number.isdecimal() and offset.isdecimal():
-            return Place(
+            return WantedPlace(
                 partition=TopicPartition(topic, partition_of(number, "OFFSET")),
                 offset=offset_of(offset, "OFFSET"),
             )
@@ -139,7 +139,7 @@ def read_places(text: str, *, topic: str = "") -> OffsetFile:
 def _spark(lines: list[str], *, named: bool) -> OffsetFile:
     """The lines after the version and the metadata. A line that is not an object of topics belongs to another
     source."""
-    places: list[Place] = []
+    places: list[WantedPlace] = []
     bad: list[BadLine] = []
     of_kafka: dict[int, tuple[str, int]] = {}
     """By index of the line: the text before its offsets, and the number of its places."""
@@ -157,7 +157,7 @@ def _spark(lines: list[str], *, named: bool) -> OffsetFile:
             of_kafka[index] = name + colon, len(found)
             places += found
 
-    def render(answers: Sequence[Place]) -> str:
+    def render(answers: Sequence[WantedPlace]) -> str:
         left, written = list(answers), list(lines)
         for index, (before, count) in of_kafka.items():
             written[index] = before + _document(left[:count])
@@ -176,8 +176,8 @@ def _json_document(text: str) -> OffsetFile:
     )
 
 
-def _places_of(document: Any, line: int, bad: list[BadLine]) -> list[Place]:
-    places: list[Place] = []
+def _places_of(document: Any, line: int, bad: list[BadLine]) -> list[WantedPlace]:
+    places: list[WantedPlace] = []
     for topic, partitions in document.items():
         if not isinstance(partitions, Mapping):
             bad.append(BadLine(line=line, what=f'expected {{"partition": offset}} for topic {topic!r}'))
@@ -193,11 +193,11 @@ def _places_of(document: Any, line: int, bad: list[BadLine]) -> list[Place]:
             elif not whole or not 0 <= offset <= MOST_OFFSET:
                 bad.append(BadLine(line=line, what=f"{name}: {repr(offset)[:80]} is not {_OFFSETS}"))
             else:
-                places.append(Place(partition=TopicPartition(topic, partition), offset=offset))
+                places.append(WantedPlace(partition=TopicPartition(topic, partition), offset=offset))
     return places
 
 
-def _document(places: Sequence[Place]) -> str:
+def _document(places: Sequence[WantedPlace]) -> str:
     by_topic: dict[str, dict[str, int | None]] = {}
     for place in places:
         by_topic.setdefault(place.partition.topic, {})[str(place.partition.partition)] = place.offset
@@ -223,7 +223,7 @@ def _loaded(text: str, line: int, bad: list[BadLine]) -> Any:
 def _flink(text: str, topic: str) -> OffsetFile:
     if not topic:
         raise ConfigError("this format does not contain the topic: give it with --topic")
-    places: list[Place] = []
+    places: list[WantedPlace] = []
     bad: list[BadLine] = []
     for number, line in enumerate(text.splitlines(), start=1):
         for part in filter(None, (piece.strip() for piece in line.split(";"))):
@@ -234,9 +234,9 @@ def _flink(text: str, topic: str) -> OffsetFile:
                 what = f"{shortened(part)}: expected partition:NUMBER,offset:NUMBER"
                 bad.append(BadLine(line=number, what=what))
             else:
-                places.append(Place(partition=TopicPartition(topic, partition), offset=offset))
+                places.append(WantedPlace(partition=TopicPartition(topic, partition), offset=offset))
 
-    def render(answers: Sequence[Place]) -> str:
+    def render(answers: Sequence[WantedPlace]) -> str:
         parts = (f"partition:{place.partition.partition},offset:{place.offset}" for place in answers)
         return ";".join(parts) + "\n"
 
@@ -247,7 +247,7 @@ def _flink(text: str, topic: str) -> OffsetFile:
 
 
 def _csv(lines: list[str]) -> OffsetFile:
-    places: list[Place] = []
+    places: list[WantedPlace] = []
     bad: list[BadLine] = []
     rows: dict[int, list[str]] = {}
     """By index of the line: the cells of lines with a place."""
@@ -269,7 +269,7 @@ def _csv(lines: list[str]) -> OffsetFile:
             places.append(place)
             rows[index] = cells
 
-    def render(answers: Sequence[Place]) -> str:
+    def render(answers: Sequence[WantedPlace]) -> str:
         written = list(lines)
         for (index, cells), place in zip(rows.items(), answers, strict=True):
             buffer = io.StringIO()
@@ -281,7 +281,7 @@ def _csv(lines: list[str]) -> OffsetFile:
     return OffsetFile(kind=FileKind.CSV, places=places, bad=bad, render=render)
 
 
-def _csv_place(cells: list[str], line: int, bad: list[BadLine]) -> Place | None:
+def _csv_place(cells: list[str], line: int, bad: list[BadLine]) -> WantedPlace | None:
     if len(cells) not in (3, 4):
         bad.append(BadLine(line=line, what=f"{len(cells)} columns: expected topic,partition,offset"))
         return None
@@ -294,9 +294,9 @@ def _csv_place(cells: list[str], line: int, bad: list[BadLine]) -> Place | None:
     partition = TopicPartition(topic, partition_number)
     found = whole_number(offset, MOST_OFFSET)
     if found is not None:
-        return Place(partition=partition, offset=found)
+        return WantedPlace(partition=partition, offset=found)
     try:
-        return Place(partition=partition, timestamp_ms=parse_time(offset, now_ms=None))
+        return WantedPlace(partition=partition, timestamp_ms=parse_time(offset, now_ms=None))
     except ConfigError:
         what = f"{partition}: {shortened(offset)} is neither {_OFFSETS} nor a time"
         bad.append(BadLine(line=line, what=what))

@@ -9,7 +9,7 @@ import typer
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.checkpoint.offset_files import BadLine, OffsetFile, Place, parse_place, read_places
+from twinlog.cli.checkpoint.offset_files import BadLine, OffsetFile, WantedPlace, parse_place, read_places
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, tell
 from twinlog.cli.common.fields import UNKNOWN, Field, Fields, Output, table, value_of
@@ -68,7 +68,7 @@ def translate_command(
 
 def _asked(
     offsets: list[str] | None, source: Path | None, topic: str
-) -> tuple[Sequence[Place], OffsetFile | None]:
+) -> tuple[Sequence[WantedPlace], OffsetFile | None]:
     """Raises ConfigError if neither or both are given, and for a file without offsets."""
     if bool(offsets) == (source is not None):
         raise ConfigError("name the offsets to translate: OFFSET arguments, or a file with --from")
@@ -111,7 +111,7 @@ async def only_flow(stub: CheckpointServiceStub) -> types_pb2.Flow:
 
 
 async def _translate(
-    at: Services, places: Sequence[Place], flow: str | None, back: bool
+    at: Services, places: Sequence[WantedPlace], flow: str | None, back: bool
 ) -> list[pb2.OffsetTranslation]:
     answers: list[pb2.OffsetTranslation] = []
     wanted = await only_flow(at.checkpoint) if flow is None else parse_flow(flow)
@@ -125,7 +125,7 @@ async def _translate(
     return answers
 
 
-def _query(place: Place) -> pb2.OffsetQuery:
+def _query(place: WantedPlace) -> pb2.OffsetQuery:
     query = pb2.OffsetQuery(
         partition=types_pb2.TopicPartition(topic=place.partition.topic, partition=place.partition.partition)
     )
@@ -166,7 +166,7 @@ def _write(target: Path, file: OffsetFile, answers: Sequence[pb2.OffsetTranslati
         tell(error, str(error))
         return
     places = [
-        Place(
+        WantedPlace(
             partition=TopicPartition(
                 answer.translated_partition.topic, answer.translated_partition.partition
             ),

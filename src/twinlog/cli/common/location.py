@@ -27,7 +27,7 @@ SERVER_NAME_VARIABLE = "TWINLOG_SERVER_NAME"
 def of_environment(security: PeerSecurity, environment: Mapping[str, str]) -> PeerSecurity:
     """`security` with what the environment names.
 
-    >>> of_environment(ClientSecurity(), {"TWINLOG_CA_FILE": "ca.pem"}).tls
+    >>> of_environment(PeerSecurity(), {"TWINLOG_CA_FILE": "ca.pem"}).tls
     True
     """
     ca = environment.get(CA_VARIABLE, "")

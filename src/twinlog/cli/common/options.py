@@ -43,7 +43,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowFailure:
+class FailedFlow:
     """Why a flow gave no answer."""
 
     flow: str
@@ -52,16 +52,16 @@ class FlowFailure:
 
 async def ask_each(
     flows: Iterable[types_pb2.Flow], ask: Callable[[types_pb2.Flow], Awaitable[Answer]]
-) -> list[Answer | FlowFailure]:
+) -> list[Answer | FailedFlow]:
     """Return every flow's answer, or its failure. Raises ConfigError if the request itself is wrong."""
-    answers: list[Answer | FlowFailure] = []
+    answers: list[Answer | FailedFlow] = []
     for flow in flows:
         try:
             answers.append(await ask(flow))
         except ConfigError:
             raise
         except TwinlogError as error:
-            answers.append(FlowFailure(flow=flow_name(flow), error=error))
+            answers.append(FailedFlow(flow=flow_name(flow), error=error))
     return answers
 
 
@@ -69,7 +69,7 @@ async def ask_each(
 def telling_failures(answers: Iterable[object]) -> Iterator[None]:
     """Tells the failures behind the answers that are printed inside, and exits with 1 if there are any. In
     JSON they are one document, with reason and remedy of the first: the answers have those of each."""
-    failures = [each for each in answers if isinstance(each, FlowFailure)]
+    failures = [each for each in answers if isinstance(each, FailedFlow)]
     with exiting_with(EXIT_FAILED if failures else 0):
         yield
         told = [_with_flow(failure) for failure in failures]
@@ -80,7 +80,7 @@ def telling_failures(answers: Iterable[object]) -> Iterator[None]:
             tell(error, f"error: {error} ({error.reason}){next_line(error)}")
 
 
-def _with_flow(failure: FlowFailure) -> TwinlogError:
+def _with_flow(failure: FailedFlow) -> TwinlogError:
     """As if the command had failed for this flow alone."""
     message = str(failure.error).removeprefix(f"{failure.flow}: ")
     return TwinlogError(
@@ -90,7 +90,7 @@ def _with_flow(failure: FlowFailure) -> TwinlogError:
     )
 
 
-def failure_as_json(failure: FlowFailure) -> dict[str, Any]:
+def failure_as_json(failure: FailedFlow) -> dict[str, Any]:
     return {"flow": failure.flow, "reason": failure.error.reason, "message": str(failure.error)}
 
 

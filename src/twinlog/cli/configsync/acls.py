@@ -11,7 +11,7 @@ from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServ
 from twinlog.cli.common.call import PAGE, Call, Services, command
 from twinlog.cli.common.fields import Field, Fields, as_json, print_rows, table, value_of
 from twinlog.cli.common.names import flow_name
-from twinlog.cli.common.options import FlowFailure, argument, ask_each, failure_as_json, telling_failures
+from twinlog.cli.common.options import FailedFlow, argument, ask_each, failure_as_json, telling_failures
 from twinlog.cli.configsync.topics import chosen_flows
 from twinlog.errors import ConfigError
 from twinlog.service.feeds.pages import every
@@ -49,12 +49,12 @@ def acls_command(
     print_acls(call.ask(lambda at: _acls(at, scope)), call)
 
 
-def print_acls(answers: Sequence[FlowAcls | FlowFailure], call: Call) -> None:
+def print_acls(answers: Sequence[FlowAcls | FailedFlow], call: Call) -> None:
     """Exits with 1 when a flow failed."""
     found = [each for each in answers if isinstance(each, FlowAcls)]
     documents: list[dict[str, Any]] = []
     for each in answers:
-        if isinstance(each, FlowFailure):
+        if isinstance(each, FailedFlow):
             documents.append(failure_as_json(each))
         else:
             documents += ({"flow": flow_name(each.flow), **as_json(_ACL, entry)} for entry in each.entries)
@@ -81,7 +81,7 @@ def flows_of(flows: Sequence[types_pb2.Flow], cluster: str) -> list[types_pb2.Fl
     return found
 
 
-async def _acls(at: Services, scope: str | None) -> list[FlowAcls | FlowFailure]:
+async def _acls(at: Services, scope: str | None) -> list[FlowAcls | FailedFlow]:
     cluster = None if scope is None or "->" in scope else scope
     flows = await chosen_flows(at.configsync, None if cluster else scope)
     if cluster is not None:

@@ -13,7 +13,7 @@ from twinlog.cli.common.failures import EXIT_FAILED, exiting_with
 from twinlog.cli.common.fields import Field, Fields, as_json, print_json, table
 from twinlog.cli.common.names import flow_name, parse_flow
 from twinlog.cli.common.options import (
-    FlowFailure,
+    FailedFlow,
     argument,
     ask_each,
     failure_as_json,
@@ -180,7 +180,7 @@ def plan_command(
     named, with its reason, after the plans of the others.
     """
 
-    async def plans(at: Services) -> list[pb2.Plan | FlowFailure]:
+    async def plans(at: Services) -> list[pb2.Plan | FailedFlow]:
         if flow is not None:
             return [await whole_plan(at.configsync, parse_flow(flow), scope or [])]
         flows = await chosen_flows(at.configsync, None)
@@ -189,7 +189,7 @@ def plan_command(
     print_plans(call.ask(plans), call, skips=skips, check=check)
 
 
-def print_plans(planned: Sequence[pb2.Plan | FlowFailure], call: Call, *, skips: bool, check: bool) -> None:
+def print_plans(planned: Sequence[pb2.Plan | FailedFlow], call: Call, *, skips: bool, check: bool) -> None:
     """Exits with 1 when a flow could not be planned, or when `check` finds changes, or a part of a flow that
     could not be read."""
     plans = [each for each in planned if isinstance(each, pb2.Plan)]
@@ -200,7 +200,7 @@ def print_plans(planned: Sequence[pb2.Plan | FlowFailure], call: Call, *, skips:
             print_next_step(plan)
 
     documents = [
-        {**failure_as_json(each), "plan_id": None} if isinstance(each, FlowFailure) else as_json(PLAN, each)
+        {**failure_as_json(each), "plan_id": None} if isinstance(each, FailedFlow) else as_json(PLAN, each)
         for each in planned
     ]
     fails = check and not all(map(is_in_step, plans))

@@ -38,7 +38,7 @@ from twinlog.cli.source.partitions import partition_fields, worst_first
 from twinlog.cli.status import view
 from twinlog.config import ClientConfig, Configuration, FlowConfig, Service
 from twinlog.config.values.providers import LocalFileSystem, configured_resolver
-from twinlog.config.values.reader import Findings
+from twinlog.config.values.reader import ConfigFindings
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
@@ -258,7 +258,7 @@ def _filled(
         settings,
         environ=environment,
         files=LocalFileSystem(),
-        findings=Findings(file=str(config)),
+        findings=ConfigFindings(file=str(config)),
     )
     return [
         (key, filled)

@@ -45,7 +45,7 @@ _SHOWN = 10
 _SHOWN_BYTES = 100
 
 
-class Tail(StrEnum):
+class LeftTail(StrEnum):
     """What becomes of records that only the former source has."""
 
     REFUSE = "refuse"
@@ -101,7 +101,7 @@ class Reversal:
     at: Services
     flow: types_pb2.Flow
     options: pb2.MoveOptions
-    tail: Tail = Tail.REFUSE
+    tail: LeftTail = LeftTail.REFUSE
     clusters: BothClusters | None = None
     """None without a file: then records of a tail are counted only."""
     tell: Callable[[str, str], None]
@@ -222,7 +222,7 @@ class Reversal:
             self.tell("PAUSE", f"{flow_name(self.flow)} has copied everything, and is paused")
             return
         await self._show(tail)
-        if self.tail is Tail.REFUSE:
+        if self.tail is LeftTail.REFUSE:
             await self.resume()
             raise StateError(
                 f"{_named(tail)}: {self.flow.source} has records that are not copied. {flow_name(self.flow)}"
@@ -230,7 +230,7 @@ class Reversal:
                 " becomes of them: --tail gap, --tail topic",
                 reason="BACKLOG_NOT_COPIED",
             )
-        if self.tail is Tail.TOPIC:
+        if self.tail is LeftTail.TOPIC:
             if self.clusters is None:
                 raise ConfigError("--tail topic needs --config FILE", key="--tail")
             suffix = f".tail-of-{self.flow.source}"
@@ -348,7 +348,7 @@ def reverse_command(
     flow: str = argument("A->B", "The flow that stops."),
     options: pb2.MoveOptions = together(move_options),
     wait: float = WAIT,
-    tail: Tail = option("--tail", "What becomes of records that only A has.", Tail.REFUSE),
+    tail: LeftTail = option("--tail", "What becomes of records that only A has.", LeftTail.REFUSE),
     execute: bool = flag("--execute", "Do it."),
     yes: YesOption = False,
 ) -> None:

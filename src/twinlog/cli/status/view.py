@@ -31,22 +31,22 @@ class Writing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Producers:
+class ProducersSeen:
     state: Writing
     seconds: float | None = None
     """Since the last record came (None: not since the service started); of UNKNOWN, since the ends were
     read."""
 
 
-def producers_of(row: FlowRow) -> Producers:
+def producers_of(row: FlowRow) -> ProducersSeen:
     read, written = row.source_ends_age_seconds, row.source_written_age_seconds
     if read is None:
-        return Producers(Writing.UNTOLD)
+        return ProducersSeen(Writing.UNTOLD)
     if read > KNOWN_SECONDS:
-        return Producers(Writing.UNKNOWN, read)
+        return ProducersSeen(Writing.UNKNOWN, read)
     if written is None or written > SILENT_SECONDS:
-        return Producers(Writing.SILENT, written)
-    return Producers(Writing.WRITE, written)
+        return ProducersSeen(Writing.SILENT, written)
+    return ProducersSeen(Writing.WRITE, written)
 
 
 # Which deployment `twinlog status` asked: the properties file of its services, and where they are. Pure.

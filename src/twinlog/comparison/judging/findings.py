@@ -16,7 +16,7 @@ from twinlog.comparison.model import (
     COMPACTED_AWAY,
     Bounds,
     Difference,
-    Kind,
+    DifferenceKind,
     NotCompared,
     NotComparedReason,
     PartitionProof,
@@ -143,7 +143,11 @@ class Findings:
         return entry[1:] if self.proof.timestamps_compared else entry[2:]
 
     def find(
-        self, kind: Kind, source_offset: int | None, target_offset: int | None, changed: tuple[str, ...] = ()
+        self,
+        kind: DifferenceKind,
+        source_offset: int | None,
+        target_offset: int | None,
+        changed: tuple[str, ...] = (),
     ) -> None:
         self.differences.append(
             Difference(kind=kind, source_offset=source_offset, target_offset=target_offset, changed=changed)
@@ -185,7 +189,7 @@ class Findings:
     def take_pairs(self, hunk: Hunk, pairs: Sequence[ChangedPair]) -> None:
         """Note these pairs of records as changed."""
         for entry, copy, parts in pairs:
-            self.find(Kind.CHANGED, entry.offset, copy.offset, parts)
+            self.find(DifferenceKind.CHANGED, entry.offset, copy.offset, parts)
         originals, copies = {entry.offset for entry, _, _ in pairs}, {copy.offset for _, copy, _ in pairs}
         hunk.source = [entry for entry in hunk.source if entry.offset not in originals]
         hunk.target = [entry for entry in hunk.target if entry.offset not in copies]

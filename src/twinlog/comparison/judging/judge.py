@@ -17,7 +17,7 @@ from twinlog.comparison.model import (
     NO_POSITION,
     Bounds,
     Difference,
-    Kind,
+    DifferenceKind,
     KnownGap,
     NotComparedReason,
     PartitionProof,
@@ -164,7 +164,7 @@ def take_order(findings: Findings) -> None:
                 continue
             copy = elsewhere.popleft()
             taken.add(copy)
-            findings.find(Kind.ORDER, entry.offset, copy)
+            findings.find(DifferenceKind.ORDER, entry.offset, copy)
         hunk.source = left
     for hunk in findings.hunks:
         hunk.target = [entry for entry in hunk.target if entry.offset not in taken]
@@ -209,7 +209,7 @@ def take_duplicates(findings: Findings) -> Steps[None]:
                 left.append(entry)
                 continue
             earlier = [offset for offset in offsets if offset < hunk.source_before]
-            findings.find(Kind.DUPLICATE, max(earlier) if earlier else min(offsets), entry.offset)
+            findings.find(DifferenceKind.DUPLICATE, max(earlier) if earlier else min(offsets), entry.offset)
         hunk.target = left
 
 
@@ -280,10 +280,10 @@ def _take_rest(findings: Findings, hunk: Hunk) -> None:
         elif detail := findings.bounds.too_large.get(entry.offset, ""):
             findings.not_compared(Side.SOURCE, [entry], NotComparedReason.RECORD_TOO_LARGE, detail=detail)
         else:
-            findings.find(Kind.MISSING, entry.offset, hunk.target_after)
+            findings.find(DifferenceKind.MISSING, entry.offset, hunk.target_after)
             findings.remember(Side.SOURCE, entry)
     for entry in hunk.target:
-        findings.find(Kind.FOREIGN, hunk.source_after, entry.offset)
+        findings.find(DifferenceKind.FOREIGN, hunk.source_after, entry.offset)
         findings.remember(Side.TARGET, entry)
 
 

@@ -16,7 +16,7 @@ from twinlog.config.flow.source_settings import FlowSources, source_settings
 from twinlog.config.values import precedence as precedence
 from twinlog.config.values.precedence import Connector, Settings
 from twinlog.config.values.providers import Resolver
-from twinlog.config.values.reader import Findings, SettingsReader
+from twinlog.config.values.reader import ConfigFindings, SettingsReader
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from twinlog.transforms import problems_of_config
@@ -38,7 +38,7 @@ def flow_config(
     flow: Flow,
     *,
     resolver: Resolver,
-    findings: Findings,
+    findings: ConfigFindings,
     internal_topics: frozenset[str] = frozenset(),
 ) -> FlowConfig:
     """Build a flow. Problems go to `findings`; the result is only valid without them."""

@@ -18,7 +18,7 @@ from twinlog.config.flow.settings import (
 from twinlog.config.values import precedence as precedence
 from twinlog.config.values.precedence import ClusterSide, Connector, Settings
 from twinlog.config.values.providers import Resolver
-from twinlog.config.values.reader import Findings, SettingsReader
+from twinlog.config.values.reader import ConfigFindings, SettingsReader
 from twinlog.errors import ConfigError
 from twinlog.filters import PatternList
 from twinlog.model import Flow, TopicPartition
@@ -65,7 +65,7 @@ class FlowSources:
     read: SettingsReader
     read_worker: SettingsReader
     resolver: Resolver
-    findings: Findings
+    findings: ConfigFindings
 
 
 def source_settings(sources: FlowSources, clients: FlowClients) -> SourceSettings:
@@ -149,7 +149,7 @@ def _start_time(sources: FlowSources) -> int | None:
     return round((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _copy_until(read: SettingsReader, findings: Findings) -> str:
+def _copy_until(read: SettingsReader, findings: ConfigFindings) -> str:
     text = (read.optional_text("twinlog.copy.until") or "").strip()
     try:
         parse_until(text)

@@ -65,7 +65,7 @@ class ValueType(StrEnum):
     ADDRESS = "host:port"
 
 
-class Scope(StrEnum):
+class KeyScope(StrEnum):
     """Where in the file a key has an effect."""
 
     TOP = "top level"
@@ -85,7 +85,7 @@ class KeySpec:
     services: tuple[Service, ...]
     """The services that read it."""
     meaning: str
-    scope: Scope
+    scope: KeyScope
     unit: str = ""
     minimum: float | None = None
     negative_is_off: bool = False

@@ -5,17 +5,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from twinlog.config.keys.spec import ALL_SERVICES, POLICIES, KeySpec, Scope, Service, ValueType
+from twinlog.config.keys.spec import ALL_SERVICES, POLICIES, KeyScope, KeySpec, Service, ValueType
 from twinlog.text_tables import read_table
 
 SPARK_CONF_PREFIX: Final = "twinlog.spark.conf."
 _ROW: Final = re.compile(r"([\w.-]+(?: [\w.-]+)*)( =[^(]*)? \((.+?)\): (.+)")
 _SCOPES: Final = {
-    "top": Scope.TOP,
-    "flow": Scope.FLOW,
-    "flow only": Scope.FLOW_ONLY,
-    "target": Scope.TARGET,
-    "target or top": Scope.TARGET_OR_TOP,
+    "top": KeyScope.TOP,
+    "flow": KeyScope.FLOW,
+    "flow only": KeyScope.FLOW_ONLY,
+    "target": KeyScope.TARGET,
+    "target or top": KeyScope.TARGET_OR_TOP,
 }
 _SWITCHES: Final = {"negative is off": "negative_is_off", "each once": "distinct", "live": "live"}
 _NUMBERS: Final = {"from": "minimum", "to": "maximum"}
@@ -31,9 +31,9 @@ def _read_keys() -> Iterator[KeySpec]:
             yield from (_of_service(spec, service) for service in Service for spec in found)
 
 
-def read_row(line: str, services: tuple[Service, ...], scope: Scope) -> Iterator[KeySpec]:
+def read_row(line: str, services: tuple[Service, ...], scope: KeyScope) -> Iterator[KeySpec]:
     """
-    >>> [key] = read_row("a.b = 3 (integer s, from 1, live): What it is.", ALL_SERVICES, Scope.TOP)
+    >>> [key] = read_row("a.b = 3 (integer s, from 1, live): What it is.", ALL_SERVICES, KeyScope.TOP)
     >>> key.name, key.default, key.unit, key.minimum, key.live, key.meaning
     ('a.b', '3', 's', 1.0, True, 'What it is.')
     """
@@ -78,7 +78,7 @@ BY_NAME: dict[str, KeySpec] = {spec.name: spec for spec in ALL_KEYS}
 BY_ANY_NAME: dict[str, KeySpec] = {name: spec for spec in ALL_KEYS for name in (spec.name, *spec.aliases)}
 
 INHERITED_BY_FLOWS: frozenset[str] = frozenset(
-    name for name, spec in BY_ANY_NAME.items() if spec.scope is Scope.FLOW
+    name for name, spec in BY_ANY_NAME.items() if spec.scope is KeyScope.FLOW
 )
 """Top-level keys that every flow inherits (MM2: the union of the three connectors' ConfigDefs), without the
 client keys that Connect also defines."""

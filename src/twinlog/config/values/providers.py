@@ -15,7 +15,7 @@ from typing import Protocol
 from twinlog.config.keys.client import NOTES, SECURITY_KEYS
 from twinlog.config.keys.spec import split_list
 from twinlog.config.values.precedence import Settings, strip_prefix
-from twinlog.config.values.reader import Findings
+from twinlog.config.values.reader import ConfigFindings
 from twinlog.errors import ConfigError
 from twinlog.filters.java_classes import RegexSyntaxError
 from twinlog.filters.java_regex import compile_linear
@@ -199,7 +199,7 @@ class Resolver:
     def __init__(
         self,
         providers: Mapping[str, Provider],
-        findings: Findings,
+        findings: ConfigFindings,
         *,
         settings: Mapping[str, str] | None = None,
     ) -> None:
@@ -259,7 +259,7 @@ class Resolver:
 
 
 def configured_resolver(
-    raw: Settings, *, environ: Mapping[str, str], files: FileSystem, findings: Findings
+    raw: Settings, *, environ: Mapping[str, str], files: FileSystem, findings: ConfigFindings
 ) -> Resolver:
     """The providers that `config.providers` names, built from `config.providers.<name>.*`."""
     makers: dict[str, Callable[[Mapping[str, str]], Provider]] = {
@@ -322,7 +322,7 @@ def reread(
     if NOTES not in properties:
         return properties
     settings = {key: Property(key=key, value=value) for key, value in json.loads(properties[NOTES]).items()}
-    resolver = configured_resolver(settings, environ=environ, files=files, findings=Findings(file=""))
+    resolver = configured_resolver(settings, environ=environ, files=files, findings=ConfigFindings(file=""))
     fresh = dict(properties)
     for key, written in properties.items():
         if key.startswith(f"{NOTES}."):

@@ -50,22 +50,22 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class ConfigProblem:
     key: str
     line: int
     text: str
 
 
-class Findings:
+class ConfigFindings:
     """Collects problems and notices while a configuration is read, each only once."""
 
     def __init__(self, *, file: str) -> None:
         self.file = file
-        self._problems: dict[Problem, None] = {}
+        self._problems: dict[ConfigProblem, None] = {}
         self._notices: dict[Notice, None] = {}
 
     def problem(self, key: str, text: str, *, line: int = 0) -> None:
-        self._problems[Problem(key=key, line=line, text=text)] = None
+        self._problems[ConfigProblem(key=key, line=line, text=text)] = None
 
     def wrong_value(self, prop: Property, expected: str, *, secret: bool) -> None:
         """`prop` has not the form that its key requires. Values of secrets, and values from providers, are
@@ -107,14 +107,14 @@ class Findings:
         }
         raise ConfigError("\n".join(lines), metadata=metadata)
 
-    def _place(self, problem: Problem) -> str:
+    def _place(self, problem: ConfigProblem) -> str:
         return f"{self.file}:{problem.line}" if problem.line else self.file
 
 
 # Notices about values that are accepted and read differently from how they are written.
 
 
-def tell_reading(spec: KeySpec, prop: Property, findings: Findings) -> None:
+def tell_reading(spec: KeySpec, prop: Property, findings: ConfigFindings) -> None:
     """Report how a valid value is read, if it does not say so itself. Values from providers are not shown."""
     if spec.distinct:
         for element, count in Counter(split_list(prop.value)).items():
@@ -153,7 +153,7 @@ class SettingsReader:
         properties: Settings,
         *,
         resolve: Callable[[Property], Property],
-        findings: Findings,
+        findings: ConfigFindings,
     ) -> None:
         self._properties = properties
         self._resolve = resolve

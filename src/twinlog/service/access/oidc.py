@@ -23,7 +23,7 @@ from twinlog import strange_json
 from twinlog.clock import Clock, SystemClock
 from twinlog.config.security import AuthSettings, OidcSettings, is_trusted_url
 from twinlog.errors import WireFormatError
-from twinlog.http_answers import read_answer
+from twinlog.http_answers import NoRedirects, read_answer
 from twinlog.service.access.roles import Caller, role_of
 from twinlog.service.errors_wire import PeerUnavailableError, UnauthenticatedError
 
@@ -172,17 +172,10 @@ def _values(claims: Any, path: str) -> list[str]:
     return [each for each in names if isinstance(each, str) and len(each) <= MAX_TEXT]
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The file gives the address of the keys; no redirect may change it."""
-
-    def redirect_request(self, *arguments: Any, **more: Any) -> None:
-        return None
-
-
 def fetch_keys(settings: OidcSettings) -> Keys:
     """Ask the provider. Blocks for up to twice FETCH_SECONDS; raises OSError, WireFormatError."""
     context = ssl.create_default_context(cafile=settings.ca_file or None)
-    handlers = (urllib.request.HTTPSHandler(context=context), _NoRedirects())
+    handlers = (urllib.request.HTTPSHandler(context=context), NoRedirects())
     opener = urllib.request.build_opener(urllib.request.ProxyHandler(), *handlers)
     url = settings.jwks_url
     if not url:

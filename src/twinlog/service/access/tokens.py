@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TokenEntry:
     name: str
     role: Role
     hash: bytes
@@ -45,7 +45,7 @@ class TokenFile:
         """The owner of a token, compared in constant time with every entry."""
         self._look()
         asked = hashlib.sha256(token.encode(errors="replace")).digest()
-        found: Entry | None = None
+        found: TokenEntry | None = None
         for entry in self._entries:
             if hmac.compare_digest(entry.hash, asked):
                 found = entry
@@ -68,17 +68,17 @@ class TokenFile:
         _log.info("tokens_read", names=[entry.name for entry in entries])
 
 
-def parse_tokens(content: bytes, *, file: str) -> tuple[Entry, ...]:
+def parse_tokens(content: bytes, *, file: str) -> tuple[TokenEntry, ...]:
     """Raises ConfigError (TOKENS_UNUSABLE) that names the line but does not repeat it: it may hold a
     token."""
-    found: list[Entry] = []
+    found: list[TokenEntry] = []
     for number, line in enumerate(content.decode(errors="replace").splitlines(), start=1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
         try:
             name, role, digest = words
-            found.append(Entry(name, Role.parse(role), bytes.fromhex(digest)))
+            found.append(TokenEntry(name, Role.parse(role), bytes.fromhex(digest)))
             sound = _HASH.fullmatch(digest) is not None and _NAME.fullmatch(name) is not None
         except ValueError:
             sound = False

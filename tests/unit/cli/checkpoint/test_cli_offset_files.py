@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from twinlog.cli import app
-from twinlog.cli.checkpoint.offset_files import FileKind, Place, parse_place, read_places
+from twinlog.cli.checkpoint.offset_files import FileKind, WantedPlace, parse_place, read_places
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
 from unit.cases import about
@@ -31,8 +31,8 @@ SPARK_JOIN = """v1
 """A query that joins a rate source, two topics, a source without offsets yet, files and another topic."""
 
 
-def place(topic: str, partition: int, offset: int) -> Place:
-    return Place(partition=TopicPartition(topic, partition), offset=offset)
+def place(topic: str, partition: int, offset: int) -> WantedPlace:
+    return WantedPlace(partition=TopicPartition(topic, partition), offset=offset)
 
 
 @pytest.mark.parametrize(
@@ -42,15 +42,15 @@ def place(topic: str, partition: int, offset: int) -> Place:
         ("a:b:0:9", place("a:b", 0, 9)),
         (
             "orders:3@2026-01-31T12:00:00Z",
-            Place(partition=TopicPartition("orders", 3), timestamp_ms=1769860800000),
+            WantedPlace(partition=TopicPartition("orders", 3), timestamp_ms=1769860800000),
         ),
         (
             "orders:3@2026-01-31T12:00:00",
-            Place(partition=TopicPartition("orders", 3), timestamp_ms=1769860800000),
+            WantedPlace(partition=TopicPartition("orders", 3), timestamp_ms=1769860800000),
         ),
     ],
 )
-def test_places_on_the_command_line(text: str, found: Place) -> None:
+def test_places_on_the_command_line(text: str, found: WantedPlace) -> None:
     assert parse_place(text, now_ms=0) == found
 
 
@@ -114,7 +114,7 @@ def test_csv_as_it_is_written_by_hand_and_by_kafkas_tools(text: str) -> None:
 
 def test_csv_may_hold_times() -> None:
     found = read_places("orders,0,2026-01-31T12:00:00Z")
-    assert found.places == [Place(partition=TopicPartition("orders", 0), timestamp_ms=1769860800000)]
+    assert found.places == [WantedPlace(partition=TopicPartition("orders", 0), timestamp_ms=1769860800000)]
 
 
 def test_csv_keeps_its_groups_header_and_comments() -> None:

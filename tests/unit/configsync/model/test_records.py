@@ -9,7 +9,7 @@ from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicLimits
 from twinlog_configsync.model.records import (
     FlowRecord,
     RecordKey,
-    RecordKind,
+    StoredKind,
     decode_key,
     decode_value,
     encode_key,
@@ -39,7 +39,7 @@ entries = st.builds(
 
 
 def test_the_bytes_of_a_flow_record() -> None:
-    assert encode_key(RecordKey(RecordKind.FLOW)) == b'["flow"]'
+    assert encode_key(RecordKey(StoredKind.FLOW)) == b'["flow"]'
     assert encode_value(FlowRecord(settled_at_ms=1_700_000_000_000)) == (
         b'{"version":1,"settled_at_ms":1700000000000,"deleted_at_ms":[],"source_cluster_id":"",'
         b'"forgotten_generation":0}'
@@ -48,7 +48,7 @@ def test_the_bytes_of_a_flow_record() -> None:
 
 def test_the_bytes_of_a_topic_record() -> None:
     entry = ReplicatedTopic(source_topic="bestellungen-ü", target_topic="A.bestellungen-ü", partition_count=3)
-    assert encode_key(RecordKey(RecordKind.TOPIC, "bestellungen-ü")) == '["topic","bestellungen-ü"]'.encode()
+    assert encode_key(RecordKey(StoredKind.TOPIC, "bestellungen-ü")) == '["topic","bestellungen-ü"]'.encode()
     assert (
         encode_value(entry)
         == (
@@ -63,14 +63,14 @@ def test_the_bytes_of_a_topic_record() -> None:
 
 @given(entry=entries)
 def test_what_is_written_is_read_back(entry: ReplicatedTopic) -> None:
-    key = RecordKey(RecordKind.TOPIC, entry.source_topic)
+    key = RecordKey(StoredKind.TOPIC, entry.source_topic)
     assert decode_key(encode_key(key)) == key
     assert decode_value(key, encode_value(entry)) == entry
 
 
 def test_a_field_of_a_later_minor_version_is_dropped() -> None:
     raw = b'{"version":1,"settled_at_ms":5,"later":"yes"}'
-    assert decode_value(RecordKey(RecordKind.FLOW), raw) == FlowRecord(settled_at_ms=5)
+    assert decode_value(RecordKey(StoredKind.FLOW), raw) == FlowRecord(settled_at_ms=5)
 
 
 def test_a_kind_of_a_later_version_is_left_alone() -> None:
@@ -96,11 +96,11 @@ def test_what_is_no_key_is_refused(raw: bytes | None) -> None:
 )
 def test_a_value_that_cannot_be_understood_is_refused(raw: bytes) -> None:
     with pytest.raises(WireFormatError):
-        decode_value(RecordKey(RecordKind.FLOW), raw)
+        decode_value(RecordKey(StoredKind.FLOW), raw)
 
 
 def test_every_truncation_of_a_value_is_refused() -> None:
     raw = encode_value(ReplicatedTopic(source_topic="orders", target_topic="A.orders", partition_count=3))
     for length in range(len(raw)):
         with pytest.raises(WireFormatError):
-            decode_value(RecordKey(RecordKind.TOPIC, "orders"), raw[:length])
+            decode_value(RecordKey(StoredKind.TOPIC, "orders"), raw[:length])

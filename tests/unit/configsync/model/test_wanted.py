@@ -16,7 +16,7 @@ from twinlog_configsync.model.memory import (
 )
 from twinlog_configsync.model.records import (
     RecordKey,
-    RecordKind,
+    StoredKind,
     WantedRecord,
     decode_value,
     encode_key,
@@ -57,14 +57,14 @@ def test_each_part_of_a_large_set_fits_into_a_record() -> None:
 def test_parts_of_different_times_are_no_set() -> None:
     """A reader may see a write that has not ended."""
     small, large = wanted_records(ACLS, numbered(5)), wanted_records(ACLS, numbered(10_001))
-    assert wanted_ids(ACLS, small | {RecordKey(RecordKind.WANTED, "acls 1"): _part(large, 1)}) is None
-    assert wanted_ids(ACLS, {RecordKey(RecordKind.WANTED, "acls 1"): _part(large, 1)}) is None
-    assert wanted_ids(ACLS, {RecordKey(RecordKind.WANTED, "acls 7"): _part(large, 0)}) is None
+    assert wanted_ids(ACLS, small | {RecordKey(StoredKind.WANTED, "acls 1"): _part(large, 1)}) is None
+    assert wanted_ids(ACLS, {RecordKey(StoredKind.WANTED, "acls 1"): _part(large, 1)}) is None
+    assert wanted_ids(ACLS, {RecordKey(StoredKind.WANTED, "acls 7"): _part(large, 0)}) is None
 
 
 def _part(records: object, number: int) -> WantedRecord:
     assert isinstance(records, dict)
-    part = records[RecordKey(RecordKind.WANTED, f"acls {number}")]
+    part = records[RecordKey(StoredKind.WANTED, f"acls {number}")]
     assert isinstance(part, WantedRecord)
     return part
 

@@ -19,7 +19,7 @@ from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.model.records import (
     AUDIT_PLACES,
     RecordKey,
-    RecordKind,
+    StoredKind,
     decode_value,
     encode_key,
     encode_value,
@@ -203,7 +203,7 @@ async def test_changes_that_do_not_fit_any_more_leave_the_file_in_effect(flow: C
     async with flow.target.writer() as writer:
         await writer.append(
             TopicPartition(REGISTRY, 0),
-            key=encode_key(RecordKey(RecordKind.RULES)),
+            key=encode_key(RecordKey(StoredKind.RULES)),
             value=encode_value(later),
         )
     flow.restart()
@@ -331,7 +331,7 @@ async def store(flow: ConfigSyncRig, record: RulesRecord) -> None:
     async with flow.target.writer() as writer:
         await writer.append(
             TopicPartition(REGISTRY, 0),
-            key=encode_key(RecordKey(RecordKind.RULES)),
+            key=encode_key(RecordKey(StoredKind.RULES)),
             value=encode_value(record),
         )
 
@@ -412,7 +412,7 @@ def test_the_newest_changes_stay_and_take_the_keys_of_the_oldest() -> None:
         memory = memory.with_change("UpdateRules", by=f"{number}", peer="", at_ms=number, before={}, after={})
     records = memory.records()
     assert len(records) == AUDIT_PLACES
-    assert RecordKey(RecordKind.AUDIT, "004") in records
+    assert RecordKey(StoredKind.AUDIT, "004") in records
     again = recall({key: decode_value(key, encode_value(value)) for key, value in records.items()})
     assert again.changes == memory.changes
     assert [again.changes[0].by, again.changes[-1].by] == ["5", f"{AUDIT_PLACES + 4}"]

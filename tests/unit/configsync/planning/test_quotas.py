@@ -11,7 +11,7 @@ from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.api.messages import action_message
 from twinlog_configsync.model.actions import SetQuota
 from twinlog_configsync.model.memory import quota_ids
-from twinlog_configsync.model.records import RecordKey, RecordKind, quota_key
+from twinlog_configsync.model.records import RecordKey, StoredKind, quota_key
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
 from unit.configsync.configsync_rig import ConfigSyncRig, make_flow
@@ -163,4 +163,4 @@ def test_a_quota_is_shown_with_every_digit_and_its_user_first() -> None:
 
 def test_the_key_of_a_record_does_not_follow_the_words() -> None:
     entity = QuotaEntity((("client-id", None), ("user", "alice")))
-    assert quota_key(entity) == RecordKey(RecordKind.QUOTA, "client-id <default>, user alice")
+    assert quota_key(entity) == RecordKey(StoredKind.QUOTA, "client-id <default>, user alice")

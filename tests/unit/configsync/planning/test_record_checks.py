@@ -15,8 +15,8 @@ from twinlog_configsync.model.records import (
     AclRecord,
     QuotaRecord,
     RecordKey,
-    RecordKind,
     RecordValue,
+    StoredKind,
     acl_key,
     encode_key,
     encode_value,
@@ -70,7 +70,7 @@ async def test_a_topic_that_is_no_copy_is_not_deleted_in_the_place_of_one(flow: 
         state=TopicState.DELETED_AT_SOURCE,
         deleted_at_ms=flow.clock.now_ms() - 2 * 24 * 3_600_000,
     )
-    await forge(flow, RecordKey(RecordKind.TOPIC, "gone"), forged)
+    await forge(flow, RecordKey(StoredKind.TOPIC, "gone"), forged)
     flow.restart()
     for _ in range(3):
         await flow.refresh()
@@ -123,8 +123,8 @@ def test_an_acl_record_counts_if_the_flow_could_have_written_it(
 def test_a_record_must_be_about_what_its_key_says(flow: ConfigSyncRig) -> None:
     entry = ReplicatedTopic(source_topic="orders", target_topic="A.orders", partition_count=1)
     address, user = QuotaEntity((("ip", "10.0.0.1"),)), QuotaEntity((("user", "alice"),))
-    assert not refused(flow, RecordKey(RecordKind.TOPIC, "orders"), entry)
-    assert refused(flow, RecordKey(RecordKind.TOPIC, "users"), entry)
+    assert not refused(flow, RecordKey(StoredKind.TOPIC, "orders"), entry)
+    assert refused(flow, RecordKey(StoredKind.TOPIC, "users"), entry)
     assert refused(flow, acl_key(GUARD), AclRecord(binding=COPY))
     assert not refused(flow, quota_key(user), QuotaRecord(entity=user, values={}))
     assert refused(flow, quota_key(user), QuotaRecord(entity=address, values={}))

@@ -17,7 +17,7 @@ from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import Move, PositionMoves, planned_move
 from twinlog_source.driver.subjects import Subject
 from twinlog_source.log.facts import PauseFact
-from twinlog_source.log.gaps import LogBounds
+from twinlog_source.log.gaps import SourceBounds
 from twinlog_source.partitions.events import LogReread, Reported, SetAside, TopicsChosen
 from twinlog_source.partitions.orders import PartitionReport, PartitionState, SetPaused, TaskReport
 from twinlog_source.reasons import EndReason
@@ -26,7 +26,7 @@ from unit.source.flow_rig import FlowRig, P, ledger, reported, set_position
 from unit.source.topics.copy_modes_rig import AUTO, kind
 from unit.source.topics.lost_copies_rig import TRANSLATED
 
-FAR = Move(partition=P, from_offset=0, to_offset=3, bounds=LogBounds(start=0, end=9))
+FAR = Move(partition=P, from_offset=0, to_offset=3, bounds=SourceBounds(start=0, end=9))
 
 
 class Task:

@@ -8,7 +8,7 @@ from twinlog.testing.fakes.cluster_base import Call
 from twinlog.wire import connect_json
 from twinlog.wire.source_offset import source_offset_key
 from twinlog_source.log.fact_records import control_key
-from twinlog_source.log.gaps import LogBounds
+from twinlog_source.log.gaps import SourceBounds
 from unit.source.flow_rig import FlowRig, P, ledger, set_position
 
 TRANSLATED = "twinlog.offsets = translated"
@@ -51,10 +51,10 @@ async def test_a_partition_without_a_position_waits_for_one_when_the_reset_is_no
 async def test_a_position_that_is_set_forward_without_a_task_leaves_a_gap(rig: FlowRig) -> None:
     await rig.write(rig.source, "t", 5)
     state = await rig.owner(TRANSLATED)
-    await set_position(state, P, 3, bounds=LogBounds(start=0, end=5))
+    await set_position(state, P, 3, bounds=SourceBounds(start=0, end=5))
     state = await rig.owner(TRANSLATED)
     assert ledger(state) == [(0, 3, "SKIPPED_BY_OPERATOR")]
-    await set_position(state, P, 1, bounds=LogBounds(start=0, end=5))
+    await set_position(state, P, 1, bounds=SourceBounds(start=0, end=5))
     assert ledger(await rig.owner(TRANSLATED)) == [(0, 3, "SKIPPED_BY_OPERATOR")], "it keeps what was"
 
 

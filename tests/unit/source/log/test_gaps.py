@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.model import Flow, TopicPartition
-from twinlog_source.log.gaps import MOST_RANGES, Gap, LogBounds, gap_record, parse_gap, passed_over, tidied
+from twinlog_source.log.gaps import MOST_RANGES, Gap, SourceBounds, gap_record, parse_gap, passed_over, tidied
 
 P = TopicPartition("t", 0)
 
@@ -71,7 +71,7 @@ def over(
             P,
             from_offset=from_offset,
             to_offset=to_offset,
-            bounds=None if end is None else LogBounds(start=start, end=end),
+            bounds=None if end is None else SourceBounds(start=start, end=end),
             found_at_ms=1,
         )
     ]

@@ -7,7 +7,7 @@ import pytest
 from twinlog.errors import FatalKafkaError, StateError
 from twinlog_source.driver.moves import planned_move
 from twinlog_source.log.facts import CopyFact
-from twinlog_source.log.gaps import LogBounds
+from twinlog_source.log.gaps import SourceBounds
 from twinlog_source.partitions.events import Reported
 from twinlog_source.partitions.orders import PartitionReport, PartitionState, SkippedRange, TaskReport
 from twinlog_source.partitions.rows import PartitionRow
@@ -148,7 +148,7 @@ async def test_what_a_preserved_copy_leaves_out_for_an_operator_is_on_the_log(ri
     await rig.write(rig.source, "t", 9)
     state = await rig.owner(AUTO)
     says(state, position=4, at_rest=True)
-    await set_position(state, P, 6, bounds=LogBounds(start=0, end=9))
+    await set_position(state, P, 6, bounds=SourceBounds(start=0, end=9))
     assert kind(state) == (True, 0, "", 4, 6)
     assert ledger(state) == [(4, 6, "SKIPPED_BY_OPERATOR")]
     after = await rig.owner(AUTO)
@@ -190,7 +190,7 @@ async def test_a_preserved_copy_is_not_moved_back_by_what_its_task_said_at_last(
     state = await rig.owner(AUTO)
     says(state, position=8, at_rest=True)
     with pytest.raises(StateError) as refused:
-        await set_position(state, P, 6, bounds=LogBounds(start=0, end=9))
+        await set_position(state, P, 6, bounds=SourceBounds(start=0, end=9))
     assert refused.value.reason == "OFFSETS_PRESERVED"
     assert (kind(state), ledger(state)) == ((True, 0, "", 0, 0), [])
     assert state.table.plannable() == {P}
@@ -203,7 +203,7 @@ async def test_a_copy_that_holds_what_the_source_lost_ends_where_an_operator_mov
     await rig.write(rig.source, "t", 5)
     state = await rig.owner(AUTO)
     reported(state, position=9, at_rest=True, source_lost_from=5, state=PartitionState.FAULTED)
-    await set_position(state, P, position, bounds=LogBounds(start=0, end=5))
+    await set_position(state, P, position, bounds=SourceBounds(start=0, end=5))
     for each in (state, await rig.owner(AUTO)):
         assert kind(each) == (False, 5, "SOURCE_TRUNCATED", 0, 0)
         assert (assigned(each).position, ledger(each)) == (position, [(5, 9, "TRUNCATION")])

@@ -10,7 +10,7 @@ import pytest
 
 from twinlog.batches import Batch, DecodedRecord, iter_batches
 from twinlog.comparison.compare import Comparison
-from twinlog.comparison.model import Bounds, Kind, NotComparedReason, PartitionProof
+from twinlog.comparison.model import Bounds, DifferenceKind, NotComparedReason, PartitionProof
 from twinlog.comparison.sides import Chunk, EndsNow, Extended, View
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import OffsetSpec
@@ -111,7 +111,9 @@ def test_what_retention_took_of_a_copy_is_passed_and_not_aligned(wrong: int | No
     target = MemoryLog.of(kept, sizes=[IN_BATCH], **appended)
     proof = proven(Reads(source), Reads(target), bounds_of(source, target))
     at = wrong or 0
-    assert found(proof) == ([] if wrong is None else [(Kind.CHANGED, MANY // 2 + at, 90_000 + at, 1)])
+    assert found(proof) == (
+        [] if wrong is None else [(DifferenceKind.CHANGED, MANY // 2 + at, 90_000 + at, 1)]
+    )
     assert left_out(proof) == [("source", NotComparedReason.TARGET_RETENTION, 0, MANY // 2)]
     assert proof.records == MANY // 2 - (wrong is not None)
     assert proof.source_from > 0, "found, and not read as what differs"
@@ -166,7 +168,7 @@ def test_the_first_record_of_a_range_is_found_in_a_long_copy(wrong: int, own_tim
     bounds = bounds_of(source, target, source_start=MANY // 2, head_is_free=True)
     proof = proven(Reads(source), Reads(target), bounds)
     at = MANY // 2 + wrong
-    assert found(proof) == [(Kind.MISSING, at, at, 1)]
+    assert found(proof) == [(DifferenceKind.MISSING, at, at, 1)]
     assert proof.not_compared == []
     assert proof.target_from > 0
 
@@ -178,7 +180,7 @@ def test_a_copy_that_has_not_come_to_the_range_is_not_read_through() -> None:
     bounds = bounds_of(source, target, source_start=MANY - IN_BATCH, source_lost=(), head_is_free=True)
     reads = Reads(target)
     proof = proven(Reads(source), reads, bounds)
-    assert found(proof) == [(Kind.MISSING, MANY - IN_BATCH, None, IN_BATCH)]
+    assert found(proof) == [(DifferenceKind.MISSING, MANY - IN_BATCH, None, IN_BATCH)]
     assert reads.reads < MANY // IN_BATCH
 
 
@@ -189,7 +191,7 @@ def test_offsets_that_are_kept_tell_where_both_logs_begin() -> None:
     target = MemoryLog.of(kept, sizes=[IN_BATCH])
     reads = Reads(source)
     proof = proven(reads, Reads(target), bounds_of(source, target, offsets_kept_from=0))
-    assert found(proof) == [(Kind.CHANGED, MANY // 2, MANY // 2, 1)]
+    assert found(proof) == [(DifferenceKind.CHANGED, MANY // 2, MANY // 2, 1)]
     assert left_out(proof) == [("source", NotComparedReason.TARGET_RETENTION, 0, MANY // 2)]
 
 
@@ -198,7 +200,7 @@ def test_a_difference_that_was_found_before_a_cluster_went_away_stays_found() ->
     copied = [*numbers(0, 100), record(0, 999_999), *numbers(100, MANY)]
     target = MemoryLog.of(records_at(copied, range(len(copied))), sizes=[100])
     proof = proven(Reads(source, most_reads=60), Reads(target), bounds_of(source, target))
-    assert found(proof) == [(Kind.FOREIGN, 100, 100, 1)]
+    assert found(proof) == [(DifferenceKind.FOREIGN, 100, 100, 1)]
     assert {each.reason for each in proof.not_compared} == {"KAFKA_TIMEOUT"}
     assert not proof.is_complete
 

@@ -14,7 +14,7 @@ from twinlog.comparison.compare import Comparison
 from twinlog.comparison.model import (
     Bounds,
     Difference,
-    Kind,
+    DifferenceKind,
     KnownGap,
     NotCompared,
     NotComparedReason,
@@ -93,7 +93,7 @@ def test_the_next_run_begins_behind_what_is_proven_and_counts_it(opened: Opened)
 
 
 def test_a_partition_with_a_difference_is_not_proven(opened: Opened) -> None:
-    missing = Difference(kind=Kind.MISSING, source_offset=3, target_offset=3)
+    missing = Difference(kind=DifferenceKind.MISSING, source_offset=3, target_offset=3)
     opened().end(proof(differences=[missing]), bounds())
     assert opened().narrowed(bounds()).bounds == bounds()
 
@@ -261,7 +261,7 @@ def test_a_gap_that_was_copied_again_excuses_nothing_where_a_proof_continues(
     left = {name: getattr(rest, name) for name in ("source_start", "target_start", "equal_until", "gaps")}
     found = prove(source, target, **left)
     assert [(each.kind, each.source_offset, each.count) for each in found.differences] == (
-        [(Kind.MISSING, 30, 10)] if copied_again else []
+        [(DifferenceKind.MISSING, 30, 10)] if copied_again else []
     )
 
 

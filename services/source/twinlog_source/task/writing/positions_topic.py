@@ -82,7 +82,7 @@ class _Place(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class StoredPositions:
+class PositionsToStore:
     topic: PositionsTopic
     copies: Mapping[TopicPartition, PartitionCopy]
     clock: Clock

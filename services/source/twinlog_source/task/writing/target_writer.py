@@ -43,7 +43,7 @@ from twinlog_source.task.partition import PartitionCopy, retry_wait
 from twinlog_source.task.reading.answers import PreparedChunk
 from twinlog_source.task.reading.bounds import extended
 from twinlog_source.task.reading.source_reader import SourceReader
-from twinlog_source.task.writing.positions_topic import PositionsTopic, StoredPositions
+from twinlog_source.task.writing.positions_topic import PositionsTopic, PositionsToStore
 from twinlog_source.task.writing.round import (
     OffsetSyncs,
     Round,
@@ -96,7 +96,7 @@ class TargetWriter:
     """The present round, or the last one."""
     _committing: Round | None = None
     """The round whose commit is unanswered while the present one is sent."""
-    positions: StoredPositions = field(init=False)
+    positions: PositionsToStore = field(init=False)
     sending: RoundSending = field(init=False)
     _tasks: asyncio.TaskGroup | None = None
     _store_now: bool = False
@@ -106,7 +106,7 @@ class TargetWriter:
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     def __post_init__(self) -> None:
-        self.positions = StoredPositions(topic=self.positions_topic, copies=self.copies, clock=self.clock)
+        self.positions = PositionsToStore(topic=self.positions_topic, copies=self.copies, clock=self.clock)
         self.sending = RoundSending(
             copies=self.copies,
             target_throttled=self.target_throttled,

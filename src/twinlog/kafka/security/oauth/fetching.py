@@ -11,11 +11,10 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 from twinlog import strange_json
-from twinlog.http_answers import read_answer
+from twinlog.http_answers import NoRedirects, read_answer
 from twinlog.kafka.security.oauth.jwt import (
     assertion_text,
     expiry_of,
@@ -32,13 +31,6 @@ _TOO_MANY = 429
 _REQUEST_TIMEOUT = 408
 _ASSERTION_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Redirects are refused, so that the secret is only sent to the configured server."""
-
-    def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
-        return None
 
 
 def fetch_token(login: OAuthLogin, tls: Callable[[], ssl.SSLContext | None], now: float) -> Token:
@@ -79,7 +71,7 @@ def _from_server(login: OAuthLogin, context: ssl.SSLContext | None, now: float) 
     request = urllib.request.Request(  # noqa: S310  # http and https only: see settings.py
         login.endpoint, data=urlencode(form).encode("ascii"), headers=headers, method="POST"
     )
-    opener = urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=context))
+    opener = urllib.request.build_opener(NoRedirects, urllib.request.HTTPSHandler(context=context))
     where = urlsplit(login.endpoint)._replace(query="").geturl()
     try:
         with opener.open(request, timeout=login.timeout_seconds) as answer:
