@@ -24,6 +24,7 @@ from twinlog.testing.broker.acls import (
     Permission,
     Resource,
 )
+from twinlog.testing.broker.faults import Loss
 from twinlog.testing.rpc import MemoryRpc
 from twinlog.wire.offset_sync import decode_offset_sync
 
@@ -284,6 +285,35 @@ def test_syncs_after_a_killed_source_service_lead_a_group_past_no_record_either_
             assert [here for here, _ in behind] == [there for _, there in behind]
             of_records = {each.offset for each in source.read("orders")}
             assert {sync.upstream_offset for sync in syncs if sync.partition.topic == "orders"} <= of_records
+
+
+def test_groups_of_a_quiet_topic_whose_offset_syncs_were_all_lost_with_a_task_have_their_places(
+    tmp_path: Path,
+) -> None:
+    """No record comes that would bring another one."""
+
+    async def life() -> None:
+        async with World(tmp_path, DEFAULT + "twinlog.offsets = translated\n", seed=3) as world:
+            source, target = world.on["A"], world.on["B"]
+            source.cluster.create_topic("orders", partition_count=2)
+            world.start(*SERVICES)
+            await world.until(lambda: "A.orders" in target.cluster.topics)
+            await world.pause(20)
+            with world.kafka["A"].faults.during(api="produce", loses=Loss.BEFORE):
+                for partition in range(2):
+                    source.produce("orders", partition, b"one", b"two", b"three")
+                source.commit("readers", "orders", {0: 3, 1: 2})
+                await histories.copied(world, prefix="A.")
+                await world.kill_tasks()
+            await world.until(lambda: target.committed("readers") == {("A.orders", 0): 3, ("A.orders", 1): 2})
+            syncs = source.read("mm2-offset-syncs.B.internal")
+            named = {decode_offset_sync(each.key, each.value).partition.topic for each in syncs}
+            assert "orders" not in named
+            await world.move("failover")
+            await world.move("failback")
+            assert source.committed("readers") == {("orders", 0): 3, ("orders", 1): 2}
+
+    live(life())
 
 
 def test_a_target_that_was_built_again_under_the_running_services_gets_everything(tmp_path: Path) -> None:

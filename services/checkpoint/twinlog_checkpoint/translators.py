@@ -261,7 +261,7 @@ def _forward(
         here=clusters.source_log,
         there=clusters.target_log,
         counterpart=partial(target_partition, entry.policy, entry.flow),
-        pairs=lambda partition: tail.history.of(partition),
+        pairs=lambda partition: tail.history.begun(partition, tail.ids_of(partition.topic)),
         floor=floor,
         is_comparable=lambda partition: entry.transforms.expressions(partition.topic) is None,
         origin=entry.transforms.origin,

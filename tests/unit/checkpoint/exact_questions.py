@@ -33,7 +33,7 @@ def translator(
         here=LogSide(admin=logs.source, log=RecordLog(logs.source.reader())),
         there=LogSide(admin=logs.target, log=RecordLog(logs.target.reader())),
         counterpart=lambda partition: COPY,
-        pairs=logs.history.of,
+        pairs=lambda partition: logs.history.begun(partition, None),
         floor=floor_translator(logs),
         is_comparable=lambda partition: not logs.is_changed,
         origin=lambda partition: origin_prefix("A", ORIGIN),

@@ -29,7 +29,7 @@ class MirroredLogs:
     value_bytes: int = 1
     """At least: names are padded."""
     lost_syncs: float = 0.0
-    """Share of offset syncs that never arrive."""
+    """Share of offset syncs that never arrive; those of a new task do, unless it is 1."""
     is_changed: bool = False
     """Every third record is dropped; the others name their origin on the target."""
     rng: random.Random = field(init=False)
@@ -177,6 +177,8 @@ class MirroredLogs:
             self.send(OffsetPair(upstream, downstream))
 
     def send(self, sync: OffsetPair) -> None:
+        if self.lost_syncs == 1:
+            return
         self.history.on_sync(ORIGIN, sync)
         self.store.apply(
             OffsetSync(partition=ORIGIN, upstream_offset=sync.upstream, downstream_offset=sync.downstream)

@@ -281,8 +281,12 @@ class Aligner:
 
         Offsets of both logs grow at least by one for each record, so the copy of `offset` is not further
         before the pair's than twice its distance here, unless the copy has many holes: then it is not found,
-        and not guessed.
+        and not guessed. Before the first pair of all, both are entered at their starts.
         """
+        if self.pairs.newest() is None:
+            begin = self.here.bounds.start
+            walk = await self.walks.walk(begin, self.there.bounds.start, [offset], pinned=True)
+            return walk.answers[offset]
         above = self.pairs.above(offset)
         if above is not None and self.walks.readable(above):
             distance = above.upstream - offset

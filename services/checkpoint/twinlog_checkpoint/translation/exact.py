@@ -161,7 +161,7 @@ class ExactTranslator:
         translations = {position: self.floor.translate_one(position) for position in positions}
         by_partition: dict[TopicPartition, list[SourcePosition]] = {}
         for position, translation in translations.items():
-            if translation.verdict not in (Verdict.NOT_READY, Verdict.NO_SYNC):
+            if translation.verdict is not Verdict.NOT_READY:
                 by_partition.setdefault(position.partition, []).append(position)
         if not by_partition:
             return translations
@@ -191,6 +191,8 @@ class ExactTranslator:
         async with self._busy[partition]:
             if waited:
                 bounds = (await self._bounds([partition])).get(partition)
+            if _nothing_is_copied(floors.values(), bounds):
+                return dict(floors)
             return await self._partition(partition, floors, bounds, budget)
 
     async def _partition(
@@ -357,6 +359,12 @@ class ExactTranslator:
             del self._known[next(iter(self._known))]
 
 
+def _nothing_is_copied(floors: Collection[Translation], bounds: Bounds | None) -> bool:
+    """Where the copy has records without a sync, all syncs may have been lost."""
+    is_empty = bounds is not None and bounds[1].start == bounds[1].end
+    return is_empty and all(floor.verdict is Verdict.NO_SYNC for floor in floors)
+
+
 def _told(answer: Answer | None, before_start: bool) -> Translation | None:
     """EXACT or UP_TO_DATE; None when the logs gave no answer."""
     if answer is None or answer.outcome in (Outcome.LOST, Outcome.NOT_BEFORE):
@@ -372,4 +380,6 @@ def _mapped(floor: Translation) -> Translation:
 
 
 def _because(floor: Translation, reason: str) -> Translation:
+    if floor.verdict is Verdict.NO_SYNC:
+        return floor
     return replace(floor, message=f"{floor.message}; not exact: {reason}")

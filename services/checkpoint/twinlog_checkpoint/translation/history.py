@@ -110,9 +110,7 @@ class PairHistory:
         former, self.topic_ids = self.topic_ids, topic_ids
         if None not in (former, topic_ids) and former != topic_ids:
             newest, self._vouched_from = None, sync.upstream
-            del self._upstream[:]
-            del self._downstream[:]
-            self.generation = next(_generations)
+            self._clear()
         if sync.upstream < self._vouched_from or _target_went_back(newest, sync):
             self._vouched_from = sync.upstream
         went_back = newest is not None and (
@@ -131,6 +129,12 @@ class PairHistory:
                 self.generation = next(_generations)
             at = cut
         self._insert(at, sync)
+
+    def before_syncs(self, topic_ids: TopicIds | None) -> None:
+        """Before the first sync pairs come from comparisons alone; what was found in other topics is void."""
+        if self._newest_sync is None and topic_ids != self.topic_ids:
+            self.topic_ids = topic_ids
+            self._clear()
 
     def on_verified(self, pair: OffsetPair) -> None:
         """Take a pair that a comparison has found. One that contradicts the known ones, or repeats one, is
@@ -167,6 +171,11 @@ class PairHistory:
     def vouched(self, pair: OffsetPair) -> bool:
         """Whether the pair was learned since the copy last went back. Others may be of a log that is gone."""
         return pair.upstream >= self._vouched_from
+
+    def _clear(self) -> None:
+        del self._upstream[:]
+        del self._downstream[:]
+        self.generation = next(_generations)
 
     def _pair(self, index: int) -> OffsetPair | None:
         if not 0 <= index < len(self):
@@ -261,8 +270,14 @@ class SyncHistory:
         self._partitions[partition] = PairHistory.restored(condensed)
 
     def of(self, partition: TopicPartition) -> PairHistory | None:
-        """None when no sync of the partition was ever seen."""
+        """None when nothing of the partition was ever seen."""
         return self._partitions.get(partition)
+
+    def begun(self, partition: TopicPartition, topic_ids: TopicIds | None) -> PairHistory:
+        """Also before the first sync, for what comparisons find in these topics."""
+        history = self._partitions.setdefault(partition, PairHistory())
+        history.before_syncs(topic_ids)
+        return history
 
     def has_topic(self, topic: str) -> bool:
         """Whether it has a partition of the topic. Moves ask for each offset of each group."""

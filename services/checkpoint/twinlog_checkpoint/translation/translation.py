@@ -186,7 +186,7 @@ class PairsFloor:
                 verdict=Verdict.NOT_READY, downstream_offset=None, message=_MESSAGES[Verdict.NOT_READY]
             )
         pairs = self._pairs(position.partition)
-        if pairs is None:
+        if pairs is None or pairs.newest() is None:
             return Translation(
                 verdict=Verdict.NO_SYNC, downstream_offset=None, message=_MESSAGES[Verdict.NO_SYNC]
             )

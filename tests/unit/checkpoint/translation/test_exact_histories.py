@@ -80,7 +80,10 @@ def test_every_offset_of_a_mirror_with_restarts_and_aborts_is_exact(
 
 @settings(max_examples=EXAMPLES)
 @given(
-    seed=st.integers(0, 10_000), steps=Losses, exactly_once=st.booleans(), lost=st.sampled_from([0.0, 0.9])
+    seed=st.integers(0, 10_000),
+    steps=Losses,
+    exactly_once=st.booleans(),
+    lost=st.sampled_from([0.0, 0.9, 1.0]),
 )
 def test_no_answer_is_ahead_where_the_copy_lost_its_tail_or_was_created_again(
     seed: int, steps: list[tuple[str, int]], exactly_once: bool, lost: float
@@ -145,12 +148,12 @@ def test_compacted_logs_go_on_at_the_first_surviving_record(
 
 
 @settings(max_examples=EXAMPLES)
-@given(seed=st.integers(0, 10_000), steps=Steps, exactly_once=st.booleans())
+@given(seed=st.integers(0, 10_000), steps=Steps, exactly_once=st.booleans(), lost=st.sampled_from([0.9, 1]))
 def test_lost_syncs_cost_reading_not_exactness(
-    seed: int, steps: list[tuple[str, int]], exactly_once: bool
+    seed: int, steps: list[tuple[str, int]], exactly_once: bool, lost: float
 ) -> None:
     async def run() -> None:
-        logs = MirroredLogs(seed=seed, exactly_once=exactly_once, lost_syncs=0.9)
+        logs = MirroredLogs(seed=seed, exactly_once=exactly_once, lost_syncs=lost)
         await play(logs, steps)
         end = logs.source.log(ORIGIN, "end").end
         await check_all(logs, range(end + 1))
