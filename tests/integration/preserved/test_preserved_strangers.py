@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -11,7 +10,6 @@ from integration.fake_pair import kafka_pair as kafka_pair
 from integration.preserved.preserved_rig import (
     PreservedRig,
     end_a_transaction,
-    preserved_rig,
     read,
     write_mixture,
     write_plain,
@@ -102,189 +100,171 @@ async def nothing_is_lost(
     assert ours.items() >= {o: content for o, content in original.items() if o < report.position}.items()
 
 
-async def test_a_stranger_is_found_however_far_it_is_behind_the_stored_position(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
-) -> None:
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        await write_plain(kafka_pair.a, unique_topic, 200, size_bytes=100_000)
-        await rig.copy_everything()
-        await intrude(kafka_pair, unique_topic)
-        await write_plain(kafka_pair.a, unique_topic, 10)
-        rig.positions.clear()  # its owner was killed before it stored one
-        await nothing_is_lost(rig, partition, at=200, behind=1)
+async def test_a_stranger_is_found_however_far_it_is_behind_the_stored_position(rig: PreservedRig) -> None:
+    (partition,) = rig.every
+    await write_plain(rig.pair.a, rig.topic, 200, size_bytes=100_000)
+    await rig.copy_everything()
+    await intrude(rig.pair, rig.topic)
+    await write_plain(rig.pair.a, rig.topic, 10)
+    rig.positions.clear()  # its owner was killed before it stored one
+    await nothing_is_lost(rig, partition, at=200, behind=1)
 
 
 @pytest.mark.parametrize("stored", [True, False])
 async def test_the_end_of_a_transaction_where_a_record_belongs_is_told_and_nothing_is_lost(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path, stored: bool
+    rig: PreservedRig, stored: bool
 ) -> None:
     """A stranger's, or the filler's own once more: a coordinator that is killed may write it twice."""
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=3)
-        await rig.copy_everything()
-        end = (await rig.ends())[partition]
-        await end_a_transaction(kafka_pair.b, {partition: (end, 1)})
-        await write_plain(kafka_pair.a, unique_topic, 50)
-        if not stored:
-            rig.positions.clear()
-        await nothing_is_lost(rig, partition, at=end, behind=1, reason="MARKER_REPEATED")
+    (partition,) = rig.every
+    await write_mixture(rig.pair.a, rig.topic, 1, rounds=3)
+    await rig.copy_everything()
+    end = (await rig.ends())[partition]
+    await end_a_transaction(rig.pair.b, {partition: (end, 1)})
+    await write_plain(rig.pair.a, rig.topic, 50)
+    if not stored:
+        rig.positions.clear()
+    await nothing_is_lost(rig, partition, at=end, behind=1, reason="MARKER_REPEATED")
 
 
-async def test_p6_a_marker_where_the_target_lost_a_record_is_no_end_of_the_copy(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
-) -> None:
+async def test_p6_a_marker_where_the_target_lost_a_record_is_no_end_of_the_copy(rig: PreservedRig) -> None:
     """The log ends below the stored position, and somebody has ended a transaction there."""
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        await write_plain(kafka_pair.a, unique_topic, 20)
-        await rig.copy_everything()
-        await end_a_transaction(kafka_pair.b, {partition: (20, 1)})
-        await write_plain(kafka_pair.a, unique_topic, 80)
-        rig.positions[partition] = 50
-        await nothing_is_lost(rig, partition, at=20, behind=1, reason="MARKER_REPEATED")
+    (partition,) = rig.every
+    await write_plain(rig.pair.a, rig.topic, 20)
+    await rig.copy_everything()
+    await end_a_transaction(rig.pair.b, {partition: (20, 1)})
+    await write_plain(rig.pair.a, rig.topic, 80)
+    rig.positions[partition] = 50
+    await nothing_is_lost(rig, partition, at=20, behind=1, reason="MARKER_REPEATED")
 
 
 @pytest.mark.parametrize("stranger", [False, True])
 async def test_a_copy_that_the_configuration_ends_is_compared_with_the_source_first(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path, stranger: bool
+    rig: PreservedRig, stranger: bool
 ) -> None:
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        await write_plain(kafka_pair.a, unique_topic, 20)
-        await rig.copy_everything()
-        if stranger:
-            await end_a_transaction(kafka_pair.b, {partition: (20, 1)})
-        await write_plain(kafka_pair.a, unique_topic, 80)
-        rig.end_reason = "OFFSETS_CONFIGURED"
-        async with rig.task() as running:
-            await eventually(lambda: running.look()[partition].needs_translation)
-            report = running.look()[partition]
-        assert (report.position, report.preserved_until) == (20, 20)
-        assert report.reason == ("MARKER_REPEATED" if stranger else "OFFSETS_CONFIGURED")
-        position, fact = await said(rig, partition)
-        assert position == 20
-        assert fact is not None
-        assert (fact.preserved, fact.since, fact.reason) == (False, 20, report.reason)
+    (partition,) = rig.every
+    await write_plain(rig.pair.a, rig.topic, 20)
+    await rig.copy_everything()
+    if stranger:
+        await end_a_transaction(rig.pair.b, {partition: (20, 1)})
+    await write_plain(rig.pair.a, rig.topic, 80)
+    rig.end_reason = "OFFSETS_CONFIGURED"
+    async with rig.task() as running:
+        await eventually(lambda: running.look()[partition].needs_translation)
+        report = running.look()[partition]
+    assert (report.position, report.preserved_until) == (20, 20)
+    assert report.reason == ("MARKER_REPEATED" if stranger else "OFFSETS_CONFIGURED")
+    position, fact = await said(rig, partition)
+    assert position == 20
+    assert fact is not None
+    assert (fact.preserved, fact.since, fact.reason) == (False, 20, report.reason)
 
 
 @pytest.mark.parametrize("transactional", [False, True])
 async def test_a_stay_of_another_copier_ends_the_copy_where_it_began(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path, transactional: bool
+    rig: PreservedRig, transactional: bool
 ) -> None:
     """MirrorMaker 2 copies for a while, without the holes of the source, and moves the position."""
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=3)
-        await rig.copy_everything()
-        began = (await rig.ends())[partition]
-        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=2)
-        end = (await rig.ends())[partition]
-        missed = [o for o in await read(kafka_pair.a, partition, end) if o >= began]
-        for _ in range(3):
-            name = unique_topic if transactional else None
-            await intrude(kafka_pair, unique_topic, transactional_id=name, count=len(missed) // 4)
-        assert (await rig.target_bounds(OffsetSpec.LATEST))[partition] < end
-        rig.positions[partition] = end
-        async with rig.task() as running:
-            await eventually(lambda: running.look()[partition].needs_translation)
-            report = running.look()[partition]
-        assert (report.reason, report.preserved_until, report.position) == ("FOREIGN_WRITE", began, began)
+    (partition,) = rig.every
+    await write_mixture(rig.pair.a, rig.topic, 1, rounds=3)
+    await rig.copy_everything()
+    began = (await rig.ends())[partition]
+    await write_mixture(rig.pair.a, rig.topic, 1, rounds=2)
+    end = (await rig.ends())[partition]
+    missed = [o for o in await read(rig.pair.a, partition, end) if o >= began]
+    for _ in range(3):
+        name = rig.topic if transactional else None
+        await intrude(rig.pair, rig.topic, transactional_id=name, count=len(missed) // 4)
+    assert (await rig.target_bounds(OffsetSpec.LATEST))[partition] < end
+    rig.positions[partition] = end
+    async with rig.task() as running:
+        await eventually(lambda: running.look()[partition].needs_translation)
+        report = running.look()[partition]
+    assert (report.reason, report.preserved_until, report.position) == ("FOREIGN_WRITE", began, began)
 
 
 async def test_what_was_filled_by_an_owner_that_was_killed_is_not_taken_for_a_strangers(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+    rig: PreservedRig,
 ) -> None:
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=3)
-        await rig.copy_everything()
-        rig.positions.clear()  # it was killed before it stored one
-        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=1)
-        await rig.copy_everything()
-        assert await rig.same() > 0
+    await write_mixture(rig.pair.a, rig.topic, 1, rounds=3)
+    await rig.copy_everything()
+    rig.positions.clear()  # it was killed before it stored one
+    await write_mixture(rig.pair.a, rig.topic, 1, rounds=1)
+    await rig.copy_everything()
+    assert await rig.same() > 0
 
 
-async def test_a_transaction_of_a_stranger_is_not_counted_as_ours(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
-) -> None:
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        await write_plain(kafka_pair.a, unique_topic, 100)
-        async with rig.task(kill=True) as running:
-            await eventually(lambda: running.position(partition) == 100)
-            await intrude(kafka_pair, unique_topic, transactional_id=unique_topic)
-            await write_plain(kafka_pair.a, unique_topic, 50)
-            await eventually(lambda: running.look()[partition].needs_translation)
-            report = running.look()[partition]
-        assert (report.reason, report.preserved_until) == ("FOREIGN_WRITE", 100)
-        copied = await read(kafka_pair.b, partition, report.position + 2)
-        original = await read(kafka_pair.a, partition, 150)
-        # The end of the stranger's transaction may lie before our records or among them.
-        ours = [content for offset, content in sorted(copied.items()) if offset > 100]
-        assert ours[: report.position - 100] == [original[offset] for offset in range(100, report.position)]
+async def test_a_transaction_of_a_stranger_is_not_counted_as_ours(rig: PreservedRig) -> None:
+    (partition,) = rig.every
+    await write_plain(rig.pair.a, rig.topic, 100)
+    async with rig.task(kill=True) as running:
+        await eventually(lambda: running.position(partition) == 100)
+        await intrude(rig.pair, rig.topic, transactional_id=rig.topic)
+        await write_plain(rig.pair.a, rig.topic, 50)
+        await eventually(lambda: running.look()[partition].needs_translation)
+        report = running.look()[partition]
+    assert (report.reason, report.preserved_until) == ("FOREIGN_WRITE", 100)
+    copied = await read(rig.pair.b, partition, report.position + 2)
+    original = await read(rig.pair.a, partition, 150)
+    # The end of the stranger's transaction may lie before our records or among them.
+    ours = [content for offset, content in sorted(copied.items()) if offset > 100]
+    assert ours[: report.position - 100] == [original[offset] for offset in range(100, report.position)]
 
 
 async def test_nothing_lands_in_a_topic_that_was_created_again_while_it_was_written(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+    rig: PreservedRig,
 ) -> None:
     """Its leader would take any batch of a new writer; this one names the topic by its id (KIP-516)."""
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        await write_plain(kafka_pair.a, unique_topic, 30)
-        async with rig.task() as running:
-            await eventually(lambda: running.position(partition) == 30)
-            await create_again(kafka_pair.b, unique_topic)
-            await write_plain(kafka_pair.a, unique_topic, 20)
-            await eventually(lambda: running.look()[partition].reason == "TARGET_RECREATED")
-            assert not running.look()[partition].needs_translation, "the driver decides about the new topic"
-        assert await rig.target_bounds(OffsetSpec.LATEST) == {partition: 0}
-        # The owner that begins the copy of the new topic has all records at their offsets.
-        rig.positions.clear()
-        rig.target_topic_id = await topic_id(kafka_pair.b, unique_topic)
-        async with rig.task() as running:
-            await eventually(lambda: running.position(partition) == 50)
-            assert not running.look()[partition].needs_translation
-        assert await rig.copied_offsets(partition) == list(range(50))
+    (partition,) = rig.every
+    await write_plain(rig.pair.a, rig.topic, 30)
+    async with rig.task() as running:
+        await eventually(lambda: running.position(partition) == 30)
+        await create_again(rig.pair.b, rig.topic)
+        await write_plain(rig.pair.a, rig.topic, 20)
+        await eventually(lambda: running.look()[partition].reason == "TARGET_RECREATED")
+        assert not running.look()[partition].needs_translation, "the driver decides about the new topic"
+    assert await rig.target_bounds(OffsetSpec.LATEST) == {partition: 0}
+    # The owner that begins the copy of the new topic has all records at their offsets.
+    rig.positions.clear()
+    rig.target_topic_id = await topic_id(rig.pair.b, rig.topic)
+    async with rig.task() as running:
+        await eventually(lambda: running.position(partition) == 50)
+        assert not running.look()[partition].needs_translation
+    assert await rig.copied_offsets(partition) == list(range(50))
 
 
 async def test_a_copy_into_which_others_write_all_the_time_becomes_translated_while_they_do(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+    rig: PreservedRig,
 ) -> None:
     """The end of the leader's log is then never the same in two requests."""
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        await write_plain(kafka_pair.a, unique_topic, 30)
-        stop = asyncio.Event()
+    (partition,) = rig.every
+    await write_plain(rig.pair.a, rig.topic, 30)
+    stop = asyncio.Event()
 
-        async def write_on() -> None:
-            async with AIOKafkaProducer(
-                bootstrap_servers=kafka_pair.b.bootstrap_servers, linger_ms=0
-            ) as producer:
-                while not stop.is_set():
-                    await producer.send_and_wait(unique_topic, b"theirs")
+    async def write_on() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=rig.pair.b.bootstrap_servers, linger_ms=0) as producer:
+            while not stop.is_set():
+                await producer.send_and_wait(rig.topic, b"theirs")
 
-        async with rig.task() as running, asyncio.TaskGroup() as others:
-            await eventually(lambda: running.position(partition) == 30)
-            others.create_task(write_on(), name="others write")
-            try:
-                await write_plain(kafka_pair.a, unique_topic, 20)
-                await eventually(lambda: running.look()[partition].needs_translation)
-            finally:
-                stop.set()
+    async with rig.task() as running, asyncio.TaskGroup() as others:
+        await eventually(lambda: running.position(partition) == 30)
+        others.create_task(write_on(), name="others write")
+        try:
+            await write_plain(rig.pair.a, rig.topic, 20)
+            await eventually(lambda: running.look()[partition].needs_translation)
+        finally:
+            stop.set()
 
 
 async def test_an_outsider_who_fills_a_new_target_topic_does_not_end_the_copy_of_the_former_one(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+    rig: PreservedRig,
 ) -> None:
     """The new log is longer than the former, so its length does not show that it is another topic's."""
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        await write_plain(kafka_pair.a, unique_topic, 30)
-        await rig.copy_everything()
-        await create_again(kafka_pair.b, unique_topic)
-        await intrude(kafka_pair, unique_topic, count=35)
-        async with rig.task() as running:
-            await eventually(lambda: running.look()[partition].reason == "TARGET_RECREATED")
-            assert not running.look()[partition].needs_translation
-            assert running.position(partition) == 30
+    (partition,) = rig.every
+    await write_plain(rig.pair.a, rig.topic, 30)
+    await rig.copy_everything()
+    await create_again(rig.pair.b, rig.topic)
+    await intrude(rig.pair, rig.topic, count=35)
+    async with rig.task() as running:
+        await eventually(lambda: running.look()[partition].reason == "TARGET_RECREATED")
+        assert not running.look()[partition].needs_translation
+        assert running.position(partition) == 30

@@ -8,6 +8,7 @@ from aiokafka import AIOKafkaProducer
 
 from integration.fake_pair import kafka_pair as kafka_pair
 from integration.preserved.preserved_rig import (
+    PreservedRig,
     preserved_rig,
     read,
     write_mixture,
@@ -25,19 +26,16 @@ from twinlog.testing.raw_copying import open_session
 NOTHING_OLD = {"message.timestamp.before.max.ms": "86400000"}
 
 
-async def test_a_copy_begins_far_behind_offset_0(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
-) -> None:
+async def test_a_copy_begins_far_behind_offset_0(rig: PreservedRig) -> None:
     """More offsets than one batch holds, and not a round number of them."""
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        begin = 1_034_567
-        await rig.begin_source_at(begin)
-        await write_plain(kafka_pair.a, unique_topic, 100)
-        rig.skips[partition] = 0, begin
-        await rig.copy_everything()
-        assert await rig.same() == 100
-        assert await rig.ends() == {partition: begin + 100}
+    (partition,) = rig.every
+    begin = 1_034_567
+    await rig.begin_source_at(begin)
+    await write_plain(rig.pair.a, rig.topic, 100)
+    rig.skips[partition] = 0, begin
+    await rig.copy_everything()
+    assert await rig.same() == 100
+    assert await rig.ends() == {partition: begin + 100}
 
 
 async def test_no_consumer_sees_anything_of_short_holes(
@@ -91,36 +89,34 @@ async def _abort_many(cluster: BlockingCluster, topic: str) -> None:
 
 
 async def test_a_long_hole_is_filled_by_its_leader_and_no_consumer_sees_anything_of_it(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+    rig: PreservedRig,
 ) -> None:
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        await _abort_many(kafka_pair.a, unique_topic)
-        await rig.copy_everything()
-        assert await rig.same() == 200
-        ends = await rig.ends()
-        assert await rig.target_bounds(OffsetSpec.LATEST) == ends
-        seen = await read(kafka_pair.b, partition, ends[partition], isolation="read_uncommitted")
-        assert len(seen) == 200
+    (partition,) = rig.every
+    await _abort_many(rig.pair.a, rig.topic)
+    await rig.copy_everything()
+    assert await rig.same() == 200
+    ends = await rig.ends()
+    assert await rig.target_bounds(OffsetSpec.LATEST) == ends
+    seen = await read(rig.pair.b, partition, ends[partition], isolation="read_uncommitted")
+    assert len(seen) == 200
 
 
 async def test_a_hole_that_consumers_would_see_ends_the_copy_before_it_and_nothing_is_lost(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+    rig: PreservedRig,
 ) -> None:
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        rig.writes_markers = False
-        await _abort_many(kafka_pair.a, unique_topic)
-        async with rig.task() as running:
-            await eventually(lambda: running.look()[partition].needs_translation)
-            report = running.look()[partition]
-        assert (report.reason, report.preserved_until) == ("HOLE_TOO_LONG", report.position)
-        assert report.position <= 100
-        assert await rig.target_bounds(OffsetSpec.LATEST) == {partition: report.position}
-        # Where the offsets are demanded it is filled.
-        rig.required = True
-        await rig.copy_everything()
-        assert await rig.same() == 200
+    (partition,) = rig.every
+    rig.writes_markers = False
+    await _abort_many(rig.pair.a, rig.topic)
+    async with rig.task() as running:
+        await eventually(lambda: running.look()[partition].needs_translation)
+        report = running.look()[partition]
+    assert (report.reason, report.preserved_until) == ("HOLE_TOO_LONG", report.position)
+    assert report.position <= 100
+    assert await rig.target_bounds(OffsetSpec.LATEST) == {partition: report.position}
+    # Where the offsets are demanded it is filled.
+    rig.required = True
+    await rig.copy_everything()
+    assert await rig.same() == 200
 
 
 @pytest.mark.parametrize("required", [False, True])
@@ -155,27 +151,24 @@ async def test_a_range_that_the_source_lost_is_in_the_ledger_and_filled_where_of
         assert sorted(copied) == [*range(100), *range(300, 500)]
 
 
-async def test_a_foreign_writer_ends_the_copy_and_the_exact_position_is_told(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
-) -> None:
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        await write_plain(kafka_pair.a, unique_topic, 2_000)
-        await rig.copy_everything()
-        async with rig.task() as running:
-            await eventually(lambda: running.position(partition) == 2_000)
-            async with AIOKafkaProducer(bootstrap_servers=kafka_pair.b.bootstrap_servers) as intruder:
-                await intruder.send_and_wait(unique_topic, b"intruder", partition=0)
-            await write_plain(kafka_pair.a, unique_topic, 500)
-            await eventually(lambda: running.look()[partition].needs_translation)
-            report = running.look()[partition]
-        assert report.reason == "FOREIGN_WRITE"
-        assert "offset 2000" in report.message
-        copied = await read(kafka_pair.b, partition, report.position + 1)
-        assert copied[2_000][1] == b"intruder"
-        original = await read(kafka_pair.a, partition, 2_500)
-        behind = {offset - 1: content for offset, content in copied.items() if offset > 2_000}
-        assert behind == {offset: original[offset] for offset in range(2_000, report.position)}
+async def test_a_foreign_writer_ends_the_copy_and_the_exact_position_is_told(rig: PreservedRig) -> None:
+    (partition,) = rig.every
+    await write_plain(rig.pair.a, rig.topic, 2_000)
+    await rig.copy_everything()
+    async with rig.task() as running:
+        await eventually(lambda: running.position(partition) == 2_000)
+        async with AIOKafkaProducer(bootstrap_servers=rig.pair.b.bootstrap_servers) as intruder:
+            await intruder.send_and_wait(rig.topic, b"intruder", partition=0)
+        await write_plain(rig.pair.a, rig.topic, 500)
+        await eventually(lambda: running.look()[partition].needs_translation)
+        report = running.look()[partition]
+    assert report.reason == "FOREIGN_WRITE"
+    assert "offset 2000" in report.message
+    copied = await read(rig.pair.b, partition, report.position + 1)
+    assert copied[2_000][1] == b"intruder"
+    original = await read(rig.pair.a, partition, 2_500)
+    behind = {offset - 1: content for offset, content in copied.items() if offset > 2_000}
+    assert behind == {offset: original[offset] for offset in range(2_000, report.position)}
 
 
 async def test_records_that_are_too_large_for_the_target_stop_only_their_partition(
@@ -202,61 +195,54 @@ async def test_records_that_are_too_large_for_the_target_stop_only_their_partiti
             assert "offset 5 " in running.look()[large].message
 
 
-async def test_a_task_whose_lease_is_over_writes_nothing_more(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
-) -> None:
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        await write_plain(kafka_pair.a, unique_topic, 100)
-        await rig.copy_everything()
+async def test_a_task_whose_lease_is_over_writes_nothing_more(rig: PreservedRig) -> None:
+    (partition,) = rig.every
+    await write_plain(rig.pair.a, rig.topic, 100)
+    await rig.copy_everything()
 
-        async def sleep_too_long() -> None:
-            async with rig.task() as running:
-                await eventually(lambda: running.look()[partition].source_end == 100)
-                rig.has_lease = False
-                await write_plain(kafka_pair.a, unique_topic, 100)
-                await asyncio.Event().wait()
+    async def sleep_too_long() -> None:
+        async with rig.task() as running:
+            await eventually(lambda: running.look()[partition].source_end == 100)
+            rig.has_lease = False
+            await write_plain(rig.pair.a, rig.topic, 100)
+            await asyncio.Event().wait()
 
-        with pytest.raises(ExceptionGroup) as lost:
-            await sleep_too_long()
-        assert lost.group_contains(FatalKafkaError, match="lease")
-        assert await rig.target_bounds(OffsetSpec.LATEST) == {partition: 100}
+    with pytest.raises(ExceptionGroup) as lost:
+        await sleep_too_long()
+    assert lost.group_contains(FatalKafkaError, match="lease")
+    assert await rig.target_bounds(OffsetSpec.LATEST) == {partition: 100}
 
 
 async def test_what_a_target_lost_of_the_records_that_others_wrote_there_is_copied_from_the_source(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+    rig: PreservedRig,
 ) -> None:
     """The topic has come back to the cluster that it was copied from."""
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        await write_plain(kafka_pair.a, unique_topic, 100)
-        await rig.copy_everything()
-        others = rig.identity.producer_id
-        rig.identity = rig.identity._replace(producer_id=others + 1_000_000)
-        await write_plain(kafka_pair.a, unique_topic, 100)
-        rig.positions[partition] = rig.common_until = 180
-        async with rig.task() as running:
-            await eventually(lambda: running.position(partition) == 200)
-            assert not running.look()[partition].needs_translation
-        assert await rig.same() == 200
+    (partition,) = rig.every
+    await write_plain(rig.pair.a, rig.topic, 100)
+    await rig.copy_everything()
+    others = rig.identity.producer_id
+    rig.identity = rig.identity._replace(producer_id=others + 1_000_000)
+    await write_plain(rig.pair.a, rig.topic, 100)
+    rig.positions[partition] = rig.common_until = 180
+    async with rig.task() as running:
+        await eventually(lambda: running.position(partition) == 200)
+        assert not running.look()[partition].needs_translation
+    assert await rig.same() == 200
 
 
-async def test_a_copy_whose_records_were_deleted_keeps_its_place(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
-) -> None:
+async def test_a_copy_whose_records_were_deleted_keeps_its_place(rig: PreservedRig) -> None:
     """By retention of the target's own, or an operator: nothing is left to look at, and its end stays."""
-    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
-        (partition,) = rig.every
-        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=2)
-        async with rig.task(kill=True) as running:
-            ends = await rig.ends()
-            await eventually(lambda: running.copied(ends))
-        deleted = ends[partition]
-        async with open_session("B", kafka_pair.b.client_properties()) as session:
-            assert await delete_records(session, {partition: deleted}) == {partition: deleted}
-        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=1)
-        await rig.copy_everything()
-        original = await read(kafka_pair.a, partition, (await rig.ends())[partition])
-        copied = await read(kafka_pair.b, partition, (await rig.ends())[partition])
-        assert copied == {offset: content for offset, content in original.items() if offset >= deleted}
-        assert rig.positions == await rig.ends()
+    (partition,) = rig.every
+    await write_mixture(rig.pair.a, rig.topic, 1, rounds=2)
+    async with rig.task(kill=True) as running:
+        ends = await rig.ends()
+        await eventually(lambda: running.copied(ends))
+    deleted = ends[partition]
+    async with open_session("B", rig.pair.b.client_properties()) as session:
+        assert await delete_records(session, {partition: deleted}) == {partition: deleted}
+    await write_mixture(rig.pair.a, rig.topic, 1, rounds=1)
+    await rig.copy_everything()
+    original = await read(rig.pair.a, partition, (await rig.ends())[partition])
+    copied = await read(rig.pair.b, partition, (await rig.ends())[partition])
+    assert copied == {offset: content for offset, content in original.items() if offset >= deleted}
+    assert rig.positions == await rig.ends()
