@@ -15,11 +15,10 @@ several owners, one after the other or together.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.codes import ErrorCode
-from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import (
     EpochEnd,
     Introduce,
@@ -60,29 +59,24 @@ class FakeQuotaAdmin(FakeClusterBase):
     async def alter_client_quotas(
         self, changes: Mapping[QuotaEntity, Mapping[str, float | None]]
     ) -> Mapping[QuotaEntity, KafkaError | None]:
-        return {entity: self._alter_quota(entity, values) for entity, values in changes.items()}
+        return self.each(changes, lambda entity: self._alter_quota(entity, changes[entity]))
 
     @operation
     async def scram_users(self) -> Mapping[str, frozenset[str]]:
         return dict(self.users)
 
-    def _alter_quota(self, entity: QuotaEntity, values: Mapping[str, float | None]) -> KafkaError | None:
+    def _alter_quota(self, entity: QuotaEntity, values: Mapping[str, float | None]) -> None:
         kinds = tuple(kind for kind, _ in entity.parts)
         known = _IP_KEYS if kinds == ("ip",) else _KEYS
         if kinds not in _KINDS or not known.issuperset(values):
-            return from_code(ErrorCode.INVALID_REQUEST, "alter client quotas", alias=self.alias)
-        merged = {**self.quotas.get(entity, {}), **values}
+            raise self.refusal(ErrorCode.INVALID_REQUEST, "alter client quotas")
+        merged = {**self.quotas.pop(entity, {}), **values}
         kept = {key: value for key, value in merged.items() if value is not None}
         if kept:
             self.quotas[entity] = kept
-        else:
-            self.quotas.pop(entity, None)
-        return None
 
 
 # Offsets and records of a fake cluster's logs.
-
-A = TypeVar("A")
 
 
 class FakeLogAdmin(FakeClusterBase):
@@ -134,67 +128,43 @@ class FakeLogAdmin(FakeClusterBase):
                 return log.start
             return log.end if spec is OffsetSpec.LATEST else log.last_stable
 
-        return {one: self._of_log(one, f"list {spec} offsets", answer) for one in partitions}
+        return self.each(partitions, lambda one: answer(self.log(one, f"list {spec} offsets")))
 
     @operation
     async def log_ends(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, LogEnd | KafkaError]:
-        def answer(log: FakeLog) -> LogEnd:
+        def end(partition: TopicPartition) -> LogEnd:
+            log = self.log(partition, "ask for the end of logs")
             return LogEnd(log.end, log.leader_epoch)
 
-        return {one: self._of_log(one, "ask for the end of logs", answer) for one in partitions}
+        return self.each(partitions, end)
 
     @operation
     async def epoch_ends(
         self, epochs: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, EpochEnd | KafkaError]:
         doing = "ask for the end of a leader epoch"
-        return {
-            one: self._of_log(one, doing, lambda log, epoch=epoch: log.epoch_end(epoch))  # type: ignore[misc]
-            for one, epoch in epochs.items()
-        }
+        return self.each(epochs, lambda one: self.log(one, doing).epoch_end(epochs[one]))
 
     @operation
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, int | KafkaError | None]:
-        found: dict[TopicPartition, int | KafkaError | None] = {}
-        for partition, timestamp_ms in timestamps_ms.items():
-            try:
-                found[partition] = self.log(partition, "look up offsets by time").first_at(timestamp_ms)
-            except KafkaError as error:
-                found[partition] = error
-        return found
+        doing = "look up offsets by time"
+        return self.each(timestamps_ms, lambda one: self.log(one, doing).first_at(timestamps_ms[one]))
 
     @operation
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, KafkaError | None]:
-        outcome: dict[TopicPartition, KafkaError | None] = {}
-        for partition, offset in before.items():
-            try:
-                log = self.log(partition, "delete records")
-            except KafkaError as error:
-                outcome[partition] = error
-                continue
-            beyond = offset > log.end
-            outcome[partition] = (
-                from_code(ErrorCode.OFFSET_OUT_OF_RANGE, "delete records", alias=self.alias)
-                if beyond
-                else None
-            )
-            if not beyond:
-                log.delete_before(offset)
-        return outcome
+        def delete(partition: TopicPartition) -> None:
+            log = self.log(partition, "delete records")
+            if before[partition] > log.end:
+                raise self.refusal(ErrorCode.OFFSET_OUT_OF_RANGE, "delete records")
+            log.delete_before(before[partition])
 
-    def _of_log(
-        self, partition: TopicPartition, doing: str, answer: Callable[[FakeLog], A]
-    ) -> A | KafkaError:
-        try:
-            return answer(self.log(partition, doing))
-        except KafkaError as error:
-            return error
+        return self.each(before, delete)
 
 
 class FakeCluster(

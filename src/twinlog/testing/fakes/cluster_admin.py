@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.admin.settings import to_wire
+from twinlog.kafka.admin.topics import KAFKA_INTERNAL_TOPICS
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.groups.offsets import LISTED_PROTOCOLS
@@ -18,17 +20,16 @@ from twinlog.kafka.ports import (
     Outage,
     TopicDescription,
 )
+from twinlog.local.broker import new_kafka_id
 from twinlog.model import TopicPartition
 from twinlog.testing.broker.configs import TOPIC_CONFIG_DEFAULTS
-from twinlog.testing.fakes.cluster_base import KAFKA_INTERNAL_TOPICS, FakeClusterBase, operation
+from twinlog.testing.fakes.cluster_base import FakeClusterBase, operation
 from twinlog.testing.fakes.cluster_state import (
     FakeGroup,
     FakeLog,
     FakeTopic,
-    acl_problem,
-    config_problem,
-    new_kafka_id,
-    topic_name_problem,
+    check_config,
+    check_topic_name,
 )
 
 _FIRST_PORT = 9092
@@ -71,7 +72,7 @@ class FakeTopicAdmin(FakeClusterBase):
 
     @operation
     async def list_topics(self) -> Collection[str]:
-        return sorted(name for name in self.topics if name not in KAFKA_INTERNAL_TOPICS)
+        return sorted(self.topics.keys() - KAFKA_INTERNAL_TOPICS)
 
     async def describe_topics(self, names: Collection[str]) -> Mapping[str, TopicDescription | KafkaError]:
         """As with a real cluster, an outage is an error of each topic."""
@@ -82,49 +83,39 @@ class FakeTopicAdmin(FakeClusterBase):
 
     @operation
     async def _describe_topics(self, names: Collection[str]) -> Mapping[str, TopicDescription | KafkaError]:
-        return {name: self._description(name) for name in names}
+        return self.each(names, self._description)
 
     @operation
     async def create_topics(self, topics: Collection[NewTopic]) -> Mapping[str, KafkaError | None]:
-        return {topic.name: self._create(topic) for topic in topics}
+        by_name = {topic.name: topic for topic in topics}
+        return self.each(by_name, lambda name: self._create(by_name[name]))
 
     @operation
     async def create_partitions(self, counts: Mapping[str, int]) -> Mapping[str, KafkaError | None]:
-        outcome: dict[str, KafkaError | None] = {}
-        for name, count in counts.items():
-            topic = self.topics.get(name)
-            if topic is None:
-                outcome[name] = from_code(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "add partitions", alias=self.alias
-                )
-            elif count <= len(topic.logs):
-                outcome[name] = from_code(ErrorCode.INVALID_PARTITIONS, "add partitions", alias=self.alias)
-            else:
-                topic.logs += [FakeLog() for _ in range(count - len(topic.logs))]
-                outcome[name] = None
+        def grow(name: str) -> None:
+            logs, count = self.topic(name, "add partitions").logs, counts[name]
+            if count <= len(logs):
+                raise self.refusal(ErrorCode.INVALID_PARTITIONS, "add partitions")
+            logs += [FakeLog() for _ in range(count - len(logs))]
+
+        outcome = self.each(counts, grow)
         self.changed()
         return outcome
 
     @operation
     async def delete_topics(self, names: Collection[str]) -> Mapping[str, KafkaError | None]:
-        outcome: dict[str, KafkaError | None] = {}
-        for name in names:
-            known = self.topics.pop(name, None) is not None
-            outcome[name] = (
-                None
-                if known
-                else from_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "delete topics", alias=self.alias)
-            )
+        def delete(name: str) -> None:
             for group in self.groups.values():
-                for partition in [one for one in group.offsets if one.topic == name]:
-                    del group.offsets[partition]
+                group.offsets = {at: offset for at, offset in group.offsets.items() if at.topic != name}
+            self.topic(name, "delete topics")
+            del self.topics[name]
+
+        outcome = self.each(names, delete)
         self.changed()
         return outcome
 
-    def _description(self, name: str) -> TopicDescription | KafkaError:
-        topic = self.topics.get(name)
-        if topic is None:
-            return from_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "describe topics", alias=self.alias)
+    def _description(self, name: str) -> TopicDescription:
+        topic = self.topic(name, "describe topics")
         return TopicDescription(
             name=name,
             topic_id=topic.topic_id,
@@ -133,22 +124,19 @@ class FakeTopicAdmin(FakeClusterBase):
             internal=name in KAFKA_INTERNAL_TOPICS,
         )
 
-    def _create(self, topic: NewTopic) -> KafkaError | None:
-        doing = f"create topic {topic.name}"
+    def _create(self, topic: NewTopic) -> None:
+        doing, factor = f"create topic {topic.name}", topic.replication_factor
         if topic.name in self.topics:
-            return from_code(ErrorCode.TOPIC_ALREADY_EXISTS, doing, alias=self.alias)
+            raise self.refusal(ErrorCode.TOPIC_ALREADY_EXISTS, doing)
         if topic.partition_count < 1:
-            return from_code(ErrorCode.INVALID_PARTITIONS, doing, alias=self.alias)
-        if not (topic.replication_factor == -1 or 0 < topic.replication_factor <= self._broker_count):
-            return from_code(ErrorCode.INVALID_REPLICATION_FACTOR, doing, alias=self.alias)
-        problems = [topic_name_problem(topic.name, doing, self.alias)]
-        problems += [config_problem(name, value, doing, self.alias) for name, value in topic.configs.items()]
-        for problem in problems:
-            if problem is not None:
-                return problem
+            raise self.refusal(ErrorCode.INVALID_PARTITIONS, doing)
+        if not (factor == -1 or 0 < factor <= self._broker_count):
+            raise self.refusal(ErrorCode.INVALID_REPLICATION_FACTOR, doing)
+        check_topic_name(topic.name, doing, self.alias)
+        for name, value in topic.configs.items():
+            check_config(name, value, doing, self.alias)
         self.add_topic(topic.name, topic.partition_count, topic.configs)
-        self.topics[topic.name].replication_factor = max(1, topic.replication_factor)
-        return None
+        self.topics[topic.name].replication_factor = max(1, factor)
 
 
 class FakeConfigAdmin(FakeClusterBase):
@@ -158,13 +146,19 @@ class FakeConfigAdmin(FakeClusterBase):
     async def describe_topic_configs(
         self, names: Collection[str], *, keys: Collection[str] = ()
     ) -> Mapping[str, Sequence[ConfigEntry] | KafkaError]:
-        found = {name: self._topic_configs(name) for name in names}
-        return {
-            name: entries
-            if isinstance(entries, KafkaError) or not keys
-            else [entry for entry in entries if entry.name in keys]
-            for name, entries in found.items()
-        }
+        def configs(name: str) -> Sequence[ConfigEntry]:
+            topic = self.topic(name, "describe topic configs")
+            return [
+                ConfigEntry(
+                    name=key,
+                    value=topic.config(key),
+                    source=ConfigSource.TOPIC if key in topic.configs else ConfigSource.DEFAULT,
+                )
+                for key in sorted(TOPIC_CONFIG_DEFAULTS)
+                if not keys or key in keys
+            ]
+
+        return self.each(names, configs)
 
     @operation
     async def describe_broker_configs(self) -> Sequence[ConfigEntry]:
@@ -177,36 +171,18 @@ class FakeConfigAdmin(FakeClusterBase):
     async def alter_topic_configs(
         self, changes: Mapping[str, Sequence[ConfigChange]]
     ) -> Mapping[str, KafkaError | None]:
-        return {name: self._alter(name, wanted) for name, wanted in changes.items()}
+        return self.each(changes, lambda name: self._alter(name, changes[name]))
 
-    def _topic_configs(self, name: str) -> Sequence[ConfigEntry] | KafkaError:
-        topic = self.topics.get(name)
-        if topic is None:
-            return from_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "describe topic configs", alias=self.alias)
-        return [
-            ConfigEntry(
-                name=key,
-                value=topic.config(key),
-                source=ConfigSource.TOPIC if key in topic.configs else ConfigSource.DEFAULT,
-            )
-            for key in sorted(TOPIC_CONFIG_DEFAULTS)
-        ]
-
-    def _alter(self, name: str, wanted: Sequence[ConfigChange]) -> KafkaError | None:
+    def _alter(self, name: str, wanted: Sequence[ConfigChange]) -> None:
         doing = "alter topic configs"
-        topic = self.topics.get(name)
-        if topic is None:
-            return from_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, doing, alias=self.alias)
+        topic = self.topic(name, doing)
         for change in wanted:
-            problem = config_problem(change.name, change.value, doing, self.alias)
-            if problem is not None:
-                return problem
+            check_config(change.name, change.value, doing, self.alias)
         for change in wanted:
             if change.value is None:
                 topic.configs.pop(change.name, None)
             else:
                 topic.configs[change.name] = change.value
-        return None
 
 
 # ACLs and groups of a fake cluster.
@@ -238,8 +214,13 @@ class FakeAclAdmin(FakeClusterBase):
 
     def _acl_problem(self, binding: AclBinding, doing: str) -> KafkaError | None:
         if not self._authorizer:
-            return from_code(ErrorCode.SECURITY_DISABLED, doing, alias=self.alias)
-        return acl_problem(binding, doing, self.alias)
+            return self.refusal(ErrorCode.SECURITY_DISABLED, doing)
+        try:
+            to_wire(binding)
+        except KeyError as error:
+            detail = f"Kafka has no {error.args[0]}"
+            return from_code(ErrorCode.INVALID_REQUEST, doing, alias=self.alias, detail=detail)
+        return None
 
 
 class FakeGroupAdmin(FakeClusterBase):
@@ -269,9 +250,12 @@ class FakeGroupAdmin(FakeClusterBase):
         """Answer every request about the group with GROUP_AUTHORIZATION_FAILED."""
         self.groups[group_id].refusal_code = 30
 
-    def _refusal(self, group_id: str, doing: str) -> KafkaError | None:
-        code = self.groups[group_id].refusal_code if group_id in self.groups else 0
-        return from_code(code, f"{doing} {group_id}", alias=self.alias) if code else None
+    def _group(self, group_id: str, doing: str) -> FakeGroup:
+        """One that does not exist is dead. Raises FatalKafkaError."""
+        group = self.groups.get(group_id) or FakeGroup(state="DEAD")
+        if group.refusal_code:
+            raise self.refusal(group.refusal_code, f"{doing} {group_id}")
+        return group
 
     @operation
     async def list_groups(self) -> Mapping[str, str]:
@@ -285,26 +269,22 @@ class FakeGroupAdmin(FakeClusterBase):
     async def describe_groups(
         self, group_ids: Collection[str]
     ) -> Mapping[str, GroupDescription | KafkaError]:
-        found: dict[str, GroupDescription | KafkaError] = {}
-        for group_id in group_ids:
-            group = self.groups.get(group_id, FakeGroup(state="DEAD"))
-            found[group_id] = self._refusal(group_id, "describe group") or GroupDescription(
+        def describe(group_id: str) -> GroupDescription:
+            group = self._group(group_id, "describe group")
+            return GroupDescription(
                 group_id=group_id,
                 state=group.state,
                 group_type=group.group_type,
                 member_count=group.member_count,
             )
-        return found
+
+        return self.each(group_ids, describe)
 
     @operation
     async def group_offsets(
         self, group_ids: Collection[str]
     ) -> Mapping[str, Mapping[TopicPartition, CommittedOffset] | KafkaError]:
-        return {
-            group_id: self._refusal(group_id, "read offsets of group")
-            or (dict(self.groups[group_id].offsets) if group_id in self.groups else {})
-            for group_id in group_ids
-        }
+        return self.each(group_ids, lambda each: dict(self._group(each, "read offsets of group").offsets))
 
     @operation
     async def alter_group_offsets(
@@ -312,32 +292,22 @@ class FakeGroupAdmin(FakeClusterBase):
     ) -> Mapping[TopicPartition, KafkaError | None]:
         doing = f"commit for group {group_id}"
         group = self.groups.get(group_id, FakeGroup())
-        if group.state not in _INACTIVE_STATES:
-            return {
-                partition: from_code(ErrorCode.UNKNOWN_MEMBER_ID, doing, alias=self.alias)
-                for partition in offsets
-            }
-        outcome: dict[TopicPartition, KafkaError | None] = {}
-        for partition, committed in offsets.items():
-            try:
-                self.log(partition, doing)
-            except KafkaError as error:
-                outcome[partition] = error
-                continue
-            self.groups.setdefault(group_id, group).offsets[partition] = committed
-            outcome[partition] = None
-        return outcome
+
+        def commit(partition: TopicPartition) -> None:
+            if group.state not in _INACTIVE_STATES:
+                raise self.refusal(ErrorCode.UNKNOWN_MEMBER_ID, doing)
+            self.log(partition, doing)
+            self.groups.setdefault(group_id, group).offsets[partition] = offsets[partition]
+
+        return self.each(offsets, commit)
 
     @operation
     async def delete_groups(self, group_ids: Collection[str]) -> Mapping[str, KafkaError | None]:
-        outcome: dict[str, KafkaError | None] = {}
-        for group_id in group_ids:
-            group = self.groups.get(group_id)
-            if group is None:
-                outcome[group_id] = from_code(ErrorCode.GROUP_ID_NOT_FOUND, "delete groups", alias=self.alias)
-            elif group.state not in _INACTIVE_STATES:
-                outcome[group_id] = from_code(ErrorCode.NON_EMPTY_GROUP, "delete groups", alias=self.alias)
-            else:
-                del self.groups[group_id]
-                outcome[group_id] = None
-        return outcome
+        def delete(group_id: str) -> None:
+            if group_id not in self.groups:
+                raise self.refusal(ErrorCode.GROUP_ID_NOT_FOUND, "delete groups")
+            if self.groups[group_id].state not in _INACTIVE_STATES:
+                raise self.refusal(ErrorCode.NON_EMPTY_GROUP, "delete groups")
+            del self.groups[group_id]
+
+        return self.each(group_ids, delete)

@@ -4,17 +4,19 @@ import asyncio
 import functools
 import inspect
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from twinlog.clock import Clock, SystemClock
+from twinlog.errors import KafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
 from twinlog.kafka.ports import AclBinding, QuotaEntity
+from twinlog.local.broker import new_kafka_id
 from twinlog.model import TopicPartition
-from twinlog.testing.fakes.cluster_state import FakeGroup, FakeLog, FakeTopic, new_kafka_id
+from twinlog.testing.fakes.cluster_state import FakeGroup, FakeLog, FakeTopic
 
 # Fault injection: a test's functions called before or after an operation of a fake cluster.
 
@@ -112,7 +114,8 @@ def operation(
     return hooked
 
 
-KAFKA_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+Thing = TypeVar("Thing")
+Answer = TypeVar("Answer")
 
 
 class FakeClusterBase:
@@ -152,12 +155,33 @@ class FakeClusterBase:
     def new_producer_id(self) -> int:
         return next(self._producers)
 
+    def refusal(self, code: int, doing: str) -> KafkaError:
+        return from_code(code, doing, alias=self.alias)
+
+    def each(
+        self, things: Iterable[Thing], answer: Callable[[Thing], Answer]
+    ) -> dict[Thing, Answer | KafkaError]:
+        """By thing the answer, or the error that it raises."""
+        found: dict[Thing, Answer | KafkaError] = {}
+        for thing in things:
+            try:
+                found[thing] = answer(thing)
+            except KafkaError as error:
+                found[thing] = error
+        return found
+
+    def topic(self, name: str, doing: str) -> FakeTopic:
+        """Raises FatalKafkaError TOPIC_UNKNOWN."""
+        if name not in self.topics:
+            raise self.refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, doing)
+        return self.topics[name]
+
     def log(self, partition: TopicPartition, doing: str) -> FakeLog:
         """A partition's log. Raises FatalKafkaError TOPIC_UNKNOWN."""
-        topic = self.topics.get(partition.topic)
-        if topic is None or not 0 <= partition.partition < len(topic.logs):
-            raise from_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, doing, alias=self.alias)
-        return topic.logs[partition.partition]
+        logs = self.topic(partition.topic, doing).logs
+        if not 0 <= partition.partition < len(logs):
+            raise self.refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, doing)
+        return logs[partition.partition]
 
     def changed(self) -> None:
         """Wake waiting readers."""

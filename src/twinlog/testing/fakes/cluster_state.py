@@ -1,8 +1,6 @@
 """The contents of a fake cluster: logs with transactions and holes, topics, groups."""
 
-import base64
 import re
-import uuid
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -11,11 +9,9 @@ from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
-from twinlog.errors import KafkaError
-from twinlog.kafka.admin.settings import to_wire
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
-from twinlog.kafka.ports import AclBinding, CommittedOffset, EpochEnd, FetchedRecords
+from twinlog.kafka.ports import CommittedOffset, EpochEnd, FetchedRecords
 from twinlog.model import Record, TopicPartition
 from twinlog.testing.broker.calls import KAFKA_4_3
 from twinlog.testing.broker.configs import TOPIC_CONFIG_DEFAULTS, RefusedError, check
@@ -190,32 +186,15 @@ class FakeGroup:
     """Kafka's error for every request about it; 0 = none."""
 
 
-def new_kafka_id() -> str:
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
+def check_topic_name(name: str, doing: str, alias: str) -> None:
+    """Raises FatalKafkaError TOPIC_INVALID."""
+    if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+        raise from_code(ErrorCode.INVALID_TOPIC_EXCEPTION, doing, alias=alias)
 
 
-def topic_name_problem(name: str, doing: str, alias: str) -> KafkaError | None:
-    """TOPIC_INVALID for a name that Kafka refuses."""
-    if _TOPIC_NAME.fullmatch(name) and name not in (".", ".."):
-        return None
-    return from_code(ErrorCode.INVALID_TOPIC_EXCEPTION, doing, alias=alias)
-
-
-def config_problem(name: str, value: str | None, doing: str, alias: str) -> KafkaError | None:
-    """CONFIG_REFUSED for what a broker refuses; None takes a config away."""
+def check_config(name: str, value: str | None, doing: str, alias: str) -> None:
+    """Raises FatalKafkaError CONFIG_REFUSED for what a broker refuses; None takes a config away."""
     try:
         check(name, TOPIC_CONFIG_DEFAULTS.get(name, "") if value is None else value, KAFKA_4_3)
     except RefusedError as refused:
-        return from_code(ErrorCode.INVALID_CONFIG, doing, alias=alias, detail=str(refused))
-    return None
-
-
-def acl_problem(binding: AclBinding, doing: str, alias: str) -> KafkaError | None:
-    """INVALID_REQUEST for names that Kafka does not have."""
-    try:
-        to_wire(binding)
-    except KeyError as error:
-        return from_code(
-            ErrorCode.INVALID_REQUEST, doing, alias=alias, detail=f"Kafka has no {error.args[0]}"
-        )
-    return None
+        raise from_code(ErrorCode.INVALID_CONFIG, doing, alias=alias, detail=str(refused)) from refused
