@@ -105,6 +105,8 @@ class FlowMonitor:
     _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
     _stands: dict[TopicPartition, tuple[str, int | None, float]] = field(default_factory=dict)
     """Reason and position of what stands, and since when it does for this reason."""
+    _stood: dict[TopicPartition, tuple[str, int | None, float]] = field(default_factory=dict)
+    """The same at the look before."""
     _told: dict[TopicPartition, tuple[str, int | None]] = field(default_factory=dict)
     """Reason and position of what stood when it was logged."""
 
@@ -132,6 +134,7 @@ class FlowMonitor:
         minute at most."""
         facts = self.facts()
         found: dict[str, list[tuple[PartitionRow, PartitionStanding]]] = {}
+        self._stood, self._stands = self._stands, {}
         for row in self.table.rows.values() if facts.is_owned else ():
             is_slow = row.stall.since(facts.stalled_seconds, now=facts.now) is not None
             if is_slow or row.task_state == PartitionState.FAULTED:
@@ -154,9 +157,10 @@ class FlowMonitor:
             )
 
     def _is_news(self, row: PartitionRow, reason: str, now: float) -> bool:
-        stood = self._stands.get(row.partition)
+        stood = self._stood.get(row.partition)
         if stood is None or stood[:2] != (reason, row.position):
-            stood = self._stands[row.partition] = reason, row.position, now
+            stood = reason, row.position, now
+        self._stands[row.partition] = stood
         is_told = self._told.get(row.partition) == (reason, row.position)
         return now - stood[2] >= STEADY_SECONDS and not is_told
 

@@ -121,3 +121,6 @@ async def test_what_stands_is_logged_once_at_each_place_and_together(rig: FlowRi
     assert look(1, PartitionState.FAULTED, "RECORD_TOO_LARGE") == [("RECORD_TOO_LARGE", 3)]
     assert look(2, PartitionState.RUNNING, "", seconds=1.0) == []
     assert look(2, PartitionState.BACKOFF, behind) == [(behind, 3)]
+    for _ in range(2):
+        assert look(3, PartitionState.FAULTED, "ORIGIN_UNKNOWN", seconds=1.0) == [], "it is of a moment"
+        assert look(3, PartitionState.RUNNING, "", seconds=8.0) == []
