@@ -88,7 +88,24 @@ def headers_of(body: bytes) -> RawHeaders:
 
 def has_header(body: bytes, written_key: bytes) -> bool:
     """Whether a header has this key; `written_key`: as `encode_field` gives it. Raises as `headers_at`."""
-    position = headers_at(body)
+    # Asked of each record, so most lengths (a key's of one byte, a value's of two) are read here: four calls
+    # cost more than all the rest.
+    try:
+        key_number = body[0]
+        position = 1 if key_number & 1 else 1 + (key_number >> 1)
+        number = body[position]
+        position += 1
+        if number >= _ONE_BYTE:
+            number = number & 0x7F | body[position] << 7
+            position += 1
+        if key_number >= _ONE_BYTE or number >= _TWO_BYTES or number & 1:
+            position = headers_at(body)
+        else:
+            position += number >> 1
+        if not body[position]:
+            return False
+    except IndexError:
+        position = headers_at(body)
     # Most records lack it, and for these one search behind the value is enough.
     found = body.find(written_key, position)
     if found >= 0:

@@ -275,6 +275,8 @@ class Chain:
                 drops_records = drops_records or isinstance(transform, Filter)
                 if predicate is None or isinstance(predicate, TopicNameMatches):
                     changes.append(transform.change)
+                elif isinstance(transform, Filter):
+                    changes.append(_unless(predicate.holds, negate=step.negate))
                 else:
                     changes.append(_where(predicate.holds, transform.change, negate=step.negate))
         return BoundChain(topic, tuple(changes), drops_records)
@@ -332,17 +334,22 @@ class BoundChain:
 
     def changed(self, records: Sequence[OpenRecord]) -> list[OpenRecord]:
         """Those that pass what comes before the fork."""
-        passed: list[OpenRecord] = []
-        for record in records:
-            body = record[2]
-            for change in self.changes:
-                changed = change(body)
-                if changed is None:
-                    break
-                body = changed
-            else:
-                passed.append(record if body is record[2] else (record[0], record[1], body))
-        return passed
+        for change in self.changes:
+            passed: list[OpenRecord] = []
+            for record in records:
+                body = change(record[2])
+                if body is record[2]:
+                    passed.append(record)
+                elif body is not None:
+                    passed.append((record[0], record[1], body))
+            records = passed
+        return list(records)
+
+
+def _unless(holds: Callable[[bytes], bool], *, negate: bool) -> _Change:
+    if negate:
+        return lambda body: body if holds(body) else None
+    return lambda body: None if holds(body) else body
 
 
 def _where(holds: Callable[[bytes], bool], change: _Change, *, negate: bool) -> _Change:
