@@ -1,4 +1,4 @@
-"""A ledger of any length is listed, page by page."""
+"""A ledger of any length is listed, page by page, and so are partitions."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,6 +20,7 @@ from twinlog_source.api.servicer import SourceServicer
 from twinlog_source.driver.commands import FlowOperations
 from twinlog_source.driver.moves import PositionMoves
 from twinlog_source.log.gaps import Gap, GapIdentity
+from twinlog_source.partitions.events import SetAside, TopicsChosen
 from unit.source.driver.test_moves import moves_of
 from unit.source.flow_rig import FlowRig
 
@@ -145,6 +146,32 @@ async def test_a_ledger_that_is_unknown_between_pages_does_not_pass_for_its_firs
         assert [each.flow.source for each in (await stub.page()).unknown] == ["A"]
         with pytest.raises(TwinlogError):
             await stub.page(token=first.next_page_token)
+
+
+async def test_partitions_that_come_and_go_between_pages_move_no_other_and_fit_a_message() -> None:
+    async with listed() as stub:
+        table = stub.flows[A_TO_B].driver.state.table
+
+        def copied(*numbers: int) -> None:
+            targets = {TopicPartition("orders", number): "A.orders" for number in numbers}
+            table.apply(TopicsChosen(targets=targets), 0.0)
+
+        async def page(size: int = 0, token: str = "") -> tuple[list[int], str]:
+            request = pb2.ListPartitionsRequest(page_size=size, page_token=token)
+            answer = await stub.servicer.ListPartitions(request, NOBODY)
+            assert answer.ByteSize() <= MAX_MESSAGE_BYTES
+            return [each.source.partition for each in answer.partitions], answer.next_page_token
+
+        copied(*range(4))
+        first, token = await page(2)
+        copied(*range(1, 6))
+        assert (first, await page(token=token)) == ([0, 1], ([2, 3, 4, 5], ""))
+        copied(*range(2_000))
+        for place in table.rows:
+            table.apply(SetAside(partition=place, reason="R", message="m" * 10_000, retry_at=9.0), 0.0)
+        first, token = await page()
+        assert token
+        assert first + (await page(token=token))[0] == [*range(2_000)]
 
 
 @pytest.mark.parametrize("token", ["x", "MTI=", "WyJBIl0="])

@@ -6,11 +6,10 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.errors import ConfigError
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.api_values import flow_message, message_of, partition_message
-from twinlog.service.feeds.pages import decode_key, encode_key
 from twinlog_checkpoint.api.flow_progress import FlowProgress
 from twinlog_checkpoint.api.group_explainer import GroupExplanation
 from twinlog_checkpoint.api.offset_queries import Direction, OffsetQuery, OffsetTranslation
-from twinlog_checkpoint.groups.progress import GroupProgress, ProgressSummary, RowKey
+from twinlog_checkpoint.groups.progress import GroupProgress, ProgressSummary
 from twinlog_checkpoint.translation.translation import Verdict
 
 VERDICTS = {verdict: pb2.Verdict.Value(f"VERDICT_{verdict.value}") for verdict in Verdict}
@@ -28,23 +27,6 @@ def group_partition(row: GroupProgress) -> pb2.GroupPartition:
         verdict=VERDICTS[told.verdict],
         message=told.message,
     )
-
-
-def page_token(last: pb2.GroupPartition) -> str:
-    """Return the token of the page that follows this row."""
-    at = last.source
-    return encode_key((last.flow.source, last.flow.target, last.group, at.topic, at.partition))
-
-
-def page_key(token: str) -> tuple[Flow, RowKey] | None:
-    """Return the row after which a page begins; None for the first page.
-
-    Raises ConfigError (INVALID_PAGE_TOKEN).
-    """
-    if not token:
-        return None
-    source, target, group, topic, number = decode_key(token, (str, str, str, str, int))
-    return Flow(str(source), str(target)), (str(group), TopicPartition(str(topic), int(number)))
 
 
 def group_summary(flow: Flow, summary: ProgressSummary) -> pb2.GroupSummary:

@@ -12,7 +12,7 @@ from twinlog.kafka.reasons import no_answer
 from twinlog.model import Flow
 from twinlog.service.api_values import cluster_message, flow_message
 from twinlog.service.clusters import ClusterStatus
-from twinlog.service.feeds.pages import checked_page_size, page_of
+from twinlog.service.feeds.pages import Key, checked_page_size, key_of, page_behind
 from twinlog.service.grpc_server import Context
 from twinlog.service.owner.name import OWNER_ADDRESS, OwnerReason
 from twinlog_checkpoint.api import messages
@@ -20,7 +20,7 @@ from twinlog_checkpoint.api.flow_progress import flow_progress
 from twinlog_checkpoint.api.group_explainer import explain_group
 from twinlog_checkpoint.api.moves_servicer import MovesServicer, ServedFlow
 from twinlog_checkpoint.api.offset_queries import answer_queries
-from twinlog_checkpoint.groups.progress import GroupProgress, RowKey
+from twinlog_checkpoint.groups.progress import GroupProgress
 
 
 class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
@@ -45,7 +45,7 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
         if request.from_owner:
             _refuse_on_standby(flows)
         size = checked_page_size(request.page_size)
-        after = messages.page_key(request.page_token)
+        after = key_of(request.page_token, (str, str, str, str, int))
         response = pb2.ListGroupsResponse(
             clusters=[cluster_message(status) for status in self._statuses()],
             ready_flows=[flow_message(served.parts.flow) for served in flows if served.parts.syncs_are_read],
@@ -66,11 +66,15 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
             )
         if request.summary_only:
             return response
-        rows = (messages.group_partition(row) for row in _rows_after(flows, request.group, after))
-        page, more = page_of(rows, size=size, beside_bytes=response.ByteSize())
+        page, response.next_page_token = page_behind(
+            _rows_after(flows, request.group, after),
+            after,
+            key=lambda row: (row.flow.source, row.flow.target, row.group, *row.source),
+            message=messages.group_partition,
+            size=size,
+            beside_bytes=response.ByteSize(),
+        )
         response.groups.extend(page)
-        if more:
-            response.next_page_token = messages.page_token(page[-1])
         return response
 
     async def ExplainGroup(  # noqa: N802
@@ -125,12 +129,10 @@ def _refuse_on_standby(flows: Sequence[ServedFlow]) -> None:
         raise away[0]
 
 
-def _rows_after(
-    flows: Sequence[ServedFlow], group: str, after: tuple[Flow, RowKey] | None
-) -> Iterator[GroupProgress]:
-    """Sorted by flow, group, topic and partition; the flows keep the order in which they are given."""
+def _rows_after(flows: Sequence[ServedFlow], group: str, after: Key | None) -> Iterator[GroupProgress]:
+    """Sorted by flow, group, topic and partition, from the group of `after` on."""
     for served in flows:
-        flow = served.parts.flow
-        if after is None or flow >= after[0]:
-            behind = after[1] if after is not None and flow == after[0] else None
-            yield from served.parts.checkpointer.table.rows_after(group, behind)
+        flow = served.parts.flow.source, served.parts.flow.target
+        if after is None or flow >= after[:2]:
+            begin = str(after[2]) if after is not None and flow == after[:2] else ""
+            yield from served.parts.checkpointer.table.rows(group, begin=begin)

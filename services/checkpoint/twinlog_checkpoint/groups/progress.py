@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from twinlog.errors import KafkaError, TwinlogError
@@ -99,10 +99,6 @@ class GroupProgress:
             self.translation.downstream_offset is not None
             and self.translation.downstream_offset == self.offset_on_target
         )
-
-
-RowKey = tuple[str, TopicPartition]
-"""Group and source partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,21 +203,14 @@ class ProgressTable:
 
         self._change(group, committed)
 
-    def rows(self, group: str = "") -> list[GroupProgress]:
-        """Rows of one group, or of all when empty, sorted by group, topic and partition."""
-        groups = (group,) if group else sorted(self._rows)
-        return [
-            self._rows[name][at] for name in groups if name in self._rows for at in sorted(self._rows[name])
-        ]
-
-    def rows_after(self, group: str = "", after: RowKey | None = None) -> Iterator[GroupProgress]:
-        """As `rows`, lazily, the rows that follow `after`. Use them up before the table changes."""
+    def rows(self, group: str = "", *, begin: str = "") -> list[GroupProgress]:
+        """Rows of one group, or of all from the name `begin` on, sorted by group, topic and partition."""
         groups = [group] if group else sorted(self._rows)
-        for name in groups if after is None else groups[bisect_left(groups, after[0]) :]:
-            of_group = self._rows.get(name, {})
-            for at in sorted(of_group):
-                if after is None or (name, at) > after:
-                    yield of_group[at]
+        return [
+            self._rows[name][at]
+            for name in groups[bisect_left(groups, begin) :]
+            for at in sorted(self._rows.get(name, ()))
+        ]
 
     def summary(self, group: str = "") -> ProgressSummary:
         """Count the groups, and their partitions by verdict."""

@@ -24,8 +24,8 @@ from twinlog.service.feeds.pages import (
     KeptAnswer,
     KeptAnswers,
     checked_page_size,
-    decode_key,
-    encode_key,
+    key_of,
+    page_behind,
     page_of,
 )
 from twinlog.service.grpc_server import Context
@@ -142,23 +142,20 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
     async def ListTopics(self, request: pb2.ListTopicsRequest, context: Context) -> pb2.ListTopicsResponse:  # noqa: N802
         asked, size = self._asked(request), checked_page_size(request.page_size)
         flows = sorted(self._flows) if asked is None else [asked]
-        after = _topic_behind(request.page_token)
         response = pb2.ListTopicsResponse(
             settled_flows=[
                 flow_message(each) for each in flows if self._flows[each].sync.passes.memory.settled
             ],
         )
-        left = (
-            topic_message(each, entry)
-            for each in flows
-            for entry in self._flows[each].sync.passes.topics
-            if after is None or (each, entry.source_topic) > after
+        page, response.next_page_token = page_behind(
+            ((each, entry) for each in flows for entry in self._flows[each].sync.passes.topics),
+            key_of(request.page_token, (str, str, str)),
+            key=lambda row: (row[0].source, row[0].target, row[1].source_topic),
+            message=lambda row: topic_message(*row),
+            size=size,
+            beside_bytes=response.ByteSize(),
         )
-        page, more = page_of(left, size=size, beside_bytes=response.ByteSize())
         response.topics.extend(page)
-        if more:
-            last = page[-1]
-            response.next_page_token = encode_key((last.flow.source, last.flow.target, last.source_topic))
         return response
 
     async def PlanSync(self, request: pb2.PlanSyncRequest, context: Context) -> pb2.PlanSyncResponse:  # noqa: N802
@@ -273,15 +270,6 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
                 metadata={"flow": str(flow)},
             )
         return self._flows[flow]
-
-
-def _topic_behind(token: str) -> tuple[Flow, str] | None:
-    """The topic after which a page begins; None for the first page. Raises ConfigError
-    (INVALID_PAGE_TOKEN)."""
-    if not token:
-        return None
-    source, target, topic = decode_key(token, (str, str, str))
-    return Flow(str(source), str(target)), str(topic)
 
 
 def _scopes(names: Iterable[str]) -> list[Scope]:

@@ -9,12 +9,12 @@ from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1 import source_service_pb2_grpc as pb_grpc
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError
 from twinlog.kafka.ports import OffsetSpec
-from twinlog.model import Flow, TopicPartition
+from twinlog.model import Flow
 from twinlog.service.access.audit import NOT_KNOWN, changed
 from twinlog.service.access.gate import caller_name
 from twinlog.service.api_values import flow_message
 from twinlog.service.clusters import Clusters
-from twinlog.service.feeds.pages import checked_page_size, decode_key, encode_key, page_of, page_start
+from twinlog.service.feeds.pages import checked_page_size, key_of, page_behind
 from twinlog.service.grpc_server import Context
 from twinlog_source.api.messages import (
     change_message,
@@ -32,11 +32,10 @@ from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import Destination, PositionMoves
 from twinlog_source.driver.subjects import Subject, refuse_on_standby, require_owned
 from twinlog_source.log.gaps import Gap
+from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import standing_of
 from twinlog_source.records.trial import TransformTrial
 
-DEFAULT_PAGE = 1000
-LARGEST_PAGE = 10_000
 MOST_TRIED = 1_000
 MOST_SHOWN = 10
 """Most gaps in one line of the audit log; the line also has their total number."""
@@ -77,24 +76,27 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         flows = [self._named(request.flow).flow] if request.HasField("flow") else sorted(self._drivers)
         if request.from_owner:
             refuse_on_standby(self._named(request.flow))
-        size = min(checked_page_size(request.page_size) or DEFAULT_PAGE, LARGEST_PAGE)
-        first = page_start(request.page_token)
-        rows = [
+        after, size = key_of(request.page_token, _PARTITION), checked_page_size(request.page_size)
+        facts = {flow: self._drivers[flow].facts() for flow in flows}
+        rows = (
             (flow, row)
             for flow in flows
             for _, row in sorted(self._drivers[flow].state.table.rows.items())
             if request.source_topic in ("", row.partition.topic)
-        ]
-        page = rows[first : first + size]
-        more = first + size < len(rows)
-        facts = {flow: self._drivers[flow].facts() for flow in flows}
-        return pb.ListPartitionsResponse(
-            partitions=[
-                partition_status(self._drivers[flow], row, standing_of(row, facts[flow]), facts[flow])
-                for flow, row in page
-            ],
-            next_page_token=str(first + size) if more else "",
         )
+
+        def message(each: tuple[Flow, PartitionRow]) -> pb.PartitionStatus:
+            flow, row = each
+            return partition_status(self._drivers[flow], row, standing_of(row, facts[flow]), facts[flow])
+
+        page, token = page_behind(
+            rows,
+            after,
+            key=lambda each: _key(each[0], *each[1].partition),
+            message=message,
+            size=size,
+        )
+        return pb.ListPartitionsResponse(partitions=page, next_page_token=token)
 
     async def PauseReplication(  # noqa: N802
         self, request: pb.PauseReplicationRequest, context: Context
@@ -155,7 +157,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         self, request: pb.ListGapsRequest, context: Context
     ) -> pb.ListGapsResponse:
         flows = [self._named(request.flow).flow] if request.HasField("flow") else sorted(self._drivers)
-        size, after = checked_page_size(request.page_size), _gap_behind(request.page_token)
+        after, size = key_of(request.page_token, _GAP), checked_page_size(request.page_size)
         response = pb.ListGapsResponse()
         # Concurrently, because each of them may have to wait for its own target.
         async with asyncio.TaskGroup() as group:
@@ -171,23 +173,15 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
                 # Send the token with the first page: with fewer gaps a client would take the list for
                 # complete.
                 raise answer
-        # Continue behind the last gap that was sent: gaps that appear or vanish meanwhile do not shift the
-        # others.
-        left = (gap_message(*row) for row in rows if after is None or _place(*row) > after)
-        page, more = page_of(left, size=size, beside_bytes=response.ByteSize())
+        page, response.next_page_token = page_behind(
+            rows,
+            after,
+            key=lambda each: _key(each[0], *each[1].partition, each[1].from_offset, each[1].reason),
+            message=lambda each: gap_message(*each),
+            size=size,
+            beside_bytes=response.ByteSize(),
+        )
         response.gaps.extend(page)
-        if more:
-            last = page[-1]
-            response.next_page_token = encode_key(
-                (
-                    last.flow.source,
-                    last.flow.target,
-                    last.partition.topic,
-                    last.partition.partition,
-                    last.from_offset,
-                    last.reason,
-                )
-            )
         return response
 
     async def _gaps(self, flow: Flow) -> list[Gap] | TwinlogError:
@@ -285,21 +279,14 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         return driver
 
 
-_Place = tuple[Flow, TopicPartition, int, str]
+def _key(flow: Flow, *parts: str | int) -> tuple[str | int, ...]:
+    return flow.source, flow.target, *parts
 
 
-def _place(flow: Flow, gap: Gap) -> _Place:
-    """The position of a gap in the order of ListGaps."""
-    return flow, gap.partition, gap.from_offset, gap.reason
-
-
-def _gap_behind(token: str) -> _Place | None:
-    """Return the gap after which a page begins; None for the first page. Raises ConfigError
-    (INVALID_PAGE_TOKEN)."""
-    if not token:
-        return None
-    source, target, topic, number, begin, reason = decode_key(token, (str, str, str, int, int, str))
-    return Flow(str(source), str(target)), TopicPartition(str(topic), int(number)), int(begin), str(reason)
+_PARTITION = (str, str, str, int)
+"""The kinds of the parts of a partition's key in a token: flow, topic and number."""
+_GAP = (*_PARTITION, int, str)
+"""With the first offset and the reason."""
 
 
 def _subject(scope: pb.Scope) -> Subject:

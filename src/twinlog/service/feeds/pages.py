@@ -63,20 +63,47 @@ def page_of(entries: Iterable[MessageT], *, size: int, beside_bytes: int = 0) ->
     return page, False
 
 
-def encode_key(parts: Sequence[str | int]) -> str:
-    """A token that names the entry before the next page."""
-    return base64.urlsafe_b64encode(json.dumps(list(parts), separators=(",", ":")).encode()).decode()
+Key = tuple[str | int, ...]
 
 
-def decode_key(token: str, kinds: Sequence[type]) -> list[str | int]:
-    """The parts of `encode_key`. Raises ConfigError (INVALID_PAGE_TOKEN)."""
+def page_behind(
+    rows: Iterable[T],
+    after: Key | None,
+    *,
+    key: Callable[[T], Key],
+    message: Callable[[T], MessageT],
+    size: int,
+    beside_bytes: int = 0,
+) -> tuple[list[MessageT], str]:
+    """The page behind the row with the key `after`, and the token of the next one; `rows` are in the order of
+    their keys. Rows that come and go between two pages move no other."""
+    shown: list[Key] = []
+
+    def told(row: T) -> MessageT:
+        shown.append(key(row))
+        return message(row)
+
+    left = (told(row) for row in rows if after is None or key(row) > after)
+    page, more = page_of(left, size=size, beside_bytes=beside_bytes)
+    return page, _encoded(shown[len(page) - 1]) if more else ""
+
+
+def _encoded(key: Key) -> str:
+    return base64.urlsafe_b64encode(json.dumps(key, separators=(",", ":")).encode()).decode()
+
+
+def key_of(token: str, kinds: Sequence[type]) -> Key | None:
+    """The key that `page_behind` put into a token; None for the first page. Raises ConfigError
+    (INVALID_PAGE_TOKEN)."""
+    if not token:
+        return None
     try:
         parts = json.loads(base64.urlsafe_b64decode(token.encode()))
     except (ValueError, RecursionError):
         raise bad_token(token) from None
     if not isinstance(parts, list) or [type(part) for part in parts] != list(kinds):
         raise bad_token(token)
-    return parts
+    return tuple(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,15 +156,6 @@ class KeptAnswers(Generic[T, HeadT]):
             while len(self._kept) > self.most:
                 self._kept.popitem(last=False)
         return f"{name}:{shown}"
-
-
-def page_start(token: str) -> int:
-    """The row number in a token: the page's first row. Raises ConfigError (INVALID_PAGE_TOKEN)."""
-    if not token:
-        return 0
-    if not _is_number(token):
-        raise bad_token(token)
-    return int(token)
 
 
 def _is_number(text: str) -> bool:

@@ -1217,7 +1217,7 @@ class ListPartitionsRequest(_message.Message):
     source_topic: _builtins.str
     """Only this source topic; all when empty."""
     page_size: _builtins.int
-    """Most entries in one answer, default 1000, at most 10000."""
+    """Most partitions in one answer; 0 = as many as one message takes."""
     page_token: _builtins.str
     """From an earlier answer."""
     from_owner: _builtins.bool
