@@ -5,92 +5,31 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-import grpc
 import pytest
 
+from simulated.both_ways_rig import (
+    FILE,
+    ONE_WAY,
+    all_once,
+    both_have_all,
+    in_order,
+    orders_on_all,
+    skipped,
+    stands_still,
+    values,
+    verified,
+    write,
+)
 from simulated.test_steering import scope
-from simulated.world import ONE_BROKER, SERVICES, World, live
+from simulated.world import SERVICES, World, live
 from twinlog.api.source.v1 import source_service_pb2 as source
-from twinlog.config import load
 from twinlog.model import Flow
 from twinlog.testing.broker.compaction import compact
-from twinlog.testing.virtual_time import LoopClock
-from twinlog_source.verify.engine import Verification
-from twinlog_source.verify.request import VerifyRequest
-
-FILE = (
-    ONE_BROKER
-    + """
-A->B.enabled = true
-B->A.enabled = true
-topics = orders.*
-sync.group.offsets.enabled = true
-sync.group.offsets.interval.seconds = 5
-emit.checkpoints.interval.seconds = 5
-refresh.groups.interval.seconds = 10
-refresh.topics.interval.seconds = 10
-replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy
-"""
-)
-
-
-def values(world: World, alias: str, topic: str = "orders") -> list[tuple[int, bytes | None]]:
-    return [(seen.partition, seen.value) for seen in world.on[alias].read(topic)]
-
-
-def both_have_all(world: World, *topics: str) -> bool:
-    """Whether both clusters have the same records, each once."""
-    for topic in topics or ("orders",):
-        a, b = Counter(values(world, "A", topic)), Counter(values(world, "B", topic))
-        if a != b or any(count > 1 for count in a.values()):
-            return False
-    return True
-
-
-def in_order(world: World, alias: str, prefix: bytes, topic: str = "orders") -> bool:
-    """Whether what one cluster's applications wrote is in its order, in each partition."""
-    found: dict[int, list[int]] = {}
-    for partition, value in values(world, alias, topic):
-        if value is not None and value.startswith(prefix):
-            found.setdefault(partition, []).append(int(value[len(prefix) :]))
-    return all(numbers == sorted(numbers) for numbers in found.values())
-
-
-async def stands_still(world: World, *topics: str, seconds: float = 40) -> None:
-    """Assert that nothing is copied round."""
-    names = topics or ("orders",)
-    ends = [world.on[alias].ends(topic) for alias in world.on for topic in names]
-    await world.pause(seconds)
-    assert [world.on[alias].ends(topic) for alias in world.on for topic in names] == ends
-
-
-async def write(
-    world: World, numbers: range, *, partitions: int = 2, seconds: float = 0.4, to: str = "ABC"
-) -> None:
-    """Each cluster's applications write one record for each number."""
-    for number in numbers:
-        for alias in [each for each in world.on if each in to]:
-            world.on[alias].produce("orders", number % partitions, f"{alias}{number}".encode())
-        await world.pause(seconds)
-
-
-async def all_once(world: World, count: int) -> None:
-    """Both clusters get to have these many records, each once and in the order of its cluster, and then
-    nothing is copied round."""
-    await world.until(lambda: min(len(values(world, alias)) for alias in world.on) >= count)
-    await stands_still(world)
-    assert both_have_all(world)
-    for alias in world.on:
-        assert len(values(world, alias)) == count
-        for origin in world.on:
-            assert in_order(world, alias, origin.encode())
 
 
 def test_both_sides_write_and_have_every_record_once(tmp_path: Path) -> None:
     async def life() -> None:
-        async with World(tmp_path, FILE, seed=3) as world:
-            for application in world.on.values():
-                application.cluster.create_topic("orders", partition_count=2)
+        async with orders_on_all(tmp_path, seed=3, partition_count=2) as world:
             await write(world, range(4), seconds=0)
             world.start(*SERVICES)
             await all_once(world, 8)
@@ -129,15 +68,15 @@ def test_a_topic_that_is_created_again_while_it_is_written_gets_everything_once(
     """Also where configsync looks at topics much later. What nobody had copied is lost with the topic. One
     way the copy keeps the offsets."""
     random = Random(seed)
-    file = FILE if ways == 2 else FILE.replace("B->A.enabled = true\n", "")
+    file = FILE if ways == 2 else ONE_WAY
     rarely = file.replace("refresh.topics.interval.seconds = 10", "refresh.topics.interval.seconds = 600")
     sides = "AB"[:ways]
 
     async def life() -> None:
-        async with World(tmp_path, random.choice((file, rarely)), seed=seed) as world:
+        async with orders_on_all(
+            tmp_path, seed=seed, file=random.choice((file, rarely)), partition_count=2
+        ) as world:
             emptied, other = random.sample(("A", "B"), 2) if ways == 2 else ("B", "A")
-            for application in world.on.values():
-                application.cluster.create_topic("orders", partition_count=2)
             world.start("configsync", "source")
             await write(world, range(20), seconds=0.3, to=sides)
             world.on[emptied].cluster.delete_topic("orders")
@@ -158,165 +97,6 @@ def test_a_topic_that_is_created_again_while_it_is_written_gets_everything_once(
                 assert later <= {value for _, value in values(world, "A")}
 
     live(life())
-
-
-def test_groups_continue_on_the_other_side_and_skip_nothing(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with World(tmp_path, FILE, seed=7) as world:
-            for application in world.on.values():
-                application.cluster.create_topic("orders")
-            await write(world, range(6), partitions=1, seconds=0)
-            world.start(*SERVICES)
-            await world.until(lambda: both_have_all(world) and len(values(world, "A")) == 12)
-            a, b = world.on["A"], world.on["B"]
-            a.commit("everything", "orders", {0: a.ends("orders")[0]})
-            b.commit("nearly everything", "orders", {0: b.ends("orders")[0] - 2})
-            a.commit("nothing", "orders", {0: 1})
-            await world.until(lambda: b.committed("everything"))
-            await world.until(lambda: a.committed("nearly everything"))
-            assert b.committed("everything")["orders", 0] == b.ends("orders")[0]
-            await world.until(lambda: b.committed("nothing"))
-            assert b.committed("nothing")["orders", 0] == 0, "the log begins there: no sync is as old"
-            await write(world, range(6, 20), partitions=1)
-            a.commit("everything", "orders", {0: a.ends("orders")[0] - 3})
-            for number in range(20, 40):
-                await write(world, range(number, number + 1), partitions=1, seconds=0)
-                await world.pause(2)
-                for group in ("everything", "nearly everything"):
-                    assert not skipped(world, group)
-
-    live(life())
-
-
-def test_a_group_in_the_middle_reads_again_what_lies_between_two_syncs(tmp_path: Path) -> None:
-    """Of older syncs, which are 100 offsets apart, Kafka's store has none after a restart."""
-
-    async def life() -> None:
-        async with World(tmp_path, FILE, seed=7) as world:
-            for application in world.on.values():
-                application.cluster.create_topic("orders")
-            world.start(*SERVICES)
-            await write_hundreds(world, 60)
-            await world.kill("checkpoint")
-            world.start("checkpoint")
-            world.on["A"].commit("everything", "orders", {0: 6000})
-            await world.until(lambda: world.on["B"].committed("everything"))
-            assert not skipped(world, "everything")
-            assert world.on["B"].committed("everything")["orders", 0] > 5500
-
-    live(life())
-
-
-@pytest.mark.parametrize("is_restarted", [False, True])
-def test_a_topic_that_is_created_again_gives_no_place_to_groups_of_the_former_one(
-    tmp_path: Path, is_restarted: bool
-) -> None:
-    """The new log grows before anything of it is copied: what is known of the former one fits it."""
-
-    async def life() -> None:
-        async with World(tmp_path, FILE, seed=7) as world:
-            a, b = world.on["A"], world.on["B"]
-            for application in world.on.values():
-                application.cluster.create_topic("orders")
-            world.start(*SERVICES)
-            await write_hundreds(world, 10)
-            b.commit("nearly everything", "orders", {0: 1500})
-            await world.until(lambda: a.committed("nearly everything"))
-            assert a.committed("nearly everything")["orders", 0] > 1000
-            await world.kill("source")
-            if is_restarted:
-                await world.kill("checkpoint")
-            a.cluster.delete_topic("orders")
-            assert not a.committed("nearly everything")
-            a.cluster.create_topic("orders")
-            a.produce("orders", 0, *(b"A again %d" % number for number in range(2000)))
-            if is_restarted:
-                world.start("checkpoint")
-            for _ in range(40):
-                await world.pause(1)
-                assert not skipped(world, "nearly everything")
-            world.start("source")
-            await world.until(lambda: a.committed("nearly everything"))
-            for _ in range(40):
-                await world.pause(1)
-                assert not skipped(world, "nearly everything")
-            assert both_have_all(world)
-            assert a.committed("nearly everything")["orders", 0] == 0, "it has read none of what lies first"
-            b.commit("nearly everything", "orders", {0: b.ends("orders")[0] - 100})
-            await world.until(lambda: a.committed("nearly everything")["orders", 0] > 1700)
-            assert not skipped(world, "nearly everything")
-            a.commit("everything", "orders", {0: a.ends("orders")[0]})
-            b.commit("nearly everything", "orders", {0: b.ends("orders")[0]})
-            await world.until(lambda: b.committed("everything") == {("orders", 0): b.ends("orders")[0]})
-            await world.until(
-                lambda: a.committed("nearly everything") == {("orders", 0): a.ends("orders")[0]}
-            )
-
-    live(life())
-
-
-def test_a_source_that_does_not_answer_takes_no_group_its_place(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with World(tmp_path, FILE, seed=7) as world:
-            a, b = world.on["A"], world.on["B"]
-            for application in world.on.values():
-                application.cluster.create_topic("orders")
-            world.start(*SERVICES)
-            await write_hundreds(world, 3)
-            a.commit("readers", "orders", {0: a.ends("orders")[0]})
-            await world.until(lambda: b.committed("readers") == {("orders", 0): b.ends("orders")[0]})
-            await world.kafka["A"].stop_node(1)
-            b.commit("readers", "orders", {0: 0})
-            await world.until(lambda: b.committed("readers") == {("orders", 0): b.ends("orders")[0]})
-            await world.move("failover", accept_loss=True)
-            assert not skipped(world, "readers")
-
-    live(life())
-
-
-def test_a_group_past_the_end_of_a_log_that_lost_records_skips_no_record_written_since(
-    tmp_path: Path,
-) -> None:
-    async def life() -> None:
-        async with World(tmp_path, FILE, seed=3) as world:
-            a, b = world.on["A"], world.on["B"]
-            for application in world.on.values():
-                application.cluster.create_topic("orders")
-            world.start(*SERVICES)
-            await write_hundreds(world, 2)
-            a.produce("orders", 0, *(b"A2-%d" % number for number in range(20)))
-            await world.until(lambda: both_have_all(world))
-            (end,) = a.ends("orders")
-            a.commit("readers", "orders", {0: end})
-            await world.until(lambda: b.committed("readers") == {("orders", 0): b.ends("orders")[0]})
-            a.cluster.lose_tail(a.partition("orders"), end - 15)
-            a.produce("orders", 0, *(b"new %d" % number for number in range(10)))
-            await world.pause(60)
-            new = next(each.offset for each in b.read("orders") if each.value == b"new 0")
-            assert b.committed("readers")["orders", 0] <= new
-            *_, last = await world.move("failover", accept_loss=True)
-            assert not last.report.left_behind
-            assert b.committed("readers")["orders", 0] <= new
-
-    live(life())
-
-
-async def write_hundreds(world: World, rounds: int) -> None:
-    """Until all is copied."""
-    for number in range(rounds):
-        for alias, application in world.on.items():
-            application.produce("orders", 0, *(f"{alias}{number}-{i}".encode() for i in range(100)))
-        await world.pause(0.4)
-    await world.until(lambda: both_have_all(world))
-
-
-def skipped(world: World, group: str) -> set[bytes | None]:
-    """What a group has not read where it is, and would leave out on the other cluster."""
-    read: dict[str, set[bytes | None]] = {}
-    for alias in world.on:
-        end = world.on[alias].committed(group).get(("orders", 0), 0)
-        read[alias] = {seen.value for seen in world.on[alias].read("orders") if seen.offset < end}
-    return read["B"] - read["A"] if group == "everything" else read["A"] - read["B"]
 
 
 def test_copies_keep_their_offsets_until_the_other_side_writes(tmp_path: Path) -> None:
@@ -360,11 +140,10 @@ def test_copies_keep_their_offsets_until_the_other_side_writes(tmp_path: Path) -
 @pytest.mark.parametrize("seconds", [0.5, 15])
 def test_rules_that_make_a_topic_go_both_ways_while_both_sides_write(tmp_path: Path, seconds: float) -> None:
     """One after the other, in both orders: nothing is copied round, and each record is once on each side."""
+    bills = FILE.replace("topics = orders.*", "topics = bills")
 
     async def life() -> None:
-        async with World(tmp_path, FILE.replace("topics = orders.*", "topics = bills"), seed=23) as world:
-            for application in world.on.values():
-                application.cluster.create_topic("orders", partition_count=2)
+        async with orders_on_all(tmp_path, seed=23, file=bills, partition_count=2) as world:
             world.start(*SERVICES)
             await world.until(lambda: world.services and world.now() > 20)
             await write(world, range(10), seconds=0)
@@ -450,108 +229,3 @@ async def all_in_order_of_arrival(world: World, on_a: list[bytes], on_b: list[by
     await world.until(lambda: (found("A"), found("B")) == (on_a, on_b))
     await stands_still(world)
     assert (found("A"), found("B")) == (on_a, on_b)
-
-
-async def verified(
-    world: World, flow: Flow, *, complete: bool = True, file: Path | None = None
-) -> tuple[str, int]:
-    """The verdict, of a replicator that has stopped for good if `complete`, and how many records differ."""
-    request = VerifyRequest(flow=flow, topics=frozenset({"orders"}), complete=complete)
-    report = await Verification(
-        configuration=load(file or world.file, environ={}), request=request, clock=LoopClock()
-    ).run()
-    assert not report.failures
-    assert not [each.reason for proof in report.proofs for each in proof.not_compared]
-    differing = sum(each.count for proof in report.proofs for each in proof.differences)
-    return str(report.verdict), differing
-
-
-def test_verify_compares_the_records_of_one_cluster_with_their_copies(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with World(tmp_path, FILE, seed=11) as world:
-            for application in world.on.values():
-                application.cluster.create_topic("orders", partition_count=2)
-            await write(world, range(6), seconds=0)
-            world.start("configsync", "source")
-            a_to_b, b_to_a = Flow("A", "B"), Flow("B", "A")
-            await world.until(lambda: both_have_all(world) and len(values(world, "A")) == 12)
-            async with asyncio.TaskGroup() as group:
-                writing = group.create_task(write(world, range(6, 60), seconds=0.3), name="applications")
-                for flow in (a_to_b, b_to_a):
-                    told = await verified(world, flow, complete=False)
-                    assert (told, writing.done()) == (("EQUAL", 0), False), "while both sides write"
-            await all_once(world, 120)
-            await world.kill("source")
-            assert await verified(world, a_to_b) == ("EQUAL", 0)
-            assert await verified(world, b_to_a) == ("EQUAL", 0)
-            world.on["B"].produce("orders", 0, b"B60", b"B62")
-            assert await verified(world, a_to_b) == ("EQUAL", 0)
-            assert await verified(world, b_to_a) == ("DIFFERENT", 2)
-
-    live(life())
-
-
-def test_a_file_for_each_direction(tmp_path: Path) -> None:
-    """No process has the flow back: that there is one is known by the positions topic of it."""
-    ports = {"source": 27401, "configsync": 27404}
-    listen = "".join(f"twinlog.{name}.listen = 127.0.0.1:{port}\n" for name, port in ports.items())
-
-    async def life() -> None:
-        async with World(tmp_path, FILE.replace("B->A.enabled = true\n", ""), seed=19) as world:
-            for application in world.on.values():
-                application.cluster.create_topic("orders", partition_count=2)
-            back = tmp_path / "back.properties"
-            back.write_text(world.file.read_text().replace("A->B.enabled", "B->A.enabled") + listen)
-            world.start("configsync", "source")
-            world.start("configsync 2", "source 2", arguments=("--config", str(back)))
-            await write(world, range(60), seconds=0.5)
-            await all_once(world, 120)
-            for file, flow in ((world.file, Flow("A", "B")), (back, Flow("B", "A"))):
-                assert await verified(world, flow, file=file) == ("EQUAL", 0)
-            assert not [each for each in world.logged if each["level"] in ("error", "critical")]
-
-    live(life())
-
-
-def test_a_move_says_that_what_it_waits_for_may_come_from_the_other_side(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with World(tmp_path, FILE, seed=17) as world:
-            for application in world.on.values():
-                application.cluster.create_topic("orders")
-            world.start(*SERVICES)
-            await write(world, range(3), partitions=1)
-            await all_once(world, 6)
-            pause = source.PauseReplicationRequest(scope=scope("orders"), by="ann")
-            await world.order("PauseReplication", pause)
-            await write(world, range(3, 8), partitions=1, to="B")
-            await world.until(lambda: len(values(world, "A")) == 11)
-            world.on["A"].commit("readers", "orders", {0: 2})
-            told = r"orders-0: 5 records \(PAUSED.*; records that came from there count, too\)"
-            with pytest.raises(grpc.RpcError, match=told):
-                await world.move("failover", groups=["readers"])
-
-    live(life())
-
-
-def test_a_group_before_an_open_transaction_skips_nothing_of_the_other_side(tmp_path: Path) -> None:
-    """It has read all that it can, and copies lie behind the transaction."""
-
-    async def life() -> None:
-        async with World(tmp_path, FILE, seed=18) as world:
-            for application in world.on.values():
-                application.cluster.create_topic("orders")
-            world.start(*SERVICES)
-            await write(world, range(3), partitions=1)
-            await all_once(world, 6)
-            a, b = world.on["A"], world.on["B"]
-            stands_at = a.ends("orders")[0]
-            a.open_transaction("orders", b"A3")
-            await write(world, range(4, 9), partitions=1, to="B")
-            await world.until(lambda: a.ends("orders")[0] >= stands_at + 6)
-            await world.pause(30)
-            a.commit("everything", "orders", {0: stands_at})
-            await world.until(lambda: b.committed("everything"))
-            await world.pause(30)
-            assert not skipped(world, "everything")
-
-    live(life())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simulated.test_both_ways import FILE, all_once, stands_still, values
+from simulated.both_ways_rig import FILE, all_once, stands_still, values
 from simulated.test_steering import scope
 from simulated.world import SERVICES, World, live
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from simulated.test_both_ways import FILE, all_once, stands_still, values, write
+from simulated.both_ways_rig import FILE, ONE_WAY, all_once, orders_on_all, stands_still, values, write
 from simulated.test_steering import scope
 from simulated.world import World, live
 from twinlog.api.source.v1 import source_service_pb2 as source
@@ -43,9 +43,7 @@ LINE = ("A->B", "B->A", "B->C", "C->B")
 @pytest.mark.parametrize("flows", [MESH, LINE, (*LINE, "A->C")])
 def test_three_clusters_that_form_a_mesh_or_a_line(tmp_path: Path, flows: tuple[str, ...]) -> None:
     async def life() -> None:
-        async with World(tmp_path, three(*flows), seed=8, aliases="ABC") as world:
-            for application in world.on.values():
-                application.cluster.create_topic("orders")
+        async with orders_on_all(tmp_path, seed=8, file=three(*flows), aliases="ABC") as world:
             await write(world, range(3), partitions=1, seconds=0)
             world.start("configsync", "source")
             await all_once(world, 9)
@@ -59,10 +57,8 @@ def test_three_clusters_that_form_a_mesh_or_a_line(tmp_path: Path, flows: tuple[
 
 def test_nothing_is_copied_back_that_mirror_maker_2_copied_before(tmp_path: Path) -> None:
     async def life() -> None:
-        async with World(tmp_path, FILE, seed=17) as world:
+        async with orders_on_all(tmp_path, seed=17) as world:
             a, b = world.on["A"], world.on["B"]
-            for application in world.on.values():
-                application.cluster.create_topic("orders")
             a.produce("orders", 0, b"A0", b"A1", b"A2")
             b.copy("orders", a.read("orders"))
             b.cluster.create_topic(TABLE, configs={"cleanup.policy": "compact"})
@@ -78,9 +74,7 @@ def test_nothing_is_copied_back_that_mirror_maker_2_copied_before(tmp_path: Path
 
 def test_flows_in_processes_of_their_own_wait_for_each_others_ids(tmp_path: Path) -> None:
     async def life() -> None:
-        async with World(tmp_path, FILE, seed=9) as world:
-            for application in world.on.values():
-                application.cluster.create_topic("orders")
+        async with orders_on_all(tmp_path, seed=9) as world:
             await write(world, range(3), partitions=1, seconds=0)
             world.start("configsync")
             world.start("source", arguments=("--flows", "B->A"))
@@ -101,9 +95,7 @@ def test_each_direction_in_a_file_of_its_own_with_other_aliases(tmp_path: Path) 
         back += f"twinlog.{service}.listen = 127.0.0.1:{17501 + number}\n"
 
     async def life() -> None:
-        async with World(tmp_path, FILE.replace("B->A.enabled = true\n", ""), seed=15) as world:
-            for application in world.on.values():
-                application.cluster.create_topic("orders", partition_count=2)
+        async with orders_on_all(tmp_path, seed=15, file=ONE_WAY, partition_count=2) as world:
             other.write_text(back.format(**{alias: each.bootstrap for alias, each in world.kafka.items()}))
             await write(world, range(3), seconds=0)
             world.start("configsync", "source")
@@ -209,9 +201,7 @@ def test_while_the_table_of_ids_cannot_be_trusted_nothing_is_copied_back_or_lost
     tmp_path: Path, spoil: Callable[[World], None], restarts: bool
 ) -> None:
     async def life() -> None:
-        async with World(tmp_path, FILE, seed=10) as world:
-            for application in world.on.values():
-                application.cluster.create_topic("orders")
+        async with orders_on_all(tmp_path, seed=10) as world:
             await write(world, range(3), partitions=1, seconds=0)
             world.start("configsync", "source")
             await all_once(world, 6)
@@ -238,12 +228,10 @@ def test_while_the_table_of_ids_cannot_be_trusted_nothing_is_copied_back_or_lost
 
 def test_a_loop_over_another_replicator_is_noticed_and_stopped(tmp_path: Path) -> None:
     """MirrorMaker 2 copies the copies back under the same name."""
-    file = FILE.replace("B->A.enabled = true\n", "")
 
     async def life() -> None:
-        async with World(tmp_path, file, seed=12) as world:
+        async with orders_on_all(tmp_path, seed=12, file=ONE_WAY) as world:
             for application in world.on.values():
-                application.cluster.create_topic("orders")
                 application.cluster.create_topic("orders.quiet")
             a, b = world.on["A"], world.on["B"]
             world.start("configsync", "source")
