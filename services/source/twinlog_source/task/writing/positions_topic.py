@@ -193,16 +193,16 @@ class PreservedPositions:
     clock: Clock
     _stored: dict[TopicPartition, _Stored] = field(default_factory=dict)
     """What was passed on to be stored."""
-    _touched: set[PreservedCopy] = field(default_factory=set)
-    """Copies that may have moved since positions were last stored."""
+    _touched: dict[PreservedCopy, None] = field(default_factory=dict)
+    """Copies that may have moved since positions were last stored, in this order."""
 
     def touch(self, taken: PreservedCopy) -> None:
         """The copy may have moved."""
-        self._touched.add(taken)
+        self._touched[taken] = None
 
     def store_touched(self) -> None:
         """Pass on the positions of copies that may have moved since the last call."""
-        touched, self._touched = self._touched, set()
+        touched, self._touched = self._touched, {}
         for taken in touched:
             self.store_moved(taken)
 
