@@ -124,7 +124,8 @@ class Quotas:
             self.by_entity[entity] = kept
 
     def throttle_ms(self, key: str, user: str, client_id: str, used: int) -> int:
-        """Count bytes that a client has used; returns how long it has to wait now."""
+        """Count bytes that a client has used; returns how long it has to wait now. A fetch that has to wait
+        brings nothing, and does not count."""
         found = self._of(key, user, client_id)
         if found is None:
             return 0
@@ -133,8 +134,10 @@ class Quotas:
         bucket = key, tuple((kind, names[kind]) for kind, _ in entity)
         now = self._clock.monotonic()
         paid = max(self._paid_until.get(bucket, 0.0), now) + used / rate
-        self._paid_until[bucket] = paid
-        return round(1000 * min(max(paid - now - _WINDOW_SECONDS, 0.0), _WINDOW_SECONDS))
+        wait_seconds = min(max(paid - now - _WINDOW_SECONDS, 0.0), _WINDOW_SECONDS)
+        if key != "consumer_byte_rate" or not wait_seconds:
+            self._paid_until[bucket] = paid
+        return round(1000 * wait_seconds)
 
     def _of(self, key: str, user: str, client_id: str) -> tuple[QuotaEntity, float] | None:
         """The most specific one; that of a user before that of a client id."""

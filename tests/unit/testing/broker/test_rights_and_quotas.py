@@ -1,15 +1,23 @@
 """Rights, quotas and configs of the fake cluster, as clients meet them."""
 
+import asyncio
+
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
+from twinlog.batches import DecodedRecord, read_batches
+from twinlog.kafka.raw import FetchedPartition, FetchSizes
+from twinlog.model import TopicPartition as TwinlogPartition
 from twinlog.testing.broker import FakeKafka
 from twinlog.testing.broker.acls import Acl, Authorizer, Operation, Pattern, Permission, Resource
 from twinlog.testing.broker.calls import KAFKA_3_9, KAFKA_4_3
 from twinlog.testing.broker.configs import RefusedError, check, topic_configs
 from twinlog.testing.broker.faults import Quotas
+from twinlog.testing.raw_copying import open_fetcher
+from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import FakeClock
+from unit.kafka.source_rig import source_rig
 
 
 def allowed(operation: Operation, resource: Resource, name: str) -> Acl:
@@ -73,6 +81,22 @@ def test_a_producer_waits_for_what_it_is_ahead_of_its_quota() -> None:
     assert quotas.throttle_ms("consumer_byte_rate", "alice", "copier", 10_000) == 0
     quotas.alter((("user", "alice"),), {"producer_byte_rate": 10_000.0})
     assert quotas.throttle_ms("producer_byte_rate", "alice", "copier", 1_000) == 0
+
+
+async def test_a_fetch_beyond_a_quota_brings_nothing_and_counts_once_it_brings_something() -> None:
+    place = TwinlogPartition("orders", 0)
+    async with source_rig({place: 1}) as source, open_fetcher(source.session) as fetcher:
+        source.kafka.cluster.quotas.alter((("client-id", None),), {"consumer_byte_rate": 1_000.0})
+        source.append(place, [source_batch([DecodedRecord(0, 0, None, bytes(1_000), ())])] * 30)
+        position = 0
+        while position < 30:
+            answers = await fetcher.poll(
+                {place: position}, max_wait_seconds=60, sizes=FetchSizes(max_bytes=3_000)
+            )
+            for answer in answers.values():
+                assert isinstance(answer, FetchedPartition)
+                position += len(list(read_batches(answer.records)))
+        assert 20 < asyncio.get_running_loop().time() < 40
 
 
 @pytest.mark.parametrize(
