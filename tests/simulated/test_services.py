@@ -363,3 +363,25 @@ def test_internal_topics_have_no_header_where_copies_have_names_of_their_own(tmp
             assert not [each for each in (*syncs, *checkpoints) if each.headers]
 
     live(life())
+
+
+def test_a_positions_topic_that_is_deleted_under_the_running_services_is_written_again(
+    tmp_path: Path,
+) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE) as world:
+            source, target = world.on["A"], world.on["B"]
+            for topic, policy in (("orders", "delete"), ("orders.last", "compact")):
+                source.cluster.create_topic(topic, configs={"cleanup.policy": policy})
+                source.produce(topic, 0, b"1", b"2")
+            world.start(*SERVICES)
+            await histories.copied(world, "orders", "orders.last")
+            target.cluster.delete_topic("mm2-offsets.A.internal")
+            for number in (b"3", b"4"):
+                source.produce("orders", 0, number)
+                source.produce("orders.last", 0, number)
+                await histories.copied(world, "orders", "orders.last")
+                await world.kill("source")
+                world.start("source")
+
+    live(life())

@@ -434,6 +434,9 @@ class FlowDriver:
             if self._has_frozen_task(epoch, now):
                 return
             await self._may_be_away(self._renew())
+            if self.state.positions.was_deleted:
+                self._owned = False
+                return
             # Also while it cannot sign: the positions topic may be gone together with the copies.
             if await self._may_be_away(self.state.plan_is_stale(epoch.partitions)):
                 return

@@ -4,12 +4,13 @@ All of it is on the target's log. This copy in memory is used on the driver's ev
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, copyable_partitions
@@ -104,11 +105,16 @@ class FlowState:
     async def take_over(self, *, displaced: bool) -> None:
         """Become the flow's owner, then read the positions from the log. Raises as `Ownership.take_over`."""
         # A target that was built again gets everything, as by a process that starts now.
-        # A process that has planned nothing knows no topic, and says nothing of their copies.
-        recreated = self.target_logs.recreated(self.topics)
-        was_lost = self.positions.is_gone and bool(recreated) and recreated == self.topics.keys()
+        was_lost = self.positions.was_deleted and await self._are_copies_gone()
+        reported = {
+            partition: row.position
+            for partition, row in self.table.rows.items()
+            if row.position is not None and (row.stored or row.position != row.initial)
+        }
         await self.positions.forget_if_stale(was_lost=was_lost)
         await self.ownership.take_over(displaced=displaced)
+        if self.positions.was_deleted:
+            await self._write_again(reported={} if was_lost else reported)
         if self.ownership.others_signed or was_lost:
             self.target_logs.forget()
             self.ownership.others_signed = False
@@ -119,6 +125,33 @@ class FlowState:
             self._parts.modes.without_writer.update(self.control.copies)
         await self.ledger.tidy(everything=True)
         await self.reread(list(self.table.rows))
+
+    async def _write_again(self, reported: Mapping[TopicPartition, int]) -> None:
+        """Somebody deleted the positions topic: without what it told, all copies would begin again."""
+        await self.journal.write_again(self.positions)
+        known = self.positions.known()
+        for partition, position in reported.items() if not self.ownership.others_signed else ():
+            # Its task committed it after the topic was read last.
+            if position > known.get(partition, 0):
+                await self.journal.position(partition, position)
+        self.positions.was_deleted = False
+
+    async def _are_copies_gone(self) -> bool:
+        """Whether none of the copies that the positions belong to is there any more. A process that has
+        planned nothing knows none, and says nothing of them."""
+        marks = self.control.topics
+        ids = {
+            topic.target_topic: marks[name].target_topic_id
+            for name, topic in self.topics.items()
+            if name in marks
+        }
+        found = await self.target.describe_topics(ids)
+        return bool(ids) and all(
+            each.reason == KafkaReason.TOPIC_UNKNOWN
+            if isinstance(each, KafkaError)
+            else bool(ids[name]) and each.topic_id not in ("", ids[name])
+            for name, each in found.items()
+        )
 
     async def confirm(self) -> None:
         """Check the ownership between the initialising of a task's ids and its start. Raises KafkaError, and

@@ -1,6 +1,6 @@
 """The facts of a flow that are in force, as read from the log or written to it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from twinlog.model import TopicPartition
@@ -84,6 +84,16 @@ class ControlState:
         for name in ("topics", "pauses", "throttles", *_OF_PARTITION.values()):
             getattr(self, name).clear()
         self.writer = self.restoring = None
+
+    def to_write_again(self) -> Iterator[Fact]:
+        """All but producers, the owner and the claim."""
+        for name in ("topics", "pauses", "throttles", *_OF_PARTITION.values()):
+            if name != "leader_epochs":
+                yield from getattr(self, name).values()
+        for partition, epochs in self.leader_epochs.items():
+            yield LeaderEpochsFact(partition=partition, epochs=epochs)
+        if self.writer is not None:
+            yield self.writer
 
     def apply(self, record: ControlRecord) -> None:
         """Apply a record of the log."""

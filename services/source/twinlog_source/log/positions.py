@@ -128,8 +128,8 @@ class PositionsLog:
     writers of the flow name themselves first, so any other is a stranger."""
     is_read: bool = False
     """The log was read to its end at least once."""
-    is_gone: bool = False
-    """The topic was not there when it was read last."""
+    was_deleted: bool = False
+    """The topic was not there once, and what is known was not written to a new one since."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Two concurrent readers would apply old records after new ones."""
     newest: NewestRecords = field(default_factory=NewestRecords)
@@ -215,9 +215,12 @@ class PositionsLog:
             for partition in partitions:
                 await self._read(partition, _known(starts[partition]), _known(ends[partition]))
         except KafkaError as error:
-            self.is_gone = error.reason == KafkaReason.TOPIC_UNKNOWN
+            if error.reason == KafkaReason.TOPIC_UNKNOWN:
+                self.was_deleted = True
+                for number in tuple(self._next):
+                    self._read_again(number, 0)
             raise
-        self.is_read, self.is_gone = bool(partitions), False
+        self.is_read = bool(partitions)
         self._read_at_ms = began_at_ms
 
     async def _notice_lost_tails(self, ends: Mapping[TopicPartition, int], spec: OffsetSpec) -> None:
@@ -239,11 +242,14 @@ class PositionsLog:
                 read_to=self._next[number],
                 end=ends[each],
             )
-            del self._next[number]
-            self._read_again_to[number] = ends[each]
-            self.newest.read_again(number)
-            # The clocks of two owners differ.
-            self.newest.forget(control_key(self.source_alias, kind) for kind in ("claim", "owner"))
+            self._read_again(number, ends[each])
+
+    def _read_again(self, number: int, end: int) -> None:
+        del self._next[number]
+        self._read_again_to[number] = end
+        self.newest.read_again(number)
+        # The clocks of two owners differ.
+        self.newest.forget(control_key(self.source_alias, kind) for kind in ("claim", "owner"))
 
     async def _read(self, partition: TopicPartition, start: int, end: int) -> None:
         number = partition.partition
