@@ -385,3 +385,27 @@ def test_a_positions_topic_that_is_deleted_under_the_running_services_is_written
                 world.start("source")
 
     live(life())
+
+
+def test_topics_of_syncs_and_checkpoints_that_are_deleted_under_the_running_services_are_made_again(
+    tmp_path: Path,
+) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE) as world:
+            source, target = world.on["A"], world.on["B"]
+            source.cluster.create_topic("orders.last", configs={"cleanup.policy": "compact"})
+            source.produce("orders.last", 0, b"1", b"2")
+            world.start(*SERVICES)
+            await histories.copied(world, "orders.last")
+            source.cluster.delete_topic("mm2-offset-syncs.B.internal")
+            target.cluster.delete_topic("A.checkpoints.internal")
+            source.transaction("orders.last", b"3")
+            source.produce("orders.last", 0, b"4", b"5")
+            await world.pause(120)
+            source.produce("orders.last", 0, b"6")
+            source.commit("readers", "orders.last", {0: 6})
+            await world.until(lambda: target.committed("readers"))
+            assert source.cluster.topics["mm2-offset-syncs.B.internal"].configs["cleanup.policy"] == "compact"
+            assert "A.checkpoints.internal" in target.cluster.topics
+
+    live(life())

@@ -180,7 +180,8 @@ class FlowState:
         is_due = self.ownership.is_due
         if is_due:
             await self.ownership.check()
-            if self.clock.monotonic() >= self._look_at_targets_at:
+            looks = self.clock.monotonic() >= self._look_at_targets_at
+            if looks:
                 # Sign first, so that a failure below cannot keep the owner from signing.
                 self._look_at_targets_at = self.clock.monotonic() + LOOK_AT_TARGETS_SECONDS
                 await self.target_logs.look_at_starts(self.topics)
@@ -189,6 +190,8 @@ class FlowState:
             await self.target_logs.put_ends_on_log(self.topics)
             await self.ledger.tidy()
             await self.ownership.sign()
+            if looks:
+                await self.ownership.internal.ensure_syncs()
         return is_due
 
     async def leave(self) -> None:

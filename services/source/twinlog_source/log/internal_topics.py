@@ -39,18 +39,7 @@ class InternalTopics:
         # Another name is that of a Connect cluster's topic, which has other connectors' positions, too.
         if made is TopicMaking.EXISTED and storage.topic == source_offsets_topic(self.flow.flow.source):
             await compact_soon(self.target, storage.topic, leave=storage.topic_configs)
-        syncs, settings = self.flow.offset_syncs, self.flow.settings.offset_syncs
-        if syncs is not None:
-            on_source = syncs.cluster == self.flow.flow.source
-            await _ensure(
-                self.source if on_source else self.target,
-                syncs.cluster,
-                syncs.topic,
-                key="offset-syncs.topic.replication.factor",
-                replication_factor=settings.replication_factor,
-                partition_count=1,
-                configs={"min.compaction.lag.ms": str(int(settings.min_compaction_lag_seconds * 1000))},
-            )
+        await self.ensure_syncs()
         dead_letters = self.flow.expressions.dead_letters if self.flow.expressions is not None else ""
         if dead_letters:
             await _ensure(
@@ -66,6 +55,22 @@ class InternalTopics:
         if isinstance(described, KafkaError):
             raise described
         return described.partition_count
+
+    async def ensure_syncs(self) -> None:
+        """Create the topic of offset syncs if it does not exist. Raises as `ensure`."""
+        syncs, settings = self.flow.offset_syncs, self.flow.settings.offset_syncs
+        if syncs is None:
+            return
+        on_source = syncs.cluster == self.flow.flow.source
+        await _ensure(
+            self.source if on_source else self.target,
+            syncs.cluster,
+            syncs.topic,
+            key="offset-syncs.topic.replication.factor",
+            replication_factor=settings.replication_factor,
+            partition_count=1,
+            configs={"min.compaction.lag.ms": str(int(settings.min_compaction_lag_seconds * 1000))},
+        )
 
 
 async def _ensure(
