@@ -22,7 +22,8 @@ from twinlog.errors import ConfigError, TransientKafkaError
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.virtual_time import LoopClock
 from twinlog.verify.repair import remedies
-from twinlog.verify.report import FlowReport, FlowVerdict, document
+from twinlog.verify.report import FlowReport, FlowVerdict, document, safe_ranges
+from twinlog.verify.standing import by_log, standings
 from twinlog_source.records.frames import Back
 from twinlog_source.verify.engine import Verification
 from twinlog_source.verify.request import VerifyRequest
@@ -146,6 +147,9 @@ def test_a_route_whose_topic_was_deleted_gets_it_again_with_the_next_record(tmp_
                 assert "A.plain-big" not in target.cluster.topics
                 report = await verified(world)
                 assert (report.verdict, [proof.records for proof in report.proofs]) == ("EQUAL", [number + 1])
+                # What only that topic had is not on the target any more.
+                (safe,) = safe_ranges(report.proofs, None)
+                assert (safe.until, safe.reason) == (1, "ROUTED")
             await world.move("failover")
             for service in ("source", "configsync", "checkpoint"):
                 await world.stop(service)
@@ -364,6 +368,10 @@ def test_verify_compares_each_route_with_what_takes_it(tmp_path: Path) -> None:
                 ("plain-0", 5, ""),
                 ("plain-big-0", 5, "plain"),
             ]
+            log = TopicPartition("plain", 0)
+            assert [(each.source, each.until, each.reason) for each in safe_ranges(report.proofs, None)] == [
+                (log, 10, "")
+            ]
             seen = target.read("A.plain-big")
             for wrong, kind in (
                 (seen[:2] + seen[3:], DifferenceKind.MISSING),
@@ -376,9 +384,22 @@ def test_verify_compares_each_route_with_what_takes_it(tmp_path: Path) -> None:
                 own, routed = (await verified(world, show=True)).proofs
                 assert not own.differences
                 assert [(each.kind, each.source_offset) for each in routed.differences] == [(kind, 5)]
+                (safe,) = safe_ranges([own, routed], None)
+                assert (safe.source, safe.until, safe.reason) == (log, 5, kind)
+                stands = standings({}, [own, routed], now_ms=1)
+                (standing,) = by_log(stands, {"plain-big": "plain", "plain": "plain"}.__getitem__).values()
+                assert (standing.verdict, standing.proven_until) == (FlowVerdict.DIFFERENT, 5)
             told = document(await verified(world))
             with pytest.raises(ConfigError, match="its other routes"):
                 remedies(told)
+            # A route that nobody has told: what is proven ends at the first record that takes it.
+            target.produce("mm2-configsync.A.internal", 0, None, key=b'["route","plain-big"]')
+            report = await verified(world)
+            (proof,) = report.proofs
+            assert (report.verdict, proof.records) == (FlowVerdict.INCOMPLETE, 5)
+            assert [(each.reason, each.from_offset) for each in proof.not_compared] == [("ROUTED", 1)]
+            (standing,) = standings({}, [proof], now_ms=1).values()
+            assert (standing.verdict, standing.proven_until) == (FlowVerdict.EQUAL, 1)
 
     live(life())
 
@@ -386,7 +407,7 @@ def test_verify_compares_each_route_with_what_takes_it(tmp_path: Path) -> None:
 async def verified(world: World, *, show: bool = False) -> FlowReport:
     return await Verification(
         configuration=load(world.file, environ={}),
-        request=VerifyRequest(flow=Flow("A", "B"), complete=True, routes=True, show=show),
+        request=VerifyRequest(flow=Flow("A", "B"), complete=True, show=show),
         clock=LoopClock(),
         run_pipe=nobody,
         make_pipe=SteadyByFirstWord,

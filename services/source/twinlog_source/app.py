@@ -13,6 +13,7 @@ from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.raw import DataClientPool, open_transactions
 from twinlog.machine import spark_environment
 from twinlog.model import Flow, TopicPartition
+from twinlog.policy.transformed import TopicTransforms
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.clusters import UNKNOWN, Clusters
 from twinlog.service.feeds.registry import Decisions
@@ -21,7 +22,7 @@ from twinlog.service.owner.lease import FlowLease
 from twinlog.service.owner.opening import open_lease
 from twinlog.service.runtime import Loop
 from twinlog.telemetry.process import observe_tasks
-from twinlog.verify.standing import ProofStanding
+from twinlog.verify.standing import ProofStanding, by_log
 from twinlog_source.api.servicer import SourceServicer
 from twinlog_source.config import SourceFlow, source_flows
 from twinlog_source.driver.commands import FlowOperations
@@ -373,7 +374,9 @@ def _standing_proof(
     context: ServiceContext, flow: SourceFlow, driver: FlowDriver, make_pipe: MakePipe
 ) -> StandingProof:
     def tell(found: Mapping[TopicPartition, ProofStanding]) -> None:
-        driver.state.table.apply(Proven(proofs=found), context.clock.monotonic())
+        routes = driver.state.decisions.ever_routed(flow.flow)
+        proofs = by_log(found, lambda topic: routes[topic].routed_from if topic in routes else topic)
+        driver.state.table.apply(Proven(proofs=proofs), context.clock.monotonic())
 
     async def store(facts: Collection[ProofFact], gone: Collection[TopicPartition]) -> None:
         journal, control = driver.state.journal, driver.state.control
@@ -395,6 +398,7 @@ def _standing_proof(
         store=store,
         run_pipe=driver.jobs.runner.run_pipe,
         make_pipe=make_pipe,
+        may_route=TopicTransforms(flow.transforms, flow.flow.source).may_route,
         clock=context.clock,
     )
 

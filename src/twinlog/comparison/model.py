@@ -53,7 +53,7 @@ class NotComparedReason(StrEnum):
     OTHER_TRANSFORMS = "OTHER_TRANSFORMS"
     """The records were copied while other transforms were configured."""
     ROUTED = "ROUTED"
-    """The records go to several topics of the target."""
+    """The records go to a topic that is not compared: it began meanwhile, or was deleted on the target."""
     RECORD_TOO_LARGE = "RECORD_TOO_LARGE"
     """Transforms made the record too large for the copy, and the file says that it is left out then."""
     TOO_DIFFERENT = "TOO_DIFFERENT"

@@ -97,6 +97,12 @@ class TopicTransforms:
         """Whether the copy may have other records than the topic."""
         return self.changes(topic) is not None or self.expressions(topic) is not None
 
+    def changes_content(self, topic: str) -> bool:
+        """Whether a record may be missing from the copy and from all routes, or be another one there."""
+        if self.of(topic).fork is None or self.expressions(topic) is not None:
+            return self.changes_records(topic)
+        return not all(step.is_router for step in self._chain.steps)
+
     def drops_records(self, topic: str) -> bool:
         """True also where only Spark knows."""
         return self.of(topic).drops_records or self.expressions(topic) is not None

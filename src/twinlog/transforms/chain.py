@@ -230,6 +230,10 @@ class ChainStep:
         return not isinstance(predicate, TopicNameMatches) or predicate.holds_for(topic) is not self.negate
 
     @property
+    def is_router(self) -> bool:
+        return isinstance(self.transform, RegexRouter | TimestampRouter)
+
+    @property
     def routes_records(self) -> bool:
         """Whether it is a router that may send the records of one topic to several."""
         if isinstance(self.transform, RegexRouter):

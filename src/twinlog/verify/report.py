@@ -81,18 +81,26 @@ def safe_ranges(
     *,
     is_changed: Callable[[str], bool] = lambda _topic: False,
 ) -> list[SafeRange]:
-    """The ranges of several partitions. `whole`: the proofs of compacted copies up to their end; None where
-    `proofs` are such. A compacted copy that is not in it has no range: what lies behind it was not seen.
+    """The ranges of several partitions of the source: of one whose records go to several topics, what is
+    proven of all of these. `whole`: the proofs of compacted copies up to their end; None where `proofs` are
+    such. A partition with a compacted copy that is not in it has no range: what lies behind it was not seen.
     `is_changed`: whether transforms change or drop records of a topic."""
-    return [
-        safe_range(
+    found: dict[TopicPartition, SafeRange | None] = {}
+    for proof in proofs:
+        known = found.get(proof.log, _ALL_SAFE)
+        if known is None or (whole is not None and proof.target_compacted and proof.source not in whole):
+            found[proof.log] = None
+            continue
+        each = safe_range(
             proof,
             None if whole is None else whole.get(proof.source),
-            is_changed=is_changed(proof.source.topic),
+            is_changed=is_changed(proof.log.topic),
         )
-        for proof in proofs
-        if whole is None or not proof.target_compacted or proof.source in whole
-    ]
+        found[proof.log] = min(known, replace(each, source=proof.log), key=lambda one: one.until)
+    return [each for each in found.values() if each is not None]
+
+
+_ALL_SAFE = SafeRange(source=TopicPartition("", 0), begin=0, until=1 << 62, end=0)
 
 
 def _of_the_copy(proof: PartitionProof, begin: int, end: int) -> Iterator[tuple[int, str, str]]:

@@ -2,14 +2,17 @@
 Pure: takes `now_ms`."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from twinlog.comparison.model import NotComparedReason, PartitionProof
 from twinlog.model import TopicPartition
 from twinlog.verify.report import FlowVerdict, state_of
 
-_LAG = (NotComparedReason.NOT_COPIED_YET,)
+_LAG = (NotComparedReason.NOT_COPIED_YET, NotComparedReason.ROUTED)
+"""What the next verification compares."""
+
+_WORST_FIRST = (FlowVerdict.DIFFERENT, FlowVerdict.INCOMPLETE, FlowVerdict.EQUAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,29 @@ def advanced(
     return news
 
 
+def by_log(
+    found: Mapping[TopicPartition, ProofStanding], routed_from: Callable[[str], str]
+) -> dict[TopicPartition, ProofStanding]:
+    """The state of each partition of the source: the worst of the topics to which its records go.
+    `routed_from`: the topic whose records take the route of this name; its own name for a topic."""
+    logs: dict[TopicPartition, list[ProofStanding]] = {}
+    for partition, standing in found.items():
+        log = TopicPartition(routed_from(partition.topic), partition.partition)
+        logs.setdefault(log, []).append(standing)
+    return {log: _together(standings) for log, standings in logs.items()}
+
+
+def _together(standings: Sequence[ProofStanding]) -> ProofStanding:
+    worst = min(standings, key=lambda each: _WORST_FIRST.index(each.verdict))
+    return replace(
+        worst,
+        proven_until=min(each.proven_until for each in standings),
+        proven_at_ms=min(each.proven_at_ms for each in standings),
+        checked_at_ms=min(each.checked_at_ms for each in standings),
+        differences=dict(sum((Counter(each.differences) for each in standings), Counter[str]())),
+    )
+
+
 def _standing(before: ProofStanding | None, proof: PartitionProof, now_ms: int) -> ProofStanding:
     harmful = [each for each in proof.not_compared if not each.is_harmless and each.reason not in _LAG]
     failed = [each.reason for each in harmful if each.reason not in tuple(NotComparedReason)]
@@ -71,7 +97,7 @@ def _standing(before: ProofStanding | None, proof: PartitionProof, now_ms: int) 
     for each in proof.differences:
         kinds[str(each.kind)] += each.count
     first = [each.source_offset for each in proof.differences if each.source_offset is not None]
-    first += [each.from_offset for each in proof.not_compared if each.reason in _LAG]
+    first += [each.from_offset for each in proof.not_compared if each.reason in _LAG and not each.is_harmless]
     return ProofStanding(
         verdict=FlowVerdict.DIFFERENT if state_of(proof) is FlowVerdict.DIFFERENT else FlowVerdict.EQUAL,
         proven_until=min([proof.source_to, *first]),

@@ -33,6 +33,16 @@ def test_a_flow_has_the_transforms_of_its_file() -> None:
     assert transforms.changes("heartbeats") is None
 
 
+def test_routers_of_single_records_leave_all_records_as_they_are_and_other_steps_do_not() -> None:
+    day = "\nA->B.transforms.day.type = org.apache.kafka.connect.transforms.TimestampRouter\n"
+    for names, changes in (("day", False), ("day, drop", True)):
+        text = (TWO_CLUSTERS + _FILTER + day).replace("transforms = drop", f"transforms = {names}")
+        transforms = TopicTransforms(load_text(text).enabled_flows[0].policy_config, "A")
+        assert (transforms.routes_records("orders"), transforms.changes_content("orders")) == (True, changes)
+    transforms = TopicTransforms(load_text(TWO_CLUSTERS + _FILTER).enabled_flows[0].policy_config, "A")
+    assert (transforms.changes_content("audit"), transforms.changes_content("orders")) == (True, False)
+
+
 def test_transforms_at_the_top_level_hold_for_every_flow() -> None:
     flow = load_text(TWO_CLUSTERS + _FILTER.replace("A->B.", "")).enabled_flows[0]
     assert TopicTransforms(flow.policy_config, "A").drops_records("audit")

@@ -1,5 +1,7 @@
 """The standing proof: PROVEN up to X at T, for each partition, from one verification to the next."""
 
+from dataclasses import replace
+
 from twinlog.comparison.model import (
     Difference,
     DifferenceKind,
@@ -10,7 +12,7 @@ from twinlog.comparison.model import (
 )
 from twinlog.testing.mirror_logs import SOURCE, TARGET
 from twinlog.verify.report import FlowVerdict
-from twinlog.verify.standing import advanced, standings
+from twinlog.verify.standing import advanced, by_log, standings
 
 
 def proof(*found: Difference | NotCompared, source_to: int = 100) -> PartitionProof:
@@ -98,3 +100,25 @@ def test_a_copy_that_differs_stays_so_until_its_verification_has_ended() -> None
     missing = Difference(kind=DifferenceKind.MISSING, source_offset=40, target_offset=40)
     known = standings({}, [proof(missing)], now_ms=7)
     assert advanced(known, {SOURCE: 60}, now_ms=9) == {}
+
+
+def test_a_topic_of_a_route_that_was_deleted_holds_no_proof_up_and_one_that_has_begun_does() -> None:
+    for is_gone, until in ((True, 200), (False, 100)):
+        seen = proof(left_out("ROUTED", is_harmless=is_gone), source_to=200)
+        (found,) = standings({}, [seen], now_ms=9).values()
+        assert (found.verdict, found.proven_until) == (FlowVerdict.EQUAL, until)
+
+
+def test_what_is_known_of_a_partition_holds_for_all_topics_to_which_its_records_go() -> None:
+    own, route = SOURCE, SOURCE._replace(topic="route")
+    equal = standings({}, [proof()], now_ms=9)[own]
+    worse = replace(equal, verdict=FlowVerdict.DIFFERENT, proven_until=7, differences={"MISSING": 2})
+    incomplete = replace(equal, verdict=FlowVerdict.INCOMPLETE, proven_at_ms=3, proven_until=8, reason="LOST")
+    for found, together in (
+        ({own: equal, route: worse}, worse),
+        ({own: worse, route: worse}, replace(worse, differences={"MISSING": 4})),
+        ({own: incomplete, route: equal}, incomplete),
+        ({own: incomplete, route: worse}, replace(worse, proven_at_ms=3)),
+    ):
+        assert by_log(found, lambda _: own.topic) == {own: together}
+    assert by_log({own: equal, route: worse}, str) == {own: equal, route: worse}

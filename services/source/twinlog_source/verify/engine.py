@@ -236,6 +236,7 @@ class Verification:
                 log = gathered.topics.log_of(each.source)
                 begun = state.narrowed(each)
                 patience = self.request.patience_seconds
+                way = gathered.way_of(each.source)
                 source, target = (
                     sides.log(
                         side,
@@ -244,7 +245,7 @@ class Verification:
                         group,
                         gathered.counts(side, each.source),
                         too_large=each.too_large,
-                        route=each.source.topic if side is Side.SOURCE and log != each.source else "",
+                        way=way if side is Side.SOURCE else None,
                     )
                     for side, at in ((Side.SOURCE, log), (Side.TARGET, each.target))
                 )
@@ -273,6 +274,7 @@ class Verification:
                 )
                 proof = await prover.run()
                 gathered.say_what_is_hidden(proof)
+                gathered.say_what_goes_elsewhere(proof, way)
                 proof = begun.completed(proof)
                 proof.routed_from = gathered.topics.routed_from.get(each.source.topic, "")
                 state.end(proof, each)

@@ -3,9 +3,10 @@
 The progress of a verification, measured in offsets of the source.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from twinlog.batches.bodies import OpenRecord
 from twinlog.comparison.model import Bounds, PartitionProof
 from twinlog.model import Flow, TopicPartition
 from twinlog.verify.report import FlowVerdict
@@ -45,8 +46,6 @@ class VerifyRequest:
     """How long a cluster may be down during the verification."""
     parallel: int = 8
     """Partitions that are compared at the same time."""
-    routes: bool = False
-    """Compare what took routes as well; otherwise a topic whose records are routed is not compared."""
     show: bool = False
     """Fetch the records of differences."""
     state_directory: str | None = None
@@ -56,6 +55,29 @@ class VerifyRequest:
     def is_whole(self) -> bool:
         """Whether everything from the beginning of the logs to their ends is compared."""
         return self.begin is None and self.end is None and self.ends is None
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One of the topics to which the records of a log go."""
+
+    route: str = ""
+    """Empty = the copy."""
+    compared: Collection[str] = ()
+    """The routes that are compared besides."""
+    elsewhere: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By other route: the first offset of what the copy does not have because it goes there, and the last."""
+
+    def of(self, records: Iterable[tuple[str, OpenRecord]]) -> list[OpenRecord]:
+        """Those that take it."""
+        found = []
+        for route, record in records:
+            if route == self.route:
+                found.append(record)
+            elif not self.route and route not in self.compared:
+                first, last = self.elsewhere.get(route, (record[0], record[0]))
+                self.elsewhere[route] = min(first, record[0]), max(last, record[0])
+        return found
 
 
 @dataclass(slots=True)

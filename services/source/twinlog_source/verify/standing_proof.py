@@ -62,6 +62,8 @@ class StandingProof:
     run_pipe: RunPipe
     """The service's Spark."""
     make_pipe: MakePipe = record_pipe
+    may_route: bool = False
+    """Whether records of some topic may go to other topics than its copy."""
     clock: Clock
     memory: dict[str, str] = field(default_factory=dict)
     """The proven ranges, for `ProvenRanges`."""
@@ -217,6 +219,9 @@ class StandingProof:
         # The verification adds to it meanwhile, in its thread.
         lines = [json.loads(line) for line in [*self.memory.values()] if line not in known]
         reached = {TopicPartition(told["topic"], told["partition"]): int(told["source_to"]) for told in lines}
+        if self.may_route:
+            # A copy that is not known yet says nothing of the topics to which other records of its topic go.
+            reached = {partition: until for partition, until in reached.items() if partition in self._found}
         news = advanced(self._found, reached, now_ms=self.clock.now_ms())
         if news:
             self._found |= news

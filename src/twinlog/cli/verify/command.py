@@ -75,7 +75,7 @@ def safe_to_delete_command(
         read_committed=reads_committed(isolation),
     )
     report = call.run(verified(configuration, request))
-    compacted = frozenset(proof.source.topic for proof in report.proofs if proof.target_compacted)
+    compacted = frozenset(proof.log.topic for proof in report.proofs if proof.target_compacted)
     told = [*report.failures]
     whole: dict[TopicPartition, PartitionProof] | None = None
     if request.end is not None and compacted:
@@ -83,8 +83,9 @@ def safe_to_delete_command(
         told += later.failures
         whole = {proof.source: proof for proof in later.proofs}
     transforms = TopicTransforms(configuration.flow(report.flow).policy_config, report.flow.source)
-    found = safe_ranges(report.proofs, whole, is_changed=transforms.changes_records)
-    is_safe = not told and len(found) == len(report.proofs) and all(each.is_whole for each in found)
+    found = safe_ranges(report.proofs, whole, is_changed=transforms.changes_content)
+    logs = {proof.log for proof in report.proofs}
+    is_safe = not told and len(found) == len(logs) and all(each.is_whole for each in found)
     failures = [as_json(_PROBLEM, each) for each in told]
     document = {"flow": str(report.flow), "safe": is_safe, "at_ms": report.began_at_ms}
     document |= {"rules": rules_used(report), "partitions": [as_json(_RANGE, each) for each in found]}
@@ -191,7 +192,6 @@ def verify_command(
         parallel=parallel,
         state_directory=None if state is None else str(state),
         show=show,
-        routes=True,
     )
     for file in (report_file, html_file):
         check_writable(file)

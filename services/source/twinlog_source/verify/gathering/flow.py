@@ -44,7 +44,7 @@ from twinlog_source.verify.gathering.recorded import (
     with_truncations,
 )
 from twinlog_source.verify.gathering.topics import VerifiedTopics, replicated_topic
-from twinlog_source.verify.request import Instant, VerifyRequest
+from twinlog_source.verify.request import Instant, VerifyRequest, Way
 
 OpenClient = Callable[[ClientConfig], KafkaCluster]
 
@@ -108,7 +108,7 @@ class GatheredFlow:
         """Return the bounds of every partition that can be compared. Raises KafkaError when a cluster does
         not answer, ConfigError for a topic that the flow does not have."""
         await self.topics.find()
-        if self.request.routes and self.transforms.may_route:
+        if self.transforms.may_route:
             flow = self.flow.flow
             stored = await routes_of(flow, self.target).load()
             await self.topics.find_routes(stored, await stored_topics(self.target, flow))
@@ -123,9 +123,10 @@ class GatheredFlow:
         target_starts = await self._offsets(self.target, OffsetSpec.EARLIEST, list(copies.values()))
         source_starts = await self._offsets(self.source, OffsetSpec.EARLIEST, set(logs.values()))
         begins = await self._instants(self.request.begin, logs)
-        ends = self.request.ends
-        if ends is None:
+        if self.request.ends is None:
             ends = await self._instants(self.request.end, logs)
+        else:
+            ends = {partition: self.request.ends[log] for partition, log in logs.items()}
         gathered = []
         for partition, log in logs.items():
             copy = copies[partition]
@@ -138,10 +139,6 @@ class GatheredFlow:
                 self.topics.refuse(partition, copy, refusal.reason, str(refusal))
                 continue
             goal, limit, start, target_end, target_start = (int(answer) for answer in answers)  # type: ignore[arg-type]
-            if self.transforms.routes_records(partition.topic) and not self.request.routes:
-                words = "its records go to several topics, which are not compared"
-                self.topics.refuse(partition, copy, NotComparedReason.ROUTED, words)
-                continue
             why = await self._one_origin(partition, copy)
             if why:
                 self.topics.refuse(
@@ -301,6 +298,30 @@ class GatheredFlow:
             for each in proof.not_compared
         ]
         proof.not_compared.append(hidden)
+
+    def way_of(self, partition: TopicPartition) -> Way | None:
+        """None for a partition whose records go to one topic."""
+        if self.topics.log_of(partition) != partition:
+            return Way(partition.topic)
+        return Way("", self.topics.routed_from) if self.transforms.routes_records(partition.topic) else None
+
+    def say_what_goes_elsewhere(self, proof: PartitionProof, way: Way | None) -> None:
+        """Report records that take a route which is not compared."""
+        for route, (first, last) in sorted({} if way is None else way.elsewhere.items()):
+            if first >= proof.source_to:
+                continue
+            is_gone = route in self.topics.gone_routes
+            why = "was deleted on the target" if is_gone else "has begun meanwhile: verify again"
+            proof.not_compared.append(
+                NotCompared(
+                    side=Side.SOURCE,
+                    from_offset=first,
+                    to_offset=min(last + 1, proof.source_to),
+                    reason=NotComparedReason.ROUTED,
+                    detail=f"records take the route {route}, whose topic {why}",
+                    is_harmless=is_gone,
+                )
+            )
 
     async def _target_ends(
         self, copies: Collection[TopicPartition]

@@ -38,6 +38,8 @@ class VerifiedTopics:
     failures: list[FlowFailure] = field(default_factory=list)
     routed_from: dict[str, str] = field(default_factory=dict)
     """By route: the topic whose records take it. A route is one more of the `pairs`, by its name."""
+    gone_routes: set[str] = field(default_factory=set)
+    """Those whose topics were deleted on the target, and are not asked for again."""
     refused: list[PartitionProof] = field(default_factory=list)
     """Partitions that cannot be compared at all."""
 
@@ -96,14 +98,12 @@ class VerifiedTopics:
     async def find_routes(
         self, stored: Mapping[str, StoredRoute], known: Mapping[str, ReplicatedTopic]
     ) -> None:
-        """Those that records of the found topics take, without those whose topics were deleted on the target
-        and are not asked for again; `known` are configsync's. Raises KafkaError."""
+        """Those that records of the found topics take; `known` are configsync's. Raises KafkaError."""
+        self.gone_routes = {name for name, route in stored.items() if route.is_gone(known.get(name))}
         topics = {
             name: route.source_topic
             for name, route in stored.items()
-            if route.source_topic in self.pairs
-            and name not in self.pairs
-            and not route.is_gone(known.get(name))
+            if route.source_topic in self.pairs and name not in self.pairs and name not in self.gone_routes
         }
         policy, source = self.selector.policy, self.flow.flow.source
         copies = {name: policy.format_remote_topic(source, name) for name in topics}
@@ -190,7 +190,7 @@ class VerifiedTopics:
                 if self.request.partitions and number not in self.request.partitions:
                     continue
                 partition = TopicPartition(topic, number)
-                if self.request.ends is not None and partition not in self.request.ends:
+                if self.request.ends is not None and self.log_of(partition) not in self.request.ends:
                     continue
                 if number < pair.target.partition_count:
                     found.append(partition)

@@ -26,6 +26,7 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog_source.records.changing import Changing
 from twinlog_source.task.reading.fetch_schedule import Bucket
 from twinlog_source.verify.proving.prover import OffsetForTime
+from twinlog_source.verify.request import Way
 
 # One partition of one cluster, read for a comparison: in order, one fetch ahead, and again where the
 # comparison goes back.
@@ -99,8 +100,8 @@ class PartitionLog:
     patience_seconds: float
     group: asyncio.TaskGroup
     """Runs the fetch ahead."""
-    route: str = ""
-    """Which of the records are compared: those that take this route; empty = those of the copy."""
+    way: Way = field(default_factory=Way)
+    """Which of the records are compared."""
     split: RouteRecords = _all_of_the_copy
     """What is done to records before Spark, and the routes that they take then."""
     changing: Changing | None = None
@@ -215,7 +216,7 @@ class PartitionLog:
         routes |= changed.routes
 
         def take(records: Sequence[OpenRecord]) -> list[OpenRecord]:
-            return [record for record in changed.take(records) if routes[record[0]] == self.route]
+            return self.way.of((routes[record[0]], record) for record in changed.take(records))
 
         return replace(self.view, change=take)
 
@@ -322,9 +323,9 @@ class Sides:
         group: asyncio.TaskGroup,
         counts: Callable[[BatchHeader], bool] = of_anybody,
         too_large: dict[int, str] | None = None,
-        route: str = "",
+        way: Way | None = None,
     ) -> PartitionLog:
-        """`too_large`: as in `Bounds`; `route`: as in `PartitionLog`."""
+        """`too_large`: as in `Bounds`; `way`: None = its records go to one topic."""
         is_source = side is Side.SOURCE
         reader = self.source_reader if is_source else self.target_reader
         transforms = self.transforms if is_source else None
@@ -332,8 +333,8 @@ class Sides:
         split = (None if transforms is None else transforms.routes(partition.topic)) or partial(
             _unrouted, change
         )
-        if route:
-            change = partial(_of_route, split, route)
+        if way is not None:
+            change = partial(_on_its_way, split, way)
         by_spark = transforms is not None and transforms.expressions(partition.topic) is not None
         return PartitionLog(
             partition=partition,
@@ -341,7 +342,7 @@ class Sides:
             reader=reader,
             pace=self.source_pace if is_source else self.target_pace,
             view=View(read_committed=reader.read_committed, counts=counts, change=change),
-            route=route,
+            way=way or Way(),
             split=split,
             patience_seconds=patience,
             group=group,
@@ -351,8 +352,8 @@ class Sides:
         )
 
 
-def _of_route(split: RouteRecords, route: str, records: Sequence[OpenRecord]) -> list[OpenRecord]:
-    return [record for name, record in split(records) if name == route]
+def _on_its_way(split: RouteRecords, way: Way, records: Sequence[OpenRecord]) -> list[OpenRecord]:
+    return way.of(split(records))
 
 
 async def open_sides(
