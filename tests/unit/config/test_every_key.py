@@ -259,7 +259,7 @@ OF_CLIENTS = {
             connections.max.idle.ms
         """,
     },
-    "integration/kafka/test_refused_batches.py": {
+    "unit/kafka/raw/test_refused_batches.py": {
         "test_a_refused_record_is_sent_again_as_often_as_retry_backoff_ms_says": """
             retry.backoff.ms
         """,
