@@ -48,12 +48,17 @@ class Remedy:
 
 def remedies(report: Mapping[str, Any]) -> list[Remedy]:
     """Return the remedies by partition for the JSON report of a verification. Raises ConfigError if it is not
-    a report, or has differences of a route: to copy again would write records into all other routes, too."""
+    a report, or has differences of a topic with routes: to copy again would write into all of them."""
     try:
         partitions = {_place(each): each for each in report["partitions"]}
         found = sorted(report["differences"], key=_place)
-        routed = {partitions[_place(each)].get("routed_from"): _place(each)[0] for each in found}
-        routed.pop(None, None)
+        routed_from = {each["topic"]: each.get("routed_from") for each in partitions.values()}
+        has_routes = set(routed_from.values()) - {None}
+        routed = [
+            (topic, routed_from[topic] or topic)
+            for topic, _ in map(_place, found)
+            if topic in has_routes or routed_from[topic]
+        ]
         older = {each["topic"] for each in report.get("not_compared", ()) if each["reason"] in _ONLY_IN_COPY}
         told = [
             _remedy(str(report["flow"]), partitions[place], [*of_partition], holds_older=place[0] in older)
@@ -61,9 +66,9 @@ def remedies(report: Mapping[str, Any]) -> list[Remedy]:
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"this is not a report of twinlog verify: {error!r}") from None
-    for topic, route in routed.items():
+    for name, topic in routed:
         raise ConfigError(
-            f"the copy of {route} has records of {topic} that differ; to copy them again would write into its"
+            f"the copy of {name} has records of {topic} that differ; to copy them again would write into its"
             " other routes, too: correct them there"
         )
     return told

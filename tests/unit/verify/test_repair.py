@@ -76,6 +76,22 @@ def test_an_equal_copy_needs_nothing() -> None:
     assert remedies(report()) == []
 
 
+@pytest.mark.parametrize("topic", ["orders", "orders-eu"])
+def test_nothing_is_copied_again_that_would_go_into_other_topics_too(topic: str) -> None:
+    told = report(("MISSING", 70, None))
+    told["partitions"].append(
+        {
+            **told["partitions"][0],
+            "topic": "orders-eu",
+            "target_topic": "A.orders-eu",
+            "routed_from": "orders",
+        }
+    )
+    told["differences"][0]["topic"] = topic
+    with pytest.raises(ConfigError, match="its other routes"):
+        remedies(told)
+
+
 def test_what_is_no_report_is_refused() -> None:
     with pytest.raises(ConfigError, match="not a report"):
         remedies({"flow": "A->B"})
