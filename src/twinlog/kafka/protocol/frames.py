@@ -183,8 +183,10 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._frame is not None:
             return memoryview(self._frame)[self._filled :]
-        _SMALL.data[: self._filled] = self._rest
-        return _SMALL.view[self._filled :]
+        # Not `_filled`: TLS asks again while a frame is delivered whose receiver closes the connection.
+        begun = len(self._rest)
+        _SMALL.data[:begun] = self._rest
+        return _SMALL.view[begun:]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._filled += nbytes

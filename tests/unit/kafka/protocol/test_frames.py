@@ -86,6 +86,21 @@ def test_single_bytes_make_whole_frames(frames: list[bytes]) -> None:
     assert receiver.frames == frames
 
 
+def test_a_buffer_may_be_asked_for_while_a_frame_is_delivered() -> None:
+    """As TLS does when the receiver closes the connection."""
+    receiver = Receiver()
+
+    def close(frame: Frame) -> None:
+        assert receiver.protocol.get_buffer(-1)
+        receiver.frames.append(frame)
+
+    receiver.protocol = FrameProtocol(close, receiver.losses.append)
+
+    receiver.receive(on_the_wire(b"last"))
+
+    assert receiver.frames == [b"last"]
+
+
 @pytest.mark.parametrize("size", [-1, LARGEST_FRAME_BYTES + 1])
 def test_a_size_that_cannot_be_ends_the_connection(size: int) -> None:
     receiver = Receiver()
