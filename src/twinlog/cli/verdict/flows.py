@@ -92,6 +92,12 @@ def _silent(row: ClusterRow, flows: Sequence[FlowRow], symptoms: Sequence[Issue]
         under_replicated=row.partitions_under_replicated,
     )
     told = outage.told(row.alias) + ("" if by == sorted(row.seen_by) else f" (seen by {', '.join(by)})")
+    commands = [
+        each.command
+        for level in reversed(SEVERITY)
+        for each in symptoms
+        if each.level == level and each.command
+    ]
     return Issue(
         level=max((Level.WARN, worst(symptoms)), key=SEVERITY.index),
         about=row.alias,
@@ -99,6 +105,7 @@ def _silent(row: ClusterRow, flows: Sequence[FlowRow], symptoms: Sequence[Issue]
         message=told + (_waits(flows) if symptoms else ""),
         stops=any(each.stops for each in symptoms),
         flows=tuple(each.flow for each in flows) if symptoms else (),
+        command=commands[0] if commands else "",
         symptoms=len(symptoms),
         details=_told_by(symptoms),
     )

@@ -133,6 +133,7 @@ def test_what_a_silent_broker_stops_is_told_as_its_consequence() -> None:
     assert issue.stops
     assert issue.flows == ("A->B",)
     assert any("KAFKA_UNAVAILABLE" in each for each in issue.details)
+    assert issue.command == "twinlog preflight '/etc/my mirror.properties'"
     assert verdict.failing
 
 
