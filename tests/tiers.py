@@ -29,8 +29,6 @@ _TEST = (
     "contract/cluster/test_fake_",
     "contract/rpc/",
     "integration/kafka/test_raw_copy.py",
-    "integration/kafka/test_raw_producer.py",
-    "integration/kafka/test_raw_refusals.py",
     "integration/service/test_service_runtime_grpc.py",
     "integration/preserved/test_preserved_strangers.py",
     "integration/preserved/test_preserved_tails.py",

@@ -45,20 +45,16 @@ async def open_target(cluster: BlockingCluster) -> AsyncIterator[DataClientPool]
         yield session
 
 
-async def committed_values(
-    cluster: BlockingCluster, partition: TopicPartition, *, in_transaction: bool = False
-) -> list[bytes]:
-    """What a read_committed consumer finds up to the last stable offset.
-
-    A commit is acknowledged before its markers are written: unless a transaction is open, they are awaited.
-    """
+async def committed_values(cluster: BlockingCluster, partition: TopicPartition) -> list[bytes]:
+    """What a read_committed consumer finds. A commit is acknowledged before its markers are written: they are
+    awaited."""
     async with open_target(cluster) as session:
 
         async def stable_end() -> int:
             stable = (await list_offsets(session, OffsetSpec.LAST_STABLE, [partition]))[partition]
             latest = (await list_offsets(session, OffsetSpec.LATEST, [partition]))[partition]
             assert isinstance(stable, int)
-            assert in_transaction or stable == latest
+            assert stable == latest
             return stable + 1
 
         end = await eventually(stable_end) - 1
