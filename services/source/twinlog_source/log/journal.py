@@ -242,15 +242,16 @@ class TopicIdentities:
             return False
         return mark is None or mark.topic_id != topic.target_topic_id or not mark.end_offset
 
-    async def record(self, topic: ReplicatedTopic, *, known_partitions: int) -> None:
+    async def record(self, topic: ReplicatedTopic, *, known_partitions: int, not_before_ms: int = 0) -> None:
         """Record the present topic and its copy; partitions from `known_partitions` on are newer than the
-        flow. A source that shows no ids now does not make the topic another one."""
+        flow. A source that shows no ids now does not make the topic another one. `not_before_ms`: what was
+        found until then is of the deleted one."""
         before = self.control.topics.get(topic.source_topic)
         former_ids, since_ms = ((), 0) if before is None else (before.former_ids, before.since_ms)
         if before is not None and before.topic_id and topic.source_topic_id not in ("", before.topic_id):
             kept = [each for each in former_ids if each != topic.source_topic_id]
             former_ids = (*kept, before.topic_id)[-MOST_FORMER_IDS:]
-            since_ms = self.journal.clock.now_ms()
+            since_ms = max(not_before_ms, self.journal.clock.now_ms())
         mark = TopicFact(
             topic=topic.source_topic,
             topic_id=topic.source_topic_id or ("" if before is None else before.topic_id),

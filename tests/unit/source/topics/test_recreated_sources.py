@@ -12,6 +12,7 @@ from twinlog.service.feeds.registry import Decisions
 from twinlog.testing.fakes.cluster_base import Call
 from twinlog_source.driver.state import FlowState
 from twinlog_source.log.facts import TopicFact
+from twinlog_source.log.gaps import Gap
 from twinlog_source.log.journal import MOST_FORMER_IDS
 from twinlog_source.topics.start_positions import BLOCKER_RETRY_SECONDS
 from unit.source.flow_rig import FlowRig, P, ledger, reported
@@ -322,3 +323,16 @@ async def test_since_when_a_topic_is_the_present_one_is_on_the_log(rig: FlowRig)
     await rig.say(state.decisions)
     await state.refresh(owned=frozenset())
     assert (await rig.owner(TRANSLATED)).control.topics["t"].since_ms == since_ms, "the copy is another one"
+
+
+async def test_a_loss_of_the_deleted_topic_is_none_of_the_present_one_whatever_the_clock_of_its_task(
+    rig: FlowRig,
+) -> None:
+    state = await rig.owner(TRANSLATED)
+    ahead_ms = rig.clock.now_ms() + 60_000
+    lost = Gap(partition=P, from_offset=3, to_offset=5, reason="RETENTION", found_at_ms=ahead_ms)
+    await state.ledger.write(lost)
+    rig.source.add_topic("t")
+    rig.clock.advance(2)
+    await state.refresh(owned=frozenset())
+    assert state.control.topics["t"].since_ms == ahead_ms
