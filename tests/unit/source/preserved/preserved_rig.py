@@ -180,10 +180,10 @@ class PreservedRig:
             PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, held_bytes=100)
         )
 
-    def shown_nothing(self, partition: TopicPartition, until: int) -> None:
-        """The source shows nothing up to an offset."""
+    def shown_nothing(self, partition: TopicPartition, until: int, *, echo_records: int = 0) -> None:
+        """The source shows nothing up to an offset, but copies of the target's own records."""
         copy = self.copies[partition]
-        prepared = Prepared(batches=(), next_offset=until)
+        prepared = Prepared(batches=(), next_offset=until, echo_records=echo_records)
         copy.fetched = until
         self.preserved.offer(
             PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, held_bytes=1)

@@ -147,7 +147,8 @@ class PreservedCopies:
         if self._stands_still(taken) or taken.copy.sent != taken.appends.wanted:
             chunk.copy.drop_queued()
             return
-        if chunk.prepared.echo_records:
+        # While the end of the copy is compared they are as holes: given up, it would never come to rest.
+        if chunk.prepared.echo_records and not taken.appends.is_proving:
             chunk.copy.drop_queued()
             self.give_up(taken, (PreservedReason.BOTH_WAYS, BOTH_WAYS))
             return

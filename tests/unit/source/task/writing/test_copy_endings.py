@@ -74,6 +74,17 @@ def test_a_copy_that_shall_end_ends_where_all_of_it_is_compared_with_the_source(
     assert not filled.facts()
 
 
+def test_records_of_the_other_side_end_a_copy_also_while_its_end_is_compared() -> None:
+    """They are on the target already, so they prove its end as holes do."""
+    rig = PreservedRig()
+    rig.assigned(FIRST, 9, stored=7, filled=(Hole(7, 2),))
+    copy = rig.copies[FIRST]
+    rig.shown_nothing(FIRST, 12, echo_records=5)
+    assert (copy.fetchable(0.0), copy.fetched) == (True, 9), "what lies behind the end is read again"
+    rig.shown_nothing(FIRST, 12, echo_records=3)
+    assert (copy.needs_translation, copy.reason, copy.committed) == (True, "BOTH_WAYS", 9)
+
+
 async def test_a_copy_ends_only_once_nothing_late_can_lengthen_it() -> None:
     """What a killed task had on its way would be copied again behind the end of the copy."""
     rig = PreservedRig()
