@@ -219,7 +219,7 @@ class BrokerImage:
 
 
 def ensure_image(version: KafkaVersion, java: Java) -> BrokerImage:
-    """Download and prepare what is missing: about a minute the first time, later at once.
+    """Download and prepare what is missing: some seconds the first time, later at once.
 
     Raises FetchError, ArtifactsDamagedError, ProcessError when the trial broker does not start on this Java.
     """
