@@ -10,10 +10,12 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from twinlog.api.common.v1 import types_pb2
+from twinlog.errors import NotFoundError
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.clusters import ClusterStatus
 
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 
 
 def message_of(kind: type[M], row: object, /, **given: Any) -> M:
@@ -59,6 +61,23 @@ def _reader(field: Any) -> Callable[[Any], Any]:
 
 def flow_message(flow: Flow) -> types_pb2.Flow:
     return types_pb2.Flow(source=flow.source, target=flow.target)
+
+
+def flow_of(message: types_pb2.Flow) -> Flow:
+    return Flow(message.source, message.target)
+
+
+def named(flows: Mapping[Flow, T], message: types_pb2.Flow) -> T:
+    """What this process has of the flow that a request names. Raises NotFoundError, which lists its flows."""
+    flow = flow_of(message)
+    if flow not in flows:
+        known = ", ".join(map(str, sorted(flows))) or "none"
+        raise NotFoundError(
+            f"there is no flow {flow} here; flows: {known}",
+            reason="FLOW_UNKNOWN",
+            metadata={"flow": str(flow)},
+        )
+    return flows[flow]
 
 
 def partition_message(partition: TopicPartition) -> types_pb2.TopicPartition:

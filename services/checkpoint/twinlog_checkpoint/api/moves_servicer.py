@@ -11,12 +11,12 @@ from twinlog.acl_rights import acl_text
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.clock import Clock
-from twinlog.errors import ConfigError, KafkaError, NotFoundError, StateError, WireFormatError
+from twinlog.errors import ConfigError, KafkaError, StateError, WireFormatError
 from twinlog.model import Flow
 from twinlog.moves.record import MoveKind, Step
 from twinlog.service.access.audit import NOT_KNOWN, begun, changed
 from twinlog.service.access.gate import caller_name
-from twinlog.service.api_values import flow_message, message_of
+from twinlog.service.api_values import flow_message, message_of, named
 from twinlog.service.grpc_server import Context
 from twinlog.service.owner.name import OwnerReason
 from twinlog_checkpoint.api.messages import VERDICTS
@@ -216,7 +216,7 @@ class MovesServicer:
     async def GetMove(  # noqa: N802
         self, request: pb2.GetMoveRequest, context: Context
     ) -> pb2.GetMoveResponse:
-        told = await _last_move(self._served(request.flow))
+        told = await _last_move(named(self._flows, request.flow))
         return pb2.GetMoveResponse(
             run=told.run if told.HasField("run") else None,
             last=told.last if told.HasField("last") else None,
@@ -226,7 +226,7 @@ class MovesServicer:
     async def ListMoves(  # noqa: N802
         self, request: pb2.ListMovesRequest, context: Context
     ) -> pb2.ListMovesResponse:
-        flows = [self._served(request.flow)] if request.HasField("flow") else self._flows.values()
+        flows = [named(self._flows, request.flow)] if request.HasField("flow") else self._flows.values()
         found: list[pb2.FlowMove] = []
 
         async def one(served: ServedFlow) -> None:
@@ -262,7 +262,7 @@ class MovesServicer:
     async def AbortMove(  # noqa: N802
         self, request: pb2.AbortMoveRequest, context: Context
     ) -> pb2.AbortMoveResponse:
-        runner = self._served(request.flow).runner(move_kind(request.kind))
+        runner = named(self._flows, request.flow).runner(move_kind(request.kind))
         aborted = await runner.abort(caller_name(request.by, context))
         changed(before=record_shown(aborted.before), after=record_shown(aborted.after))
         return pb2.AbortMoveResponse(unfenced_topics=aborted.unfenced_topics)
@@ -270,7 +270,7 @@ class MovesServicer:
     def _at_owner(self, flow: types_pb2.Flow) -> ServedFlow:
         """Raises StateError (OWNED_ELSEWHERE) if another process owns the flow and no move of the flow runs
         here: this process would answer with old data or none."""
-        served = self._served(flow)
+        served = named(self._flows, flow)
         refusal, run = served.parts.duty.refusal(), served.host.current
         if (
             refusal is not None
@@ -297,16 +297,3 @@ class MovesServicer:
                 for part in split(report.plan):
                     yield message(part=part)
                 yield message(report=report)
-
-    def _served(self, flow: types_pb2.Flow) -> ServedFlow:
-        """Raises NotFoundError, which lists the known flows."""
-        wanted = Flow(flow.source, flow.target)
-        served = self._flows.get(wanted)
-        if served is None:
-            known = ", ".join(str(known) for known in sorted(self._flows)) or "none"
-            raise NotFoundError(
-                f"flow {wanted} translates no groups in this process; these do: {known}",
-                reason="FLOW_UNKNOWN",
-                metadata={"flow": str(wanted)},
-            )
-        return served

@@ -10,7 +10,7 @@ from twinlog.clock import Clock
 from twinlog.errors import ConfigError, TransientKafkaError
 from twinlog.kafka.reasons import no_answer
 from twinlog.model import Flow
-from twinlog.service.api_values import cluster_message, flow_message
+from twinlog.service.api_values import cluster_message, flow_message, named
 from twinlog.service.clusters import ClusterStatus
 from twinlog.service.feeds.pages import Key, checked_page_size, key_of, page_behind
 from twinlog.service.grpc_server import Context
@@ -93,7 +93,7 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
     async def TranslateOffsets(  # noqa: N802
         self, request: pb2.TranslateOffsetsRequest, context: Context
     ) -> pb2.TranslateOffsetsResponse:
-        parts = self._served(request.flow).parts
+        parts = named(self._flows, request.flow).parts
         self._both_ends_answer(parts.flow)
         answers = await answer_queries(
             parts,
@@ -116,7 +116,11 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
                 )
 
     def _selected(self, flow: types_pb2.Flow | None) -> list[ServedFlow]:
-        return [self._flows[known] for known in sorted(self._flows)] if flow is None else [self._served(flow)]
+        return (
+            [self._flows[known] for known in sorted(self._flows)]
+            if flow is None
+            else [named(self._flows, flow)]
+        )
 
 
 def _refuse_on_standby(flows: Sequence[ServedFlow]) -> None:

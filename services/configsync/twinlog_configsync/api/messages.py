@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.errors import KafkaError
 from twinlog.model import Flow
@@ -18,10 +17,6 @@ from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.explain import Explanation
 from twinlog_configsync.planning.flow_status import FlowStatus, ScopeStatus
 from twinlog_configsync.planning.plan import Plan
-
-
-def flow_of(message: types_pb2.Flow) -> Flow:
-    return Flow(message.source, message.target)
 
 
 def topic_message(flow: Flow, entry: ReplicatedTopic) -> pb2.ReplicatedTopic:

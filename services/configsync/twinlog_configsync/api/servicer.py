@@ -9,16 +9,15 @@ from typing import Final, Literal
 
 import structlog
 
-from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceServicer
 from twinlog.config.keys.table import BY_NAME
-from twinlog.errors import ConfigError, NotFoundError
+from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from twinlog.policy.expected_offsets import ExpectedOffsets
 from twinlog.service.access.audit import changed
 from twinlog.service.access.gate import caller_name
-from twinlog.service.api_values import flow_message, message_of, timestamp
+from twinlog.service.api_values import flow_message, flow_of, message_of, named, timestamp
 from twinlog.service.clusters import Clusters
 from twinlog.service.feeds.pages import (
     KeptAnswer,
@@ -33,7 +32,6 @@ from twinlog_configsync.access.acl_plan import AclEntry
 from twinlog_configsync.api.messages import (
     acl_entry_message,
     explanation_message,
-    flow_of,
     flow_status_message,
     outcome_message,
     plan_head_message,
@@ -159,7 +157,7 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
         return response
 
     async def PlanSync(self, request: pb2.PlanSyncRequest, context: Context) -> pb2.PlanSyncResponse:  # noqa: N802
-        commands, flow = self._served(request.flow).commands, flow_of(request.flow)
+        commands, flow = named(self._flows, request.flow).commands, flow_of(request.flow)
         size = checked_page_size(request.page_size)
         if request.page_token:
             answer, first = self._plans.at(request.page_token, subject=flow)
@@ -177,7 +175,7 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
         return message
 
     async def ApplySync(self, request: pb2.ApplySyncRequest, context: Context) -> pb2.ApplySyncResponse:  # noqa: N802
-        served = self._served(request.flow)
+        served = named(self._flows, request.flow)
         asked = Asked(by=caller_name("", context), peer=context.peer())
         outcome = await served.commands.apply(request.plan_id, self._stop, asked=asked)
         answer = outcome_message(outcome)
@@ -215,7 +213,7 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
         )
 
     async def ListAcls(self, request: pb2.ListAclsRequest, context: Context) -> pb2.ListAclsResponse:  # noqa: N802
-        commands, flow = self._served(request.flow).commands, flow_of(request.flow)
+        commands, flow = named(self._flows, request.flow).commands, flow_of(request.flow)
         size = checked_page_size(request.page_size)
         if request.page_token:
             answer, first = self._acls.at(request.page_token, subject=flow)
@@ -226,13 +224,13 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
         return pb2.ListAclsResponse(entries=page, next_page_token=token)
 
     async def GetRules(self, request: pb2.GetRulesRequest, context: Context) -> pb2.GetRulesResponse:  # noqa: N802
-        served = self._served(request.flow)
+        served = named(self._flows, request.flow)
         return pb2.GetRulesResponse(rules=rules_message(served.sync.flow, served.commands.rules()))
 
     async def UpdateRules(  # noqa: N802
         self, request: pb2.UpdateRulesRequest, context: Context
     ) -> pb2.UpdateRulesResponse:
-        served = self._served(request.flow)
+        served = named(self._flows, request.flow)
         changes = [rule_change_of(change) for change in request.changes]
         before = rules_message(served.sync.flow, served.commands.rules())
         view = await served.commands.update_rules(
@@ -257,19 +255,7 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
     def _asked(self, request: pb2.ListTopicsRequest | pb2.ExplainTopicRequest) -> Flow | None:
         """The flow that a request names, None for all. Raises NotFoundError when this process does not have
         it."""
-        return self._served(request.flow).sync.flow if request.HasField("flow") else None
-
-    def _served(self, message: types_pb2.Flow) -> ServedFlow:
-        """Raises NotFoundError when this process does not have the flow."""
-        flow = flow_of(message)
-        if flow not in self._flows:
-            known = ", ".join(str(each) for each in sorted(self._flows)) or "none"
-            raise NotFoundError(
-                f"no flow {flow} here; this configsync has: {known}",
-                reason="FLOW_UNKNOWN",
-                metadata={"flow": str(flow)},
-            )
-        return self._flows[flow]
+        return named(self._flows, request.flow).sync.flow if request.HasField("flow") else None
 
 
 def _scopes(names: Iterable[str]) -> list[Scope]:

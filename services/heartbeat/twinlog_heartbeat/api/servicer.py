@@ -11,7 +11,7 @@ from twinlog.api.heartbeat.v1 import heartbeat_service_pb2_grpc as pb2_grpc
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.model import Flow
-from twinlog.service.api_values import cluster_message, duration, message_of
+from twinlog.service.api_values import cluster_message, duration, message_of, named
 from twinlog.service.clusters import ClusterStatus
 from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.grpc_server import Context
@@ -41,14 +41,9 @@ class HeartbeatServicer(pb2_grpc.HeartbeatServiceServicer):
     async def ListDelays(  # noqa: N802
         self, request: pb2.ListDelaysRequest, context: Context
     ) -> pb2.ListDelaysResponse:
-        return pb2.ListDelaysResponse(delays=self._delays(_flow_of(request)))
-
-    def _delays(self, flow: Flow | None) -> list[pb2.FlowDelay]:
-        return [_delay(delay) for delay in self._state.delays(flow)]
-
-
-def _flow_of(request: pb2.ListDelaysRequest) -> Flow | None:
-    return Flow(request.flow.source, request.flow.target) if request.HasField("flow") else None
+        delays = {each.flow: each for each in self._state.delays()}
+        chosen = [named(delays, request.flow)] if request.HasField("flow") else delays.values()
+        return pb2.ListDelaysResponse(delays=map(_delay, chosen))
 
 
 def _path(path: Path) -> pb2.Path:

@@ -4,15 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
-from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1 import source_service_pb2_grpc as pb_grpc
-from twinlog.errors import ConfigError, NotFoundError, TwinlogError
+from twinlog.errors import ConfigError, TwinlogError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Flow
 from twinlog.service.access.audit import NOT_KNOWN, changed
 from twinlog.service.access.gate import caller_name
-from twinlog.service.api_values import flow_message
+from twinlog.service.api_values import flow_message, named
 from twinlog.service.clusters import Clusters
 from twinlog.service.feeds.pages import checked_page_size, key_of, page_behind
 from twinlog.service.grpc_server import Context
@@ -28,7 +27,6 @@ from twinlog_source.api.messages import (
 )
 from twinlog_source.driver import calibration
 from twinlog_source.driver.commands import FlowOperations
-from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import Destination, PositionMoves
 from twinlog_source.driver.subjects import Subject, refuse_on_standby, require_owned
 from twinlog_source.log.gaps import Gap
@@ -61,7 +59,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     ) -> pb.ListFlowsResponse:
         owned_only = request.HasField("from_owner_of")
         if owned_only:
-            refuse_on_standby(self._named(request.from_owner_of))
+            refuse_on_standby(named(self._drivers, request.from_owner_of))
         return pb.ListFlowsResponse(
             flows=[
                 flow_status(driver, self._clusters.statuses((flow.source, flow.target)))
@@ -73,9 +71,11 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     async def ListPartitions(  # noqa: N802
         self, request: pb.ListPartitionsRequest, context: Context
     ) -> pb.ListPartitionsResponse:
-        flows = [self._named(request.flow).flow] if request.HasField("flow") else sorted(self._drivers)
+        flows = (
+            [named(self._drivers, request.flow).flow] if request.HasField("flow") else sorted(self._drivers)
+        )
         if request.from_owner:
-            refuse_on_standby(self._named(request.flow))
+            refuse_on_standby(named(self._drivers, request.flow))
         after, size = key_of(request.page_token, _PARTITION), checked_page_size(request.page_size)
         facts = {flow: self._drivers[flow].facts() for flow in flows}
         rows = (
@@ -101,7 +101,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     async def PauseReplication(  # noqa: N802
         self, request: pb.PauseReplicationRequest, context: Context
     ) -> pb.PauseReplicationResponse:
-        operations = self._operations[self._named(request.scope.flow).flow]
+        operations = named(self._operations, request.scope.flow)
         before = list(pauses(operations.driver))
         await operations.pause(_subject(request.scope), by=caller_name(request.by, context))
         answer = pb.PauseReplicationResponse(pauses=pauses(operations.driver))
@@ -111,7 +111,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     async def ResumeReplication(  # noqa: N802
         self, request: pb.ResumeReplicationRequest, context: Context
     ) -> pb.ResumeReplicationResponse:
-        operations = self._operations[self._named(request.scope.flow).flow]
+        operations = named(self._operations, request.scope.flow)
         by = caller_name(request.by, context)
         before = list(pauses(operations.driver))
         try:
@@ -128,7 +128,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     async def SetThrottle(  # noqa: N802
         self, request: pb.SetThrottleRequest, context: Context
     ) -> pb.SetThrottleResponse:
-        operations = self._operations[self._named(request.scope.flow).flow]
+        operations = named(self._operations, request.scope.flow)
         by = caller_name(request.by, context)
         before = list(throttles(operations.driver))
         await operations.throttle(_subject(request.scope), request.bytes_per_second, by=by)
@@ -139,7 +139,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     async def SetPositions(  # noqa: N802
         self, request: pb.SetPositionsRequest, context: Context
     ) -> pb.SetPositionsResponse:
-        positions = self._moves[self._named(request.scope.flow).flow]
+        positions = named(self._moves, request.scope.flow)
         moves = await positions.plan(_subject(request.scope), _destination(request.target))
         if not request.dry_run:
             before = {str(move.partition): move.from_offset for move in moves}
@@ -156,7 +156,9 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     async def ListGaps(  # noqa: N802
         self, request: pb.ListGapsRequest, context: Context
     ) -> pb.ListGapsResponse:
-        flows = [self._named(request.flow).flow] if request.HasField("flow") else sorted(self._drivers)
+        flows = (
+            [named(self._drivers, request.flow).flow] if request.HasField("flow") else sorted(self._drivers)
+        )
         after, size = key_of(request.page_token, _GAP), checked_page_size(request.page_size)
         response = pb.ListGapsResponse()
         # Concurrently, because each of them may have to wait for its own target.
@@ -193,7 +195,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     async def AcknowledgeGaps(  # noqa: N802
         self, request: pb.AcknowledgeGapsRequest, context: Context
     ) -> pb.AcknowledgeGapsResponse:
-        operations = self._operations[self._named(request.scope.flow).flow]
+        operations = named(self._operations, request.scope.flow)
         gaps = await operations.acknowledge_gaps(
             _subject(request.scope),
             from_offset=request.from_offset if request.HasField("from_offset") else None,
@@ -212,7 +214,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     async def TryTransform(  # noqa: N802
         self, request: pb.TryTransformRequest, context: Context
     ) -> pb.TryTransformResponse:
-        flow = self._named(request.flow).flow
+        flow = named(self._drivers, request.flow).flow
         trial = self._trials.get(flow)
         if trial is None:
             raise ConfigError(f"{flow} has no twinlog.transform.topics: its records are copied as they are")
@@ -227,7 +229,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     async def Calibrate(  # noqa: N802
         self, request: pb.CalibrateRequest, context: Context
     ) -> pb.CalibrateResponse:
-        driver = self._named(request.flow)
+        driver = named(self._drivers, request.flow)
         require_owned(driver)
         seconds = min(max(request.seconds or calibration.USUAL_SECONDS, 1), calibration.LONGEST_SECONDS)
         state = driver.state
@@ -257,7 +259,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     async def AcknowledgeForeignWrites(  # noqa: N802
         self, request: pb.AcknowledgeForeignWritesRequest, context: Context
     ) -> pb.AcknowledgeForeignWritesResponse:
-        operations = self._operations[self._named(request.scope.flow).flow]
+        operations = named(self._operations, request.scope.flow)
         rows = operations.acknowledge_foreign_writes(
             _subject(request.scope), by=caller_name(request.by, context), dry_run=request.dry_run
         )
@@ -266,17 +268,6 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
             first = list(answer.copies[:MOST_SHOWN])
             changed(before={"copies": len(rows), "first": first}, after={"copies": 0})
         return answer
-
-    def _named(self, flow: types_pb2.Flow) -> FlowDriver:
-        driver = self._drivers.get(Flow(flow.source, flow.target))
-        if driver is None:
-            known = ", ".join(map(str, sorted(self._drivers))) or "none"
-            raise NotFoundError(
-                f"there is no flow {flow.source}->{flow.target} here; flows: {known}",
-                reason="FLOW_UNKNOWN",
-                metadata={"flow": f"{flow.source}->{flow.target}"},
-            )
-        return driver
 
 
 def _key(flow: Flow, *parts: str | int) -> tuple[str | int, ...]:

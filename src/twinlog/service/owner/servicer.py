@@ -10,7 +10,7 @@ from twinlog.api.common.v1 import owners_service_pb2_grpc as pb_grpc
 from twinlog.errors import NotFoundError
 from twinlog.model import Flow
 from twinlog.service.access.audit import changed
-from twinlog.service.api_values import flow_message, message_of
+from twinlog.service.api_values import flow_message, flow_of, message_of
 from twinlog.service.grpc_server import Context, GrpcService
 from twinlog.service.owner.membership import Membership
 from twinlog.telemetry import instruments
@@ -31,7 +31,7 @@ class OwnersServicer(pb_grpc.OwnersServiceServicer):
         return pb.ListOwnersResponse(owners=[message_of(pb.FlowOwner, each) for each in owners])
 
     async def MoveFlow(self, request: pb.MoveFlowRequest, context: Context) -> pb.MoveFlowResponse:  # noqa: N802
-        flow = Flow(request.flow.source, request.flow.target)
+        flow = flow_of(request.flow)
         membership = self._memberships.get(flow.target)
         if membership is None or not membership.serves(flow):
             raise NotFoundError(f"there is no flow {flow} here", metadata={"flow": str(flow)})

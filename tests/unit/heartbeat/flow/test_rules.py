@@ -49,7 +49,7 @@ class Flows:
 
     @property
     def reason(self) -> str:
-        (delay,) = self.state.delays(FLOW)
+        (delay,) = [each for each in self.state.delays() if each.flow == FLOW]
         return delay.reason
 
     def _loops_of(self, entry: HeartbeatFlow) -> Mapping[str, Loop]:
