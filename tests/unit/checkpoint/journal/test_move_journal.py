@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.acl_rights import ALLOW
 from twinlog.errors import StateError, TransientKafkaError, WireFormatError
 from twinlog.kafka.ports import AclBinding
 from twinlog.model import Flow, TopicPartition
@@ -26,6 +25,7 @@ from twinlog_checkpoint.moves.running.run_record import given_up
 from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, run
+from unit.checkpoint.moves.test_write_grants import rule
 
 JOURNALS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[3] / "golden" / "journals-0.1.0.json").read_text()
@@ -51,17 +51,7 @@ MOVES = Moves(
         "h": Home(where="A", run="r", certainty=Certainty.BEGUN),
     },
     fences={"A": {ORIGIN.topic: "r"}},
-    grants={
-        AclBinding(
-            resource_type="TOPIC",
-            resource_name=COPY.topic,
-            pattern_type="LITERAL",
-            principal="User:app",
-            host="*",
-            operation="WRITE",
-            permission=ALLOW,
-        ): "r"
-    },
+    grants={rule(COPY.topic): "r"},
 )
 CODEC = MovesCodec(A_TO_B)
 EARLIER = {

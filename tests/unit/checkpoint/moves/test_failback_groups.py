@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from twinlog.filters import DefaultTopicFilter, NameFilter, PatternList
-from twinlog.kafka.ports import AclBinding
 from twinlog.selection import TopicSelector
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.translation.translation import SourcePosition, Verdict
@@ -17,17 +16,10 @@ from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, actions, move_rig, offset_of, run
 from unit.checkpoint.moves.test_move_backlog import replicated
 from unit.checkpoint.moves.test_sync_after_moves import translated
+from unit.checkpoint.moves.test_write_grants import rule
 
 FENCED = MoveOptions(wait_seconds=0, fence=True, grant_write=True)
-WRITER = AclBinding(
-    resource_type="TOPIC",
-    resource_name=ORIGIN.topic,
-    pattern_type="LITERAL",
-    principal="User:app",
-    host="*",
-    operation="WRITE",
-    permission="ALLOW",
-)
+WRITER = rule()
 
 
 async def failed_over(rig: MoveRig, *groups: str) -> None:

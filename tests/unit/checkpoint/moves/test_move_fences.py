@@ -29,6 +29,7 @@ from twinlog_checkpoint.moves.write_block import (
 from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, offset_of, run
+from unit.checkpoint.moves.test_write_grants import rule
 
 FENCED = MoveOptions(wait_seconds=0, fence=True)
 DRAINING = (Step.DRAIN, StepState.PROGRESS)
@@ -375,15 +376,7 @@ async def test_a_fence_that_somebody_removed_is_not_reported_as_present() -> Non
 @pytest.mark.parametrize("is_grouped", [True, False])
 async def test_a_failback_that_leaves_groups_behind_keeps_the_fence_and_the_grants(is_grouped: bool) -> None:
     """Producers of the groups that stay still write to the copies."""
-    writer = AclBinding(
-        resource_type="TOPIC",
-        resource_name=ORIGIN.topic,
-        pattern_type="LITERAL",
-        principal="User:app",
-        host="*",
-        operation="WRITE",
-        permission="ALLOW",
-    )
+    writer = rule()
     async with fence_rig() as rig:
         rig.logs.source.set_group("other", {ORIGIN: 100})
         await rig.logs.source.create_acls([writer])
