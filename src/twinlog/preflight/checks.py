@@ -106,14 +106,15 @@ def check_listens(facts: Facts) -> Iterator[Finding]:
         missing = lacks(facts.security, service)
         if address.is_loopback or not missing:
             continue
-        make = warning if facts.security.port(service).insecure else error
-        yield make(
+        is_allowed = facts.security.port(service).insecure
+        anyway = "" if is_allowed else f"; twinlog.{name}.insecure = true allows it to start anyway"
+        yield (warning if is_allowed else error)(
             name,
             "listen address",
             f"{address} can be reached from other machines, and there is no {missing}: everybody who reaches"
             " it may change what is copied",
             f"set the twinlog.tls and twinlog.auth keys (docs/security.md), or twinlog.{name}.listen to"
-            f" 127.0.0.1; twinlog.{name}.insecure = true allows it to start anyway",
+            f" 127.0.0.1{anyway}",
         )
 
 

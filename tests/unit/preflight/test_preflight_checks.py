@@ -55,6 +55,7 @@ def test_an_address_that_others_reach_needs_security_or_a_word_that_it_goes_with
     assert found.level is level
     assert "no authentication" in found.message
     assert "twinlog.source.listen" in found.remedy
+    assert ("insecure = true" in found.remedy) == (level is Severity.ERROR)
 
 
 @pytest.mark.parametrize(
