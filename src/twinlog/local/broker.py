@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from twinlog.local.broker_properties import NodePlace, server_properties
-from twinlog.local.download.artifacts import Jars, broker_set, ensure_jars
+from twinlog.local.download.artifacts import Jars, broker_artifacts, ensure_jars
 from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.process import GuardedProcess, LogTail, ProcessError, last_lines
 from twinlog.local.spec import OPEN, SCRAM_MECHANISMS, ClusterSpec, KafkaVersion, SaslMechanism, Security
@@ -221,9 +221,9 @@ class BrokerImage:
 def ensure_image(version: KafkaVersion, java: Java) -> BrokerImage:
     """Download and prepare what is missing: some seconds the first time, later at once.
 
-    Raises FetchError, ArtifactsDamagedError, ProcessError when the trial broker does not start on this Java.
+    Raises FetchError, ProcessError when the trial broker does not start on this Java.
     """
-    jars = ensure_jars(broker_set(version))
+    jars = ensure_jars(broker_artifacts(version), java=java)
     if version.has_zookeeper:
         return BrokerImage(java=java, class_path=jars.class_path, checkpoint=b"", jvm_options=())
     directory = jars.directory / f"image-{_fingerprint(java)}"

@@ -5,7 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
+from twinlog.local.blocking_cluster import CertificateAuthority
+from twinlog.local.download.ivy import as_trust_store, trust_options
 from twinlog.machine import JavaNotFoundError, find_java, spark_environment
 
 
@@ -109,11 +112,28 @@ def test_spark_on_a_java_without_the_vector_module(tmp_path: Path, monkeypatch: 
 
 def test_the_java_of_the_wheel_is_taken_last_and_takes_sparks_argument(wheel: Path, tmp_path: Path) -> None:
     on_path = _install(tmp_path / "path", "17.0.1")
-    assert find_java({"PATH": str(on_path / "bin")}).release == "17.0.1"
+    assert not find_java({"PATH": str(on_path / "bin")}).bundled
     alone = {"PATH": str(tmp_path)}
     java = find_java(alone)
-    assert java.executable == wheel
+    assert (java.bundled, java.executable) == (True, wheel)
     wrapped = Path(spark_environment(alone)["JAVA_HOME"], "bin", "java")
     assert wrapped != wheel
     command = [str(wrapped), "--add-modules=jdk.incubator.vector", "-version"]
     subprocess.run(command, capture_output=True, check=True, timeout=60)
+
+
+def test_java_of_the_system_keeps_its_trust_store(tmp_path: Path) -> None:
+    java = find_java({"JAVA_HOME": str(_install(tmp_path / "home", "17"))})
+    assert trust_options(java) == []
+
+
+def test_pem_bundle_becomes_a_java_trust_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    good = CertificateAuthority(tmp_path).ca_file.read_text()
+    broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    bundle = tmp_path / "bundle.pem"
+    bundle.write_text(f"# comment\n{broken}{good}")
+    store = as_trust_store(bundle)
+    certificates = load_pkcs12(store.read_bytes(), b"changeit").additional_certs
+    assert len(certificates) == 1
+    assert as_trust_store(bundle) == store

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.local.download.artifacts import ensure_jars, tools_set
+from twinlog.local.download.artifacts import KAFKA_4_TOOLS, ensure_jars
 from twinlog.machine import find_java
 
 JAVA_PROGRAM = Path(__file__).with_name("AskMirrorClient.java")
@@ -17,7 +17,7 @@ def java_answers(*arguments: str) -> dict[str, list[str]]:
     modules = subprocess.run([java.executable, "--list-modules"], capture_output=True, text=True, check=True)
     if "jdk.compiler" not in modules.stdout:
         pytest.skip("this Java has no compiler to run the program with")
-    jars = ensure_jars(tools_set())
+    jars = ensure_jars(KAFKA_4_TOOLS, java=java)
     ran = subprocess.run(
         [java.executable, "-cp", jars.class_path, str(JAVA_PROGRAM), *arguments],
         capture_output=True,

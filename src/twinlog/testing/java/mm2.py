@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from twinlog import local, properties
-from twinlog.local.download.artifacts import ensure_jars, tools_set
+from twinlog.local.download.artifacts import KAFKA_4_TOOLS, ensure_jars
 from twinlog.local.processes.process import GuardedProcess, LogTail, ProcessError, last_lines
 from twinlog.machine import find_java
 from twinlog.model import ClusterAlias, Flow
@@ -27,7 +27,7 @@ def java_command(main_class: str, *arguments: str, logging: Path, jvm: tuple[str
     """The command, with the options `jvm` of the JVM. Downloads the JARs if they are missing. Raises
     ProcessError."""
     java = find_java()
-    path = ensure_jars(tools_set()).class_path
+    path = ensure_jars(KAFKA_4_TOOLS, java=java).class_path
     return [
         str(java.executable),
         *jvm,
