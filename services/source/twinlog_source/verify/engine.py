@@ -222,6 +222,8 @@ class Verification:
             self.request, gathered.topics.pairs, self.memory, read_committed=gathered.read_committed
         )
         stack.callback(state.close)
+        logs = {each.source: gathered.topics.log_of(each.source) for each in bounds}
+        await state.look_at_epochs(gathered.source, logs)
         progress = ProgressBoard(on_progress=self.on_progress)
         progress.begin(bounds)
         waiting = Waiting(

@@ -18,6 +18,7 @@ from twinlog.comparison.compare import Comparison
 from twinlog.comparison.model import Bounds, NotCompared, NotComparedReason, PartitionProof, Side
 from twinlog.comparison.runs import merged_ranges
 from twinlog.errors import ConfigError
+from twinlog.kafka.ports import EpochEnd, LogAdmin, LogEnd
 from twinlog.model import TopicPartition
 from twinlog_source.verify.gathering.topics import TopicPair
 from twinlog_source.verify.request import VerifyRequest, range_key
@@ -54,6 +55,8 @@ class ProvenRange:
     """The source offset behind the last equal record."""
     left_out: tuple[tuple[str, int, int, str, str], ...] = ()
     """What was not compared, and may be left out: side, offsets, reason, detail."""
+    leader_epoch: int = -1
+    """Of the source's leader before its records were compared; -1 = unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +105,8 @@ class ProvenRanges:
     memory: dict[str, str] | None = None
     """Where lines are kept instead of a file: the newest of each partition."""
     stream: IO[str] | None = None
+    _epochs: dict[TopicPartition, int] = field(default_factory=dict)
+    """Of the leaders of the source at the begin of this run."""
 
     @classmethod
     def open(
@@ -137,6 +142,28 @@ class ProvenRanges:
         for line in lines:
             state.take_line(line)
         return state
+
+    async def look_at_epochs(self, source: LogAdmin, logs: Mapping[TopicPartition, TopicPartition]) -> None:
+        """Forget the ranges of logs that have lost their tails since, also where they have grown again.
+        `logs` has the log of each partition. Call it before the logs are read. Raises KafkaError."""
+        if not self._keeps:
+            return
+        # Before the question, so that a loss between the two is found by the next run.
+        found = await source.log_ends(set(logs.values()))
+        for partition, log in logs.items():
+            if isinstance(log_end := found[log], LogEnd):
+                self._epochs[partition] = log_end.leader_epoch
+        known = {
+            log: proven
+            for partition, log in logs.items()
+            if (proven := self.ranges.get(partition)) is not None and proven.leader_epoch >= 0
+        }
+        asked = {log: proven.leader_epoch for log, proven in known.items()}
+        ends = await source.epoch_ends(asked) if asked else {}
+        for partition, log in logs.items():
+            end = ends.get(log)
+            if isinstance(end, EpochEnd) and 0 <= end.end_offset < known[log].source_to:
+                del self.ranges[partition]
 
     def narrowed(self, bounds: Bounds) -> BegunProof:
         """What is left of a partition; all of it when the log was truncated or recreated."""
@@ -236,6 +263,7 @@ class ProvenRanges:
                 if each.is_harmless
             ][:_MOST_LEFT_OUT],
             "cuts": [cut for cut in cuts if cut < source_to],
+            "leader_epoch": self._epochs.get(proof.source, -1),
         }
         self._put(told)
 

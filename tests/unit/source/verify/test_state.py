@@ -24,7 +24,8 @@ from twinlog.comparison.model import (
 )
 from twinlog.comparison.sides import Read
 from twinlog.kafka.ports import TopicDescription
-from twinlog.model import Flow
+from twinlog.model import Flow, Record
+from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.mirror_logs import SOURCE, TARGET, MemoryLog, bounds_of, prove
 from twinlog_source.verify.gathering.topics import TopicPair
 from twinlog_source.verify.request import Instant, VerifyRequest
@@ -291,3 +292,26 @@ def test_what_was_seen_before_is_said_with_what_was_left(opened: Opened) -> None
     rest = proof(source_from=60, source_to=60, target_from=58, target_to=58, records=0)
     whole = opened().narrowed(bounds()).completed(rest)
     assert (whole.same_offsets, whole.timestamps_compared, whole.not_compared) == (False, False, [gone])
+
+
+@pytest.mark.parametrize(("lost_to", "begins_at"), [(40, 0), (60, 60)])
+async def test_a_log_that_lost_its_tail_and_grew_again_is_compared_from_its_start(
+    opened: Opened, lost_to: int, begins_at: int
+) -> None:
+    source = FakeCluster("A")
+    source.add_topic(SOURCE.topic)
+    append(source, 60)
+    source.elect(SOURCE)
+    state = opened()
+    await state.look_at_epochs(source, {SOURCE: SOURCE})
+    state.end(proof(), bounds())
+    source.truncate(SOURCE, lost_to)
+    append(source, 100 - lost_to)
+    state = opened()
+    await state.look_at_epochs(source, {SOURCE: SOURCE})
+    assert state.narrowed(bounds()).bounds.source_start == begins_at
+
+
+def append(cluster: FakeCluster, count: int) -> None:
+    for _ in range(count):
+        cluster.log(SOURCE, "append").append(Record(offset=-1, timestamp_ms=1, key=None, value=b"x"))
