@@ -17,7 +17,7 @@ import structlog
 from twinlog.comparison.compare import Comparison
 from twinlog.comparison.model import Bounds, NotCompared, NotComparedReason, PartitionProof, Side
 from twinlog.comparison.runs import merged_ranges
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, KafkaError
 from twinlog.kafka.ports import EpochEnd, LogAdmin, LogEnd
 from twinlog.model import TopicPartition
 from twinlog_source.verify.gathering.topics import TopicPair
@@ -154,15 +154,22 @@ class ProvenRanges:
             if isinstance(log_end := found[log], LogEnd):
                 self._epochs[partition] = log_end.leader_epoch
         known = {
-            log: proven
+            partition: (log, self.ranges[partition].leader_epoch)
             for partition, log in logs.items()
-            if (proven := self.ranges.get(partition)) is not None and proven.leader_epoch >= 0
+            if partition in self.ranges and self.ranges[partition].leader_epoch >= 0
         }
-        asked = {log: proven.leader_epoch for log, proven in known.items()}
-        ends = await source.epoch_ends(asked) if asked else {}
-        for partition, log in logs.items():
-            end = ends.get(log)
-            if isinstance(end, EpochEnd) and 0 <= end.end_offset < known[log].source_to:
+        left, ends = set(known.values()), dict[tuple[TopicPartition, int], EpochEnd | KafkaError]()
+        while left:
+            # One of each log: the routes of a topic have one log, and were not all compared in one run.
+            asked = dict(left)
+            answers = await source.epoch_ends(asked)
+            ends |= {(log, epoch): answers[log] for log, epoch in asked.items()}
+            left -= asked.items()
+        for partition, at in known.items():
+            if (
+                isinstance(end := ends[at], EpochEnd)
+                and 0 <= end.end_offset < self.ranges[partition].source_to
+            ):
                 del self.ranges[partition]
 
     def narrowed(self, bounds: Bounds) -> BegunProof:

@@ -31,6 +31,8 @@ from twinlog_source.verify.gathering.topics import TopicPair
 from twinlog_source.verify.request import Instant, VerifyRequest
 from twinlog_source.verify.state import _NOTED_AFTER_BYTES, ProvenRanges
 
+ROUTE = SOURCE._replace(topic="orders-2026")
+
 
 def pairs(source_id: str = "one") -> dict[str, TopicPair]:
     def described(name: str, topic_id: str) -> TopicDescription:
@@ -44,7 +46,7 @@ def pairs(source_id: str = "one") -> dict[str, TopicPair]:
         source_compacted=False,
         target_compacted=False,
     )
-    return {SOURCE.topic: pair}
+    return {SOURCE.topic: pair, ROUTE.topic: pair}
 
 
 @pytest.fixture
@@ -310,6 +312,44 @@ async def test_a_log_that_lost_its_tail_and_grew_again_is_compared_from_its_star
     state = opened()
     await state.look_at_epochs(source, {SOURCE: SOURCE})
     assert state.narrowed(bounds()).bounds.source_start == begins_at
+
+
+async def test_each_route_of_a_log_that_lost_its_tail_is_looked_at_for_itself(
+    opened: Opened,
+) -> None:
+    source = FakeCluster("A")
+    source.add_topic(SOURCE.topic)
+    logs = {SOURCE: SOURCE, ROUTE: SOURCE}
+    append(source, 30)
+    state = opened()
+    await state.look_at_epochs(source, logs)
+    state.end(proof(source=ROUTE, source_to=20), bounds())
+    source.elect(SOURCE)
+    append(source, 30)
+    state = opened()
+    await state.look_at_epochs(source, logs)
+    state.end(proof(), bounds())
+    source.truncate(SOURCE, 40)
+    source.elect(SOURCE)
+    append(source, 60)
+    state = opened()
+    await state.look_at_epochs(source, logs)
+    assert {each.source_to for each in state.ranges.values()} == {20}
+
+
+async def test_a_route_that_was_never_compared_has_no_range_to_lose(opened: Opened) -> None:
+    source = FakeCluster("A")
+    source.add_topic(SOURCE.topic)
+    append(source, 60)
+    state = opened()
+    await state.look_at_epochs(source, {SOURCE: SOURCE})
+    state.end(proof(), bounds())
+    source.truncate(SOURCE, 40)
+    source.elect(SOURCE)
+    append(source, 60)
+    state = opened()
+    await state.look_at_epochs(source, {SOURCE: SOURCE, ROUTE: SOURCE})
+    assert state.ranges == {}
 
 
 def append(cluster: FakeCluster, count: int) -> None:
