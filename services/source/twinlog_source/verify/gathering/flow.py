@@ -170,7 +170,8 @@ class GatheredFlow:
                 source_log_start=start,
                 source_compacted=self.topics.pairs[partition.topic].source_compacted,
                 target_compacted=self.topics.pairs[partition.topic].target_compacted,
-                begins_anywhere=self.recorded.begins_anywhere(log),
+                begins_anywhere=self.recorded.begins_anywhere(log)
+                or partition.topic in self.topics.made_again,
             )
             bounds = narrowed(
                 with_truncations(bounds), begins, ends, is_whole_copy=self.request.ends is not None

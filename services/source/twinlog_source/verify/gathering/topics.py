@@ -40,6 +40,8 @@ class VerifiedTopics:
     """By route: the topic whose records take it. A route is one more of the `pairs`, by its name."""
     gone_routes: set[str] = field(default_factory=set)
     """Those whose topics were deleted on the target, and are not asked for again."""
+    made_again: set[str] = field(default_factory=set)
+    """Routes whose topics were deleted and came back with a record: they do not have what was before it."""
     refused: list[PartitionProof] = field(default_factory=list)
     """Partitions that cannot be compared at all."""
 
@@ -122,6 +124,8 @@ class VerifiedTopics:
                 of_topic = self.pairs[topics[name]]
                 self.pairs[name] = replace(of_topic, target=found, target_compacted=is_compacted)
                 self.routed_from[name] = topics[name]
+                if stored[name].instead_of not in ("", found.topic_id):
+                    self.made_again.add(name)
 
     def log_of(self, partition: TopicPartition) -> TopicPartition:
         """The partition of the source that has the records."""
