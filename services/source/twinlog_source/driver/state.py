@@ -180,16 +180,16 @@ class FlowState:
         is_due = self.ownership.is_due
         if is_due:
             await self.ownership.check()
+            # First, so that a failure below cannot keep the owner from signing.
+            await self.ownership.sign()
             looks = self.clock.monotonic() >= self._look_at_targets_at
             if looks:
-                # Sign first, so that a failure below cannot keep the owner from signing.
                 self._look_at_targets_at = self.clock.monotonic() + LOOK_AT_TARGETS_SECONDS
                 await self.target_logs.look_at_starts(self.topics)
                 if await self.target_logs.look_at_ends(self.topics, copying=True):
                     self._look_at_targets_at = self.clock.monotonic() + LOOK_AGAIN_SECONDS
             await self.target_logs.put_ends_on_log(self.topics)
             await self.ledger.tidy()
-            await self.ownership.sign()
             if looks:
                 await self.ownership.internal.ensure_syncs()
         return is_due

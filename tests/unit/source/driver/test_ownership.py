@@ -145,7 +145,6 @@ async def test_an_owner_signs_although_the_ends_of_its_copies_cannot_be_asked_fo
     rig.clock.advance(100)
     with pytest.raises(KafkaError):
         await state.renew()
-    await state.renew()
     await state.positions.refresh()
     owner = state.positions.control.owner
     assert owner is not None
