@@ -117,6 +117,7 @@ class TargetWriter:
     async def open(self) -> None:
         """Initialise the transactional ids, which fences their former holder. Raises KafkaError."""
         self.source_reader.limit_buffer(self._size.size_bytes)
+        self._hanging_at = None
         await self.take_over(self._hanging_committed)
         self._hanging_committed.clear()
         self._transport = await self._stack.enter_async_context(self.open_transport())
@@ -195,7 +196,6 @@ class TargetWriter:
                 raise transport.failure
             if self._hanging_at is not None:
                 words = f"{self._hanging_at}: consumers do not see its end: a transaction may hang there"
-                self._hanging_at = None
                 raise TransientKafkaError(words, reason=HANGING)
             chunk = self.source_reader.pop()
             if chunk is not None:

@@ -178,6 +178,22 @@ async def test_what_hangs_of_the_ids_is_ended_before_they_write_again() -> None:
     assert rig.taken_over == [(0, set()), (1, {bad})]
 
 
+async def test_ids_that_were_taken_over_for_another_reason_are_not_taken_over_again() -> None:
+    rig = WriterRig()
+    rig.target.commit_failures = [(away(), False)]
+    rig.target.on_commit = lambda: rig.target_writer.take_ids_over(TopicPartition("A.good", 0))
+    rig.fetched(GOOD, 3)
+
+    def commits() -> bool:
+        if rig.target.opened == 2 and not rig.target.committed:
+            rig.target.on_commit = lambda: None
+            rig.fetched(GOOD, 3)
+        return bool(rig.target.committed)
+
+    await rig.run_until(commits)
+    assert rig.target.opened == 2
+
+
 async def test_after_new_ids_nothing_is_sent_before_the_driver_allowed_it() -> None:
     """It was replaced while it was silent: with its new ids it fenced the present owner, but it must not go
     on beside it."""
