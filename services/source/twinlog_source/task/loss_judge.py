@@ -102,44 +102,37 @@ class LossJudge:
 
     async def on_other_leaders(self, copies: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
         """Ask the leaders whether their logs continue where the copies stand; judge those that do not."""
-        refused: set[TopicPartition] = set()
-        diverged: list[PartitionCopy] = []
-        generations = {copy.partition: copy.generation for copy in copies}
         epochs = {
             copy.partition: _NO_EPOCH if copy.fetched_epoch is None else copy.fetched_epoch for copy in copies
         }
-        ends = await self.questions.epoch_ends(epochs)
-        for copy in copies:
-            end = ends[copy.partition]
-            if isinstance(end, KafkaError):
-                if end.reason != UNSUPPORTED:
-                    refused.add(copy.partition)
-                    if copy.generation == generations[copy.partition]:
-                        self._not_answered(copy, end)
-            elif not goes_on(copy.fetched, epochs[copy.partition], end, compacted=copy.compacted):
-                refused.add(copy.partition)
-                if copy.is_idle:
-                    diverged.append(copy)
-        self._pause([copy for copy in copies if copy.partition in refused])
-        await self._judge(diverged)
-        return refused
+        return await self._ask(copies, epochs, at_rest=False)
 
     async def on_rest(self, copies: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
         """Ask the leaders of logs that end where the copies stand whether they hold what was copied; judge
         those that do not. Return those, and those of which that is not known yet."""
         epochs = {copy.partition: copy.fetched_epoch for copy in copies if copy.fetched_epoch is not None}
+        return await self._ask([copy for copy in copies if copy.partition in epochs], epochs, at_rest=True)
+
+    async def _ask(
+        self, copies: Sequence[PartitionCopy], epochs: Mapping[TopicPartition, int], *, at_rest: bool
+    ) -> Collection[TopicPartition]:
+        """`at_rest`: nothing is to be read, so only an answer about the epoch counts, and one that does not
+        come is no failure."""
         refused: set[TopicPartition] = set()
         diverged: list[PartitionCopy] = []
+        generations = {copy.partition: copy.generation for copy in copies}
         ends = await self.questions.epoch_ends(epochs)
         for copy in copies:
-            end, epoch = ends.get(copy.partition), epochs.get(copy.partition)
-            if end is None or epoch is None:
-                continue
+            partition, end = copy.partition, ends[copy.partition]
             if isinstance(end, KafkaError):
-                if end.retriable:
-                    refused.add(copy.partition)
-            elif end.epoch >= 0 and not goes_on(copy.fetched, epoch, end, compacted=copy.compacted):
-                refused.add(copy.partition)
+                if end.retriable if at_rest else end.reason != UNSUPPORTED:
+                    refused.add(partition)
+                    if not at_rest and copy.generation == generations[partition]:
+                        self._not_answered(copy, end)
+            elif at_rest and end.epoch < 0:
+                continue
+            elif not goes_on(copy.fetched, epochs[partition], end, compacted=copy.compacted):
+                refused.add(partition)
                 if copy.is_idle:
                     diverged.append(copy)
         self._pause([copy for copy in copies if copy.partition in refused])
