@@ -117,11 +117,10 @@ class Walk(Results):
 
         Where a log has no times and the copy lacks records, or holds some twice, that may be a later one. So
         what is found there counts only between two known pairs between which both logs show equally many
-        records, and while no difference is met.
+        records, or behind the newest one, and while no difference is met.
         """
-        return not self.has_no_times or (
-            self.differences == 0 and (self.next_pair is None or self.is_even is True)
-        )
+        is_placed = self.entry is not None if self.next_pair is None else self.is_even is True
+        return not self.has_no_times or (self.differences == 0 and is_placed)
 
     def finish(self) -> None:
         """No more can be matched: give every wanted offset that is left the same answer."""

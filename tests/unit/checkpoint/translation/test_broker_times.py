@@ -17,9 +17,15 @@ SYNC_EVERY = 100
 RECORDS = 1_000
 
 
-def mirrored(values: Sequence[int], *, copied: Collection[int], synced: Collection[int] = ()) -> MirroredLogs:
+def mirrored(
+    values: Sequence[int],
+    *,
+    copied: Collection[int],
+    synced: Collection[int] = (),
+    lost_syncs: float = 0.0,
+) -> MirroredLogs:
     """A source with these values, of which some were copied, with a sync now and then and where asked for."""
-    logs = MirroredLogs(seed=1, exactly_once=False)
+    logs = MirroredLogs(seed=1, exactly_once=False, lost_syncs=lost_syncs)
     source, target = logs.source.log(ORIGIN, "write"), logs.target.log(COPY, "write")
     for index, value in enumerate(values):
         source.append(
@@ -93,3 +99,9 @@ async def test_a_whole_copy_is_translated_exactly_whatever_repeats() -> None:
     assert {offset: (told.verdict, told.downstream_offset) for offset, told in found.items()} == {
         offset: (Verdict.EXACT, offset) for offset in (1, 250, 555, 900)
     }
+
+
+async def test_without_any_sync_records_that_look_alike_say_nothing_of_where_the_copy_began() -> None:
+    alive = range(3, 5)
+    logs = mirrored([7] * 5, copied=alive, lost_syncs=1.0)
+    await assert_never_ahead(logs, alive, [1, 2, 3, 4, 5])
