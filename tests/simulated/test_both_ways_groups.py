@@ -6,6 +6,7 @@ import grpc
 import pytest
 
 from simulated.both_ways_rig import (
+    FILE,
     all_once,
     both_have_all,
     orders_on_all,
@@ -17,6 +18,7 @@ from simulated.both_ways_rig import (
 from simulated.test_steering import scope
 from simulated.world import SERVICES, live
 from twinlog.api.source.v1 import source_service_pb2 as source
+from twinlog.testing.broker.faults import Loss
 
 
 def test_groups_continue_on_the_other_side_and_skip_nothing(tmp_path: Path) -> None:
@@ -186,5 +188,32 @@ def test_a_move_says_that_what_it_waits_for_may_come_from_the_other_side(tmp_pat
             told = r"orders-0: 5 records \(PAUSED.*; records that came from there count, too\)"
             with pytest.raises(grpc.RpcError, match=told):
                 await world.move("failover", groups=["readers"])
+
+    live(life())
+
+
+@pytest.mark.parametrize("killed", ["tasks", "source"])
+def test_a_flow_whose_first_syncs_are_lost_with_it_is_not_one_that_copied_nothing(
+    tmp_path: Path, killed: str
+) -> None:
+    async def life() -> None:
+        file = FILE + "twinlog.offsets = translated\n"
+        async with orders_on_all(tmp_path, seed=5, file=file) as world:
+            a, b = world.on["A"], world.on["B"]
+            world.start(*SERVICES)
+            await world.until(lambda: "mm2-offset-syncs.B.internal" in a.cluster.topics)
+            await world.pause(30)
+            with world.kafka["A"].faults.during(api="produce", loses=Loss.BEFORE):
+                a.produce("orders", 0, b"A1", b"A2", b"A3")
+                a.commit("readers", "orders", {0: 1})
+                await world.until(lambda: both_have_all(world))
+                await (world.kill_tasks() if killed == "tasks" else world.kill("source"))
+            if killed == "source":
+                world.start("source")
+            await world.pause(60)
+            assert b.committed("readers").get(("orders", 0), 0) <= 1
+            *_, last = await world.move("failover", accept_loss=True)
+            assert not last.report.left_behind
+            assert b.committed("readers")["orders", 0] <= 1
 
     live(life())

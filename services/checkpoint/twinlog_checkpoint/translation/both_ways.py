@@ -41,8 +41,9 @@ class Copied(NamedTuple):
     """A partition, as its flow says."""
 
     position: int
-    end: int
-    """Of what the flow has written to the copy; 0 = nothing: it skips what came from there."""
+    end: int | None
+    """Of what the flow has written to the copy; 0 = nothing: it skips what came from there. None = not
+    known: what a killed task wrote last may have lost its syncs."""
     topic_ids: TopicIds | None
     """Of the topics that it knows."""
 
@@ -183,14 +184,12 @@ class BothWaysTranslator:
         if position.next_offset > here.end:
             return past_end(here.end)
         # A log that ends before what was written to it was created again, and gets all of that once more.
-        if flows[1] is not None and position.next_offset == here.end >= flows[1].end:
+        if flows[1] is not None and position.next_offset == here.end >= (flows[1].end or 0):
             return _told(Verdict.UP_TO_DATE, min(flows[1].position, there.end), there, AT_END)
         if floors is None:
             return without_floor(f"{_BOTH}, and the offset syncs of the flow back are not known here")
-        # A sync may have been lost.
-        is_empty = [flow is not None and not flow.end for flow in flows]
-        own = self._bound(floors[0], position, there, settled.end if settled and is_empty[0] else None)
-        back = self._bound(floors[1], position, there, settled.copied if settled and is_empty[1] else None)
+        own = self._bound(floors[0], position, there, flows[0], settled and settled.end)
+        back = self._bound(floors[1], position, there, flows[1], settled and settled.copied)
         for each in (own, back):
             if each.downstream_offset is None:
                 return each
@@ -201,10 +200,15 @@ class BothWaysTranslator:
         return _told(Verdict.FLOOR, offset, there, words)
 
     def _bound(
-        self, rule: FloorRule, position: SourcePosition, there: LogBounds, settled: int | None
+        self,
+        rule: FloorRule,
+        position: SourcePosition,
+        there: LogBounds,
+        flow: Copied | None,
+        settled: int | None,
     ) -> Translation:
         """By the syncs of one flow; where it has copied no record, by how far the log there was looked at;
-        where the syncs are younger, from the first record on."""
+        where the syncs are younger, or may have been lost, from the first record on."""
         answer = rule.translate_one(position)
         if answer.verdict is Verdict.TOO_OLD:
             return Translation(
@@ -212,10 +216,13 @@ class BothWaysTranslator:
                 downstream_offset=there.start,
                 message=f"{answer.message}: from the start",
             )
-        if answer.verdict is Verdict.NO_SYNC and settled is not None:
-            message = "nothing was copied that way"
-            return Translation(verdict=Verdict.FLOOR, downstream_offset=settled, message=message)
-        return answer
+        if answer.verdict is not Verdict.NO_SYNC or settled is None or flow is None or flow.end:
+            return answer
+        if flow.end is None:
+            message = "what was copied that way is not known: from the start"
+            return Translation(verdict=Verdict.FLOOR, downstream_offset=there.start, message=message)
+        message = "nothing was copied that way"
+        return Translation(verdict=Verdict.FLOOR, downstream_offset=settled, message=message)
 
 
 def _told(verdict: Verdict, offset: int, there: LogBounds, message: str) -> Translation:

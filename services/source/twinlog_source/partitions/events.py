@@ -134,6 +134,8 @@ class Assigned(RowEvent):
 
     def change(self, row: PartitionRow, now: float) -> None:
         row.slot = self.slot
+        if not row.wrote_nothing:
+            row.nothing_until = None
         if not row.knows_former_tasks:
             cut_off(row, now)
         if row.copy is not None:
@@ -178,6 +180,7 @@ class Begun(RowEvent):
 
     def change(self, row: PartitionRow, now: float) -> None:
         row.initial = row.position = self.position
+        row.nothing_until = None if self.stored else self.position
         row.stored, row.blocker = self.stored, None
         row.leader_epochs = () if self.stored else row.leader_epochs
 

@@ -195,6 +195,9 @@ class PartitionRow:
     """The source position at that time."""
     target_end_is_old: bool = False
     """The position may have gone back since: records that were copied again lie behind `target_end`."""
+    nothing_until: int | None = None
+    """Up to this source position the flow has surely written nothing to a copy that it translates; None = it
+    has, or that is not known."""
     target_checked: CheckedEnd | None = None
     """None = the target's leader was not asked yet."""
     held_from: int | None = None
@@ -265,6 +268,13 @@ class PartitionRow:
         position."""
         is_known = self.target_end is not None and not self.target_end_is_old
         return is_known and self.target_end_at == self.position
+
+    @property
+    def wrote_nothing(self) -> bool:
+        """In an exactly-once flow: a task whose report was lost may have written behind what is known."""
+        return (
+            self.target_end is None and self.nothing_until is not None and self.nothing_until == self.position
+        )
 
     @property
     def needs_translation(self) -> bool:

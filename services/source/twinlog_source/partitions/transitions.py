@@ -102,6 +102,8 @@ def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, n
         row.target_end, row.disproved_end = report.target_end, None
         if not report.target_end_is_old:
             row.target_end_at, row.target_end_is_old = report.position, False
+    is_known = row.nothing_until is not None and not row.is_preserved and not report.target_end_is_old
+    row.nothing_until = report.position if is_known and report.target_end is None else None
     # A task repeats the end of its last fetch, however old it is. Only a larger end was just seen.
     end, before = report.source_end, row.task_end
     if end is not None and end != before and end >= (row.end or 0):

@@ -211,7 +211,9 @@ class PartitionCopy:
     def target_end_is_old(self) -> bool:
         """More of ours than up to `target_end` may be on the target: `committed` was decided elsewhere, or
         was read from the log after a round whose outcome is not known."""
-        return self.target_end is not None and not (self.end_is_exact or self.keeps_offsets)
+        if self.target_end is None:
+            return self.restarts > 0
+        return not (self.end_is_exact or self.keeps_offsets)
 
     def commit(self, position: int) -> None:
         """The target has committed everything below `position`."""

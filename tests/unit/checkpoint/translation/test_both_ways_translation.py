@@ -32,9 +32,9 @@ class NoSync(FloorRule):
 class Rig:
     """Four records here and three there, all of which the flows have seen."""
 
-    own: int = 0
+    own: int | None = 0
     """Where the records end that the flow from here to there has written."""
-    back: int = 0
+    back: int | None = 0
     id_there: str = "b"
     """Of the topic there."""
     clock: FakeClock = field(default_factory=FakeClock)
@@ -74,9 +74,13 @@ class Rig:
         )
 
 
-@pytest.mark.parametrize(("own", "back", "offset"), [(0, 0, 2), (1, 0, None), (0, 1, None)])
-async def test_what_was_copied_without_a_sync_is_not_read(own: int, back: int, offset: int | None) -> None:
-    """Without a sync nothing was copied that way, unless the flow says that there is something."""
+@pytest.mark.parametrize(
+    ("own", "back", "offset"), [(0, 0, 2), (1, 0, None), (0, 1, None), (None, 0, 0), (0, None, 0)]
+)
+async def test_what_was_copied_without_a_sync_is_not_read(
+    own: int | None, back: int | None, offset: int | None
+) -> None:
+    """Without a sync nothing was copied that way only if the flow says so."""
     rig = Rig(own, back)
     translator = await rig.translator()
     place = SourcePosition(partition=P, next_offset=3)

@@ -249,3 +249,35 @@ def test_a_partition_that_leaves_and_comes_back_within_an_epoch_goes_on_from_its
     assert positions(table) == {stays: 0, leaves: None}, (
         "the log says where it stands once its owner has ended"
     )
+
+
+def test_a_flow_wrote_nothing_as_long_as_each_task_says_so_and_the_next_one_begins_there() -> None:
+    table = begun()
+    row = table.rows[P]
+    table.apply(Assigned(partition=P, slot=0), 0.5)
+    hears(table, report(P, 40, 40, 0, 0))
+    table.apply(Assigned(partition=P, slot=1), 2.0)
+    hears(table, report(P, 50, 50, 0, 0), slot=1)
+    assert row.wrote_nothing
+    # A killed task has committed more than it could report.
+    table.apply(LogReread(partitions=(P,), positions={P: 60}, leader_epochs={}), 3.0)
+    assert not row.wrote_nothing
+    table.apply(Assigned(partition=P, slot=0), 4.0)
+    hears(table, report(P, 60, 60, 0, 0), now=5.0)
+    assert not row.wrote_nothing
+
+
+def test_a_task_that_took_a_position_from_the_log_does_not_say_that_it_wrote_nothing() -> None:
+    table = begun()
+    (told,) = report(P, 40, 40, 0, 0).partitions
+    hears(table, TaskReport(partitions=(replace(told, target_end_is_old=True),)))
+    hears(table, report(P, 50, 50, 0, 0))
+    assert not table.rows[P].wrote_nothing
+
+
+def test_a_flow_that_wrote_did_not_write_nothing_after_its_copy_is_gone() -> None:
+    table = begun()
+    hears(table, said(position=100, target_end=100))
+    assert not table.rows[P].wrote_nothing
+    table.apply(TargetRecreated(partition=P), 2.0)
+    assert not table.rows[P].wrote_nothing
