@@ -120,7 +120,8 @@ def test_records_missing_on_the_source_are_passed() -> None:
 def test_broker_time_on_the_target_is_not_compared() -> None:
     source = [record(offset, offset, timestamp_ms=offset) for offset in range(5)]
     target = [record(offset, offset, timestamp_ms=0) for offset in range(5)]
-    assert answers(source, target, [3], own_times=True) == {3: match(3)}
+    walk = walked(source, target, [3], own_times=True, entry=OffsetPair(0, 0))
+    assert walk.answers == {3: match(3)}
 
 
 def test_equal_values_at_other_times_are_other_records() -> None:
