@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
+from twinlog.kafka.deadline import deadline
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
@@ -49,6 +50,7 @@ LOOK_AT_TARGETS_SECONDS = 60.0
 LOOK_AGAIN_SECONDS = 10.0
 """The same if a copy seems to have lost records: by then its task has reported what it wrote before."""
 BACKLOG_LOOK_SECONDS = 2.0
+LOOK_AT_SYNCS_SECONDS = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -191,7 +193,9 @@ class FlowState:
             await self.target_logs.put_ends_on_log(self.topics)
             await self.ledger.tidy()
             if looks:
-                await self.ownership.internal.ensure_syncs()
+                # It may be on the source, whose silence must not delay the next signature.
+                async with deadline(LOOK_AT_SYNCS_SECONDS, "look for the topic of offset syncs"):
+                    await self.ownership.internal.ensure_syncs()
         return is_due
 
     async def leave(self) -> None:

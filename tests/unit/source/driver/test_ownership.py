@@ -14,7 +14,7 @@ from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.epoch_jobs import EpochJobs
-from twinlog_source.driver.ownership import AT_REST_AFTER_SECONDS
+from twinlog_source.driver.ownership import AT_REST_AFTER_SECONDS, RENEW_SECONDS
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.stream.task_host import TaskHost
 from twinlog_source.driver.stream.task_settings import TaskSettings
@@ -240,3 +240,14 @@ async def test_a_flow_of_which_an_import_was_cut_off_is_not_copied(rig: FlowRig)
     assert refused.value.reason == "IMPORT_UNFINISHED"
     await first.journal.retract("restore")
     await second.take_over(displaced=False)
+
+
+async def test_an_owner_signs_on_time_while_its_source_does_not_say_whether_there_are_offset_syncs(
+    rig: FlowRig,
+) -> None:
+    owner = await rig.owner()
+    rig.source.intercept("describe_topics", lambda _call: asyncio.sleep(3600))  # noqa: TID251
+    rig.clock.advance(60)
+    async with asyncio.timeout(RENEW_SECONDS):
+        with pytest.raises(KafkaError, match="offset syncs"):
+            await owner.renew()
