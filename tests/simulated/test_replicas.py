@@ -17,8 +17,14 @@ from simulated.world import ONE_BROKER, SERVICES, World, live
 from twinlog.api.common.v1 import owners_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.common.v1.owners_service_pb2_grpc import OwnersServiceStub
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
+from twinlog.cli.common.names import flow_name
+from twinlog.cli.source.client import every_partition
+from twinlog.cli.ui.feed import PARTITION_FIELDS, Feed
+from twinlog.cli.ui.upstream import TABLES, Upstream
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import Pulse
+from twinlog.service.peers import open_to_owner
 from twinlog.testing.broker.acls import Acl, Authorizer, Operation, Pattern, Permission, Resource
 from twinlog.testing.rpc import MemoryRpc
 from twinlog.testing.virtual_time import LoopClock
@@ -307,6 +313,57 @@ def test_records_of_flows_that_move_are_copied_once_and_in_order(tmp_path: Path)
             await write(30)
             await world.until(copied)
             assert len(owned(world, "source 2")) == 3
+
+    live(life(), machines_differ=True)
+
+
+def test_any_process_gives_the_partitions_as_their_owners_tell_them(tmp_path: Path) -> None:
+    """And what it knows itself of a flow whose owner does not answer."""
+
+    async def life() -> None:
+        async with replicated(tmp_path, "AB") as (world, replicas):
+            for alias in "AB":
+                world.on[alias].cluster.create_topic("orders")
+                world.on[alias].produce("orders", 0, b"bad")
+                log = world.on[alias].partition("orders").log
+                log.batches[0] = log.batches[0]._replace(data=log.batches[0].data.replace(b"bad", b"BAD"))
+            replicas.start(1)
+            world.start("source 1")
+            world.start("source 2", arguments=OTHERS)
+            names = ("source 1", "source 2")
+            await world.until(lambda: sorted(len(owned(world, each)) for each in names) == [1, 1])
+            await world.pause(60)
+
+            def opened(_service: str, endpoint: str) -> grpc.aio.Channel:
+                return open_to_owner(endpoint, lambda _: None, MemoryRpc(world.rpc))
+
+            def place(name: str) -> str:
+                return f"127.0.0.1:{world.contexts[name].bound.number}"
+
+            async def listed(name: str) -> dict[str, str]:
+                async with opened("source", place(name)) as channel:
+                    rows = await every_partition(SourceServiceStub(channel), None, "orders")
+                return {flow_name(row.flow): row.reason for row in rows}
+
+            async def on_page(name: str) -> dict[str, str]:
+                feed, stop = Feed(TABLES), asyncio.Event()
+                partitions = feed["partitions"]
+                page = Upstream(dict.fromkeys(SERVICES, place(name)), opened, feed, LoopClock())
+                running = asyncio.get_running_loop().create_task(page.run(stop), name="page")
+                await world.until(lambda: partitions.rows)
+                stop.set()
+                await running
+                found = [dict(zip(PARTITION_FIELDS, row, strict=True)) for row in partitions.rows.values()]
+                return {row["flow"]: row["reason"] for row in found if row["topic"] == "orders"}
+
+            true = dict.fromkeys(("A->M", "B->M"), "CORRUPT_BATCH")
+            for name in names:
+                assert await listed(name) == true
+                assert await on_page(name) == true
+            (lost,) = owned(world, "source 2")
+            await world.kill("source 2")
+            assert await listed("source 1") == {**true, lost: "OWNED_ELSEWHERE"}
+            assert await on_page("source 1") == {**true, lost: "OWNED_ELSEWHERE"}
 
     live(life(), machines_differ=True)
 

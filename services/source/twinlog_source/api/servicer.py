@@ -28,7 +28,7 @@ from twinlog_source.api.messages import (
 from twinlog_source.driver import calibration
 from twinlog_source.driver.commands import FlowOperations
 from twinlog_source.driver.moves import Destination, PositionMoves
-from twinlog_source.driver.subjects import Subject, refuse_on_standby, require_owned
+from twinlog_source.driver.subjects import Subject, refusal_on_standby, refuse_on_standby, require_owned
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import standing_of
@@ -89,14 +89,19 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
             flow, row = each
             return partition_status(self._drivers[flow], row, standing_of(row, facts[flow]), facts[flow])
 
-        page, token = page_behind(
+        answer = pb.ListPartitionsResponse(
+            owned_elsewhere=[flow_message(each) for each in flows if refusal_on_standby(self._drivers[each])]
+        )
+        page, answer.next_page_token = page_behind(
             rows,
             after,
             key=lambda each: _key(each[0], *each[1].partition),
             message=message,
             size=size,
+            beside_bytes=answer.ByteSize(),
         )
-        return pb.ListPartitionsResponse(partitions=page, next_page_token=token)
+        answer.partitions.extend(page)
+        return answer
 
     async def PauseReplication(  # noqa: N802
         self, request: pb.PauseReplicationRequest, context: Context

@@ -3,7 +3,7 @@ includes."""
 
 from dataclasses import dataclass
 
-from twinlog.errors import NotFoundError, StateError
+from twinlog.errors import NotFoundError, StateError, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.service.owner.name import OwnerReason
 from twinlog_source.driver.flow_driver import FlowDriver
@@ -25,11 +25,17 @@ class Subject:
         return self.topic in (None, partition.topic) and self.partition in (None, partition.partition)
 
 
+def refusal_on_standby(driver: FlowDriver) -> TwinlogError | None:
+    """OWNED_ELSEWHERE while another process copies the flow."""
+    standing = None if driver.owned else driver.standing()
+    is_away = standing is not None and standing.reason == OwnerReason.OWNED_ELSEWHERE
+    return standing if is_away else None
+
+
 def refuse_on_standby(driver: FlowDriver) -> None:
     """Raises StateError (OWNED_ELSEWHERE) while another process copies the flow."""
-    standing = driver.standing()
-    if not driver.owned and standing is not None and standing.reason == OwnerReason.OWNED_ELSEWHERE:
-        raise standing
+    if (refusal := refusal_on_standby(driver)) is not None:
+        raise refusal
 
 
 def require_owned(driver: FlowDriver) -> None:

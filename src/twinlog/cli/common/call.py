@@ -107,12 +107,13 @@ class _Asked:
     def __getattr__(self, method: str) -> Callable[..., Any]:
         def call(request: Any, timeout: float = _SECONDS[self.service]) -> Any:
             started = getattr(self.stub, method)(request, timeout=timeout)
-            return (_answer if hasattr(started, "__await__") else _answers)(started, self.service)
+            return (answer_of if hasattr(started, "__await__") else _answers)(started, self.service)
 
         return call
 
 
-async def _answer(call: Awaitable[T], service: str) -> T:
+async def answer_of(call: Awaitable[T], service: str) -> T:
+    """Raises as `told_by`."""
     with told_by(service):
         return await call
     raise AssertionError("told_by swallows nothing")

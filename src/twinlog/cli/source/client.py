@@ -1,15 +1,18 @@
 """What commands about the copy share: options, scopes, and lists of the source service."""
 
+import asyncio
+from itertools import chain
 from typing import Annotated
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.common.call import PAGE
+from twinlog.cli.common.call import PAGE, answer_of
 from twinlog.cli.common.names import MOST_PARTITION, flow_name, parse_flow
 from twinlog.cli.common.options import argument, option
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, TwinlogError
 from twinlog.service.feeds.pages import every
+from twinlog.service.peers import CALL_TIMEOUT_SECONDS
 
 FlowArgument = Annotated[str, argument("A->B", "The flow.")]
 TopicOption = Annotated[str, option("--topic NAME", "Only this source topic; all when left out.")]
@@ -30,12 +33,42 @@ async def list_flows(stub: SourceServiceStub, flow: str | None) -> list[pb2.Flow
 
 
 async def every_partition(
-    stub: SourceServiceStub, flow: types_pb2.Flow | None, topic: str, *, from_owner: bool = False
+    stub: SourceServiceStub,
+    flow: types_pb2.Flow | None,
+    topic: str,
+    *,
+    from_owner: bool = False,
+    **how: float,
 ) -> list[pb2.PartitionStatus]:
-    """All partitions. `from_owner` needs a flow; a standby only knows stored positions, which may be slightly
-    old. Raises the service's error."""
+    """All partitions as the owners of their flows tell them. Of a flow whose owner does not answer a standby
+    tells the stored positions, which may be slightly old, and no faults; not if `from_owner`, which needs a
+    flow. Raises the service's error."""
     request = pb2.ListPartitionsRequest(flow=flow, source_topic=topic, page_size=PAGE, from_owner=from_owner)
-    return list((await every(stub.ListPartitions, request, "partitions")).partitions)
+    answer = await every(stub.ListPartitions, request, "partitions", **how)
+    async with asyncio.TaskGroup() as group:
+        asked = {
+            flow_name(away): group.create_task(_of_owner(stub, away, topic), name="ask owner")
+            for away in answer.owned_elsewhere
+        }
+    of_owners = {name: rows for name, task in asked.items() if (rows := task.result()) is not None}
+    own = (row for row in answer.partitions if flow_name(row.flow) not in of_owners)
+    return sorted(chain(own, *of_owners.values()), key=flow_partition) if of_owners else list(own)
+
+
+async def _of_owner(
+    stub: SourceServiceStub, flow: types_pb2.Flow, topic: str
+) -> list[pb2.PartitionStatus] | None:
+    """None if the owner does not answer."""
+    try:
+        rows = every_partition(stub, flow, topic, from_owner=True, timeout=CALL_TIMEOUT_SECONDS)
+        return await answer_of(rows, "source")
+    except TwinlogError:
+        return None
+
+
+def flow_partition(status: pb2.PartitionStatus) -> tuple[str, str, str, int]:
+    """As lists are sorted."""
+    return status.flow.source, status.flow.target, status.source.topic, status.source.partition
 
 
 def parse_scope(flow: str, topic: str, partition: int | None) -> pb2.Scope:

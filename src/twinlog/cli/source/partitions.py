@@ -25,7 +25,7 @@ from twinlog.cli.common.fields import (
 from twinlog.cli.common.names import CLOCK, MOST_SECONDS, parse_flow, producer_words, shown_bytes
 from twinlog.cli.common.options import OptionalFlowArgument, flag, option
 from twinlog.cli.common.pasteable import say
-from twinlog.cli.source.client import TopicOption, every_partition
+from twinlog.cli.source.client import TopicOption, every_partition, flow_partition
 from twinlog.errors import TwinlogError
 from twinlog.reasons import known_reasons
 
@@ -305,24 +305,20 @@ async def _follow(
     call: Call, at: Services, flow: types_pb2.Flow | None, topic: str, every_seconds: float, *, trouble: bool
 ) -> None:
     """Show the partitions whenever they differ, also after restarts of the service."""
-    seen = Differences(key=_key, shape=_shape)
+    seen = Differences(key=flow_partition, shape=_shape)
     async for look in looks(lambda: every_partition(at.source, flow, topic), seconds=every_seconds):
         if isinstance(look, TwinlogError):
             tell(look, f"{look} ({look.reason}); trying again")
         elif (news := seen.take(look)) is None:
             continue
         elif call.in_json:
-            changed = [as_json(_fields(), status) for status in sorted(news[0], key=_key)]
+            changed = [as_json(_fields(), status) for status in sorted(news[0], key=flow_partition)]
             removed = [{**as_json(_fields(), status), "state": "REMOVED"} for status in news[1]]
             print_json_line([*changed, *removed])
         else:
             clear_screen()
-            found = [each for each in sorted(look, key=_key) if is_troubled(each) or not trouble]
+            found = [each for each in sorted(look, key=flow_partition) if is_troubled(each) or not trouble]
             _print_rows(found, trouble=trouble, most=screen_rows())
-
-
-def _key(status: pb2.PartitionStatus) -> tuple[str, str, str, int]:
-    return status.flow.source, status.flow.target, status.source.topic, status.source.partition
 
 
 def _shape(status: pb2.PartitionStatus) -> pb2.PartitionStatus:

@@ -18,6 +18,7 @@ from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatService
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.common.call import PAGE, pause_seconds
+from twinlog.cli.source.client import every_partition
 from twinlog.cli.source.partitions import shown_seconds
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import SERVING, FlowRow, Status
@@ -346,6 +347,10 @@ class _Followed:
     """How the page calls it; "" = as the table."""
 
 
+def _partitions(channel: grpc.aio.Channel) -> Awaitable[list[source.PartitionStatus]]:
+    return every_partition(SourceServiceStub(channel), None, "", timeout=CALL_SECONDS)
+
+
 def _paged(stub: Callable[[grpc.aio.Channel], Any], method: str, request: Any, told: str) -> Ask:
     return lambda channel: every(getattr(stub(channel), method), request, told, timeout=CALL_SECONDS)
 
@@ -354,12 +359,11 @@ def _whole(stub: Callable[[grpc.aio.Channel], Any], method: str, request: Any) -
     return lambda channel: getattr(stub(channel), method)(request, timeout=CALL_SECONDS)
 
 
-_PARTITIONS = source.ListPartitionsRequest(page_size=PAGE)
 _GROUPS = checkpoint.ListGroupsRequest(page_size=PAGE)
 _FOLLOWED: Final = (
     _Followed(
-        *("partitions", "source", _paged(SourceServiceStub, "ListPartitions", _PARTITIONS, "partitions")),
-        lambda told: {partition_key(each): partition_row(each) for each in told.partitions},
+        *("partitions", "source", _partitions),
+        lambda told: {partition_key(each): partition_row(each) for each in told},
         *(LISTS_SECONDS, "source"),
     ),
     _Followed(

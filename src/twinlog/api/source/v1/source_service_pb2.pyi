@@ -1255,21 +1255,27 @@ class ListPartitionsResponse(_message.Message):
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    OWNED_ELSEWHERE_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty on the last page."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionStatus]:
         """The partitions."""
 
+    @_builtins.property
+    def owned_elsewhere(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Flow]:
+        """Of the flows that were asked for, those that another process owns: what is told of them may be old."""
+
     def __init__(
         self,
         *,
         partitions: _abc.Iterable[Global___PartitionStatus] | None = ...,
         next_page_token: _builtins.str = ...,
+        owned_elsewhere: _abc.Iterable[_types_pb2.Flow] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "owned_elsewhere", b"owned_elsewhere", "partitions", b"partitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
