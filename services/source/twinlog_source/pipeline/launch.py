@@ -34,8 +34,9 @@ DIRECTORY_PREFIX = "twinlog-spark-"
 PRIVATE = 0o077
 """The umask of the JVM and of the Python workers."""
 
-ANSWER_SECONDS = 60.0
-"""How long a JVM may take until it answers. It takes a second, and several on a busy machine."""
+ANSWER_SECONDS = 240.0
+"""How long a JVM may take until it answers. It takes a second, and on a machine without a free core more
+than a minute: one that is killed then begins anew, and never answers. One that ends is noticed at once."""
 DOWNLOAD_SECONDS = 600.0
 """The same for a JVM that first downloads packages."""
 PACKAGES = "spark.jars.packages"
