@@ -46,7 +46,9 @@ class _Mirror:
         (directory / "producer.properties").write_text(
             f"bootstrap.servers={pair.b.bootstrap_servers}\nacks=all\n"
         )
-        self.guide = Guide("mirrormaker1.md", directory)
+        # Commands find a run by its state, also where it had to take other ports than the defaults.
+        program = f'XDG_STATE_HOME="{directory}" {sys.executable} -m twinlog "$@"'
+        self.guide = Guide("mirrormaker1.md", directory, {"twinlog": program})
         self.log = directory / "log"
         self.include = {"orders|payments.*": include}
         self._directory = directory

@@ -19,9 +19,13 @@ OF_ISSUES = {"bad", "_of", "_refusal"}
 SHOWN = ("Reason", "State", "Verdict", "Action", "Outcome", "Kind", "Basis", "Lane", "Why")
 """How enums are called whose members stand in a column or field of that name."""
 INSIDE = {
-    *("ProducerState", "LeaseState", "FilterOutcome", "TranslationOutcome", "ConfigSource"),
-    *("twinlog_source.log.outcomes.Outcome", "twinlog_checkpoint.translation.walk.Outcome"),
-    *("ActionKind", "MoveKind", "RecordKind"),
+    *("ProducerState", "LeaseState", "ConfigSource", "ActionKind", "MoveKind", "RecordKind"),
+    *(
+        "FilterOutcome",
+        "TranslationOutcome",
+        "TransactionOutcome",
+        "twinlog_checkpoint.translation.walk.Outcome",
+    ),
 }
 """Seen by no user, or the name of a command."""
 
