@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
@@ -22,6 +22,8 @@ _REST_SECONDS = (10.0, 10.0, 30.0)
 _LOOK_SECONDS = 5.0
 _OF_LOST_TAILS = ("GAPS", "OFFSETS")
 _MOVE_SECONDS = 60.0
+OF_MOVES = ("FENCE", "MOVE", "MOVED")
+"""What is in force while a group is not at home."""
 _MOST_REQUESTS_A_SECOND = 100
 TOPICS = {"orders": 2, "orders.returns": 1}
 """With the count of their partitions."""
@@ -160,7 +162,7 @@ class Life:
         flow = status.flows["A->B"]
         if (flow.lag_records, flow.partitions) != (0, {"RUNNING": sum(TOPICS.values()) + 1}):
             found.append((flow.lag_records, flow.partitions))  # Heartbeats are copied, too.
-        found += [each for each in flow.in_force if each.kind in ("FENCE", "MOVE", "MOVED")]
+        found += [each for each in flow.in_force if each.kind in OF_MOVES]
         groups, copied = await self.world.groups(), self.committed("B")
         for (topic, index), offset in self.committed("A").items():
             if not any(each.partition == index for each in self.world.on["A"].read(topic)):
@@ -217,12 +219,18 @@ class Life:
         commits = self.random.random() < 0.7
         self.world.on["A"].transaction(topic, *self.values(), partitions=TOPICS[topic], commits=commits)
 
-    async def commit(self) -> None:
-        """Where the group works; nowhere while that is not certain. A group that had committed nothing was
-        not moved, and what it would commit on B afterwards would be B's own."""
+    def works_on(self) -> str | None:
+        """Where the group works; None while that is not certain. A group that had committed nothing was not
+        moved, and what it would commit on B afterwards would be B's own."""
         if self.is_moved is None or (self.is_moved and not self.has_group):
+            return None
+        return "B" if self.is_moved else "A"
+
+    async def commit(self) -> None:
+        alias = self.works_on()
+        if alias is None:
             return
-        (topic, index), alias = self.place(), "B" if self.is_moved else "A"
+        topic, index = self.place()
         name = self.prefix + topic if self.is_moved else topic
         end = self.world.on[alias].ends(name)[index]
         before = self.committed(alias).get((topic, index), 0)
@@ -236,8 +244,8 @@ class Life:
         was_moved, self.is_moved = self.is_moved, self.is_moved or None
         try:
             async with asyncio.timeout(_MOVE_SECONDS):
-                fence = self.random.random() < 0.5
-                *_, last = await self.world.move(kind, fence=fence, wait=Duration(seconds=20))
+                wait = Duration(seconds=20)
+                *_, last = await self.world.move(kind, wait=wait, **self.options_of_move())
         except (grpc.RpcError, TimeoutError) as error:
             self.told.append(f"{self.world.now():.3f} {kind} failed: {str(error)[:300]}")
             return
@@ -249,6 +257,9 @@ class Life:
             self.put_back = self.committed("A")
         self.told.append(f"{self.world.now():.3f} {kind} done")
         self.assert_not_ahead("B" if self.is_moved else "A", unread)
+
+    def options_of_move(self) -> dict[str, Any]:
+        return {"fence": self.random.random() < 0.5}
 
     async def fill_up(self) -> None:
         topic, index = self.place()

@@ -1,14 +1,15 @@
 """A random life in which both clusters write to topics of the same names, and topics are created again."""
 
 from collections import Counter
+from typing import Any
 
 from simulated.clients import Seen
-from simulated.lives import LARGE_BYTES, TOPICS, Life, Setting, Step, content_of
+from simulated.lives import LARGE_BYTES, OF_MOVES, TOPICS, Life, Place, Setting, Step, content_of
 from simulated.world import World
 from twinlog.cli.verdict.verdict import verdict_of
 
 _HOMES = {"readers": "A", "writers": "B"}
-"""Groups, and the cluster on which each works."""
+"""Groups, and the cluster on which each works; readers move to the other one and back."""
 
 
 class MergedLife(Life):
@@ -23,16 +24,30 @@ class MergedLife(Life):
 
     def writing(self) -> list[Step]:
         often = [self.produce, self.transact, self.commit]
-        return [self.produce, *often, *often, self.commit, self.recreate, self.recreate, self.fill_up]
+        return [
+            self.produce,
+            *often,
+            *often,
+            self.commit,
+            self.recreate,
+            self.recreate,
+            self.fill_up,
+            self.move,
+        ]
 
     def failing(self) -> list[Step]:
         return [self.kill, self.kill_tasks, self.elect, self.lose, self.hang, self.slow, self.outage]
 
     async def wrongly_shown(self) -> object:
         """What is pressing in the status of a deployment in which everything moves; None if nothing is."""
-        pressing = verdict_of(await self.world.status()).pressing
-        found = [each for each in pressing if not (self.recreated and each.reason == "GAPS")]
-        return [(each.about, each.reason, each.message) for each in found] or None
+        status = await self.world.status()
+        found = [
+            (each.about, each.reason, each.message)
+            for each in verdict_of(status).pressing
+            if not (self.recreated and each.reason == "GAPS")
+        ]
+        moving = [each for flow in status.flows.values() for each in flow.in_force if each.kind in OF_MOVES]
+        return [*found, *moving] or None
 
     def is_settled(self) -> bool:
         """Each cluster has everything once, and what one writer wrote in its order."""
@@ -50,6 +65,10 @@ class MergedLife(Life):
             for log in (self.world.on[alias].read(topic) for alias in "AB"):
                 for writer in (b"A", b"B"):
                     assert _is_in_order(log, writer), f"{topic}: {writer!r} is not in order"
+
+    def assert_not_ahead(self, _alias: str, _unread: dict[Place, set[object]]) -> None:
+        """After a move: as always."""
+        self.assert_nobody_is_ahead()
 
     def assert_nobody_is_ahead(self) -> None:
         for group in _HOMES:
@@ -92,16 +111,27 @@ class MergedLife(Life):
     def written_by(self, alias: str, most: int = 5) -> list[bytes]:
         return [alias.encode() + value for value in self.values(most)]
 
+    async def move(self) -> None:
+        """A group that has committed nothing is none."""
+        if not self.is_moved and not self.committed("A"):
+            self.is_moved = False
+        else:
+            await super().move()
+
+    def options_of_move(self) -> dict[str, Any]:
+        """A fence would stop the other flow, too."""
+        return {"groups": ["readers"]}
+
     async def commit(self) -> None:
-        """A group at home: it has read more, or everything."""
+        """A group where it works: it has read more, or everything."""
         self.assert_nobody_is_ahead()
         (topic, index), group = self.place(), self.random.choice(list(_HOMES))
-        on = self.world.on[_HOMES[group]]
-        if topic in on.cluster.topics:
+        alias = self.works_on() if group == "readers" else _HOMES[group]
+        if alias is not None and topic in (on := self.world.on[alias]).cluster.topics:
             end, before = on.ends(topic)[index], on.committed(group).get((topic, index), 0)
             offset = self.random.choice((end, self.random.randint(min(before, end), end)))
             on.commit(group, topic, {index: offset})
-            self.has_read[group] |= self.read_by(group, _HOMES[group])
+            self.has_read[group] |= self.read_by(group, alias)
 
     async def recreate(self) -> None:
         """A topic of one cluster, also by the flow from the other. What nobody has copied is lost. The new
