@@ -112,7 +112,12 @@ class MergedLife(Life):
         return [alias.encode() + value for value in self.values(most)]
 
     async def move(self) -> None:
-        """A group that has committed nothing is none."""
+        """A group that has committed nothing is none. Both write everywhere: without records of its own a
+        topic has no offset syncs, and moves wait for them."""
+        for alias, applications in self.world.on.items():
+            for topic in filter(applications.cluster.topics.__contains__, TOPICS):
+                for index in range(TOPICS[topic]):
+                    applications.produce(topic, index, *self.written_by(alias, most=1))
         if not self.is_moved and not self.committed("A"):
             self.is_moved = False
         else:
