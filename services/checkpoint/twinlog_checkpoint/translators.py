@@ -179,7 +179,7 @@ def _both_ways(
     async def told_by(asked: Flow) -> Mapping[TopicPartition, Copied]:
         states = (await around.copy_states.of(asked)).partitions
         return {
-            each: Copied(state.position, state.target_end, state.topic_ids)
+            each: Copied(state.position, state.target_end, state.topic_ids, state.equal_below is None)
             for each, state in states.items()
             if state.position is not None
         }

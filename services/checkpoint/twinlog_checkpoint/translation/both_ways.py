@@ -46,6 +46,15 @@ class Copied(NamedTuple):
     known: what a killed task wrote last may have lost its syncs."""
     topic_ids: TopicIds | None
     """Of the topics that it knows."""
+    is_preserved: bool = False
+    """The copy has the offsets of its source, so nobody else has written to it."""
+
+    def wrote_nothing(self, other: "Copied | None") -> bool:
+        """`other`: the flow in the other direction. Where that one has written a copy that is preserved, this
+        one had nothing to copy. An empty copy says nothing: it is preserved until somebody writes."""
+        if self.end is not None or other is None:
+            return self.end == 0
+        return other.is_preserved and bool(other.end)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -188,8 +197,8 @@ class BothWaysTranslator:
             return _told(Verdict.UP_TO_DATE, min(flows[1].position, there.end), there, AT_END)
         if floors is None:
             return without_floor(f"{_BOTH}, and the offset syncs of the flow back are not known here")
-        own = self._bound(floors[0], position, there, flows[0], settled and settled.end)
-        back = self._bound(floors[1], position, there, flows[1], settled and settled.copied)
+        own = self._bound(floors[0], position, there, flows, settled and settled.end)
+        back = self._bound(floors[1], position, there, flows[::-1], settled and settled.copied)
         for each in (own, back):
             if each.downstream_offset is None:
                 return each
@@ -204,11 +213,11 @@ class BothWaysTranslator:
         rule: FloorRule,
         position: SourcePosition,
         there: LogBounds,
-        flow: Copied | None,
+        flows: tuple[Copied | None, Copied | None],
         settled: int | None,
     ) -> Translation:
-        """By the syncs of one flow; where it has copied no record, by how far the log there was looked at;
-        where the syncs are younger, or may have been lost, from the first record on."""
+        """By the syncs of one flow, the first; where it has copied no record, by how far the log there was
+        looked at; where the syncs are younger, or were lost, from the first record on."""
         answer = rule.translate_one(position)
         if answer.verdict is Verdict.TOO_OLD:
             return Translation(
@@ -216,10 +225,11 @@ class BothWaysTranslator:
                 downstream_offset=there.start,
                 message=f"{answer.message}: from the start",
             )
-        if answer.verdict is not Verdict.NO_SYNC or settled is None or flow is None or flow.end:
+        flow, other = flows
+        if answer.verdict is not Verdict.NO_SYNC or settled is None or flow is None:
             return answer
-        if flow.end is None:
-            message = "what was copied that way is not known: from the start"
+        if not flow.wrote_nothing(other):
+            message = "offset syncs of what was copied that way may be lost: from the start"
             return Translation(verdict=Verdict.FLOOR, downstream_offset=there.start, message=message)
         message = "nothing was copied that way"
         return Translation(verdict=Verdict.FLOOR, downstream_offset=settled, message=message)

@@ -101,6 +101,8 @@ class Walk(Results):
 
     @property
     def is_done(self) -> bool:
+        if self.has_no_times and self.entry is None and self.next_pair is None:
+            return True  # Nothing that is found can be sure: no more is read.
         if self.is_lost or self.wanted or not self._is_settled:
             return self.is_lost
         may_prove = self.next_pair is not None and self.is_even is None and not self.differences

@@ -272,9 +272,8 @@ class PartitionRow:
     @property
     def wrote_nothing(self) -> bool:
         """In an exactly-once flow: a task whose report was lost may have written behind what is known."""
-        return (
-            self.target_end is None and self.nothing_until is not None and self.nothing_until == self.position
-        )
+        is_known = self.target_end is None and self.nothing_until is not None and not self.is_preserved
+        return is_known and self.nothing_until == self.position
 
     @property
     def needs_translation(self) -> bool:

@@ -75,10 +75,10 @@ class Rig:
 
 
 @pytest.mark.parametrize(
-    ("own", "back", "offset"), [(0, 0, 2), (1, 0, None), (0, 1, None), (None, 0, 0), (0, None, 0)]
+    ("own", "back", "offset"), [(0, 0, 2), (1, 0, 0), (0, 1, 0), (None, 0, 0), (0, None, 0)]
 )
 async def test_what_was_copied_without_a_sync_is_not_read(
-    own: int | None, back: int | None, offset: int | None
+    own: int | None, back: int | None, offset: int
 ) -> None:
     """Without a sync nothing was copied that way only if the flow says so."""
     rig = Rig(own, back)
@@ -87,6 +87,15 @@ async def test_what_was_copied_without_a_sync_is_not_read(
     assert (await translator.translate([place]))[place].downstream_offset is None, "syncs may still come"
     rig.clock.advance(SETTLED_SECONDS)
     assert (await translator.translate([place]))[place].downstream_offset == offset
+
+
+@pytest.mark.parametrize(("own", "told"), [(3, True), (0, False), (None, False)])
+def test_a_flow_back_from_a_copy_that_keeps_the_offsets_had_nothing_to_copy(
+    own: int | None, told: bool
+) -> None:
+    """After a kill it is not known what it wrote. An empty copy keeps all offsets."""
+    there = Copied(4, own, TopicIds("a", "b"), is_preserved=True)
+    assert Copied(2, None, TopicIds("b", "a")).wrote_nothing(there) is told
 
 
 @pytest.mark.parametrize(("back", "verdict"), [(4, Verdict.UP_TO_DATE), (5, Verdict.NO_SYNC)])

@@ -124,6 +124,13 @@ def test_broker_time_on_the_target_is_not_compared() -> None:
     assert walk.answers == {3: match(3)}
 
 
+def test_without_a_pair_logs_without_times_are_not_read_to_the_end() -> None:
+    """Nothing that is found can be sure, and each pass would read it again."""
+    walk = walked(log(range(600)), log(range(600)), [500], own_times=True)
+    assert walk.answers == {500: Answer(Outcome.LOST, None)}
+    assert walk.proof.records < 100
+
+
 def test_equal_values_at_other_times_are_other_records() -> None:
     source = [record(offset, 7, timestamp_ms=offset) for offset in range(20)]
     target = [record(index, 7, timestamp_ms=time) for index, time in enumerate([*range(10), *range(5, 20)])]
