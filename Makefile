@@ -49,7 +49,7 @@ kerberos: install ## Add to .venv what logs in by Kerberos; needs gcc and the sy
 demo: install ## Two real clusters, four services, a group that fails over: about a minute; ARGS="--ui --transform": on the live page, with Spark
 	$(BIN)/twinlog demo $(ARGS)
 
-test: install ## Unit tests, properties, and the README's promises on real brokers: minutes
+test: install ## Unit tests, properties, and most of the README's promises on real brokers: minutes
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not conformance and not nightly" tests/e2e tests/integration tests/contract tests/simulated tests/unit
 
 conformance: install ## The wire, security, Java's tools, Prometheus, the page in a browser, a short chaos run

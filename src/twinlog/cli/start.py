@@ -182,7 +182,7 @@ def start_command(
     target: str = argument("TARGET", "host:port of a broker to copy to."),
     topics: str = option("--topics NAME,…", "Topics to copy: names and regular expressions.", ".*"),
     names: str = option(
-        "--names A,B", "The names of both clusters. Copies are named A.TOPIC.", "source,target"
+        "--names A,B", "The names of both clusters; the first one prefixes copies.", "source,target"
     ),
     file: Path = option("--file FILE", "The file to write and run.", Path("twinlog.properties")),
     keep_names: bool = flag("--keep-names", "Copies have the names of their topics."),

@@ -24,8 +24,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     help="Show and change the rules of a flow while it runs: topics, groups, intervals, what is synced."
-    " A rule is a key of the properties file; changes are stored on the target and win over the file, in all"
-    " services.",
+    " A rule is a key of the properties file; changes are stored on the target and win over the file in all"
+    " services, until its value changes.",
 )
 
 FlowArgument = Annotated[str, argument("A->B", "A flow such as `A->B`.")]
