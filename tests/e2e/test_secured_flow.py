@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 import urllib.request
 from collections.abc import Sequence
 from contextlib import suppress
@@ -54,9 +53,9 @@ async def _command(
     )
 
 
-async def _all_that_is_told(run: TwinlogRun, directory: Path, pages: Sequence[int]) -> dict[str, bytes]:
-    """By place, what others of the machine, a monitoring system and support get to see of a run: command
-    lines, Spark's files, metrics, the bundle."""
+async def _all_that_is_told(run: TwinlogRun, pages: Sequence[int]) -> dict[str, bytes]:
+    """By place, what others of the machine and a monitoring system get to see of a run: command lines,
+    Spark's files, metrics."""
     processes = [psutil.Process(run.process.pid)]
     processes += processes[0].children(recursive=True)
     lines = {f"command line {process.pid}": " ".join(_words(process)) for process in processes}
@@ -64,21 +63,12 @@ async def _all_that_is_told(run: TwinlogRun, directory: Path, pages: Sequence[in
     assert places, "Spark runs"
     files = {name: text for place in places for name, text in _files_below(Path(place)).items()}
     assert files
-    bundle = directory / "bundle.tar.gz"
-    made = await _command(run, "debug", "bundle", "--file", str(bundle), "--log", str(run.log))
-    assert made.returncode == 0, made
-    with tarfile.open(bundle) as archive:
-        members = [(member, archive.extractfile(member)) for member in archive.getmembers()]
-        in_bundle = {f"bundle {member.name}": file.read() for member, file in members if file is not None}
-    assert "bundle configuration.properties" in {re.sub("bundle .*/", "bundle ", name) for name in in_bundle}
     shown = [await asyncio.to_thread(_page, port) for port in pages]
     assert all(b"twinlog_" in page for page in shown)
     return {
         **{place: line.encode() for place, line in lines.items()},
         **files,
-        **in_bundle,
         **{f"metrics {port}": page for port, page in zip(pages, shown, strict=True)},
-        "output of bundle": (made.stdout + made.stderr).encode(),
     }
 
 
@@ -148,7 +138,7 @@ async def test_a_flow_from_tls_and_scram_to_sasl_plain(
 
             await eventually(all_there)
             status = await _command(run, "status", "-o", "json")
-            told = await _all_that_is_told(run, tmp_path, pages.ports)
+            told = await _all_that_is_told(run, pages.ports)
             refused = await _command(run, "pause", "A->B", as_whom=authority.files(tmp_path, "viewer"))
             paused = await _command(run, "pause", "A->B", as_whom=authority.files(tmp_path, "admin"))
             stranger = await _command(

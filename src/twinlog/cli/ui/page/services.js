@@ -1,7 +1,7 @@
 // The four services and the clusters that they reach.
 import { html } from "./vendor/preact-htm.js";
 import { Icon } from "./icons.js";
-import { Chip, Command, Remedy, Words, flowName } from "./parts.js";
+import { Chip, Remedy, Words, flowName } from "./parts.js";
 import { store } from "./stream.js";
 
 const DOES = {
@@ -26,6 +26,5 @@ export function Services() {
   const rows = Object.values(store.tables.services), files = [...new Set(rows.map((row) => row.config).filter(Boolean))], flows = Object.keys(store.tables.flows).length;
   return html`<section class="card"><div class="title"><h2>Services</h2><span class="soft">${files.join(", ")}</span></div>
     <table class="stacked"><thead><tr><th>Service</th><th>State</th><th>Role</th><th>Address</th><th>Process</th><th>Version</th><th>Security</th></tr></thead><tbody>${rows.map((row) => html`<${Service} key=${row.name} row=${row} flows=${flows}/>`)}</tbody></table></section>
-  <div class="cards services">${Object.values(store.tables.clusters).map((row) => html`<${Cluster} key=${row.alias} row=${row}/>`)}</div>
-  <section class="card"><h2>For a bug report</h2><p>Configuration without secrets, versions, states, metrics and logs in one file:</p><${Command} line="twinlog debug bundle"/></section>`;
+  <div class="cards services">${Object.values(store.tables.clusters).map((row) => html`<${Cluster} key=${row.alias} row=${row}/>`)}</div>`;
 }

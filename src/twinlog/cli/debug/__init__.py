@@ -1,1 +1,0 @@
-"""`twinlog debug bundle`: collects what a bug report needs in one file, without secrets."""
