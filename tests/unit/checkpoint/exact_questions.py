@@ -43,9 +43,8 @@ def translator(
 
 
 def translator_back(logs: MirroredLogs) -> ExactTranslator:
-    def pairs(_copy: TopicPartition) -> ReversedPairs | None:
-        known = logs.history.of(ORIGIN)
-        return None if known is None else ReversedPairs(known)
+    def pairs(_copy: TopicPartition) -> ReversedPairs:
+        return ReversedPairs(logs.history.begun(ORIGIN, None))
 
     return ExactTranslator(
         here=LogSide(admin=logs.target, log=RecordLog(logs.target.reader())),

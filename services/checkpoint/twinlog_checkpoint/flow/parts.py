@@ -280,12 +280,12 @@ def pairs_of_copy(
     ids_of: Callable[[str], TopicIds | None],
     partition: TopicPartition,
 ) -> ReversedPairs | None:
-    """The known pairs, seen from a partition of the target; None when there are none, or they are of topics
-    that are gone. `ids_of`: of a source topic and its copy, as far as known."""
+    """The known pairs, seen from a partition of the target, also before the first sync; None when it is no
+    copy, or they are of topics that are gone. `ids_of`: of a source topic and its copy, as far as known."""
     origin = named_origin(flow, policy, partition)
-    pairs = None if origin is None else tail.history.of(origin)
-    if origin is None or pairs is None:
+    if origin is None:
         return None
     present = ids_of(origin.topic)
+    pairs = tail.history.begun(origin, present)
     is_gone = None not in (pairs.topic_ids, present) and pairs.topic_ids != present
     return None if is_gone else ReversedPairs(pairs)

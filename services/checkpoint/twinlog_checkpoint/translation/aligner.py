@@ -286,7 +286,10 @@ class Aligner:
         if self.pairs.newest() is None:
             begin = self.here.bounds.start
             walk = await self.walks.walk(begin, self.there.bounds.start, [offset], pinned=True)
-            return walk.answers[offset]
+            answer = walk.answers[offset]
+            if answer.outcome is Outcome.LOST and await self._is_first(offset):
+                return Answer(Outcome.NOT_BEFORE, self.there.bounds.start)
+            return answer
         above = self.pairs.above(offset)
         if above is not None and self.walks.readable(above):
             distance = above.upstream - offset
@@ -296,6 +299,13 @@ class Aligner:
                 return walk.answers[offset]
         _, found = await self._among_survivors(offset, None)
         return found
+
+    async def _is_first(self, offset: int) -> bool:
+        """Whether no record was ever before it that a group could have read."""
+        if self.here.bounds.start > 0:
+            return False
+        first = await self.here.first(0)
+        return first is None or first.offset >= offset
 
     async def _among_survivors(self, offset: int, entry: OffsetPair | None) -> tuple[int, Answer]:
         """Jump from survivor to survivor until a record is found on both sides; the answer holds for every

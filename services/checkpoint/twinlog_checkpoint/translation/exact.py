@@ -44,7 +44,7 @@ _OTHER_RECORDS = "Spark changes the records of this topic"
 _NOT_FOUND = "the logs no longer have the records to compare"
 AT_END = "everything that has been copied lies before it"
 _BEFORE_START = "it lies before the log's start: the copy of the first record that can still be read"
-_FROM_START = "by the first record of the log there, which holds records that are gone here"
+_FROM_START = "by the first record of the log there: no record here is known to lie before its copy"
 _OTHER_COPY = (
     "the logs do not hold what the offset syncs say: the copy lost records or was created again, and no"
     " newer sync has come yet"

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from twinlog.model import TopicPartition
+from twinlog.model import Record, TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState, LostRange
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
+from twinlog_checkpoint.translation.translation import SourcePosition
 from unit.checkpoint.checkpoint_rig import CheckpointFlowRig
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, run
@@ -62,6 +63,20 @@ async def test_an_empty_partition_is_copied_whatever_was_there_before() -> None:
         assert found[SMALL].records_not_copied == 0
         _, report = await run(rig.served.failover, MoveOptions(wait_seconds=5))
     assert report.left_behind == []
+
+
+async def test_what_a_group_has_asked_about_before_any_copy_is_counted() -> None:
+    """The question begins the list of what comparisons find, which stays empty; it is no word of a copy."""
+    async with move_rig() as rig:
+        rig.logs.source.add_topic(SMALL.topic)
+        rig.logs.target.add_topic(SMALL_COPY.topic)
+        for value in (b"1", b"2", b"3"):
+            rig.logs.source.log(SMALL, "write").append(
+                Record(offset=-1, timestamp_ms=1, key=None, value=value)
+            )
+        await rig.parts.back.translate([SourcePosition(partition=SMALL_COPY, next_offset=0)])
+        assert rig.parts.pairs(SMALL) is not None
+        assert (await backlog(rig))[SMALL].records_not_copied == 3
 
 
 async def test_records_that_the_copy_has_lost_are_not_copied_whatever_the_source_service_says() -> None:

@@ -419,3 +419,18 @@ async def test_there_is_no_answer_where_the_copy_holds_other_records() -> None:
     logs.target = other.target
     found = await translate(translator(logs), [50, 150])
     assert {translation.verdict for translation in found.values()} == {Verdict.NO_SYNC}
+
+
+async def test_a_group_that_has_read_nothing_of_a_copy_without_a_sync_begins_at_the_first_record() -> None:
+    """The source has aborted records alone, so nothing is there to compare; the copy may have some, too."""
+    logs = MirroredLogs(seed=1, lost_syncs=1)
+    aborted = [Record(offset=-1, timestamp_ms=1, key=None, value=b"none")] * 2
+    logs.source.append_transaction(ORIGIN, aborted, Transaction.ABORTED)
+    back = translator_back(logs)
+    for offsets in ([0], range(4)):
+        for told in (await translate(back, offsets, COPY)).values():
+            assert (told.verdict, told.downstream_offset) == (Verdict.FLOOR, 0)
+        logs.target.append_transaction(COPY, aborted, Transaction.ABORTED)
+    logs.target.append_transaction(COPY, aborted, Transaction.COMMITTED)
+    end = logs.target.log(COPY, "end").end
+    assert (await translate(back, [end], COPY))[end].downstream_offset is None

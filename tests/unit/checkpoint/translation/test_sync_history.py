@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from twinlog.errors import FatalKafkaError, WireFormatError
 from twinlog.kafka.ports import OffsetSpec
-from twinlog.model import TopicPartition
+from twinlog.model import Record, TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call
 from twinlog.wire import TopicIds
@@ -29,7 +29,9 @@ from twinlog_checkpoint.translation.sync_history_log import (
     encode_head,
     encode_partition,
 )
+from twinlog_checkpoint.translation.translation import SourcePosition
 from unit.checkpoint.checkpoint_rig import SYNCS_TOPIC, CheckpointFlowRig, turns
+from unit.checkpoint.mirrored_logs import COPY, MirroredLogs
 
 T, U = TopicPartition("t", 0), TopicPartition("u", 0)
 KEPT = TopicPartition("mm2-sync-history.A.internal", 0)
@@ -271,3 +273,20 @@ def test_pairs_that_do_not_rise_are_refused(deltas: list[object]) -> None:
     document = json.loads(value) | {"pairs": deltas}
     with pytest.raises(WireFormatError):
         decode(key, json.dumps(document).encode())
+
+
+async def test_a_start_without_any_sync_finds_the_places_of_a_copys_groups() -> None:
+    """Nobody has asked about an offset of the source before: all groups work on the target."""
+    logs = MirroredLogs(seed=1, lost_syncs=1)
+    logs.produce(30)
+    logs.copy()
+    rig = CheckpointFlowRig(source=logs.source, target=logs.target, translation_max_bytes=1 << 20)
+    async with rig.running() as parts:
+        wanted = {copied.offset: here.offset for here, copied in _both_logs(logs)}
+        positions = {offset: SourcePosition(partition=COPY, next_offset=offset) for offset in wanted}
+        told = await parts.back.translate(positions.values())
+        assert {offset: told[each].downstream_offset for offset, each in positions.items()} == wanted
+
+
+def _both_logs(logs: MirroredLogs) -> list[tuple[Record, Record]]:
+    return list(zip(logs.visible_source(), logs.visible_target(), strict=True))

@@ -220,7 +220,7 @@ class BacklogMeter:
         """Return the source offset after the last copied record; None when nothing shows it. Raises
         BudgetSpent, KafkaError or WireFormatError."""
         pairs = place.entry.pairs
-        if pairs is None or place.there is None:
+        if pairs is None or pairs.newest() is None or place.there is None:
             # Nothing is known to be copied, so every visible record is missing.
             return place.here.start if place.copied_to is None else place.copied_to
         readable = min(place.stop, place.here.end)
