@@ -40,11 +40,15 @@ class _Standby(_Owner):
         self._owner = owner
 
     async def ListGroups(self, request: Any, context: Any) -> pb2.ListGroupsResponse:  # noqa: N802
-        if request.from_owner:
+        if request.HasField("from_owner_of"):
             raise StateError("stands by", reason=STANDS_BY, metadata={"owner_address": self._owner})
         progress = pb2.FlowProgress(flow=FLOW, obstacle="stands by", obstacle_reason=STANDS_BY)
         return pb2.ListGroupsResponse(
-            ready_flows=[FLOW], clusters=CLUSTERS, summaries=[pb2.GroupSummary(flow=FLOW)], flows=[progress]
+            ready_flows=[FLOW],
+            clusters=CLUSTERS,
+            summaries=[pb2.GroupSummary(flow=FLOW)],
+            flows=[progress],
+            owned_elsewhere=[FLOW],
         )
 
 
@@ -80,7 +84,7 @@ async def test_the_groups_are_those_that_the_owner_counts(through_the_standby: b
     async with serving(an_owner()) as owner, serving(a_standby(owner)) as standby:
         row = await asked_at(standby if through_the_standby else owner)
     assert (row.group_count, row.groups) == (3, {"EXACT": 7})
-    assert row.stands_by("checkpoint") is through_the_standby
+    assert not row.notes
 
 
 async def test_without_the_owner_nothing_is_known_of_groups() -> None:

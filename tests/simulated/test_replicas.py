@@ -4,27 +4,35 @@ import asyncio
 import json
 import os
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import product
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import grpc
 import pytest
 
 from simulated.world import ONE_BROKER, SERVICES, World, live
+from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import ExplainGroupRequest, ListGroupsRequest
+from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1 import owners_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.common.v1.owners_service_pb2_grpc import OwnersServiceStub
+from twinlog.api.source.v1.source_service_pb2 import Scope, SetThrottleRequest
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
+from twinlog.cli.checkpoint.groups import every_group
 from twinlog.cli.common.names import flow_name
-from twinlog.cli.source.client import every_partition
-from twinlog.cli.ui.feed import PARTITION_FIELDS, Feed
+from twinlog.cli.common.owners import as_owners_tell
+from twinlog.cli.source.client import every_partition, list_flows
+from twinlog.cli.status.query import query_status
+from twinlog.cli.status.rows import Status
+from twinlog.cli.ui.feed import GROUP_FIELDS, PARTITION_FIELDS, Feed
 from twinlog.cli.ui.upstream import TABLES, Upstream
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import Pulse
-from twinlog.service.peers import open_to_owner
+from twinlog.service.peers import OwnerChannel, open_to_owner
 from twinlog.testing.broker.acls import Acl, Authorizer, Operation, Pattern, Permission, Resource
 from twinlog.testing.rpc import MemoryRpc
 from twinlog.testing.virtual_time import LoopClock
@@ -59,6 +67,34 @@ def owned(world: World, name: str) -> list[str]:
     context = world.contexts.get(name)
     memberships = context.memberships.values() if context is not None else ()
     return [str(flow) for each in memberships for flow in each.owned()]
+
+
+def place(world: World, name: str) -> str:
+    return f"127.0.0.1:{world.contexts[name].bound.number}"
+
+
+def asked(world: World, name: str) -> OwnerChannel:
+    """A channel as commands have it."""
+    return open_to_owner(place(world, name), lambda _: None, MemoryRpc(world.rpc))
+
+
+async def shown(world: World, name: str, table: str, fields: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows of a table of the page that asks this process only."""
+    feed, stop = Feed(TABLES), asyncio.Event()
+    page = Upstream(
+        dict.fromkeys(SERVICES, place(world, name)), lambda *_: asked(world, name), feed, LoopClock()
+    )
+    running = asyncio.get_running_loop().create_task(page.run(stop), name="page")
+    await world.until(lambda: feed[table].rows)
+    stop.set()
+    await running
+    return [dict(zip(fields, row, strict=True)) for row in feed[table].rows.values()]
+
+
+async def status_of(world: World, name: str) -> Status:
+    """What `twinlog status` has from this process."""
+    at = {name.split()[0]: place(world, name)}
+    return await query_status(at, lambda *_: asked(world, name), timeout_seconds=5)
 
 
 class Ahead(LoopClock):
@@ -334,26 +370,13 @@ def test_any_process_gives_the_partitions_as_their_owners_tell_them(tmp_path: Pa
             await world.until(lambda: sorted(len(owned(world, each)) for each in names) == [1, 1])
             await world.pause(60)
 
-            def opened(_service: str, endpoint: str) -> grpc.aio.Channel:
-                return open_to_owner(endpoint, lambda _: None, MemoryRpc(world.rpc))
-
-            def place(name: str) -> str:
-                return f"127.0.0.1:{world.contexts[name].bound.number}"
-
             async def listed(name: str) -> dict[str, str]:
-                async with opened("source", place(name)) as channel:
+                async with asked(world, name) as channel:
                     rows = await every_partition(SourceServiceStub(channel), None, "orders")
                 return {flow_name(row.flow): row.reason for row in rows}
 
             async def on_page(name: str) -> dict[str, str]:
-                feed, stop = Feed(TABLES), asyncio.Event()
-                partitions = feed["partitions"]
-                page = Upstream(dict.fromkeys(SERVICES, place(name)), opened, feed, LoopClock())
-                running = asyncio.get_running_loop().create_task(page.run(stop), name="page")
-                await world.until(lambda: partitions.rows)
-                stop.set()
-                await running
-                found = [dict(zip(PARTITION_FIELDS, row, strict=True)) for row in partitions.rows.values()]
+                found = await shown(world, name, "partitions", PARTITION_FIELDS)
                 return {row["flow"]: row["reason"] for row in found if row["topic"] == "orders"}
 
             true = dict.fromkeys(("A->M", "B->M"), "CORRUPT_BATCH")
@@ -364,6 +387,81 @@ def test_any_process_gives_the_partitions_as_their_owners_tell_them(tmp_path: Pa
             await world.kill("source 2")
             assert await listed("source 1") == {**true, lost: "OWNED_ELSEWHERE"}
             assert await on_page("source 1") == {**true, lost: "OWNED_ELSEWHERE"}
+
+    live(life(), machines_differ=True)
+
+
+def test_any_process_gives_groups_and_why_as_their_owners_tell_them(tmp_path: Path) -> None:
+    """And says so where the owner of a flow does not answer."""
+    true = {"A->M": "of A", "B->M": "of B"}
+
+    async def life() -> None:
+        async with replicated(tmp_path, "AB") as (world, replicas):
+            for alias in "AB":
+                world.on[alias].cluster.create_topic("orders")
+                world.on[alias].produce("orders", 0, b"one")
+                world.on[alias].commit(f"of {alias}", "orders", {0: 1})
+            replicas.start(1)
+            world.start("source 1", "checkpoint 1")
+            world.start("checkpoint 2", arguments=OTHERS)
+            names = ("checkpoint 1", "checkpoint 2")
+            await world.until(lambda: sorted(len(owned(world, each)) for each in names) == [1, 1])
+            await world.pause(60)
+
+            async def listed(name: str) -> dict[str, str]:
+                async with asked(world, name) as channel:
+                    answer = await every_group(CheckpointServiceStub(channel), ListGroupsRequest())
+                return {flow_name(row.flow): row.group for row in answer.groups}
+
+            async def on_page(name: str) -> dict[str, str]:
+                found = await shown(world, name, "groups", GROUP_FIELDS)
+                return {row["flow"]: row["group"] for row in found}
+
+            async def explained(name: str) -> dict[str, bool]:
+                async with asked(world, name) as channel:
+                    method = CheckpointServiceStub(channel).ExplainGroup
+                    told = await as_owners_tell(method, ExplainGroupRequest(group="of A"))
+                return {flow_name(each.flow): bool(each.partitions) for each in told.explanations}
+
+            async def counted(name: str) -> dict[str, int | None]:
+                flows = (await status_of(world, name)).flows
+                return {flow: row.group_count for flow, row in flows.items()}
+
+            for name in names:
+                assert await listed(name) == true
+                assert await on_page(name) == true
+                assert await explained(name) == {"A->M": True, "B->M": False}
+                assert await counted(name) == {"A->M": 1, "B->M": 1}
+            ((kept,), (lost,)) = (owned(world, each) for each in names)
+            await world.kill("checkpoint 2")
+            assert await listed("checkpoint 1") == {kept: true[kept]}
+            assert await counted("checkpoint 1") == {kept: 1, lost: None}
+            assert (await status_of(world, "checkpoint 1")).flows[lost].stands_by("checkpoint")
+
+    live(life(), machines_differ=True)
+
+
+def test_any_process_gives_flows_and_their_limits_as_their_owners_tell_them(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with replicated(tmp_path, "AB") as (world, replicas):
+            for alias in "AB":
+                world.on[alias].cluster.create_topic("orders")
+            replicas.start(1)
+            world.start("source 1")
+            world.start("source 2", arguments=OTHERS)
+            names = ("source 1", "source 2")
+            await world.until(lambda: sorted(len(owned(world, each)) for each in names) == [1, 1])
+            await world.pause(60)
+            for number, alias in enumerate("AB", start=1):
+                async with asked(world, "source 1") as channel:
+                    scope = Scope(flow=types_pb2.Flow(source=alias, target="M"))
+                    limit = SetThrottleRequest(scope=scope, bytes_per_second=1000 * number)
+                    await SourceServiceStub(channel).SetThrottle(limit)
+            for name in names:
+                async with asked(world, name) as channel:
+                    flows = await list_flows(SourceServiceStub(channel), None)
+                assert [each.bytes_per_second for flow in flows for each in flow.throttles] == [1000, 2000]
+                assert [row.notes for row in (await status_of(world, name)).flows.values()] == [[], []]
 
     live(life(), machines_differ=True)
 

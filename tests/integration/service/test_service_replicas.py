@@ -159,7 +159,7 @@ async def test_a_second_checkpoint_works_only_once_the_first_is_gone(
                 stub = CheckpointServiceStub(channel)
                 told = [each async for each in stub.PlanMove(request, timeout=CALL_SECONDS)]
                 assert told[-1].plan.flow == flow
-            listed = checkpoint.ListGroupsRequest(from_owner=True)
+            listed = checkpoint.ListGroupsRequest(from_owner_of=flow)
             with pytest.raises(grpc.aio.AioRpcError, match="served by another process"):
                 await CheckpointServiceStub(two.channel).ListGroups(listed, timeout=CALL_SECONDS)
             assert await command("groups", asked=two) == 0

@@ -14,7 +14,7 @@ from twinlog.service.api_values import cluster_message, flow_message, named
 from twinlog.service.clusters import ClusterStatus
 from twinlog.service.feeds.pages import Key, checked_page_size, key_of, page_behind
 from twinlog.service.grpc_server import Context
-from twinlog.service.owner.name import OWNER_ADDRESS, OwnerReason
+from twinlog.service.owner.name import is_elsewhere, one_of_each_owner
 from twinlog_checkpoint.api import messages
 from twinlog_checkpoint.api.flow_progress import flow_progress
 from twinlog_checkpoint.api.group_explainer import explain_group
@@ -41,15 +41,14 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
     async def ListGroups(  # noqa: N802
         self, request: pb2.ListGroupsRequest, context: Context
     ) -> pb2.ListGroupsResponse:
-        flows = self._selected(request.flow if request.HasField("flow") else None)
-        if request.from_owner:
-            _refuse_on_standby(flows)
+        flows = self._selected(request)
         size = checked_page_size(request.page_size)
         after = key_of(request.page_token, (str, str, str, str, int))
         response = pb2.ListGroupsResponse(
             clusters=[cluster_message(status) for status in self._statuses()],
             ready_flows=[flow_message(served.parts.flow) for served in flows if served.parts.syncs_are_read],
             flows=[messages.flow_progress(flow_progress(served.parts)) for served in flows],
+            owned_elsewhere=_elsewhere(flows),
         )
         if after is None:
             response.unsupported_groups.extend(
@@ -82,12 +81,11 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
     ) -> pb2.ExplainGroupResponse:
         if not request.group:
             raise ConfigError("group: expected a group id", reason="INVALID_GROUP")
-        flows = self._selected(request.flow if request.HasField("flow") else None)
-        if request.from_owner:
-            _refuse_on_standby(flows)
+        flows = self._selected(request)
         explained = [await explain_group(served.parts, request.group, self._statuses()) for served in flows]
         return pb2.ExplainGroupResponse(
-            explanations=[messages.group_explanation(entry) for entry in explained]
+            explanations=[messages.group_explanation(entry) for entry in explained],
+            owned_elsewhere=_elsewhere(flows),
         )
 
     async def TranslateOffsets(  # noqa: N802
@@ -115,22 +113,23 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
                     metadata={"cluster": status.alias},
                 )
 
-    def _selected(self, flow: types_pb2.Flow | None) -> list[ServedFlow]:
-        return (
-            [self._flows[known] for known in sorted(self._flows)]
-            if flow is None
-            else [named(self._flows, flow)]
-        )
+    def _selected(self, request: pb2.ListGroupsRequest | pb2.ExplainGroupRequest) -> list[ServedFlow]:
+        """Raises StateError (OWNED_ELSEWHERE) if another process is asked for."""
+        if request.HasField("flow"):
+            flows = [named(self._flows, request.flow)]
+        else:
+            flows = [self._flows[known] for known in sorted(self._flows)]
+        if not (request.from_owner or request.HasField("from_owner_of")):
+            return flows
+        of = request.flow if request.from_owner else request.from_owner_of
+        if is_elsewhere(refusal := named(self._flows, of).parts.duty.refusal()):
+            raise refusal
+        return [each for each in flows if each.parts.duty.refusal() is None]
 
 
-def _refuse_on_standby(flows: Sequence[ServedFlow]) -> None:
-    """Raises StateError (OWNED_ELSEWHERE) if a single other process owns all of these flows. If several
-    processes own them, each process answers with what it knows."""
-    refusals = [refusal for served in flows if (refusal := served.parts.duty.refusal()) is not None]
-    away = [refusal for refusal in refusals if refusal.reason == OwnerReason.OWNED_ELSEWHERE]
-    owners = {refusal.metadata.get(OWNER_ADDRESS, "") for refusal in away}
-    if away and len(away) == len(flows) and len(owners) == 1 and owners != {""}:
-        raise away[0]
+def _elsewhere(flows: Sequence[ServedFlow]) -> Iterator[types_pb2.Flow]:
+    refusals = {each.parts.flow: each.parts.duty.refusal() for each in flows}
+    return map(flow_message, one_of_each_owner(refusals))
 
 
 def _rows_after(flows: Sequence[ServedFlow], group: str, after: Key | None) -> Iterator[GroupProgress]:

@@ -1,9 +1,10 @@
 """SourceService over gRPC: converts requests, asks the drivers, converts the answers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1 import source_service_pb2_grpc as pb_grpc
 from twinlog.errors import ConfigError, TwinlogError
@@ -15,6 +16,7 @@ from twinlog.service.api_values import flow_message, named
 from twinlog.service.clusters import Clusters
 from twinlog.service.feeds.pages import checked_page_size, key_of, page_behind
 from twinlog.service.grpc_server import Context
+from twinlog.service.owner.name import one_of_each_owner
 from twinlog_source.api.messages import (
     change_message,
     flow_status,
@@ -57,25 +59,39 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     async def ListFlows(  # noqa: N802
         self, request: pb.ListFlowsRequest, context: Context
     ) -> pb.ListFlowsResponse:
-        owned_only = request.HasField("from_owner_of")
-        if owned_only:
-            refuse_on_standby(named(self._drivers, request.from_owner_of))
+        flows = self._told_here(sorted(self._drivers), request)
         return pb.ListFlowsResponse(
             flows=[
-                flow_status(driver, self._clusters.statuses((flow.source, flow.target)))
-                for flow, driver in sorted(self._drivers.items())
-                if driver.owned or not owned_only
-            ]
+                flow_status(self._drivers[flow], self._clusters.statuses((flow.source, flow.target)))
+                for flow in flows
+            ],
+            owned_elsewhere=self._elsewhere(flows),
         )
+
+    def _asked(self, request: pb.ListPartitionsRequest | pb.ListGapsRequest) -> list[Flow]:
+        return (
+            [named(self._drivers, request.flow).flow] if request.HasField("flow") else sorted(self._drivers)
+        )
+
+    def _told_here(
+        self, flows: list[Flow], request: pb.ListFlowsRequest | pb.ListPartitionsRequest
+    ) -> list[Flow]:
+        """Raises StateError (OWNED_ELSEWHERE) if another process is asked for."""
+        if not request.HasField("from_owner_of"):
+            return flows
+        refuse_on_standby(named(self._drivers, request.from_owner_of))
+        return [flow for flow in flows if self._drivers[flow].owned]
+
+    def _elsewhere(self, flows: Sequence[Flow]) -> Iterator[types_pb2.Flow]:
+        refusals = {flow: refusal_on_standby(self._drivers[flow]) for flow in flows}
+        return map(flow_message, one_of_each_owner(refusals))
 
     async def ListPartitions(  # noqa: N802
         self, request: pb.ListPartitionsRequest, context: Context
     ) -> pb.ListPartitionsResponse:
-        flows = (
-            [named(self._drivers, request.flow).flow] if request.HasField("flow") else sorted(self._drivers)
-        )
         if request.from_owner:
             refuse_on_standby(named(self._drivers, request.flow))
+        flows = self._told_here(self._asked(request), request)
         after, size = key_of(request.page_token, _PARTITION), checked_page_size(request.page_size)
         facts = {flow: self._drivers[flow].facts() for flow in flows}
         rows = (
@@ -89,9 +105,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
             flow, row = each
             return partition_status(self._drivers[flow], row, standing_of(row, facts[flow]), facts[flow])
 
-        answer = pb.ListPartitionsResponse(
-            owned_elsewhere=[flow_message(each) for each in flows if refusal_on_standby(self._drivers[each])]
-        )
+        answer = pb.ListPartitionsResponse(owned_elsewhere=self._elsewhere(flows))
         page, answer.next_page_token = page_behind(
             rows,
             after,
@@ -161,9 +175,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     async def ListGaps(  # noqa: N802
         self, request: pb.ListGapsRequest, context: Context
     ) -> pb.ListGapsResponse:
-        flows = (
-            [named(self._drivers, request.flow).flow] if request.HasField("flow") else sorted(self._drivers)
-        )
+        flows = self._asked(request)
         after, size = key_of(request.page_token, _GAP), checked_page_size(request.page_size)
         response = pb.ListGapsResponse()
         # Concurrently, because each of them may have to wait for its own target.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from twinlog.errors import NotFoundError, StateError, TwinlogError
 from twinlog.model import TopicPartition
-from twinlog.service.owner.name import OwnerReason
+from twinlog.service.owner.name import is_elsewhere
 from twinlog_source.driver.flow_driver import FlowDriver
 
 
@@ -28,8 +28,7 @@ class Subject:
 def refusal_on_standby(driver: FlowDriver) -> TwinlogError | None:
     """OWNED_ELSEWHERE while another process copies the flow."""
     standing = None if driver.owned else driver.standing()
-    is_away = standing is not None and standing.reason == OwnerReason.OWNED_ELSEWHERE
-    return standing if is_away else None
+    return standing if is_elsewhere(standing) else None
 
 
 def refuse_on_standby(driver: FlowDriver) -> None:

@@ -21,10 +21,10 @@ from twinlog.cli.common.fields import (
 )
 from twinlog.cli.common.names import CLOCK, MOST_OFFSET, MOST_SECONDS, flow_name, parse_flow
 from twinlog.cli.common.options import argument, flag, flow_and_names, named_of_flow, option
+from twinlog.cli.common.owners import as_owners_tell
 from twinlog.cli.common.pasteable import say
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.kafka.reasons import no_answer
-from twinlog.service.feeds.pages import every
 
 # How `twinlog groups` shows groups: rows, notes below them, and JSON.
 
@@ -191,18 +191,19 @@ def groups_command(
     SOURCE_UNREADABLE, TARGET_UNREADABLE
                        the last known offsets, with their age
 
-    Exit code 1 if no flow translates the named group.
+    Exit code 1 if no flow translates the named group, or the owner of a flow does not answer.
     """
     named, group = _named(names or [], group)
     wanted = None if named is None else parse_flow(named)
-    request = pb2.ListGroupsRequest(group=group, flow=wanted, from_owner=True)
+    request = pb2.ListGroupsRequest(group=group, flow=wanted)
     if watch:
         if least_lag or sort is not Order.NAME:
             raise ConfigError("--min-lag and --sort are for a list, not for --watch", key="--watch")
         call.ask(lambda at: _watch(call, at, request, every))
         return
     answer = call.ask(lambda at: every_group(at.checkpoint, request))
-    is_missing = bool(group) and not answer.groups
+    away = bool(answer.owned_elsewhere)
+    is_missing = bool(group) and not answer.groups and not away
     rows = chosen_rows(answer.groups, least_lag=least_lag, order=sort)
     del answer.groups[:]
     answer.groups.extend(rows)
@@ -212,7 +213,7 @@ def groups_command(
         if is_missing:
             say(f"{group} is not translated: `twinlog explain group {shlex.quote(group)}` says why")
 
-    call.tell(answer_as_json(answer), text, fails=is_missing)
+    call.tell(answer_as_json(answer), text, fails=is_missing or away)
 
 
 async def every_group(
@@ -220,7 +221,7 @@ async def every_group(
 ) -> pb2.ListGroupsResponse:
     """Return the answer with the rows of all its pages. Raises the service's error."""
     request.page_size = page
-    return await every(stub.ListGroups, request, "groups")
+    return await as_owners_tell(stub.ListGroups, request, "groups")
 
 
 def _named(names: list[str], group: str) -> tuple[str | None, str]:
@@ -329,8 +330,8 @@ def group_command(
     """Explain why a consumer group is translated or not: every rule in turn, up to the one that decides."""
     named, group = named_of_flow(names, "group")
     wanted = None if named is None else parse_flow(named)
-    request = pb2.ExplainGroupRequest(group=group, flow=wanted, from_owner=True)
-    found = call.ask(lambda at: at.checkpoint.ExplainGroup(request)).explanations
+    request = pb2.ExplainGroupRequest(group=group, flow=wanted)
+    found = call.ask(lambda at: as_owners_tell(at.checkpoint.ExplainGroup, request)).explanations
     call.tell([as_json(_EXPLANATION, each) for each in found], lambda: [*map(_print_explanation, found)])
 
 

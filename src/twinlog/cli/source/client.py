@@ -1,18 +1,15 @@
 """What commands about the copy share: options, scopes, and lists of the source service."""
 
-import asyncio
-from itertools import chain
 from typing import Annotated
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.common.call import PAGE, answer_of
+from twinlog.cli.common.call import PAGE
 from twinlog.cli.common.names import MOST_PARTITION, flow_name, parse_flow
 from twinlog.cli.common.options import argument, option
-from twinlog.errors import ConfigError, TwinlogError
-from twinlog.service.feeds.pages import every
-from twinlog.service.peers import CALL_TIMEOUT_SECONDS
+from twinlog.cli.common.owners import as_owners_tell
+from twinlog.errors import ConfigError
 
 FlowArgument = Annotated[str, argument("A->B", "The flow.")]
 TopicOption = Annotated[str, option("--topic NAME", "Only this source topic; all when left out.")]
@@ -24,7 +21,7 @@ PartitionOption = Annotated[
 async def list_flows(stub: SourceServiceStub, flow: str | None) -> list[pb2.FlowStatus]:
     """All flows, or the named one. Raises ConfigError when it does not exist."""
     wanted = None if flow is None else parse_flow(flow)
-    listed = await stub.ListFlows(pb2.ListFlowsRequest())
+    listed = await as_owners_tell(stub.ListFlows, pb2.ListFlowsRequest())
     found = [status for status in listed.flows if wanted is None or status.flow == wanted]
     if wanted is not None and not found:
         known = ", ".join(flow_name(status.flow) for status in listed.flows) or "none"
@@ -44,26 +41,7 @@ async def every_partition(
     tells the stored positions, which may be slightly old, and no faults; not if `from_owner`, which needs a
     flow. Raises the service's error."""
     request = pb2.ListPartitionsRequest(flow=flow, source_topic=topic, page_size=PAGE, from_owner=from_owner)
-    answer = await every(stub.ListPartitions, request, "partitions", **how)
-    async with asyncio.TaskGroup() as group:
-        asked = {
-            flow_name(away): group.create_task(_of_owner(stub, away, topic), name="ask owner")
-            for away in answer.owned_elsewhere
-        }
-    of_owners = {name: rows for name, task in asked.items() if (rows := task.result()) is not None}
-    own = (row for row in answer.partitions if flow_name(row.flow) not in of_owners)
-    return sorted(chain(own, *of_owners.values()), key=flow_partition) if of_owners else list(own)
-
-
-async def _of_owner(
-    stub: SourceServiceStub, flow: types_pb2.Flow, topic: str
-) -> list[pb2.PartitionStatus] | None:
-    """None if the owner does not answer."""
-    try:
-        rows = every_partition(stub, flow, topic, from_owner=True, timeout=CALL_TIMEOUT_SECONDS)
-        return await answer_of(rows, "source")
-    except TwinlogError:
-        return None
+    return list((await as_owners_tell(stub.ListPartitions, request, "partitions", **how)).partitions)
 
 
 def flow_partition(status: pb2.PartitionStatus) -> tuple[str, str, str, int]:

@@ -1,17 +1,17 @@
 """What services add to `twinlog status`. The source service: the copy, its lag, pauses, limits and gaps."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import grpc
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
-from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.common.fields import Fields, as_json, table
-from twinlog.cli.common.names import CLOCK, counted, flow_name, partition_name, shown_bytes
+from twinlog.cli.common.names import CLOCK, counted, partition_name, shown_bytes
+from twinlog.cli.common.owners import as_owners_tell
 from twinlog.cli.source.client import scope_name, scope_words
 from twinlog.cli.source.partitions import left_out_words
 from twinlog.cli.status import rows as kinds
@@ -25,9 +25,9 @@ NOT_COPIED_HERE = "FLOW_NOT_READY"
 
 async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds: float) -> None:
     stub = SourceServiceStub(channel)
-    answer = await stub.ListFlows(source.ListFlowsRequest(), timeout=timeout_seconds)
+    answer = await as_owners_tell(stub.ListFlows, source.ListFlowsRequest(), timeout=timeout_seconds)
     now_ms = CLOCK.get().now_ms()
-    for flow in await _as_owners_tell(stub, answer.flows, status, timeout_seconds):
+    for flow in answer.flows:
         row = status.flow(flow.flow)
         for name, value in as_json(_COPIED, flow).items():
             if value is not None or name == "lag_records":
@@ -67,19 +67,6 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
         by_flow.setdefault(row.flow, []).append(gap)
     for name, found in by_flow.items():
         _hold_gaps(status.flows[name], found)
-
-
-async def _as_owners_tell(
-    stub: SourceServiceStub, flows: Iterable[source.FlowStatus], status: Status, timeout_seconds: float
-) -> list[source.FlowStatus]:
-    """The flows; those that another process owns as that one tells them, if it answers."""
-    told: dict[str, source.FlowStatus] = {}
-    for flow in flows:
-        if flow.reason == kinds.STANDS_BY and flow_name(flow.flow) not in told:
-            request = source.ListFlowsRequest(from_owner_of=flow.flow)
-            owners = await asked(stub.ListFlows(request, timeout=timeout_seconds), [], "source", "")
-            told |= {flow_name(each.flow): each for each in (owners.flows if owners is not None else ())}
-    return [told.get(flow_name(flow.flow), flow) for flow in flows]
 
 
 _COPIED: Fields[source.FlowStatus] = table(
@@ -175,11 +162,9 @@ def _hold_gaps(row: FlowRow, gaps: Sequence[source.LedgerGap]) -> None:
 
 async def ask_checkpoint(channel: grpc.aio.Channel, status: Status, timeout_seconds: float) -> None:
     stub = CheckpointServiceStub(channel)
-    answer = await stub.ListGroups(checkpoint.ListGroupsRequest(summary_only=True), timeout=timeout_seconds)
+    request = checkpoint.ListGroupsRequest(summary_only=True)
+    answer = await as_owners_tell(stub.ListGroups, request, timeout=timeout_seconds)
     add_groups(answer, status)
-    for progress in answer.flows:
-        if progress.obstacle_reason == kinds.STANDS_BY:
-            await _ask_owner(stub, progress.flow, status, timeout_seconds)
     rows = [status.flow(progress.flow) for progress in answer.flows]
     moves = await asked(
         stub.ListMoves(checkpoint.ListMovesRequest(), timeout=timeout_seconds),
@@ -193,22 +178,6 @@ async def ask_checkpoint(channel: grpc.aio.Channel, status: Status, timeout_seco
         return
     for move in moves.moves:
         add_move(move, status.flow(move.flow))
-
-
-async def _ask_owner(
-    stub: CheckpointServiceStub, flow: types_pb2.Flow, status: Status, timeout_seconds: float
-) -> None:
-    """Ask the owner for the groups of a flow for which the called process stands by."""
-    request = checkpoint.ListGroupsRequest(flow=flow, summary_only=True, from_owner=True)
-    row = status.flow(flow)
-    owner = await asked(
-        stub.ListGroups(request, timeout=timeout_seconds), [row], "checkpoint", "groups are not known"
-    )
-    if owner is None:
-        return
-    for summary in owner.summaries:
-        if summary.group_count or flow in owner.ready_flows:
-            _add_summary(summary, row)
 
 
 def add_groups(answer: checkpoint.ListGroupsResponse, status: Status) -> None:

@@ -18,7 +18,7 @@ from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatService
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.common.call import PAGE, pause_seconds
-from twinlog.cli.source.client import every_partition
+from twinlog.cli.common.owners import as_owners_tell
 from twinlog.cli.source.partitions import shown_seconds
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import SERVING, FlowRow, Status
@@ -347,27 +347,29 @@ class _Followed:
     """How the page calls it; "" = as the table."""
 
 
-def _partitions(channel: grpc.aio.Channel) -> Awaitable[list[source.PartitionStatus]]:
-    return every_partition(SourceServiceStub(channel), None, "", timeout=CALL_SECONDS)
-
-
 def _paged(stub: Callable[[grpc.aio.Channel], Any], method: str, request: Any, told: str) -> Ask:
     return lambda channel: every(getattr(stub(channel), method), request, told, timeout=CALL_SECONDS)
+
+
+def _of_owners(stub: Callable[[grpc.aio.Channel], Any], method: str, request: Any, told: str) -> Ask:
+    return lambda channel: as_owners_tell(getattr(stub(channel), method), request, told, timeout=CALL_SECONDS)
 
 
 def _whole(stub: Callable[[grpc.aio.Channel], Any], method: str, request: Any) -> Ask:
     return lambda channel: getattr(stub(channel), method)(request, timeout=CALL_SECONDS)
 
 
+_PARTITIONS = source.ListPartitionsRequest(page_size=PAGE)
 _GROUPS = checkpoint.ListGroupsRequest(page_size=PAGE)
 _FOLLOWED: Final = (
     _Followed(
-        *("partitions", "source", _partitions),
-        lambda told: {partition_key(each): partition_row(each) for each in told},
+        *("partitions", "source"),
+        _of_owners(SourceServiceStub, "ListPartitions", _PARTITIONS, "partitions"),
+        lambda told: {partition_key(each): partition_row(each) for each in told.partitions},
         *(LISTS_SECONDS, "source"),
     ),
     _Followed(
-        *("groups", "checkpoint", _paged(CheckpointServiceStub, "ListGroups", _GROUPS, "groups")),
+        *("groups", "checkpoint", _of_owners(CheckpointServiceStub, "ListGroups", _GROUPS, "groups")),
         lambda told: group_rows(told.groups),
         *(LISTS_SECONDS, "checkpoint"),
     ),

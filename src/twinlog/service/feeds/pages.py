@@ -163,11 +163,11 @@ def _is_number(text: str) -> bool:
 
 
 async def every(method: Callable[..., Awaitable[T]], request: Any, rows: str, **how: float) -> T:
-    """The answer of a paged method with the rows of all its pages; `rows` is their path in it."""
+    """The answer of a method with the rows of all its pages, if it has any; `rows` is their path in it."""
     asked = type(request)()
     asked.CopyFrom(request)
     whole: Any = await method(asked, **how)
-    while whole.next_page_token:
+    while getattr(whole, "next_page_token", ""):
         asked.page_token = whole.next_page_token
         page: Any = await method(asked, **how)
         _rows(whole, rows).extend(_rows(page, rows))

@@ -3,12 +3,13 @@
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeGuard
 
 from twinlog.config import Address, FlowConfig
-from twinlog.errors import StateError
+from twinlog.errors import StateError, TwinlogError
 from twinlog.model import Flow
 
 
@@ -25,6 +26,17 @@ STANDS_BY: Final = frozenset(OwnerReason)
 
 OWNER_ADDRESS: Final = "owner_address"
 """Metadata of such a refusal: HOST:PORT of the owner, when callers may repeat the call there."""
+
+
+def is_elsewhere(refusal: TwinlogError | None) -> TypeGuard[TwinlogError]:
+    return refusal is not None and refusal.reason == OwnerReason.OWNED_ELSEWHERE
+
+
+def one_of_each_owner(refusals: Mapping[Flow, TwinlogError | None]) -> list[Flow]:
+    """A flow of each other process that owns some of these; None: none of them."""
+    away = {flow: each for flow, each in refusals.items() if is_elsewhere(each)}
+    return sorted({each.metadata.get(OWNER_ADDRESS): flow for flow, each in away.items()}.values())
+
 
 _ADDRESS: Final = ", at "
 _RULES: Final = ", rules "

@@ -45,7 +45,7 @@ _MODULES = {
     "heartbeat": heartbeat,
 }
 _PLACES = {"Flow", "TopicPartition", "Scope"}
-_LEFT_OUT = {"next_page_token", "resume_token", "page_token"}
+_LEFT_OUT = {"next_page_token", "resume_token", "page_token", "owned_elsewhere"}
 
 
 def full(kind: Callable[[], Message], number: int = 1) -> Any:

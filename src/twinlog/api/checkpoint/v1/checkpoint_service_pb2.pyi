@@ -327,6 +327,7 @@ class ListGroupsRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     SUMMARY_ONLY_FIELD_NUMBER: _builtins.int
     FROM_OWNER_FIELD_NUMBER: _builtins.int
+    FROM_OWNER_OF_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """Only this group; all when empty."""
     page_size: _builtins.int
@@ -336,12 +337,16 @@ class ListGroupsRequest(_message.Message):
     summary_only: _builtins.bool
     """Only what there is beside the entries of groups, which are left out: summaries, clusters, flows."""
     from_owner: _builtins.bool
-    """Where one other process owns all these flows, a process on standby refuses the call instead of telling no groups:
-    OWNED_ELSEWHERE, with the owner's address.
-    """
+    """As `from_owner_of` with `flow`, which it needs."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """Only this flow; all when absent."""
+
+    @_builtins.property
+    def from_owner_of(self) -> _types_pb2.Flow:
+        """Answered by the process that owns this flow, of all flows that it owns; a process on standby refuses the call:
+        OWNED_ELSEWHERE, with the owner's address. Absent = the flows of the process that is asked, also on standby.
+        """
 
     def __init__(
         self,
@@ -352,10 +357,11 @@ class ListGroupsRequest(_message.Message):
         page_token: _builtins.str = ...,
         summary_only: _builtins.bool = ...,
         from_owner: _builtins.bool = ...,
+        from_owner_of: _types_pb2.Flow | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "from_owner_of", b"from_owner_of"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "from_owner", b"from_owner", "group", b"group", "page_size", b"page_size", "page_token", b"page_token", "summary_only", b"summary_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "from_owner", b"from_owner", "from_owner_of", b"from_owner_of", "group", b"group", "page_size", b"page_size", "page_token", b"page_token", "summary_only", b"summary_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
     _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
@@ -378,6 +384,7 @@ class ListGroupsResponse(_message.Message):
     FLOWS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     SUMMARIES_FIELD_NUMBER: _builtins.int
+    OWNED_ELSEWHERE_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty on the last page."""
     @_builtins.property
@@ -404,6 +411,10 @@ class ListGroupsResponse(_message.Message):
     def summaries(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupSummary]:
         """All groups of each selected flow, counted, sorted by flow; on the first page only."""
 
+    @_builtins.property
+    def owned_elsewhere(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Flow]:
+        """A flow of each other process that owns some of them: what to ask with `from_owner_of`."""
+
     def __init__(
         self,
         *,
@@ -414,10 +425,11 @@ class ListGroupsResponse(_message.Message):
         flows: _abc.Iterable[Global___FlowProgress] | None = ...,
         next_page_token: _builtins.str = ...,
         summaries: _abc.Iterable[Global___GroupSummary] | None = ...,
+        owned_elsewhere: _abc.Iterable[_types_pb2.Flow] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "flows", b"flows", "groups", b"groups", "next_page_token", b"next_page_token", "ready_flows", b"ready_flows", "summaries", b"summaries", "unsupported_groups", b"unsupported_groups"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "flows", b"flows", "groups", b"groups", "next_page_token", b"next_page_token", "owned_elsewhere", b"owned_elsewhere", "ready_flows", b"ready_flows", "summaries", b"summaries", "unsupported_groups", b"unsupported_groups"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -560,6 +572,7 @@ class ExplainGroupRequest(_message.Message):
     FLOW_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
     FROM_OWNER_FIELD_NUMBER: _builtins.int
+    FROM_OWNER_OF_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """Consumer group id."""
     from_owner: _builtins.bool
@@ -568,16 +581,21 @@ class ExplainGroupRequest(_message.Message):
     def flow(self) -> _types_pb2.Flow:
         """Only this flow; all when absent."""
 
+    @_builtins.property
+    def from_owner_of(self) -> _types_pb2.Flow:
+        """As in ListGroupsRequest."""
+
     def __init__(
         self,
         *,
         flow: _types_pb2.Flow | None = ...,
         group: _builtins.str = ...,
         from_owner: _builtins.bool = ...,
+        from_owner_of: _types_pb2.Flow | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "from_owner_of", b"from_owner_of"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "from_owner", b"from_owner", "group", b"group"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "from_owner", b"from_owner", "from_owner_of", b"from_owner_of", "group", b"group"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
     _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
@@ -592,18 +610,24 @@ class ExplainGroupResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     EXPLANATIONS_FIELD_NUMBER: _builtins.int
+    OWNED_ELSEWHERE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def explanations(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupExplanation]:
         """Sorted by flow."""
+
+    @_builtins.property
+    def owned_elsewhere(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Flow]:
+        """As in ListGroupsResponse."""
 
     def __init__(
         self,
         *,
         explanations: _abc.Iterable[Global___GroupExplanation] | None = ...,
+        owned_elsewhere: _abc.Iterable[_types_pb2.Flow] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["explanations", b"explanations"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["explanations", b"explanations", "owned_elsewhere", b"owned_elsewhere"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

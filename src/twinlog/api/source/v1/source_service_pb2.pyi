@@ -1162,7 +1162,7 @@ class ListFlowsRequest(_message.Message):
     FROM_OWNER_OF_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def from_owner_of(self) -> _types_pb2.Flow:
-        """Answered by the process that owns this flow, with all flows that it owns; a process on standby refuses the call:
+        """Answered by the process that owns this flow, of all flows that it owns; a process on standby refuses the call:
         OWNED_ELSEWHERE, with the owner's address. Absent = the flows of the process that is asked, also on standby.
         """
 
@@ -1186,18 +1186,24 @@ class ListFlowsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     FLOWS_FIELD_NUMBER: _builtins.int
+    OWNED_ELSEWHERE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def flows(self) -> _containers.RepeatedCompositeFieldContainer[Global___FlowStatus]:
         """The flows."""
+
+    @_builtins.property
+    def owned_elsewhere(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Flow]:
+        """A flow of each other process that owns some of them: what to ask with `from_owner_of`."""
 
     def __init__(
         self,
         *,
         flows: _abc.Iterable[Global___FlowStatus] | None = ...,
+        owned_elsewhere: _abc.Iterable[_types_pb2.Flow] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flows", b"flows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flows", b"flows", "owned_elsewhere", b"owned_elsewhere"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1214,6 +1220,7 @@ class ListPartitionsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     FROM_OWNER_FIELD_NUMBER: _builtins.int
+    FROM_OWNER_OF_FIELD_NUMBER: _builtins.int
     source_topic: _builtins.str
     """Only this source topic; all when empty."""
     page_size: _builtins.int
@@ -1228,6 +1235,10 @@ class ListPartitionsRequest(_message.Message):
     def flow(self) -> _types_pb2.Flow:
         """Only this flow; all when absent."""
 
+    @_builtins.property
+    def from_owner_of(self) -> _types_pb2.Flow:
+        """As in ListFlowsRequest."""
+
     def __init__(
         self,
         *,
@@ -1236,10 +1247,11 @@ class ListPartitionsRequest(_message.Message):
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         from_owner: _builtins.bool = ...,
+        from_owner_of: _types_pb2.Flow | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "from_owner_of", b"from_owner_of"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "from_owner", b"from_owner", "page_size", b"page_size", "page_token", b"page_token", "source_topic", b"source_topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "from_owner", b"from_owner", "from_owner_of", b"from_owner_of", "page_size", b"page_size", "page_token", b"page_token", "source_topic", b"source_topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
     _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
@@ -1264,7 +1276,7 @@ class ListPartitionsResponse(_message.Message):
 
     @_builtins.property
     def owned_elsewhere(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Flow]:
-        """Of the flows that were asked for, those that another process owns: what is told of them may be old."""
+        """As in ListFlowsResponse: what is told of their flows may be old."""
 
     def __init__(
         self,
