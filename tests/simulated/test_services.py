@@ -387,6 +387,20 @@ def test_a_positions_topic_that_is_deleted_under_the_running_services_is_written
     live(life())
 
 
+def test_a_flow_that_copies_nothing_begins_after_its_positions_topic_was_deleted(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE) as world:
+            world.start("configsync", "source")
+            await world.pause(30)
+            world.on["B"].cluster.delete_topic("mm2-offsets.A.internal")
+            await world.pause(60)
+            world.on["A"].cluster.create_topic("orders")
+            world.on["A"].produce("orders", 0, b"1", b"2")
+            await histories.copied(world, "orders")
+
+    live(life())
+
+
 def test_topics_of_syncs_and_checkpoints_that_are_deleted_under_the_running_services_are_made_again(
     tmp_path: Path,
 ) -> None:

@@ -28,6 +28,7 @@ class Log:
     did: list[str] = field(default_factory=list)
     flow: Any = field(default_factory=lambda: SimpleNamespace(flow=Flow("A", "B")))
     flows: int = 1
+    positions: Any = field(default_factory=lambda: SimpleNamespace(has_lost=False))
     table: PartitionTable = field(default_factory=PartitionTable)
     transform_check: Any = field(
         default_factory=lambda: SimpleNamespace(run=_nothing, concerns=lambda _: False)

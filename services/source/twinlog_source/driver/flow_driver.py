@@ -260,7 +260,10 @@ class FlowDriver:
         if refusal is not None:
             raise refusal
         self.jobs.runner.warm_up()
-        if not self._owned:
+        if self._owned:
+            await self._may_be_away(self._renew())
+        if not self._owned or self.state.positions.has_lost:
+            self._owned = False
             with contextlib.suppress(TwinlogError):
                 await self._end_current("FENCED")
             # With a lease, the other process has left or was silent for a session. The claim fences it in any
@@ -379,6 +382,7 @@ class FlowDriver:
             self._others_go.set()
             await self._end_current(EndReason.PLAN_CHANGED)
             await wait_or_stop(stop, REPLANS.shortest_seconds)
+            break
         return ()
 
     async def _end_current(self, reason: str) -> None:
@@ -434,8 +438,7 @@ class FlowDriver:
             if self._has_frozen_task(epoch, now):
                 return
             await self._may_be_away(self._renew())
-            if self.state.positions.was_deleted:
-                self._owned = False
+            if self.state.positions.has_lost:
                 return
             # Also while it cannot sign: the positions topic may be gone together with the copies.
             if await self._may_be_away(self.state.plan_is_stale(epoch.partitions)):

@@ -67,7 +67,7 @@ class PositionsFollower:
             found = (await self.target.describe_topics([topic]))[topic]
             if isinstance(found, Exception):
                 raise found
-            self.positions.partition_count = found.partition_count
+            self.positions.note_topic(found)
         read_at = self.clock.monotonic()
         await self.positions.peek()
         if self.is_owned():

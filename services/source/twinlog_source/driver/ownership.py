@@ -22,6 +22,7 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, StateError
+from twinlog.kafka.ports import TopicDescription
 from twinlog.model import TopicPartition
 from twinlog.service.owner.name import OwnerReason, are_twins, twin_deployment
 from twinlog_source.config import SourceFlow
@@ -75,8 +76,17 @@ class Ownership:
     _seen_alive_at: float = -math.inf
     """When another owner was last seen to write something new."""
 
-    async def take_over(self, *, displaced: bool) -> None:
-        """Become the owner: fence all earlier owners and read the log.
+    async def make_topics(self) -> None:
+        """Create the internal topics that do not exist."""
+        self._note_topic(await self.internal.ensure())
+
+    def _note_topic(self, topic: TopicDescription) -> None:
+        self.positions.note_topic(topic)
+        self.journal.partition_count = topic.partition_count
+
+    async def take_over(self, *, displaced: bool, reported: Mapping[TopicPartition, int]) -> None:
+        """Become the owner: fence all earlier owners and read the log; and sign, once the log has all that is
+        known. `reported`: the positions that this process's tasks told last.
 
         `displaced`: this process was the owner, was fenced, and no election says that it is the owner again.
         If another process has claimed since, that one is the owner, and this process waits until it is gone.
@@ -85,8 +95,6 @@ class Ownership:
         IMPORT_UNFINISHED), and FatalKafkaError (PRODUCER_FENCED) when another process claims at the same
         time.
         """
-        count = await self.internal.ensure()
-        self.positions.partition_count = self.journal.partition_count = count
         if displaced:
             await self._give_way_to_a_living_owner()
         self.note_signs()
@@ -105,6 +113,8 @@ class Ownership:
         )
         self.is_still_at_rest = self.former_left_at_rest
         await self._doubt_foreign_positions(owner)
+        if self.positions.has_lost:
+            await self._write_again(reported)
         await self.sign()
         log.info(
             "flow_taken_over",
@@ -112,6 +122,16 @@ class Ownership:
             positions=len(positions),
             fenced_slots=self._slots,
         )
+
+    async def _write_again(self, reported: Mapping[TopicPartition, int]) -> None:
+        """Without what the log has lost, a later process would begin copies again."""
+        known = self.positions.known()
+        await self.journal.write_again(self.positions)
+        for partition, position in reported.items() if not self.others_signed else ():
+            # Its task committed it after the log was read last.
+            if position > known.get(partition, 0):
+                await self.journal.position(partition, position)
+        self.positions.has_lost = False
 
     def note_signs(self) -> None:
         """Note whether the owner has written something since the last call. A process that follows the log on
@@ -236,11 +256,12 @@ class Ownership:
 
     async def check(self) -> None:
         """Raises FatalKafkaError (PRODUCER_FENCED) when another process has claimed the flow since this one
-        did.
+        did. Creates the positions topic if somebody deleted it.
 
         Call it after a task has initialised its ids and before it starts; and from time to time, because a
         task without work would not notice.
         """
+        self._note_topic(await self.internal.positions())
         await self.positions.refresh()
         self.require_claim()
 

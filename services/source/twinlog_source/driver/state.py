@@ -4,7 +4,7 @@ All of it is on the target's log. This copy in memory is used on the driver's ev
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from twinlog.clock import Clock
@@ -50,7 +50,8 @@ LOOK_AT_TARGETS_SECONDS = 60.0
 LOOK_AGAIN_SECONDS = 10.0
 """The same if a copy seems to have lost records: by then its task has reported what it wrote before."""
 BACKLOG_LOOK_SECONDS = 2.0
-LOOK_AT_SYNCS_SECONDS = 5.0
+AFTER_SIGNING_SECONDS = 10.0
+"""The longest time for what an owner looks at after it has signed: the next signature must not be late."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,17 +107,19 @@ class FlowState:
 
     async def take_over(self, *, displaced: bool) -> None:
         """Become the flow's owner, then read the positions from the log. Raises as `Ownership.take_over`."""
+        await self.ownership.make_topics()
+        if self.positions.has_lost:
+            # Another owner may have written it again.
+            await self.positions.peek()
         # A target that was built again gets everything, as by a process that starts now.
-        was_lost = self.positions.was_deleted and await self._are_copies_gone()
+        was_lost = self.positions.has_lost and await self._are_copies_gone()
         reported = {
             partition: row.position
             for partition, row in self.table.rows.items()
             if row.position is not None and (row.stored or row.position != row.initial)
         }
         await self.positions.forget_if_stale(was_lost=was_lost)
-        await self.ownership.take_over(displaced=displaced)
-        if self.positions.was_deleted:
-            await self._write_again(reported={} if was_lost else reported)
+        await self.ownership.take_over(displaced=displaced, reported={} if was_lost else reported)
         if self.ownership.others_signed or was_lost:
             self.target_logs.forget()
             self.ownership.others_signed = False
@@ -127,16 +130,6 @@ class FlowState:
             self._parts.modes.without_writer.update(self.control.copies)
         await self.ledger.tidy(everything=True)
         await self.reread(list(self.table.rows))
-
-    async def _write_again(self, reported: Mapping[TopicPartition, int]) -> None:
-        """Somebody deleted the positions topic: without what it told, all copies would begin again."""
-        await self.journal.write_again(self.positions)
-        known = self.positions.known()
-        for partition, position in reported.items() if not self.ownership.others_signed else ():
-            # Its task committed it after the topic was read last.
-            if position > known.get(partition, 0):
-                await self.journal.position(partition, position)
-        self.positions.was_deleted = False
 
     async def _are_copies_gone(self) -> bool:
         """Whether none of the copies that the positions belong to is there any more. A process that has
@@ -182,21 +175,25 @@ class FlowState:
         is_due = self.ownership.is_due
         if is_due:
             await self.ownership.check()
+            if self.positions.has_lost:
+                return True  # Who signs has written all that it knows.
             # First, so that a failure below cannot keep the owner from signing.
             await self.ownership.sign()
-            looks = self.clock.monotonic() >= self._look_at_targets_at
-            if looks:
-                self._look_at_targets_at = self.clock.monotonic() + LOOK_AT_TARGETS_SECONDS
-                await self.target_logs.look_at_starts(self.topics)
-                if await self.target_logs.look_at_ends(self.topics, copying=True):
-                    self._look_at_targets_at = self.clock.monotonic() + LOOK_AGAIN_SECONDS
-            await self.target_logs.put_ends_on_log(self.topics)
-            await self.ledger.tidy()
-            if looks:
-                # It may be on the source, whose silence must not delay the next signature.
-                async with deadline(LOOK_AT_SYNCS_SECONDS, "look for the topic of offset syncs"):
-                    await self.ownership.internal.ensure_syncs()
+            async with deadline(AFTER_SIGNING_SECONDS, "look at the copies and the topic of offset syncs"):
+                await self._look_after_signing()
         return is_due
+
+    async def _look_after_signing(self) -> None:
+        looks = self.clock.monotonic() >= self._look_at_targets_at
+        if looks:
+            self._look_at_targets_at = self.clock.monotonic() + LOOK_AT_TARGETS_SECONDS
+            await self.target_logs.look_at_starts(self.topics)
+            if await self.target_logs.look_at_ends(self.topics, copying=True):
+                self._look_at_targets_at = self.clock.monotonic() + LOOK_AGAIN_SECONDS
+        await self.target_logs.put_ends_on_log(self.topics)
+        await self.ledger.tidy()
+        if looks:
+            await self.ownership.internal.ensure_syncs()
 
     async def leave(self) -> None:
         """Store what only this process knows, before another one may copy. For the owner. Raises

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from twinlog.errors import FatalKafkaError, KafkaError
 from twinlog.kafka.admin.compacted_topic import TopicMaking, compact_soon, ensure_compacted_topic
-from twinlog.kafka.ports import KafkaCluster, TopicAdmin
+from twinlog.kafka.ports import KafkaCluster, TopicAdmin, TopicDescription
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.policy.internal_topics import source_offsets_topic
 from twinlog.transforms.expressions import DEAD_LETTERS
@@ -20,11 +20,36 @@ class InternalTopics:
     source: KafkaCluster
     target: KafkaCluster
 
-    async def ensure(self) -> int:
-        """Create what is missing; return the partition count of the positions topic.
+    async def ensure(self) -> TopicDescription:
+        """Create what is missing; return the positions topic.
 
         Raises KafkaError; if the replication factor is the cause, the message names the key to change.
         """
+        positions = await self._ensure_positions()
+        await self.ensure_syncs()
+        dead_letters = self.flow.expressions.dead_letters if self.flow.expressions is not None else ""
+        if dead_letters:
+            await _ensure(
+                self.target,
+                self.flow.flow.target,
+                dead_letters,
+                key=DEAD_LETTERS,
+                replication_factor=-1,
+                partition_count=1,
+                configs={"cleanup.policy": "delete"},
+            )
+        return positions
+
+    async def positions(self) -> TopicDescription:
+        """The positions topic, created if it does not exist. Raises as `ensure`."""
+        described = await self._described()
+        if not isinstance(described, KafkaError):
+            return described
+        if described.reason != KafkaReason.TOPIC_UNKNOWN:
+            raise described
+        return await self._ensure_positions()
+
+    async def _ensure_positions(self) -> TopicDescription:
         storage = self.flow.settings.offset_storage
         made = await _ensure(
             self.target,
@@ -39,22 +64,14 @@ class InternalTopics:
         # Another name is that of a Connect cluster's topic, which has other connectors' positions, too.
         if made is TopicMaking.EXISTED and storage.topic == source_offsets_topic(self.flow.flow.source):
             await compact_soon(self.target, storage.topic, leave=storage.topic_configs)
-        await self.ensure_syncs()
-        dead_letters = self.flow.expressions.dead_letters if self.flow.expressions is not None else ""
-        if dead_letters:
-            await _ensure(
-                self.target,
-                self.flow.flow.target,
-                dead_letters,
-                key=DEAD_LETTERS,
-                replication_factor=-1,
-                partition_count=1,
-                configs={"cleanup.policy": "delete"},
-            )
-        described = (await self.target.describe_topics([storage.topic]))[storage.topic]
+        described = await self._described()
         if isinstance(described, KafkaError):
             raise described
-        return described.partition_count
+        return described
+
+    async def _described(self) -> TopicDescription | KafkaError:
+        topic = self.flow.settings.offset_storage.topic
+        return (await self.target.describe_topics([topic]))[topic]
 
     async def ensure_syncs(self) -> None:
         """Create the topic of offset syncs if it does not exist. Raises as `ensure`."""

@@ -90,17 +90,21 @@ class Journal:
         await self.append(partition_key(self.flow.source, "epochs", partition), None)
 
     async def write_again(self, known: PositionsLog) -> None:
-        """The topic was deleted: all that this process has read of it goes to the new one. Producers go
-        first: a position of one that is not named would count as somebody else's."""
+        """The log has lost what this process has read of it. Producers go first: a position of one that is
+        not named would count as somebody else's."""
         await self.record_all(known.control.producers.values())
-        await self.record_all(known.control.to_write_again())
-        await self.gaps(known.gaps.values())
         await self._append_all(
-            (
-                source_offset_key(self.flow.source, partition, connector=self.connector_name),
-                encode_source_offset(position),
-            )
-            for partition, position in known.known().items()
+            [
+                *(fact_record(self.flow.source, fact) for fact in known.control.to_write_again()),
+                *(gap_record(self.flow, gap) for gap in known.gaps.values()),
+                *(
+                    (
+                        source_offset_key(self.flow.source, partition, connector=self.connector_name),
+                        encode_source_offset(position),
+                    )
+                    for partition, position in known.known().items()
+                ),
+            ]
         )
         log.warning("positions_written_again", flow=str(self.flow), topic=self.topic)
 

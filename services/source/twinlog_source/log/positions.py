@@ -5,12 +5,13 @@ Invariant: after `refresh` returned, `positions` has for each partition the newe
 before the call, also if the topic was given more partitions. The topic is read whole once, and then only its
 tail.
 
-If the topic loses its tail (an unclean election on the target), a partition that ends before what was read
-of it is read again from its start before anything is returned. What only the lost tail had stays known to
-this process, unless the log has a newer record of it, by its timestamp: the copies still have what was
-committed with such a position, and an operator's pause was promised. About claims and signatures the log
-alone decides. A process that starts later knows only what the log has. A loss is not noticed if the log has
-grown past what was read before it is looked at again.
+If the topic loses its tail (an unclean election on the target), or is deleted, a partition that ends before
+what was read of it, or each one of the topic that was created again, is read from its start before anything
+is returned. What only the former log had stays known to this process, unless the log has a newer record of
+it, by its timestamp: the copies still have what was committed with such a position, and an operator's pause
+was promised. About claims and signatures the log alone decides. The owner takes the flow over again, and
+writes what it knows before it signs. Until then a process that starts knows only what the log has. A lost
+tail is not noticed if the log has grown past what was read before it is looked at again.
 
 Finds the newest record of a key in a topic that was given more partitions.
 
@@ -28,8 +29,7 @@ import structlog
 
 from twinlog.clock import Clock, SystemClock
 from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError
-from twinlog.kafka.ports import LogReader, OffsetSpec
-from twinlog.kafka.reasons import KafkaReason
+from twinlog.kafka.ports import LogReader, OffsetSpec, TopicDescription
 from twinlog.kafka.whole_logs import StandsStillError, read_to
 from twinlog.model import Record, TopicPartition
 from twinlog.wire.murmur2 import partition_for_key
@@ -37,6 +37,7 @@ from twinlog.wire.source_offset import SOURCE_CONNECTOR, decode_source_offset, d
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.fact_records import control_key, parse_control
 from twinlog_source.log.fact_records import is_about_ids as is_about_ids_of
+from twinlog_source.log.facts import Fact, OwnerFact
 from twinlog_source.log.gaps import Gap, GapIdentity, parse_gap, parse_gap_identity
 
 
@@ -108,6 +109,8 @@ class PositionsLog:
     partition_count: int
     source_alias: str
     connector_name: str = SOURCE_CONNECTOR
+    instance: str = ""
+    """Of this process, if it may own the flow."""
     clock: Clock = field(default_factory=SystemClock)
     gaps: dict[GapIdentity, Gap] = field(default_factory=dict)
     """The gap ledger read so far."""
@@ -128,8 +131,11 @@ class PositionsLog:
     writers of the flow name themselves first, so any other is a stranger."""
     is_read: bool = False
     """The log was read to its end at least once."""
-    was_deleted: bool = False
-    """The topic was not there once, and what is known was not written to a new one since."""
+    has_lost: bool = False
+    """The log does not have all that is known: it lost its tail, or another topic has its name now."""
+    _topic_id: str = ""
+    _is_signed: bool = True
+    """An owner has signed on the topic that has the name now."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Two concurrent readers would apply old records after new ones."""
     newest: NewestRecords = field(default_factory=NewestRecords)
@@ -191,6 +197,15 @@ class PositionsLog:
             ):
                 known.clear()
 
+    def note_topic(self, topic: TopicDescription) -> None:
+        """What has the name now. Brokers before 2.8 show no ids: there, a new topic has lost its tail."""
+        if topic.topic_id and self._topic_id not in ("", topic.topic_id):
+            log.warning("positions_topic_created_again", topic=self.topic)
+            self.has_lost, self._is_signed = True, False
+            for number in tuple(self._next):
+                self._read_again(number, 0)
+        self._topic_id, self.partition_count = topic.topic_id, topic.partition_count
+
     def _look_for_silence(self, now_ms: int) -> None:
         """Reading on afterwards brings back no tombstone, so it is remembered."""
         if self._next and now_ms - self._read_at_ms >= STALE_SECONDS * 1000:
@@ -208,18 +223,11 @@ class PositionsLog:
         partitions = self._partitions()
         began_at_ms = self.clock.now_ms()
         self._look_for_silence(began_at_ms)
-        try:
-            starts = await self.list_offsets(OffsetSpec.EARLIEST, partitions)
-            ends = await self.list_offsets(end, partitions)
-            await self._notice_lost_tails({each: _known(ends[each]) for each in partitions}, end)
-            for partition in partitions:
-                await self._read(partition, _known(starts[partition]), _known(ends[partition]))
-        except KafkaError as error:
-            if error.reason == KafkaReason.TOPIC_UNKNOWN:
-                self.was_deleted = True
-                for number in tuple(self._next):
-                    self._read_again(number, 0)
-            raise
+        starts = await self.list_offsets(OffsetSpec.EARLIEST, partitions)
+        ends = await self.list_offsets(end, partitions)
+        await self._notice_lost_tails({each: _known(ends[each]) for each in partitions}, end)
+        for partition in partitions:
+            await self._read(partition, _known(starts[partition]), _known(ends[partition]))
         self.is_read = bool(partitions)
         self._read_at_ms = began_at_ms
 
@@ -242,6 +250,7 @@ class PositionsLog:
                 read_to=self._next[number],
                 end=ends[each],
             )
+            self.has_lost = True
             self._read_again(number, ends[each])
 
     def _read_again(self, number: int, end: int) -> None:
@@ -316,6 +325,7 @@ class PositionsLog:
                 self._take_gap(identity, record)
             elif (control := parse_control(self.source_alias, record.key, record.value)) is not None:
                 self.control.apply(control)
+                self._note_signature(control.fact)
                 if record.key is not None and is_about_ids and record.producer_id >= 0:
                     self.ids_by[record.key] = record.producer_id
         except WireFormatError as error:
@@ -325,6 +335,12 @@ class PositionsLog:
             log.warning("position_unreadable", topic=self.topic, offset=record.offset, error=str(error))
             if partition is not None:
                 self.unreadable[partition] = str(error)
+
+    def _note_signature(self, fact: Fact | None) -> None:
+        """Another owner has written all that it knows to the topic that was created again: it may have
+        removed before what is known here."""
+        if isinstance(fact, OwnerFact) and fact.instance != self.instance and not self._is_signed:
+            self._is_signed, self.has_lost, self._may_have_missed = True, False, True
 
     def _take_gap(self, identity: GapIdentity, record: Record) -> None:
         gap = parse_gap(self.source_alias, record.key, record.value)

@@ -242,12 +242,17 @@ async def test_a_flow_of_which_an_import_was_cut_off_is_not_copied(rig: FlowRig)
     await second.take_over(displaced=False)
 
 
-async def test_an_owner_signs_on_time_while_its_source_does_not_say_whether_there_are_offset_syncs(
-    rig: FlowRig,
-) -> None:
-    owner = await rig.owner()
-    rig.source.intercept("describe_topics", lambda _call: asyncio.sleep(3600))  # noqa: TID251
+@pytest.mark.parametrize("silent", ["offset syncs", "copies"])
+async def test_an_owner_signs_on_time_whatever_does_not_answer(rig: FlowRig, silent: str) -> None:
+    owner = await rig.owner(TRANSLATED)
+    reported(owner, position=1, target_end=1)
+
+    async def never(_call: Call) -> None:
+        await asyncio.Event().wait()
+
+    cluster, call = (rig.source, "describe_topics") if silent == "offset syncs" else (rig.target, "log_ends")
+    cluster.intercept(call, never)
     rig.clock.advance(60)
     async with asyncio.timeout(RENEW_SECONDS):
-        with pytest.raises(KafkaError, match="offset syncs"):
+        with pytest.raises(KafkaError, match="look at the copies"):
             await owner.renew()

@@ -2,10 +2,9 @@
 
 import pytest
 
-from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog_source.driver.state import FlowState
-from unit.source.flow_rig import POSITIONS, FlowRig, P, ledger, reported
+from unit.source.flow_rig import FlowRig, P, ledger, reported
 from unit.source.topics.lost_copies_rig import AUTO, TRANSLATED
 from unit.source.topics.test_recreated_copies import write_foreign
 
@@ -63,7 +62,7 @@ async def test_an_owner_that_gets_the_flow_back_forgets_where_the_former_copy_be
 async def test_a_take_over_that_is_tried_again_forgets_the_former_topic_too(rig: FlowRig) -> None:
     """Its signature is on the log, and the answer was lost: it looks like the last owner."""
     first = await owner_before_the_last(rig)
-    await first.ownership.take_over(displaced=False)  # its caller got no further
+    await first.ownership.take_over(displaced=False, reported={})  # its caller got no further
     await first.take_over(displaced=False)
     await first.refresh(owned=frozenset())
     assert ledger(first) == [(0, 20, "TARGET_RECREATED")]
@@ -116,19 +115,3 @@ async def test_an_end_of_the_former_topic_is_not_stored_as_that_of_the_recreated
     await state.target_logs.put_ends_on_log(state.topics)
     later = await rig.owner(AUTO)
     assert later.table.rows[P].is_preserved
-
-
-async def test_a_process_that_has_planned_nothing_writes_a_deleted_positions_topic_again(
-    rig: FlowRig,
-) -> None:
-    """It knows no copy, which does not mean that all are gone."""
-    first = await rig.owner(TRANSLATED)
-    await first.journal.position(P, 5)
-    standby = await rig.process(TRANSLATED)
-    standby.positions.partition_count = first.positions.partition_count
-    await standby.positions.peek()
-    await rig.target.delete_topics([POSITIONS])
-    with pytest.raises(KafkaError, match="no such topic"):
-        await standby.positions.peek()
-    await standby.take_over(displaced=False)
-    assert (await rig.owner(TRANSLATED)).table.rows[P].position == 5
