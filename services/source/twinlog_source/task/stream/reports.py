@@ -49,7 +49,8 @@ class Reporter:
     _told: dict[TopicPartition, _Seen] = field(default_factory=dict)
     _everything_since: float | None = None
     _unacknowledged: dict[TopicPartition, tuple[int, float]] = field(default_factory=dict)
-    """Partitions with records in flight: their position, and since when it has not moved."""
+    """Partitions with records in flight, or an examined copy: their position, and since when it has not
+    moved."""
 
     def add_gap(self, gap: Gap) -> None:
         self._gaps.setdefault(gap.partition, []).append(gap)
@@ -141,9 +142,15 @@ class Reporter:
                 failures.update(copy.counters.failures_by_reason)
         return dict(failures)
 
+    def _is_examined(self, copy: PartitionCopy) -> bool:
+        preserved = self.preserved.get(copy.partition)
+        return preserved is not None and not copy.needs_translation and preserved.is_examined
+
     def _waited_seconds(self, copy: PartitionCopy, now: float) -> float:
-        """For how long nothing that was read has been acknowledged; 0 when nothing is in flight."""
-        if copy.is_idle or copy.state is not PartitionState.RUNNING:
+        """For how long nothing that was read has been acknowledged, or the copy has been examined; 0 when
+        nothing is in flight."""
+        waits = not copy.is_idle or self._is_examined(copy)
+        if not waits or copy.state is not PartitionState.RUNNING:
             self._unacknowledged.pop(copy.partition, None)
             return 0.0
         position, since = self._unacknowledged.get(copy.partition, (-1, now))
@@ -194,6 +201,9 @@ class Reporter:
         """State, reason and message, as the driver shows them."""
         if copy.state is PartitionState.RUNNING and problem is not None:
             return PartitionState.BACKOFF, problem.reason, str(problem)
+        if waited_seconds >= SLOW_SECONDS and self._is_examined(copy):
+            words = "where it ends is being found out; a task that had it before may still write to it"
+            return copy.state, PartitionReason.COMPARING, words
         if waited_seconds >= SLOW_SECONDS:
             words = f"the target has acknowledged nothing for {SLOW_SECONDS:g} s; the task keeps trying"
             return copy.state, PartitionReason.TARGET_SLOW, words

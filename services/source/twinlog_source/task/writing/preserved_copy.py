@@ -116,6 +116,13 @@ class PreservedCopy:
         return self.appends.is_idle and not self.waits_to_fill
 
     @property
+    def is_examined(self) -> bool:
+        """Nothing is read: where it ends or what others wrote is being found out, or a former task may still
+        write."""
+        is_judged = not self.is_end_known or self.appends.phase is Phase.FOREIGN
+        return is_judged or self.waits_to_fill or (self.giving_up is not None and self.is_idle)
+
+    @property
     def is_at_rest(self) -> bool:
         """As `is_idle`, and nothing that was refused or is unanswered may still arrive."""
         appends = self.appends

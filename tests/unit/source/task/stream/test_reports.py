@@ -1,11 +1,14 @@
 """What a task tells of its partitions, and how soon it says that something is in the way."""
 
+from collections.abc import Callable
 from functools import partial
+
+import pytest
 
 from twinlog.batches import Lane
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog_source.partitions.orders import SkippedRange, TaskReport
-from twinlog_source.preserved.append_log import AppendLog
+from twinlog_source.preserved.append_log import AppendLog, Phase
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.task.stream.reports import EVERYTHING_SECONDS, SLOW_SECONDS, Reporter
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
@@ -117,12 +120,9 @@ def test_everything_is_told_again_after_a_while() -> None:
     assert len(reports.report().partitions) == 2
 
 
-def test_the_end_of_a_preserved_copy_is_told_once_it_is_on_the_log() -> None:
-    """Its driver puts nothing about it on the log, and hands the partition out by what it hears."""
-    rig = WriterRig()
-    copy = rig.copies[GOOD]
-    preserved = PreservedCopy(
-        copy=copy,
+def a_preserved_copy(rig: WriterRig) -> PreservedCopy:
+    return PreservedCopy(
+        copy=rig.copies[GOOD],
         appends=AppendLog.starting_at(0, max_in_flight_bytes=1),
         skip_from=4,
         skip_to=9,
@@ -133,7 +133,52 @@ def test_the_end_of_a_preserved_copy_is_told_once_it_is_on_the_log() -> None:
         is_stored=lambda: True,
         fill_later=lambda _: None,
     )
-    reports = reporter(rig)
+
+
+def _its_end_is_read(taken: PreservedCopy) -> None:
+    taken.is_end_known = False
+
+
+def _others_wrote(taken: PreservedCopy) -> None:
+    taken.appends.phase = Phase.FOREIGN
+
+
+def _a_former_task_may_fill(taken: PreservedCopy) -> None:
+    taken.waits_to_fill, taken.copy.rounds = True, 1
+
+
+def _it_is_given_up(taken: PreservedCopy) -> None:
+    taken.giving_up = ("BOTH_WAYS", "who")
+
+
+@pytest.mark.parametrize(
+    "begins", [_its_end_is_read, _others_wrote, _a_former_task_may_fill, _it_is_given_up]
+)
+def test_a_copy_that_waits_until_a_former_task_cannot_write_says_so(
+    begins: Callable[[PreservedCopy], None],
+) -> None:
+    """Nothing is fetched meanwhile, and nothing is to be acknowledged: neither cluster is slow."""
+    rig = WriterRig()
+    preserved, reports = a_preserved_copy(rig), reporter(rig)
+    preserved.is_end_known, preserved.appends.phase = True, Phase.SURE
+    reports.preserved = {GOOD: preserved}
+
+    def said() -> list[str]:
+        return [each.reason for each in reports.report().partitions if each.partition == GOOD]
+
+    begins(preserved)
+    assert said() == [""]
+    rig.clock.advance(SLOW_SECONDS)
+    assert said() == ["COMPARING"]
+    preserved.is_end_known, preserved.appends.phase = True, Phase.SURE
+    preserved.waits_to_fill, preserved.copy.rounds, preserved.giving_up = False, 0, None
+    assert said() == [""]
+
+
+def test_the_end_of_a_preserved_copy_is_told_once_it_is_on_the_log() -> None:
+    """Its driver puts nothing about it on the log, and hands the partition out by what it hears."""
+    rig = WriterRig()
+    preserved, reports = a_preserved_copy(rig), reporter(rig)
     reports.preserved = {GOOD: preserved}
     preserved.end(7, 5, ("FOREIGN_WRITE", "who"))
     rig.target_writer.store_soon(GOOD)
