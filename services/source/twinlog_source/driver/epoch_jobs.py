@@ -25,8 +25,8 @@ from twinlog_source.reasons import EndReason
 from twinlog_source.records.pipe import PipeJob
 
 PREPARE_TIMEOUT_SECONDS = 60.0
-"""In which one more task has to get ready: on a crowded machine those that are ready are not given up for
-the last one."""
+"""In which one more task has to come or get ready, once Spark is up: on a crowded machine those that are
+ready are not given up for the last one."""
 MEANWHILE_SECONDS = 5.0
 """How often `meanwhile` runs while tasks get ready."""
 FIRST_NUMBER = 1
@@ -44,6 +44,12 @@ class EpochRunner(Protocol):
     @property
     def spark_ui(self) -> str:
         """The address of Spark's web UI; empty if it is switched off, or Spark has not started."""
+        ...
+
+    @property
+    def is_up(self) -> bool:
+        """Whether Spark has started, which may take minutes: before that no task can come, and `run` fails
+        if it does not start."""
         ...
 
     def warm_up(self) -> None:
@@ -142,7 +148,7 @@ class EpochJobs:
     async def _until_ready(self, epoch: Epoch, meanwhile: Callable[[], Awaitable[None]]) -> bool:
         """Whether the epoch was ready in time, or why it failed."""
         loop = asyncio.get_running_loop()
-        give_up_at, missing = loop.time() + PREPARE_TIMEOUT_SECONDS, len(epoch.slots)
+        give_up_at, missing = loop.time() + PREPARE_TIMEOUT_SECONDS, 2 * len(epoch.slots)
         while (left_seconds := give_up_at - loop.time()) > 0:
             if await epoch.wait_until(
                 lambda: epoch.are(SlotState.PREPARED) or epoch.failure is not None,
@@ -150,8 +156,10 @@ class EpochJobs:
             ):
                 return True
             await meanwhile()
-            if _missing(epoch) < missing:
-                give_up_at, missing = loop.time() + PREPARE_TIMEOUT_SECONDS, _missing(epoch)
+            # That a task came counts, too: on a crowded machine each step takes its time.
+            steps = _missing(epoch) + sum(slot.joined == 0 for slot in epoch.slots)
+            if steps < missing or not self.runner.is_up:
+                give_up_at, missing = loop.time() + PREPARE_TIMEOUT_SECONDS, steps
         return False
 
     async def shut_down(self) -> None:

@@ -183,6 +183,10 @@ class WorkerPool:
         return self.workers.spark_ui
 
     @property
+    def is_up(self) -> bool:
+        return self.workers.is_up
+
+    @property
     def most(self) -> int:
         """Slots that a flow may have at most."""
         return self.workers.cores or MOST_SLOTS
@@ -219,9 +223,10 @@ class WorkerPool:
             if self._failures > failures and self._failure is not None:
                 raise self._failure
             if self.clock.monotonic() >= began + COME_SECONDS:
-                why = "no core is free" if self.workers.is_up else "Spark is still starting"
-                told = f"no worker of Spark has come for {flow} within {COME_SECONDS:g} s: {why}"
-                raise TransientKafkaError(told, reason="EPOCH_NOT_READY")
+                told = f"no worker of Spark has come for {flow} within {COME_SECONDS:g} s"
+                if not self.workers.is_up:
+                    raise TransientKafkaError(f"{told}: Spark is still starting", reason="SPARK_UNAVAILABLE")
+                raise TransientKafkaError(f"{told}: no core is free", reason="EPOCH_NOT_READY")
             await self._next_move()
         give_up_at = self.clock.monotonic() + OTHER_WORKERS_SECONDS
         while self._here < self._wanted() and self.clock.monotonic() < give_up_at:

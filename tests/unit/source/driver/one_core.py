@@ -8,6 +8,7 @@ from twinlog_source.records.pipe import PipeJob
 
 class WarmSpark:
     spark_ui = ""
+    is_up = True
 
     def warm_up(self) -> None:
         """It is warm."""

@@ -95,6 +95,31 @@ def test_tasks_that_are_ready_are_given_up_only_when_no_other_has_become_so_for_
     run_in_virtual_time(run())
 
 
+class CrowdedSpark(StuckSpark):
+    """Its JVM needs minutes to start, and its task a while for each step."""
+
+    is_up = False
+
+    async def run(self, epoch: Epoch) -> None:
+        await pause(4 * PREPARE_TIMEOUT_SECONDS)
+        self.is_up = True
+        (slot,) = epoch.slots
+        await pause(PREPARE_TIMEOUT_SECONDS - MEANWHILE_SECONDS)
+        slot.joined = 1
+        await pause(PREPARE_TIMEOUT_SECONDS - MEANWHILE_SECONDS)
+        epoch.move(slot, SlotState.PREPARED)
+        await epoch.over.wait()
+
+
+def test_a_task_on_a_crowded_machine_is_not_given_up_while_spark_starts_and_each_step_is_made() -> None:
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            epoch = await jobs_on(CrowdedSpark()).prepare(((P,),), number=1, group=group, meanwhile=nothing)
+            epoch.end("EPOCH_OVER")
+
+    run_in_virtual_time(run())
+
+
 async def test_an_epoch_whose_job_ends_without_its_tasks_says_so() -> None:
     epoch = Epoch(flow=Flow("A", "B"), number=7, plan=((P,),))
     epoch.job_ended(None)

@@ -435,6 +435,16 @@ def test_workers_leave_and_give_back_the_cores_through_which_records_are_changed
     lived(scenario, free=7)
 
 
+def test_that_spark_has_not_started_has_one_reason() -> None:
+    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+        cluster.is_up = False
+        with pytest.raises(TwinlogError, match="still starting") as raised:
+            await cluster.pool.claim(Flow("A", "B"), Need(1))
+        assert raised.value.reason == "SPARK_UNAVAILABLE"
+
+    lived(scenario, free=1)
+
+
 def test_a_cluster_without_a_free_core_is_said_and_a_failure_is_that_of_every_epoch_that_waits() -> None:
     async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
         pool, epoch = cluster.pool, epoch_of("A", 1)
