@@ -31,6 +31,7 @@ from twinlog_source.partitions.standing import (
     PartitionStanding,
     backlog_of,
     standing_of,
+    told_target_end,
     translated_since,
 )
 from twinlog_source.reasons import HELD, PartitionReason
@@ -131,7 +132,7 @@ def partition_status(
         slot=-1 if row.slot is None else row.slot,
         is_heartbeats=row.is_heartbeats,
         source_topic_id=_source_topic_id(driver, row.partition.topic),
-        target_end=0 if row.wrote_nothing and driver.state.flow.settings.exactly_once else row.target_end,
+        target_end=told_target_end(row, facts, exactly_once=driver.state.flow.settings.exactly_once),
         echo_records=row.left_out[LaneReason.ECHO],
         left_out_records={why: count for why, count in row.left_out.items() if why != LaneReason.ECHO},
         reason=standing.reason,

@@ -190,6 +190,13 @@ def _is_heard(row: PartitionRow, facts: FlowFacts) -> bool:
     return heard_at is not None and facts.now - heard_at <= SILENT_SECONDS
 
 
+def told_target_end(row: PartitionRow, facts: FlowFacts, *, exactly_once: bool) -> int | None:
+    """The end of what the flow has written to a copy, as others may count on it: 0 = nothing; None = not
+    known. A task that is silent, or whose last write is not answered, may have written meanwhile."""
+    is_sure = exactly_once and _is_heard(row, facts) and row.task_reason != PartitionReason.TARGET_SLOW
+    return 0 if row.wrote_nothing and is_sure else row.target_end
+
+
 def _held_by_target_quota(row: PartitionRow, facts: FlowFacts) -> bool:
     return row.slot is not None and _is_recent(facts.target_throttled_at(row.slot), facts)
 

@@ -18,7 +18,10 @@ from twinlog_source.partitions.events import (
 )
 from twinlog_source.partitions.orders import PartitionReport, PartitionState, TaskReport
 from twinlog_source.partitions.rows import Shortened
+from twinlog_source.partitions.standing import SILENT_SECONDS, told_target_end
 from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.reasons import PartitionReason
+from unit.source.partitions.standing_facts import FACTS
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -265,6 +268,21 @@ def test_a_flow_wrote_nothing_as_long_as_each_task_says_so_and_the_next_one_begi
     table.apply(Assigned(partition=P, slot=0), 4.0)
     hears(table, report(P, 60, 60, 0, 0), now=5.0)
     assert not row.wrote_nothing
+
+
+def test_a_flow_whose_task_is_silent_or_waits_for_an_answer_does_not_say_that_it_wrote_nothing() -> None:
+    """A frozen task may have committed what it did not report any more."""
+    table = begun()
+    table.apply(Assigned(partition=P, slot=0), 0.5)
+    hears(table, report(P, 40, 40, 0, 0), now=1.0)
+    row, facts = table.rows[P], replace(FACTS, heard_at=table.heard_at.get)
+    heard, silent = replace(facts, now=2.0), replace(facts, now=2.0 + SILENT_SECONDS)
+    assert [told_target_end(row, each, exactly_once=True) for each in (heard, silent)] == [0, None]
+    assert told_target_end(row, heard, exactly_once=False) is None
+    (waits,) = report(P, 40, 40, 0, 0).partitions
+    waits = replace(waits, reason=PartitionReason.TARGET_SLOW)
+    hears(table, TaskReport(partitions=(waits,)), now=2.0)
+    assert told_target_end(row, heard, exactly_once=True) is None
 
 
 def test_a_task_that_took_a_position_from_the_log_does_not_say_that_it_wrote_nothing() -> None:
