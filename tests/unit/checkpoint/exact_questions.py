@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from twinlog.model import TopicPartition
 from twinlog.transforms.expressions import origin_prefix
+from twinlog.wire import TopicIds
 from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.translation.history import ReversedPairs
 from twinlog_checkpoint.translation.translation import (
@@ -16,6 +17,7 @@ from twinlog_checkpoint.translation.translation import (
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
 from unit.checkpoint.record_log import RecordLog
 
+IDS = TopicIds("source", "target")
 GOOD = (Verdict.EXACT, Verdict.UP_TO_DATE)
 
 
@@ -33,7 +35,7 @@ def translator(
         here=LogSide(admin=logs.source, log=RecordLog(logs.source.reader())),
         there=LogSide(admin=logs.target, log=RecordLog(logs.target.reader())),
         counterpart=lambda partition: COPY,
-        pairs=lambda partition: logs.history.begun(partition, None),
+        pairs=lambda partition: logs.history.begun(partition, IDS),
         floor=floor_translator(logs),
         is_comparable=lambda partition: not logs.is_changed,
         origin=lambda partition: origin_prefix("A", ORIGIN),
@@ -44,7 +46,7 @@ def translator(
 
 def translator_back(logs: MirroredLogs) -> ExactTranslator:
     def pairs(_copy: TopicPartition) -> ReversedPairs:
-        return ReversedPairs(logs.history.begun(ORIGIN, None))
+        return ReversedPairs(logs.history.begun(ORIGIN, IDS))
 
     return ExactTranslator(
         here=LogSide(admin=logs.target, log=RecordLog(logs.target.reader())),

@@ -130,12 +130,6 @@ class PairHistory:
             at = cut
         self._insert(at, sync)
 
-    def before_syncs(self, topic_ids: TopicIds | None) -> None:
-        """Before the first sync pairs come from comparisons alone; what was found in other topics is void."""
-        if self._newest_sync is None and topic_ids != self.topic_ids:
-            self.topic_ids = topic_ids
-            self._clear()
-
     def on_verified(self, pair: OffsetPair) -> None:
         """Take a pair that a comparison has found. One that contradicts the known ones, or repeats one, is
         ignored."""
@@ -274,9 +268,16 @@ class SyncHistory:
         return self._partitions.get(partition)
 
     def begun(self, partition: TopicPartition, topic_ids: TopicIds | None) -> PairHistory:
-        """Also before the first sync, for what comparisons find in these topics."""
-        history = self._partitions.setdefault(partition, PairHistory())
-        history.before_syncs(topic_ids)
+        """Also before the first sync, for what comparisons find in these topics. It is not kept while nobody
+        knows which they are."""
+        history = self._partitions.get(partition)
+        if history is not None and history.newest_sync is not None:
+            return history
+        if topic_ids is None or "" in topic_ids:
+            return PairHistory()
+        if history is None or history.topic_ids != topic_ids:
+            history = self._partitions[partition] = PairHistory()
+            history.topic_ids = topic_ids
         return history
 
     def has_topic(self, topic: str) -> bool:

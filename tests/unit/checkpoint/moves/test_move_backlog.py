@@ -74,6 +74,7 @@ async def test_what_a_group_has_asked_about_before_any_copy_is_counted() -> None
             rig.logs.source.log(SMALL, "write").append(
                 Record(offset=-1, timestamp_ms=1, key=None, value=value)
             )
+        known(rig, SMALL.topic)
         await rig.parts.back.translate([SourcePosition(partition=SMALL_COPY, next_offset=0)])
         assert rig.parts.pairs(SMALL) is not None
         assert (await backlog(rig))[SMALL].records_not_copied == 3

@@ -21,6 +21,7 @@ from twinlog_checkpoint.translation.history import (
     CondensedPairs,
     OffsetPair,
     PairHistory,
+    SyncHistory,
 )
 from twinlog_checkpoint.translation.sync_history_log import (
     Head,
@@ -253,6 +254,22 @@ def test_what_may_be_of_a_log_that_is_gone_stays_doubtful_over_a_restart() -> No
     for each in (history, PairHistory.restored(condensed)):
         assert not each.vouched(OffsetPair(10, 10))
         assert each.vouched(OffsetPair(30, 15))
+
+
+@pytest.mark.parametrize("unknown", [None, TopicIds("", "")])
+def test_what_was_found_in_topics_that_are_not_known_is_not_taken_for_that_of_others(
+    unknown: TopicIds | None,
+) -> None:
+    """Both may have been created again since; brokers before 2.8 show no ids."""
+    history = SyncHistory()
+    history.begun(T, unknown).on_verified(OffsetPair(5, 3))
+    assert not len(history.begun(T, unknown))
+    known = TopicIds("source", "target")
+    history.begun(T, known).on_verified(OffsetPair(5, 3))
+    assert (len(history.begun(T, unknown)), len(history.begun(T, known))) == (0, 1)
+    assert not len(history.begun(T, TopicIds("another", "target")))
+    history.on_sync(T, OffsetPair(7, 7))
+    assert history.begun(T, unknown).newest_sync == OffsetPair(7, 7)
 
 
 def test_a_head_is_read_as_it_was_written() -> None:
