@@ -11,7 +11,7 @@ its syncs have not come yet), so nothing is answered from it.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,7 +122,9 @@ class PairWalks:
             walk.finish()
         finally:
             # Also what was found before the budget was spent: the next walk starts there.
-            if self._is_believed(walk) and walk.is_sure and self.pairs.generation == generation:
+            # What was entered without a pair may be among records that look alike.
+            is_placed = entry is not None or (walk.is_even is True and not walk.differences)
+            if is_placed and self._is_believed(walk) and walk.is_sure and self.pairs.generation == generation:
                 for pair in (*walk.learned, walk.last_match):
                     if pair is not None:
                         self.pairs.on_verified(pair)
@@ -155,6 +157,13 @@ class PairWalks:
         return chunk
 
 
+def _at_most(answer: Answer, lowest: int | None) -> Answer:
+    """The answer, unless a record before it may be the one."""
+    if lowest is None or (answer.offset is not None and answer.offset <= lowest):
+        return answer
+    return Answer(Outcome.NOT_BEFORE, lowest)
+
+
 _TOGETHER_OFFSETS = 2_000
 """Up to here behind a wanted offset the next one is answered by the same walk."""
 _MAX_JUMPS = 16
@@ -170,6 +179,7 @@ class Aligner:
     here: ComparedPartition
     there: ComparedPartition
     pairs: Pairs
+    copy_is_here: bool = False
     walks: PairWalks = field(init=False)
 
     def __post_init__(self) -> None:
@@ -284,21 +294,57 @@ class Aligner:
         and not guessed. Before the first pair of all, both are entered at their starts.
         """
         if self.pairs.newest() is None:
-            begin = self.here.bounds.start
-            walk = await self.walks.walk(begin, self.there.bounds.start, [offset], pinned=True)
-            answer = walk.answers[offset]
-            if answer.outcome is Outcome.LOST and await self._is_first(offset):
-                return Answer(Outcome.NOT_BEFORE, self.there.bounds.start)
-            return answer
+            return await self._from_starts(offset)
         above = self.pairs.above(offset)
         if above is not None and self.walks.readable(above):
             distance = above.upstream - offset
             entry = max(self.there.bounds.start, above.downstream - 2 * distance - _BEFORE_PAIR)
             walk = await self.walks.walk(offset, entry, [offset], pinned=entry == self.there.bounds.start)
-            if walk.answers[offset].outcome is not Outcome.LOST:
-                return walk.answers[offset]
+            answer = walk.answers[offset]
+            if answer.offset is not None:
+                equal = await self._first_equal(offset, above.upstream + 1, entry)
+                return _at_most(answer, equal)
         _, found = await self._among_survivors(offset, None)
         return found
+
+    async def _from_starts(self, offset: int) -> Answer:
+        """Without any pair a record may be another one that is equal in everything."""
+        walk = await self.walks.walk(self.here.bounds.start, self.there.bounds.start, [offset], pinned=True)
+        answer = walk.answers[offset]
+        if not walk.has_no_times:
+            answer = _at_most(answer, await self._lowest_equal(offset, answer))
+        if answer.outcome is Outcome.LOST and await self._is_first(offset):
+            return Answer(Outcome.NOT_BEFORE, self.there.bounds.start)
+        return answer
+
+    async def _lowest_equal(self, offset: int, answer: Answer) -> int | None:
+        """Before which no record lies there that is equal to one at or behind an offset here. Of a copy also
+        what was not copied yet comes behind it; what is gone there may have been its original."""
+        start = self.there.bounds.start
+        if self.copy_is_here and start > 0:
+            return start
+        equal = await self._first_equal(offset, self.here.bounds.end, start)
+        if equal is None and self.copy_is_here and answer.offset is not None:
+            last = await self.there.first(answer.offset - 1)
+            found = None if last is None else await self._first_of({last[1:4]}, start)
+            return None if found is None else found + 1
+        return equal
+
+    async def _first_equal(self, offset: int, stop: int, there_from: int) -> int | None:
+        """The first record there that is equal to one of these here; of so many that a walk looks at."""
+        tokens: set[object] = set()
+        async for entry in self.here.entries(offset):
+            if entry.offset >= stop or len(tokens) == MOST_WINDOW:
+                break
+            tokens.add(entry[1:4])
+        return await self._first_of(tokens, there_from)
+
+    async def _first_of(self, tokens: Collection[object], there_from: int) -> int | None:
+        """The first record there with one of these times and contents."""
+        async for entry in self.there.entries(there_from):
+            if entry[1:4] in tokens:
+                return entry.offset
+        return None
 
     async def _is_first(self, offset: int) -> bool:
         """Whether no record was ever before it that a group could have read."""

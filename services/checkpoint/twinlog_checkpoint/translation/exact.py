@@ -329,7 +329,7 @@ class ExactTranslator:
     ) -> _Found:
         """What the logs say of these offsets."""
         here, there = self._sides(partition, bounds, budget)
-        aligner = Aligner(here=here, there=there, pairs=pairs)
+        aligner = Aligner(here=here, there=there, pairs=pairs, copy_is_here=self.copy_is_here)
         found = _Found(reason=_NOT_FOUND)
         try:
             await aligner.align(wanted, found.answers)
