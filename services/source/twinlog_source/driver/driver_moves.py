@@ -119,13 +119,13 @@ class DriverMoves:
         async with deadline(COMMAND_SECONDS, "store a position", alias=self.flow.target):
             # Write the gaps first. After a crash in between, a gap may be listed that was not left out, but
             # never the other way round.
-            await self.journal.gaps(gaps)
+            written = await self.ledger.write_all(gaps)
             if row.is_preserved and lost_from is not None:
                 await self.changes.end(row, lost_from, position)
             elif row.is_preserved and before is not None and position > before:
                 await self.changes.leave_out(row, skip_from(row), position)
             await self.journal.position(order.partition, position)
-        for gap in gaps:
+        for gap in written:
             self.ledger.enter(gap)
         self._note(Moved(partition=order.partition, position=position))
 

@@ -59,6 +59,8 @@ class Gap:
     """RETENTION, TRUNCATION, TOPIC_RECREATED, TARGET_RECREATED, TARGET_TRUNCATED, SKIPPED_BY_OPERATOR,
     CORRUPT_BATCH."""
     found_at_ms: int
+    topic_id: str = ""
+    """Of the source topic whose offsets these are; empty = not known."""
     lost_of_joined: int | None = None
     """How many offsets of a joined range are lost, if copied records lie inside it; None: all of them."""
     acknowledged_by: str = ""
@@ -134,7 +136,7 @@ def tidied(gaps: Iterable[Gap]) -> list[Gap]:
     """
     tidy: list[Gap] = []
     by_subject = sorted(gaps, key=lambda gap: (*_subject(gap), gap.from_offset))
-    for (_, reason, _), of_subject in groupby(by_subject, key=_subject):
+    for (_, reason, *_), of_subject in groupby(by_subject, key=_subject):
         ranges: list[Gap] = []
         for gap in of_subject:
             if reason == "RETENTION" and ranges and gap.from_offset <= ranges[-1].to_offset:
@@ -147,9 +149,9 @@ def tidied(gaps: Iterable[Gap]) -> list[Gap]:
     return tidy
 
 
-def _subject(gap: Gap) -> tuple[TopicPartition, str, bool]:
-    """Acknowledged ranges are never joined with others."""
-    return gap.partition, gap.reason, bool(gap.acknowledged_by)
+def _subject(gap: Gap) -> tuple[TopicPartition, str, bool, str]:
+    """Acknowledged ranges are never joined with others, nor those of two topics."""
+    return gap.partition, gap.reason, bool(gap.acknowledged_by), gap.topic_id
 
 
 def _joined(first: Gap, second: Gap) -> Gap:
@@ -171,6 +173,8 @@ def _joined(first: Gap, second: Gap) -> Gap:
 def gap_record(flow: Flow, gap: Gap) -> tuple[bytes, bytes]:
     """Key and value of a gap."""
     value: dict[str, JsonValue] = {"to": gap.to_offset, "found_at_ms": gap.found_at_ms}
+    if gap.topic_id:
+        value["topic_id"] = gap.topic_id
     if gap.lost_of_joined is not None:
         value["lost"] = gap.lost_of_joined
     if gap.acknowledged_by:
@@ -221,12 +225,14 @@ def parse_gap(source_alias: str, key: bytes | None, value: bytes | None) -> Gap 
     match decode_document(value):
         case {"to": int(end), "found_at_ms": int(found_at_ms), **more}:
             lost, by, at = (more.get(name) for name in ("lost", "acknowledged_by", "acknowledged_at_ms"))
+            topic_id = more.get("topic_id")
             return Gap(
                 partition=identity[0],
                 from_offset=identity[1],
                 to_offset=end,
                 reason=identity[2],
                 found_at_ms=found_at_ms,
+                topic_id=topic_id if isinstance(topic_id, str) else "",
                 lost_of_joined=lost if isinstance(lost, int) else None,
                 acknowledged_by=by if isinstance(by, str) else "",
                 acknowledged_at_ms=at if isinstance(at, int) else 0,

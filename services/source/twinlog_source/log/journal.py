@@ -5,7 +5,7 @@ ledger.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -141,11 +141,23 @@ class Ledger:
         """Write a gap that the driver found; an empty one is ignored. Raises KafkaError."""
         if gap.from_offset >= gap.to_offset:
             return
+        gap = self._of_topic(gap)
         await self.journal.gap(gap)
         self.enter(gap)
 
+    async def write_all(self, gaps: Sequence[Gap]) -> Sequence[Gap]:
+        """Write gaps that the caller enters later, and return what is to be entered. Raises KafkaError."""
+        written = [self._of_topic(gap) for gap in gaps]
+        await self.journal.gaps(written)
+        return written
+
+    def _of_topic(self, gap: Gap) -> Gap:
+        mark = self.positions.control.topics.get(gap.partition.topic)
+        return gap if gap.topic_id or mark is None else replace(gap, topic_id=mark.topic_id)
+
     def enter(self, gap: Gap) -> None:
         """Enter a gap that is already on the log."""
+        gap = self._of_topic(gap)
         self.positions.gaps[gap.identity] = gap
         self._grown.add(gap.partition)
         self.on_gap(gap)
@@ -246,16 +258,15 @@ class TopicIdentities:
             return False
         return mark is None or mark.topic_id != topic.target_topic_id or not mark.end_offset
 
-    async def record(self, topic: ReplicatedTopic, *, known_partitions: int, not_before_ms: int = 0) -> None:
+    async def record(self, topic: ReplicatedTopic, *, known_partitions: int) -> None:
         """Record the present topic and its copy; partitions from `known_partitions` on are newer than the
-        flow. A source that shows no ids now does not make the topic another one. `not_before_ms`: what was
-        found until then is of the deleted one."""
+        flow. A source that shows no ids now does not make the topic another one."""
         before = self.control.topics.get(topic.source_topic)
         former_ids, since_ms = ((), 0) if before is None else (before.former_ids, before.since_ms)
         if before is not None and before.topic_id and topic.source_topic_id not in ("", before.topic_id):
             kept = [each for each in former_ids if each != topic.source_topic_id]
             former_ids = (*kept, before.topic_id)[-MOST_FORMER_IDS:]
-            since_ms = max(not_before_ms, self.journal.clock.now_ms())
+            since_ms = self.journal.clock.now_ms()
         mark = TopicFact(
             topic=topic.source_topic,
             topic_id=topic.source_topic_id or ("" if before is None else before.topic_id),

@@ -57,6 +57,7 @@ class Copier:
             questions=LogQuestions(self.source),
             target_writer=self.target_writer,
             preserved=self.preserved,
+            topic_ids=self.source_topic_ids,
             on_gap=self.reporter.add_gap,
             fail_on_data_loss=self.dials.fail_on_data_loss,
             clock=self.clock,

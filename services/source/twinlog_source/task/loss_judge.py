@@ -89,6 +89,8 @@ class LossJudge:
     questions: LogQuestions
     target_writer: TargetWriter
     preserved: PreservedCopies | None
+    topic_ids: Mapping[str, str]
+    """Of the source's topics."""
     on_gap: Callable[[Gap], None]
     """Called with each gap."""
     fail_on_data_loss: bool
@@ -283,6 +285,7 @@ class LossJudge:
             to_offset=loss.to_offset,
             reason=loss.reason,
             found_at_ms=self.clock.now_ms(),
+            topic_id=self.topic_ids.get(copy.partition.topic, ""),
         )
         self.on_gap(gap)
         self.target_writer.store_soon(

@@ -138,10 +138,8 @@ class SourceLogs:
             known = {*stored, *self.table.rows}
             for partition in sorted(each for each in known if each.topic == name):
                 await self._restart(partition, stored.get(partition))
-            # Their times are of the clocks of tasks.
-            found = [gap.found_at_ms for gap in self.positions.gaps.values() if gap.partition.topic == name]
             # From now on every partition counts as newer than the flow.
-            await self.marks.record(topic, known_partitions=0, not_before_ms=max(found, default=0))
+            await self.marks.record(topic, known_partitions=0)
 
     async def _restart(self, partition: TopicPartition, stored: int | None) -> None:
         row = self.table.rows.get(partition)

@@ -71,6 +71,7 @@ class Rig:
             questions=questions,
             target_writer=target_writer,
             preserved=self.preserved.preserved,
+            topic_ids={FIRST.topic: "id"},
             on_gap=self.gaps.append,
             fail_on_data_loss=self.fail_on_data_loss,
             clock=self.preserved.clock,

@@ -173,13 +173,17 @@ class RecordedCopies:
         return found
 
     def _gaps(self, partition: TopicPartition) -> Iterator[tuple[Gap, bool]]:
-        """Each with whether its offsets are those of the present topic: a deleted one's mean nothing now."""
+        """Each with whether its offsets are those of the present topic: a deleted one's mean nothing now. Of
+        a gap that does not name its topic the time tells, as far as the clocks of tasks agree."""
         found = [gap for gap in self.positions.gaps.values() if gap.partition == partition]
         mark = self.positions.control.topics.get(partition.topic)
+        pair = self.pairs.get(partition.topic)
+        present = "" if pair is None else pair.source.topic_id
         recreated = [gap.found_at_ms for gap in found if gap.reason == _RECREATED]
         forgotten = max([0 if mark is None else mark.since_ms, *recreated])
         for gap in sorted(found, key=lambda gap: (gap.found_at_ms, gap.from_offset)):
-            yield gap, gap.found_at_ms > forgotten
+            by_time = gap.found_at_ms > forgotten
+            yield gap, gap.topic_id == present if gap.topic_id and present else by_time
 
     def begins_anywhere(self, partition: TopicPartition) -> bool:
         """Whether the copy may begin after the start of the log. Topics and partitions that are newer than

@@ -47,6 +47,7 @@ async def test_a_refused_position_that_nothing_changes_is_not_fetched_again_and_
         questions=questions,
         target_writer=nothing,
         preserved=None,
+        topic_ids={},
         on_gap=nothing,
         fail_on_data_loss=False,
         clock=LoopClock(),
