@@ -178,7 +178,6 @@ def _build(
             owner_timeout_seconds=top.number("twinlog.owner.timeout.seconds"),
             log_level=top.text("twinlog.log.level"),
             log_format=LogFormat(top.text("twinlog.log.format")),
-            strimzi_cluster=top.text("twinlog.metrics.strimzi.cluster"),
         ),
         security=security_settings(top, findings),
         notices=findings.notices,

@@ -93,8 +93,6 @@ class RuntimeSettings:
     owner_timeout_seconds: float
     log_level: str
     log_format: LogFormat
-    strimzi_cluster: str = ""
-    """The cluster name under which Strimzi's dashboard shows the metrics; empty: not at all."""
 
 
 class ConfigurationBase(Protocol):

@@ -207,7 +207,6 @@ async def _run(name: str, build: Build, configuration: Configuration, *, port_fi
             instance_id=instance_id,
             listen=own.metrics_listen,
             make_way=own.metrics_is_default,
-            strimzi_cluster=settings.strimzi_cluster,
         ) as telemetry,
     ):
         observe_process(telemetry.meter)

@@ -52,13 +52,11 @@ def open_telemetry(
     instance_id: str,
     listen: Address | None = None,
     make_way: bool = False,
-    strimzi_cluster: str = "",
     environment: Mapping[str, str] | None = None,
 ) -> Telemetry:
     """Metrics of one service; `listen` is the address of the Prometheus endpoint (port 0 = a free one).
 
-    `make_way`: take a free port when that one is in use. `strimzi_cluster`: export the metrics also under the
-    names of Strimzi's board, as those of this cluster. `environment`: holds OpenTelemetry's variables, by
+    `make_way`: take a free port when that one is in use. `environment`: holds OpenTelemetry's variables, by
     default the process's.
 
     An endpoint that cannot be opened and a signal with invalid OpenTelemetry variables are logged and left
@@ -74,10 +72,6 @@ def open_telemetry(
     from twinlog.telemetry.metrics_server import serve_metrics
 
     registry = CollectorRegistry()
-    if strimzi_cluster:
-        from twinlog.telemetry.strimzi_names import StrimziRegistry
-
-        registry = StrimziRegistry(cluster=strimzi_cluster, service=service)
     resource = resource_of(service, version, **{"service.instance.id": instance_id})
     otlp = open_otlp(signals, resource=resource)
     readers = [] if listen is None else [PrometheusMetricReader(registry=registry)]

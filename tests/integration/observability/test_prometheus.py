@@ -25,7 +25,6 @@ from integration.observability.scenarios import (
 )
 from integration.observability.watched_rig import (
     READERS,
-    STRIMZI_CLUSTER,
     A,
     B,
     StartCluster,
@@ -38,7 +37,6 @@ from twinlog.local.port_lease import PortLease
 from twinlog.local.spec import ADDRESS
 from twinlog.testing.service_process import run_service
 from unit.deploy.alerts import ALERTS
-from unit.telemetry.test_strimzi_names import BOARD
 
 DAY_SECONDS = 86_400
 
@@ -52,7 +50,6 @@ async def test_boards_show_and_alerts_tell_what_happens(start_cluster: StartClus
             async with prometheus(tmp_path, list(of.metrics.values())) as scraper:
                 await of.commit(READERS, 15)
                 await scraper.answers(_queries(lambda panel: panel not in ONLY_IN_TROUBLE | NOT_HERE))
-                await scraper.answers(_strimzi_queries())
                 for expression in _queries(lambda panel: panel in NOT_HERE).values():
                     await scraper.query(expression)
                 await scraper.firing_is(frozenset(), "all is well")
@@ -127,16 +124,6 @@ def _queries(wanted: Callable[[Panel], bool]) -> dict[str, str]:
         for panel in board.panels
         for number, query in enumerate(panel.queries)
         if wanted((board.uid, panel.title))
-    }
-
-
-def _strimzi_queries() -> dict[str, str]:
-    """As the board of Strimzi asks."""
-    chosen = f'strimzi_io_kind=~"KafkaMirrorMaker2", strimzi_io_cluster="{STRIMZI_CLUSTER}"'
-    lag = "kafka_consumer_fetch_manager_records_lag"
-    return {
-        **{name: f"sum by ({', '.join(labels)}) ({name}{{{chosen}}})" for name, labels in BOARD.items()},
-        "consumer lag": f"topk(20, sum({lag}{{{chosen}, clientid=~'.*replication-consumer\"'}}) by (topic))",
     }
 
 

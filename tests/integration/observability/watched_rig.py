@@ -33,7 +33,6 @@ LATE = "made.later"
 """A topic that is selected, and does not exist at first."""
 READERS, DREAMERS = "readers", "dreamers"
 """Groups: one that reads, and one that stands behind the end of its log."""
-STRIMZI_CLUSTER = "estate"
 BEAT_SECONDS = 0.5
 RECORDS_AT_ONCE = 20
 _WRITE_SECONDS = 0.5
@@ -204,7 +203,6 @@ def _properties(a: BlockingCluster, far: str, metrics: dict[str, str]) -> str:
         "sync.group.offsets.interval.seconds": "1",
         "sync.topic.configs.interval.seconds": "1",
         "sync.topic.acls.enabled": "false",
-        "twinlog.metrics.strimzi.cluster": STRIMZI_CLUSTER,
         "twinlog.offsets": "translated",
         "twinlog.verify.interval.seconds": "2",
         "twinlog.epoch.seconds": "1",

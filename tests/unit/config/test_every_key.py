@@ -211,11 +211,6 @@ OF_FLOWS = {
             twinlog.offsets.fill.max
         """,
     },
-    "unit/telemetry/test_strimzi_names.py": {
-        "test_the_key_names_the_cluster": """
-            twinlog.metrics.strimzi.cluster
-        """,
-    },
     "unit/source/task/reading/test_horizon.py": {
         "test_where_a_copy_ends_comes_from_the_file_to_its_tasks": """
             twinlog.copy.until
