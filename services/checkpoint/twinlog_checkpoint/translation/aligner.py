@@ -17,6 +17,7 @@ from typing import Any
 
 from twinlog.comparison.compare import Comparison
 from twinlog.comparison.model import Bounds, Side
+from twinlog.comparison.records import Entry
 from twinlog.comparison.sides import AskEnds, Chunk, Extend, Extended, Read
 from twinlog_checkpoint.translation.history import OffsetPair, Pairs
 from twinlog_checkpoint.translation.log_sides import FIRST_READ_BYTES, READ_BYTES, ComparedPartition
@@ -333,18 +334,20 @@ class Aligner:
     async def _first_equal(self, offset: int, stop: int, there_from: int) -> int | None:
         """The first record there that is equal to one of these here; of so many that a walk looks at."""
         tokens: set[object] = set()
-        async for entry in self.here.entries(offset):
+
+        def is_behind(entry: Entry) -> bool:
             if entry.offset >= stop or len(tokens) == MOST_WINDOW:
-                break
+                return True
             tokens.add(entry[1:4])
+            return False
+
+        await self.here.find(offset, is_behind)
         return await self._first_of(tokens, there_from)
 
     async def _first_of(self, tokens: Collection[object], there_from: int) -> int | None:
         """The first record there with one of these times and contents."""
-        async for entry in self.there.entries(there_from):
-            if entry[1:4] in tokens:
-                return entry.offset
-        return None
+        found = await self.there.find(there_from, lambda entry: entry[1:4] in tokens)
+        return None if found is None else found.offset
 
     async def _is_first(self, offset: int) -> bool:
         """Whether no record was ever before it that a group could have read."""

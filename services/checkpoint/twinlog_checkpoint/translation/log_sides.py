@@ -4,7 +4,7 @@ Also where the logs of a cluster begin and end: what of them can be read, and wh
 `LogScan`, which follows the one partition of an internal topic from its beginning.
 """
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -233,19 +233,20 @@ class ComparedPartition:
             )
         return chunk
 
-    async def entries(self, offset: int) -> AsyncIterator[Entry]:
-        """The visible records from an offset on."""
+    async def find(self, offset: int, is_it: Callable[[Entry], bool]) -> Entry | None:
+        """The first visible record at or after an offset of which this is so; None when there is none."""
         max_bytes = PEEK_BYTES
         while offset < self.bounds.end:
             chunk = await self.read(offset, max_bytes=max_bytes)
             for batch in chunk.batches:
                 for record in open_records(batch):
                     if record[0] >= offset:
-                        yield entry_of(record, with_timestamp=not batch.header.is_log_append_time)
+                        entry = entry_of(record, with_timestamp=not batch.header.is_log_append_time)
+                        if is_it(entry):
+                            return entry
             offset, max_bytes = chunk.next_offset, READ_BYTES
+        return None
 
     async def first(self, offset: int) -> Entry | None:
         """The first visible record at or after an offset; None when there is none."""
-        async for entry in self.entries(offset):
-            return entry
-        return None
+        return await self.find(offset, lambda _entry: True)
