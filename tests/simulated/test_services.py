@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from simulated import histories
 from simulated.histories import DEFAULT, IDENTITY
 from simulated.test_whole_life import FILE, copied
@@ -423,3 +425,23 @@ def test_topics_of_syncs_and_checkpoints_that_are_deleted_under_the_running_serv
             assert "A.checkpoints.internal" in target.cluster.topics
 
     live(life())
+
+
+@pytest.mark.parametrize("last", SERVICES)
+def test_a_first_start_warns_of_nothing(tmp_path: Path, last: str) -> None:
+    """Whichever service is the last to be there, and whichever topic of Twinlog's own is not there yet."""
+
+    async def look() -> None:
+        file = f"{ONE_BROKER}A->B.enabled = true\nB->A.enabled = true\nsync.group.offsets.enabled = true\n"
+        async with World(tmp_path, file) as world:
+            world.on["A"].cluster.create_topic("orders")
+            world.on["A"].produce("orders", 0, b"1")
+            world.on["A"].commit("billing", "orders", {0: 1})
+            world.start(*(each for each in SERVICES if each != last))
+            await world.pause(20)
+            world.start(last)
+            await world.until(lambda: world.on["B"].committed("billing"))
+            await world.pause(60)
+            assert [each for each in world.logged if each["level"] != "info"] == []
+
+    live(look())

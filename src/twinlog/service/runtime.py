@@ -82,11 +82,13 @@ async def retrying_loop(
     on_error: Callable[[TwinlogError], None] = _ignore,
     woken: asyncio.Event | None = None,
     grace_seconds: float = STEP_GRACE_SECONDS,
+    is_trouble: Callable[[TwinlogError], bool] = lambda _: True,
 ) -> None:
     """Run `step` every `interval_seconds` (start to start, never overlapping) until `stop`.
 
     A function instead of a number returns, after each step, the seconds until the next one. `woken` starts it
     earlier. `grace_seconds`: for a step in progress at `stop`; 0 for one that only waits for news.
+    `is_trouble`: False of what a first start passes through, which is no warning.
 
     A TwinlogError, retriable or not, is logged (the first at once, then at most one a minute for each reason,
     with the number left out), given to `on_error`, and followed by a back-off: a broker that refuses must not
@@ -103,7 +105,7 @@ async def retrying_loop(
             on_error(error)
             suppressed = limiter.admit(error.reason, now=clock.monotonic())
             if suppressed is not None:
-                _log.warning(
+                (_log.warning if is_trouble(error) else _log.info)(
                     "step_failed",
                     loop=name,
                     reason=error.reason,

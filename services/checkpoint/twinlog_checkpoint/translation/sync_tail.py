@@ -111,6 +111,8 @@ class SyncTail:
                 clock=self.clock,
                 on_error=self._on_error,
                 grace_seconds=0.0,
+                # The source service makes the topic, and may start after this one.
+                is_trouble=lambda error: self._begun or error.reason != KafkaReason.TOPIC_UNKNOWN,
             )
 
     async def _step(self, scan: LogScan) -> None:

@@ -35,6 +35,7 @@ PATIENCE_SECONDS = 5.0
 READ_SECONDS = 10.0
 """How often it is read then. Nobody else knows what has changed meanwhile."""
 LONGEST_RETRY_SECONDS = 60.0
+_START_SECONDS = 60.0
 _READ_AT_ONCE = 4
 _PART_BYTES = 256 << 10
 
@@ -175,6 +176,8 @@ class TableFollower:
         """By cluster: one that is away holds up the tables of no other."""
         self.connected = False
         """Whether the owner's stream is open and has delivered something."""
+        self._starts_until = clock.monotonic() + _START_SECONDS
+        """Services start together, in any order: an owner that is not there before is no trouble."""
 
     def add(self, name: TableName, table: Table[Any, Any]) -> None:
         """Follow this table, too. Before `run`."""
@@ -233,7 +236,7 @@ class TableFollower:
                 if response.HasField("name"):
                     await self._take(response)
                 if not self.connected:
-                    self.connected = True
+                    self.connected, self._starts_until = True, 0.0
                     _log.info("tables_told", peer=self._peer)
                 # Not before it was taken: a table that cannot be read is not asked for without a pause.
                 self._backoff.reset()
@@ -278,9 +281,13 @@ class TableFollower:
                 failures, seconds = 0, self._read_seconds
 
     def _say(self, event: str, error: TwinlogError, **about: str) -> None:
-        left_out = self._limiter.admit(f"{event} {error.reason}", now=self._clock.monotonic())
+        now = self._clock.monotonic()
+        left_out = self._limiter.admit(f"{event} {error.reason}", now=now)
         if left_out is not None:
-            _log.warning(event, **about, reason=error.reason, message=str(error), left_out=left_out)
+            starts = error.reason == PeerUnavailableError.default_reason and now < self._starts_until
+            (_log.info if starts else _log.warning)(
+                event, **about, reason=error.reason, message=str(error), left_out=left_out
+            )
 
 
 def _request(name: TableName, followed: _Followed) -> pb.FollowedTable:
