@@ -40,6 +40,30 @@ def test_both_sides_write_and_have_every_record_once(tmp_path: Path) -> None:
     live(life())
 
 
+@pytest.mark.parametrize("written_since", [0, 2])
+def test_a_positions_topic_that_is_deleted_holds_the_flow_back_up_until_it_is_written_again(
+    tmp_path: Path, written_since: int
+) -> None:
+    """It has the ids by which the flow back knows copies."""
+
+    async def life() -> None:
+        async with orders_on_all(tmp_path, seed=3, partition_count=2) as world:
+            world.start("configsync", "source")
+            await write(world, range(4))
+            await all_once(world, 8)
+            world.on["B"].cluster.delete_topic("mm2-offsets.A.internal")
+            await write(world, range(4, 4 + written_since))
+            await world.pause(60)
+            await write(world, range(10, 14))
+            await all_once(world, 16 + 2 * written_since)
+            await world.kill("source")
+            world.start("source")
+            await write(world, range(14, 16))
+            await all_once(world, 20 + 2 * written_since)
+
+    live(life())
+
+
 def test_kills_and_restarts_repeat_and_lose_nothing(tmp_path: Path) -> None:
     async def life() -> None:
         async with World(tmp_path, FILE, seed=5) as world:

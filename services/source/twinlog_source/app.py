@@ -232,7 +232,6 @@ async def _driver(
         partition_count=0,
         source_alias=flow.flow.source,
         connector_name=flow.settings.connector_name,
-        instance=context.instance_id,
         clock=context.clock,
     )
     table = PartitionTable(is_heartbeats=flow.policy.is_heartbeats_topic)

@@ -136,7 +136,6 @@ class FlowRig:
             topic=POSITIONS,
             partition_count=0,
             source_alias="A",
-            instance=f"owner {self.owners}",
             clock=self.clock,
         )
 

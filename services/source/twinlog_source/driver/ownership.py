@@ -131,7 +131,7 @@ class Ownership:
             # Its task committed it after the log was read last.
             if position > known.get(partition, 0):
                 await self.journal.position(partition, position)
-        self.positions.has_lost = False
+        self.positions.was_written_again()
 
     def note_signs(self) -> None:
         """Note whether the owner has written something since the last call. A process that follows the log on
@@ -290,6 +290,7 @@ class Ownership:
             renewed_at_ms=self.clock.now_ms(),
             names_producers=True,
             left_at_rest=self.is_still_at_rest if left_at_rest is None else left_at_rest,
+            former_topics=self.positions.former_topics,
         )
         await self.journal.record(mark)
 

@@ -20,6 +20,7 @@ target's log decides which position was reached."""
 
 
 MOST_SLOTS = 1_024
+MOST_FORMER_IDS = 16
 """The limit for a flow, whatever the file says: each slot has several transactional ids, which every new
 owner has to fence."""
 
@@ -52,6 +53,9 @@ class OwnerFact:
     partition number; records behind them are foreign."""
     left_at_rest: bool = False
     """The owner has given the flow back, and no write of its tasks to preserved copies is in flight."""
+    former_topics: tuple[str, ...] = ()
+    """Positions topics, by Kafka's topic id, that were deleted, and of which the present one has all that was
+    known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,15 @@ from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.fact_records import control_key, fact_record, partition_key
-from twinlog_source.log.facts import CopyFact, Fact, PauseFact, ThrottleFact, TopicFact, ZeroFact
+from twinlog_source.log.facts import (
+    MOST_FORMER_IDS,
+    CopyFact,
+    Fact,
+    PauseFact,
+    ThrottleFact,
+    TopicFact,
+    ZeroFact,
+)
 from twinlog_source.log.gaps import Gap, GapIdentity, gap_key, gap_record, tidied
 from twinlog_source.log.positions import PositionsLog
 
@@ -219,8 +227,6 @@ class Ledger:
 
 
 # The recorded identity of each topic of a flow and of its copy.
-
-MOST_FORMER_IDS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

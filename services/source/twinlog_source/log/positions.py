@@ -37,7 +37,7 @@ from twinlog.wire.source_offset import SOURCE_CONNECTOR, decode_source_offset, d
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.fact_records import control_key, parse_control
 from twinlog_source.log.fact_records import is_about_ids as is_about_ids_of
-from twinlog_source.log.facts import Fact, OwnerFact
+from twinlog_source.log.facts import MOST_FORMER_IDS, Fact, OwnerFact
 from twinlog_source.log.gaps import Gap, GapIdentity, parse_gap, parse_gap_identity
 
 
@@ -109,8 +109,6 @@ class PositionsLog:
     partition_count: int
     source_alias: str
     connector_name: str = SOURCE_CONNECTOR
-    instance: str = ""
-    """Of this process, if it may own the flow."""
     clock: Clock = field(default_factory=SystemClock)
     gaps: dict[GapIdentity, Gap] = field(default_factory=dict)
     """The gap ledger read so far."""
@@ -133,9 +131,11 @@ class PositionsLog:
     """The log was read to its end at least once."""
     has_lost: bool = False
     """The log does not have all that is known: it lost its tail, or another topic has its name now."""
+    former_topics: tuple[str, ...] = ()
+    """As in `OwnerFact`."""
     _topic_id: str = ""
-    _is_signed: bool = True
-    """An owner has signed on the topic that has the name now."""
+    _lost_topics: tuple[str, ...] = ()
+    """The topics that had the name before, and whose records nobody has written again."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Two concurrent readers would apply old records after new ones."""
     newest: NewestRecords = field(default_factory=NewestRecords)
@@ -201,10 +201,15 @@ class PositionsLog:
         """What has the name now. Brokers before 2.8 show no ids: there, a new topic has lost its tail."""
         if topic.topic_id and self._topic_id not in ("", topic.topic_id):
             log.warning("positions_topic_created_again", topic=self.topic)
-            self.has_lost, self._is_signed = True, False
+            self.has_lost, self._lost_topics = True, (*self._lost_topics, self._topic_id)
             for number in tuple(self._next):
                 self._read_again(number, 0)
         self._topic_id, self.partition_count = topic.topic_id, topic.partition_count
+
+    def was_written_again(self) -> None:
+        """The log has all that is known."""
+        self.former_topics = (*self.former_topics, *self._lost_topics)[-MOST_FORMER_IDS:]
+        self.has_lost, self._lost_topics = False, ()
 
     def _look_for_silence(self, now_ms: int) -> None:
         """Reading on afterwards brings back no tombstone, so it is remembered."""
@@ -337,10 +342,13 @@ class PositionsLog:
                 self.unreadable[partition] = str(error)
 
     def _note_signature(self, fact: Fact | None) -> None:
-        """Another owner has written all that it knows to the topic that was created again: it may have
-        removed before what is known here."""
-        if isinstance(fact, OwnerFact) and fact.instance != self.instance and not self._is_signed:
-            self._is_signed, self.has_lost, self._may_have_missed = True, False, True
+        """An owner that names the former topic has written again what was there: it may have removed before
+        what is known here."""
+        if not isinstance(fact, OwnerFact) or not fact.former_topics:
+            return
+        self.former_topics = fact.former_topics
+        if self._lost_topics and set(self._lost_topics) <= set(fact.former_topics):
+            self.has_lost, self._lost_topics, self._may_have_missed = False, (), True
 
     def _take_gap(self, identity: GapIdentity, record: Record) -> None:
         gap = parse_gap(self.source_alias, record.key, record.value)

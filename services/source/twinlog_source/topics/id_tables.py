@@ -14,7 +14,7 @@ import structlog
 from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError, TwinlogError, WireFormatError
 from twinlog.kafka.deadline import pause
-from twinlog.kafka.ports import KafkaCluster, LogReader, OffsetSpec
+from twinlog.kafka.ports import KafkaCluster, LogReader, OffsetSpec, TopicDescription
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.policy.internal_topics import source_of_offsets
@@ -41,6 +41,8 @@ class IdTable:
     """Where it ended when it was last read."""
     failure: TwinlogError | None = None
     """Why it does not say everything."""
+    successor: "IdTable | None" = None
+    """The topic that has its name now, until its owner says that it has all that this one had."""
 
     def topic_of(self, copy: ReplicatedTopic) -> TopicFact | None:
         """The topic of which the flow's source topic is a copy."""
@@ -120,9 +122,13 @@ class IdTables:
                     self.missing.add(name)
                 continue
             if table is not None and table.topic_id not in ("", described.topic_id):
-                if self.may_be_back(self._fail(table, self.unknown(f"{name} was deleted and created again"))):
+                failure = self.unknown(f"{name} was deleted and created again, and not written again")
+                if (successor := await self._successor(table, described)) is not None:
+                    table = self.tables[name] = successor
+                elif self.may_be_back(self._fail(table, failure)):
                     continue
-                table = None
+                else:
+                    table = None
             if table is None:
                 table = self.tables[name] = IdTable(self._log(name, aliases[name]), described.topic_id)
             table.topic_id, table.log.partition_count = described.topic_id, described.partition_count
@@ -131,6 +137,19 @@ class IdTables:
         ids = {fact.source_cluster_id for each in there for fact in each.log.control.producers.values()}
         if ids - {self.cluster_id(self.flow.flow.target)}:
             await self._look_beside()
+
+    async def _successor(self, table: IdTable, described: TopicDescription) -> IdTable | None:
+        """The topic that has the name now, once its owner says that it has all that `table` had."""
+        successor = table.successor
+        if successor is None or successor.topic_id != described.topic_id:
+            log = self._log(table.log.topic, table.log.source_alias)
+            successor = table.successor = IdTable(log, described.topic_id)
+        successor.log.partition_count = described.partition_count
+        try:
+            await successor.log.refresh()
+        except (KafkaError, WireFormatError):
+            return None  # The next look reads on.
+        return successor if table.topic_id in successor.log.former_topics else None
 
     async def _look_beside(self) -> None:
         """The source has copies from elsewhere, which a flow of another file may also copy to the target."""

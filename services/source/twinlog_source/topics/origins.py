@@ -233,10 +233,8 @@ class Origins:
             if table.failure is not None and self.ids.may_be_back(table):
                 raise table.failure
         own = self.control.origins.get(partition)
-        if own is not None and own.ids_topic_id not in (
-            "",
-            *(each.topic_id for each in self.ids.tables.values()),
-        ):
+        told = {""}.union(*((each.topic_id, *each.log.former_topics) for each in self.ids.tables.values()))
+        if own is not None and own.ids_topic_id not in told:
             raise self.ids.unknown(
                 f"the positions topic on {self.flow.flow.source} that named copies was deleted"
             )

@@ -11,9 +11,8 @@ from twinlog.model import TopicPartition
 from twinlog.service.feeds.registry import Decisions
 from twinlog.testing.fakes.cluster_base import Call
 from twinlog_source.driver.state import FlowState
-from twinlog_source.log.facts import TopicFact
+from twinlog_source.log.facts import MOST_FORMER_IDS, TopicFact
 from twinlog_source.log.gaps import Gap
-from twinlog_source.log.journal import MOST_FORMER_IDS
 from twinlog_source.topics.start_positions import BLOCKER_RETRY_SECONDS
 from unit.source.flow_rig import FlowRig, P, ledger, reported
 from unit.source.topics.lost_copies_rig import AUTO, PRESERVED, TRANSLATED
