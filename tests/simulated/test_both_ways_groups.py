@@ -217,3 +217,31 @@ def test_a_flow_whose_first_syncs_are_lost_with_it_is_not_one_that_copied_nothin
             assert b.committed("readers")["orders", 0] <= 1
 
     live(life())
+
+
+@pytest.mark.parametrize("offsets", ["auto", "translated"])
+def test_lagging_groups_of_a_topic_that_one_side_writes_keep_their_place_after_a_kill(
+    tmp_path: Path, offsets: str
+) -> None:
+    """Nobody writes after it, so no task does."""
+
+    async def life() -> None:
+        file = FILE + f"twinlog.offsets = {offsets}\n"
+        async with orders_on_all(tmp_path, seed=5, file=file) as world:
+            a, b = world.on["A"], world.on["B"]
+            world.start(*SERVICES)
+            for number in range(10):
+                a.produce("orders", 0, *(b"A%d-%d" % (number, each) for each in range(100)))
+                await world.pause(0.4)
+            await world.until(lambda: both_have_all(world))
+            await world.pause(10)
+            await world.kill("source")
+            world.start("source")
+            await world.pause(30)
+            a.commit("everything", "orders", {0: [seen.offset for seen in a.read("orders")][500]})
+            await world.until(lambda: b.committed("everything"))
+            (place,) = b.committed("everything").values()
+            assert 300 < len([seen for seen in b.read("orders") if seen.offset < place]) <= 500
+            assert not skipped(world, "everything")
+
+    live(life())

@@ -24,6 +24,9 @@ GAP_CONNECTOR = "TwinlogGap"
 CONTROL_CONNECTOR = "TwinlogControl"
 """Names of our own records, which Connect ignores."""
 
+NOTHING_WRITTEN = "twinlog.nothing.written"
+"""A header of a position: up to it the flow has written nothing to the copy. Connect reads no headers."""
+
 DOCUMENT_FORMAT = 1
 """The format of our own records. New fields need no new format; older records lack this field."""
 

@@ -223,7 +223,10 @@ class FlowState:
         """Read positions from the log; their former tasks are already fenced. Raises KafkaError."""
         positions = await self.positions.refresh()
         reread = LogReread(
-            partitions=partitions, positions=positions, leader_epochs=self.control.leader_epochs
+            partitions=partitions,
+            positions=positions,
+            leader_epochs=self.control.leader_epochs,
+            wrote_nothing=self.positions.nothing_written,
         )
         self._note(reread)
         self._parts.changes.take_from_log(partitions)

@@ -33,7 +33,12 @@ from twinlog.kafka.ports import LogReader, OffsetSpec, TopicDescription
 from twinlog.kafka.whole_logs import StandsStillError, read_to
 from twinlog.model import Record, TopicPartition
 from twinlog.wire.murmur2 import partition_for_key
-from twinlog.wire.source_offset import SOURCE_CONNECTOR, decode_source_offset, decode_source_offset_key
+from twinlog.wire.source_offset import (
+    NOTHING_WRITTEN,
+    SOURCE_CONNECTOR,
+    decode_source_offset,
+    decode_source_offset_key,
+)
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.fact_records import control_key, parse_control
 from twinlog_source.log.fact_records import is_about_ids as is_about_ids_of
@@ -120,6 +125,8 @@ class PositionsLog:
     """Where the newest position of each partition is stored: partition number of this topic, and offset."""
     written_by: dict[TopicPartition, int] = field(default_factory=dict)
     """The producer id of the newest position of each partition; -1 for a producer that is not idempotent."""
+    nothing_written: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose newest position says that the flow had written nothing to the copy by then."""
     parsed: int = 0
     """How many records were parsed so far; those that a later one of the same fetch supersedes are not."""
     unreadable: dict[TopicPartition, str] = field(default_factory=dict)
@@ -190,6 +197,7 @@ class PositionsLog:
                 self.written_at_ms,
                 self.written_at,
                 self.written_by,
+                self.nothing_written,
                 self.unreadable,
                 self._next,
                 self._read_again_to,
@@ -326,6 +334,10 @@ class PositionsLog:
                 self.written_at_ms[partition] = record.timestamp_ms
                 self.written_at[partition] = number, record.offset
                 self.written_by[partition] = record.producer_id
+                if any(name == NOTHING_WRITTEN for name, _ in record.headers):
+                    self.nothing_written.add(partition)
+                else:
+                    self.nothing_written.discard(partition)
             elif (identity := parse_gap_identity(self.source_alias, record.key)) is not None:
                 self._take_gap(identity, record)
             elif (control := parse_control(self.source_alias, record.key, record.value)) is not None:

@@ -67,6 +67,7 @@ class TaskOrders:
             leader_epochs=row.leader_epochs,
             target_end=row.target_end,
             target_end_is_exact=self.exactly_once and row.target_end_is_exact,
+            wrote_nothing=self.keeps_names and self.exactly_once and row.wrote_nothing,
             compacted=topic.source_cleanup_policy != "delete",
             paused=self.control.is_paused(partition),
             preserved=self._preserved(row, copy, topic, now=now) if copy.preserved else None,

@@ -105,6 +105,8 @@ class LogReread:
     partitions: Collection[TopicPartition]
     positions: Mapping[TopicPartition, int]
     leader_epochs: Mapping[TopicPartition, tuple[EpochStart, ...]]
+    wrote_nothing: Collection[TopicPartition] = ()
+    """Whose positions say that the flow has written nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +136,6 @@ class Assigned(RowEvent):
 
     def change(self, row: PartitionRow, now: float) -> None:
         row.slot = self.slot
-        if not row.wrote_nothing:
-            row.nothing_until = None
         if not row.knows_former_tasks:
             cut_off(row, now)
         if row.copy is not None:
@@ -165,9 +165,12 @@ class PositionRead(RowEvent):
 
     position: int
     leader_epochs: tuple[EpochStart, ...]
+    wrote_nothing: bool = False
+    """It says that the flow has written nothing."""
 
     def change(self, row: PartitionRow, now: float) -> None:
         row.position, row.stored, row.blocker = self.position, True, None
+        row.nothing_until = self.position if self.wrote_nothing else None
         row.leader_epochs = self.leader_epochs
 
 
@@ -393,6 +396,8 @@ class CopyDecided(RowEvent):
     flight."""
 
     def change(self, row: PartitionRow, now: float) -> None:
+        if row.is_preserved:
+            row.nothing_until = None
         row.copy, row.blocker = self.copy, None
         if self.has_no_writer:
             # Also if this process followed the flow and read its log before the take-over.

@@ -90,6 +90,8 @@ class PartitionReport:
     """The target offset after the last record that was written; None = unknown."""
     target_end_is_old: bool = False
     """More may have been written up to `position`, after `target_end`."""
+    wrote_nothing: bool = False
+    """Neither it nor a task before has sent anything to the target."""
     target_shortened_to: int | None = None
     """Where a target's log continued after it had lost records; None = no loss was seen."""
     target_shortened_at: int | None = None
@@ -236,6 +238,8 @@ class TaskAssignment:
     """The target offset after the last record that was written; None = unknown."""
     target_end_is_exact: bool = False
     """In an exactly-once flow: nothing that consumers see was written after `target_end`."""
+    wrote_nothing: bool = False
+    """The flow has written nothing to the copy, and its positions shall say so."""
     compacted: bool = False
     """Of the source topic."""
     paused: bool = False

@@ -196,8 +196,8 @@ class PartitionRow:
     target_end_is_old: bool = False
     """The position may have gone back since: records that were copied again lie behind `target_end`."""
     nothing_until: int | None = None
-    """Up to this source position the flow has surely written nothing to a copy that it translates; None = it
-    has, or that is not known."""
+    """When it stood at this source position, the flow had written nothing to a copy that it translates; None
+    = it had, or that is not known."""
     target_checked: CheckedEnd | None = None
     """None = the target's leader was not asked yet."""
     held_from: int | None = None
@@ -272,8 +272,7 @@ class PartitionRow:
     @property
     def wrote_nothing(self) -> bool:
         """In an exactly-once flow: a task whose report was lost may have written behind what is known."""
-        is_known = self.target_end is None and self.nothing_until is not None and not self.is_preserved
-        return is_known and self.nothing_until == self.position
+        return not self.is_preserved and self.nothing_until == self.position is not None
 
     @property
     def needs_translation(self) -> bool:

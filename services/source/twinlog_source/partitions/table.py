@@ -156,7 +156,12 @@ class PartitionTable:
                 self.followed_at = read_at
             case LogReread(partitions=partitions, positions=positions, leader_epochs=epochs):
                 for partition, row in self._found(partitions):
-                    reread(row, positions.get(partition), epochs.get(partition, ()))
+                    reread(
+                        row,
+                        positions.get(partition),
+                        epochs.get(partition, ()),
+                        wrote_nothing=partition in event.wrote_nothing,
+                    )
                     cut_off(row, now)
             case EpochEnded(partitions=partitions):
                 for _, row in self._found(partitions):

@@ -39,10 +39,13 @@ def note_skipped(row: PartitionRow, first: int, end: int) -> None:
 # ------------------------------------------------------------------------------------------------ positions
 
 
-def reread(row: PartitionRow, position: int | None, epochs: tuple[EpochStart, ...]) -> None:
+def reread(
+    row: PartitionRow, position: int | None, epochs: tuple[EpochStart, ...], *, wrote_nothing: bool
+) -> None:
     """The log was read after fencing, and decides. None: it has no position."""
     if position is not None:
         row.position, row.stored = position, True
+        row.nothing_until = position if wrote_nothing else None
     elif row.position is not None:
         row.position, row.stored = row.initial, False
     row.leader_epochs = epochs
@@ -51,6 +54,7 @@ def reread(row: PartitionRow, position: int | None, epochs: tuple[EpochStart, ..
 def follow(row: PartitionRow, position: int | None) -> None:
     """Another process copies the flow, and has committed this position; None = the log has none."""
     row.position, row.stored, row.held_from = position, position is not None, None
+    row.nothing_until = None
     _observe_lag(row)
 
 
@@ -102,8 +106,7 @@ def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, n
         row.target_end, row.disproved_end = report.target_end, None
         if not report.target_end_is_old:
             row.target_end_at, row.target_end_is_old = report.position, False
-    is_known = row.nothing_until is not None and not row.is_preserved and not report.target_end_is_old
-    row.nothing_until = report.position if is_known and report.target_end is None else None
+    row.nothing_until = report.position if report.wrote_nothing else None
     # A task repeats the end of its last fetch, however old it is. Only a larger end was just seen.
     end, before = report.source_end, row.task_end
     if end is not None and end != before and end >= (row.end or 0):

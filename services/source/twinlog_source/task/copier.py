@@ -82,6 +82,7 @@ class Copier:
                 epochs=assignment.leader_epochs,
                 target_end=assignment.target_end,
                 end_is_exact=assignment.target_end_is_exact,
+                wrote_nothing=assignment.wrote_nothing,
                 ends_rounds_with_marker=self.dials.exactly_once,
                 markers_to_come=int(self.dials.exactly_once),
                 compacted=assignment.compacted,

@@ -142,6 +142,8 @@ class PartitionCopy:
     """Nothing of ours that consumers see lies behind `target_end`."""
     ends_rounds_with_marker: bool = False
     """Its rounds are transactions: the marker of each takes an offset."""
+    wrote_nothing: bool = False
+    """Neither this task nor an earlier one has sent anything to the target."""
     markers_to_come: int = 0
     """How many markers of committed rounds may be at `target_end`; also of the previous round where rounds
     overlap."""
@@ -211,9 +213,7 @@ class PartitionCopy:
     def target_end_is_old(self) -> bool:
         """More of ours than up to `target_end` may be on the target: `committed` was decided elsewhere, or
         was read from the log after a round whose outcome is not known."""
-        if self.target_end is None:
-            return self.restarts > 0
-        return not (self.end_is_exact or self.keeps_offsets)
+        return self.target_end is not None and not (self.end_is_exact or self.keeps_offsets)
 
     def commit(self, position: int) -> None:
         """The target has committed everything below `position`."""

@@ -141,10 +141,13 @@ class PositionFinder:
                     f"the stored position is damaged: {unreadable}",
                 )
             elif partition in stored:
-                epochs = self.positions.control.leader_epochs.get(partition, ())
-                self._note(
-                    PositionRead(partition=partition, position=stored[partition], leader_epochs=epochs)
+                read = PositionRead(
+                    partition=partition,
+                    position=stored[partition],
+                    leader_epochs=self.positions.control.leader_epochs.get(partition, ()),
+                    wrote_nothing=partition in self.positions.nothing_written,
                 )
+                self._note(read)
             elif (
                 copy := self.marks.copy_of(partition, topics[partition.topic])
             ) is not None and copy.preserved:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from twinlog.batches import OutgoingBatch
 from twinlog.batches.header import read_batches
 from twinlog.batches.outgoing import Seal, sealed
 from twinlog.batches.records import decode_batch
@@ -40,6 +41,21 @@ class Log:
         key = source_offset_key("A", partition)
         offset = len(self.records)
         self.records.append(Record(offset=offset, timestamp_ms=offset, key=key, value=value))
+
+    def take(self, stored: Mapping[TopicPartition, OutgoingBatch]) -> None:
+        for outgoing in stored.values():
+            (batch,) = read_batches(sealed(outgoing, Seal(-1, -1, -1, False)))
+            for record in decode_batch(batch):
+                headers = tuple((name.decode(), value) for name, value in record.headers)
+                self.records.append(
+                    Record(
+                        offset=len(self.records),
+                        timestamp_ms=0,
+                        key=record.key,
+                        value=record.value,
+                        headers=headers,
+                    )
+                )
 
     async def list_offsets(
         self, spec: OffsetSpec, partitions: Collection[TopicPartition]
@@ -81,6 +97,19 @@ async def test_the_newest_record_of_each_partition_counts() -> None:
     assert await positions.refresh() == {A: 9}
 
 
+async def test_a_position_says_that_nothing_was_written_until_one_does_not() -> None:
+    log = Log()
+    topic = PositionsTopic(
+        topic="positions", partition_count=1, source_alias="A", connector_name=SOURCE_CONNECTOR
+    )
+    positions = positions_log(log)
+    for position, nothing_written in ((1, {A}), (2, {A, B}), (3, {B})):
+        stored = topic.batches(dict.fromkeys((A, B), position), [], nothing_written=nothing_written, now_ms=0)
+        log.take(stored)
+        assert set((await positions.refresh()).values()) == {position}
+        assert positions.nothing_written == nothing_written
+
+
 async def test_a_position_of_zero_is_known_until_the_first_one_above_it_takes_it_back() -> None:
     log = Log()
     topic = PositionsTopic(
@@ -89,12 +118,7 @@ async def test_a_position_of_zero_is_known_until_the_first_one_above_it_takes_it
 
     def commit(position: int, *, leaving_zero: bool = False) -> None:
         leaving = [A] if leaving_zero else []
-        for outgoing in topic.batches({A: position}, [], leaving_zero=leaving, now_ms=0).values():
-            (batch,) = read_batches(sealed(outgoing, Seal(-1, -1, -1, False)))
-            log.records += [
-                Record(offset=len(log.records) + index, timestamp_ms=0, key=record.key, value=record.value)
-                for index, record in enumerate(decode_batch(batch))
-            ]
+        log.take(topic.batches({A: position}, [], leaving_zero=leaving, now_ms=0))
 
     positions = positions_log(log)
     assert await positions.refresh() == {}

@@ -70,6 +70,15 @@ def said(position: int = 0, **more: object) -> Reported:
 # ------------------------------------------------------------------------------------------------ positions
 
 
+@pytest.mark.parametrize("wrote_nothing", [False, True])
+def test_a_position_of_the_log_says_whether_anything_was_written(wrote_nothing: bool) -> None:
+    read = PositionRead(partition=P, position=5, leader_epochs=EPOCHS, wrote_nothing=wrote_nothing)
+    _, row = after(Begun(partition=P, position=5), read)
+    assert row.wrote_nothing is wrote_nothing
+    _, row = after(read, Followed(positions={P: 5}, read_at=1.0))
+    assert not row.wrote_nothing, "another process writes"
+
+
 def test_a_position_of_the_log_is_stored_and_ends_what_kept_the_partition_waiting() -> None:
     _, row = after(ASIDE, PositionRead(partition=P, position=5, leader_epochs=EPOCHS))
     assert (row.position, row.stored, row.leader_epochs, row.blocker) == (5, True, EPOCHS, None)

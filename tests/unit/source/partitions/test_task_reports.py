@@ -42,7 +42,8 @@ def report(partition: TopicPartition, position: int, end: int, records: int, siz
 def said(
     *,
     position: int,
-    target_end: int,
+    target_end: int | None = None,
+    wrote_nothing: bool = False,
     shortened_to: int | None = None,
     shortened_at: int | None = None,
     times: int = 0,
@@ -51,6 +52,7 @@ def said(
     told = replace(
         one,
         target_end=target_end,
+        wrote_nothing=wrote_nothing,
         target_shortened_to=shortened_to,
         target_shortened_at=shortened_at,
         target_shortened_times=times,
@@ -254,19 +256,19 @@ def test_a_partition_that_leaves_and_comes_back_within_an_epoch_goes_on_from_its
     )
 
 
-def test_a_flow_wrote_nothing_as_long_as_each_task_says_so_and_the_next_one_begins_there() -> None:
+def test_a_flow_wrote_nothing_as_long_as_its_tasks_and_its_positions_say_so() -> None:
     table = begun()
     row = table.rows[P]
-    table.apply(Assigned(partition=P, slot=0), 0.5)
-    hears(table, report(P, 40, 40, 0, 0))
-    table.apply(Assigned(partition=P, slot=1), 2.0)
-    hears(table, report(P, 50, 50, 0, 0), slot=1)
+    assert row.wrote_nothing
+    hears(table, said(position=50, wrote_nothing=True))
     assert row.wrote_nothing
     # A killed task has committed more than it could report.
     table.apply(LogReread(partitions=(P,), positions={P: 60}, leader_epochs={}), 3.0)
     assert not row.wrote_nothing
-    table.apply(Assigned(partition=P, slot=0), 4.0)
-    hears(table, report(P, 60, 60, 0, 0), now=5.0)
+    reread = LogReread(partitions=(P,), positions={P: 60}, leader_epochs={}, wrote_nothing={P})
+    table.apply(reread, 3.0)
+    assert row.wrote_nothing
+    hears(table, said(position=70))
     assert not row.wrote_nothing
 
 
@@ -274,23 +276,24 @@ def test_a_flow_whose_task_is_silent_or_waits_for_an_answer_does_not_say_that_it
     """A frozen task may have committed what it did not report any more."""
     table = begun()
     table.apply(Assigned(partition=P, slot=0), 0.5)
-    hears(table, report(P, 40, 40, 0, 0), now=1.0)
+    hears(table, said(position=40, wrote_nothing=True), now=1.0)
     row, facts = table.rows[P], replace(FACTS, heard_at=table.heard_at.get)
     heard, silent = replace(facts, now=2.0), replace(facts, now=2.0 + SILENT_SECONDS)
     assert [told_target_end(row, each, exactly_once=True) for each in (heard, silent)] == [0, None]
     assert told_target_end(row, heard, exactly_once=False) is None
-    (waits,) = report(P, 40, 40, 0, 0).partitions
+    (waits,) = said(position=40, wrote_nothing=True).partitions
     waits = replace(waits, reason=PartitionReason.TARGET_SLOW)
     hears(table, TaskReport(partitions=(waits,)), now=2.0)
     assert told_target_end(row, heard, exactly_once=True) is None
 
 
-def test_a_task_that_took_a_position_from_the_log_does_not_say_that_it_wrote_nothing() -> None:
+def test_a_flow_whose_copy_was_preserved_did_not_write_nothing() -> None:
+    """A killed task of an earlier process has told nobody."""
     table = begun()
-    (told,) = report(P, 40, 40, 0, 0).partitions
-    hears(table, TaskReport(partitions=(replace(told, target_end_is_old=True),)))
-    hears(table, report(P, 50, 50, 0, 0))
-    assert not table.rows[P].wrote_nothing
+    copy = CopyFact(partition=P, preserved=True, since=0, reason="", target_topic_id="id")
+    for each in (copy, replace(copy, preserved=False)):
+        table.apply(CopyDecided(partition=P, copy=each), 1.0)
+        assert not table.rows[P].wrote_nothing
 
 
 def test_a_flow_that_wrote_did_not_write_nothing_after_its_copy_is_gone() -> None:

@@ -187,6 +187,7 @@ class Reporter:
             record_age=copy.counters.record_age.take(),
             target_end=copy.target_end,
             target_end_is_old=copy.target_end_is_old,
+            wrote_nothing=copy.wrote_nothing,
             target_shortened_to=copy.target_shortened_to,
             target_shortened_at=copy.target_shortened_at,
             target_shortened_times=copy.target_shortened_times,

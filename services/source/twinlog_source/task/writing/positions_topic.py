@@ -14,16 +14,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from twinlog.batches import NewRecord, OutgoingBatch, build_batch
+from twinlog.batches import NewRecord, OutgoingBatch, RawHeaders, build_batch
 from twinlog.clock import Clock
 from twinlog.model import TopicPartition
 from twinlog.wire.murmur2 import partition_for_key
-from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+from twinlog.wire.source_offset import NOTHING_WRITTEN, encode_source_offset, source_offset_key
 from twinlog_source.log.fact_records import fact_record, partition_key
 from twinlog_source.log.facts import CopyFact, EpochStart, LeaderEpochsFact, ZeroFact
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 from twinlog_source.task.writing.round import Round
+
+_NOTHING_WRITTEN: RawHeaders = ((NOTHING_WRITTEN.encode(), b""),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,7 @@ class PositionsTopic:
         extra: Sequence[NewRecord],
         *,
         leaving_zero: Collection[TopicPartition] = (),
+        nothing_written: Collection[TopicPartition] = (),
         now_ms: int,
     ) -> dict[TopicPartition, OutgoingBatch]:
         """The records that store these positions, and `extra`, as one batch per partition of the topic."""
@@ -56,7 +59,8 @@ class PositionsTopic:
             self._add(by_partition, NewRecord(key, None, now_ms))
         for partition, position in positions.items():
             place = self._places.get(partition) or self._find_place(partition)
-            record = NewRecord(place.key, encode_source_offset(position), now_ms)
+            headers = _NOTHING_WRITTEN if partition in nothing_written else ()
+            record = NewRecord(place.key, encode_source_offset(position), now_ms, headers)
             by_partition.setdefault(place.partition, []).append(record)
         for record in extra:
             self._add(by_partition, record)
@@ -142,6 +146,7 @@ class PositionsToStore:
             current.positions,
             [*extra, *self._unknown_epochs(unstored - ends.keys()), *marks],
             leaving_zero=leaving_zero,
+            nothing_written={each for each in current.positions if self.copies[each].wrote_nothing},
             now_ms=self.clock.now_ms(),
         )
 

@@ -245,8 +245,8 @@ class PreservedCopy:
             if position < copy.committed and not appends.is_proving:
                 self._note_lost_tail(position)
             copy.restart_at(position)
-        if copy.target_end is not None:
-            copy.target_end = min(copy.target_end, appends.acknowledged)
+        # Also if only a task before has written to it.
+        copy.target_end = min(copy.target_end or appends.acknowledged, appends.acknowledged) or None
         copy.send_from(self.position_of(appends.wanted))
         self.fill_skipped(now)
 

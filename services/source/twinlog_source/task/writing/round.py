@@ -316,6 +316,7 @@ class RoundSending:
             for batch in batches:
                 if current.transaction is None:
                     current.transaction = transport.begin()
+                copy.wrote_nothing = False
                 current.sent.append((copy, batch, current.transaction.send(copy.target, batch)))
         for copy, each in [(chunk.copy, each) for chunk in current.chunks for each in chunk.routed]:
             if current.transaction is None:

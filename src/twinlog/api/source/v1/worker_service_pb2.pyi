@@ -627,6 +627,7 @@ class PartitionReport(_message.Message):
     FOREIGN_WRITES_FIELD_NUMBER: _builtins.int
     AT_REST_FIELD_NUMBER: _builtins.int
     IS_QUIET_FIELD_NUMBER: _builtins.int
+    WROTE_NOTHING_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """Next source offset to copy."""
     state: _builtins.str
@@ -675,6 +676,8 @@ class PartitionReport(_message.Message):
     """Nothing of a preserved copy is on its way."""
     is_quiet: _builtins.bool
     """Nothing that this task sent may still arrive."""
+    wrote_nothing: _builtins.bool
+    """No task has sent anything to the target."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -742,10 +745,11 @@ class PartitionReport(_message.Message):
         foreign_writes: _abc.Iterable[Global___ForeignStretch] | None = ...,
         at_rest: _builtins.bool = ...,
         is_quiet: _builtins.bool = ...,
+        wrote_nothing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_lane", b"_lane", "_leader_epoch", b"_leader_epoch", "_replication_latency_ns", b"_replication_latency_ns", "_retry_in_seconds", b"_retry_in_seconds", "_source_end", b"_source_end", "_source_lost_from", b"_source_lost_from", "_target_end", b"_target_end", "_target_shortened_at", b"_target_shortened_at", "_target_shortened_to", b"_target_shortened_to", "lane", b"lane", "latency", b"latency", "leader_epoch", b"leader_epoch", "partition", b"partition", "record_age", b"record_age", "replication_latency_ns", b"replication_latency_ns", "retry_in_seconds", b"retry_in_seconds", "skipped", b"skipped", "source_end", b"source_end", "source_lost_from", b"source_lost_from", "sync_pace", b"sync_pace", "target_end", b"target_end", "target_shortened_at", b"target_shortened_at", "target_shortened_to", b"target_shortened_to"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lane", b"_lane", "_leader_epoch", b"_leader_epoch", "_replication_latency_ns", b"_replication_latency_ns", "_retry_in_seconds", b"_retry_in_seconds", "_source_end", b"_source_end", "_source_lost_from", b"_source_lost_from", "_target_end", b"_target_end", "_target_shortened_at", b"_target_shortened_at", "_target_shortened_to", b"_target_shortened_to", "at_rest", b"at_rest", "bytes", b"bytes", "echoes", b"echoes", "failures", b"failures", "foreign_writes", b"foreign_writes", "is_quiet", b"is_quiet", "lane", b"lane", "latency", b"latency", "leader_epoch", b"leader_epoch", "leader_epochs", b"leader_epochs", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved_until", b"preserved_until", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency_ns", b"replication_latency_ns", "retry_in_seconds", b"retry_in_seconds", "skipped", b"skipped", "source_end", b"source_end", "source_lost_from", b"source_lost_from", "state", b"state", "sync_pace", b"sync_pace", "target_end", b"target_end", "target_end_is_old", b"target_end_is_old", "target_shortened_at", b"target_shortened_at", "target_shortened_times", b"target_shortened_times", "target_shortened_to", b"target_shortened_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lane", b"_lane", "_leader_epoch", b"_leader_epoch", "_replication_latency_ns", b"_replication_latency_ns", "_retry_in_seconds", b"_retry_in_seconds", "_source_end", b"_source_end", "_source_lost_from", b"_source_lost_from", "_target_end", b"_target_end", "_target_shortened_at", b"_target_shortened_at", "_target_shortened_to", b"_target_shortened_to", "at_rest", b"at_rest", "bytes", b"bytes", "echoes", b"echoes", "failures", b"failures", "foreign_writes", b"foreign_writes", "is_quiet", b"is_quiet", "lane", b"lane", "latency", b"latency", "leader_epoch", b"leader_epoch", "leader_epochs", b"leader_epochs", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved_until", b"preserved_until", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency_ns", b"replication_latency_ns", "retry_in_seconds", b"retry_in_seconds", "skipped", b"skipped", "source_end", b"source_end", "source_lost_from", b"source_lost_from", "state", b"state", "sync_pace", b"sync_pace", "target_end", b"target_end", "target_end_is_old", b"target_end_is_old", "target_shortened_at", b"target_shortened_at", "target_shortened_times", b"target_shortened_times", "target_shortened_to", b"target_shortened_to", "wrote_nothing", b"wrote_nothing"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lane: _TypeAlias = _typing.Literal["lane"]  # noqa: Y015
     _WhichOneofArgType__lane: _TypeAlias = _typing.Literal["_lane", b"_lane"]  # noqa: Y015
@@ -1613,6 +1617,7 @@ class TaskAssignment(_message.Message):
     SHARED_FIELD_NUMBER: _builtins.int
     SYNC_PACE_FIELD_NUMBER: _builtins.int
     PRIOR_FAILURE_FIELD_NUMBER: _builtins.int
+    WROTE_NOTHING_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic."""
     target_topic_id: _builtins.str
@@ -1639,6 +1644,8 @@ class TaskAssignment(_message.Message):
     """Batches of the source may be copies: the task asks WhoWrote for each producer."""
     shared: _builtins.bool
     """Others write to the target topic, and are meant to."""
+    wrote_nothing: _builtins.bool
+    """No task has written anything to the target: the positions topic shall say so."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -1680,10 +1687,11 @@ class TaskAssignment(_message.Message):
         shared: _builtins.bool = ...,
         sync_pace: Global___SyncPace | None = ...,
         prior_failure: Global___PriorFailure | None = ...,
+        wrote_nothing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_target_end", b"_target_end", "partition", b"partition", "preserved", b"preserved", "prior_failure", b"prior_failure", "sync_pace", b"sync_pace", "target_end", b"target_end"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_target_end", b"_target_end", "asks_origins", b"asks_origins", "compacted", b"compacted", "compression_type", b"compression_type", "leader_epochs", b"leader_epochs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "preserved", b"preserved", "prior_failure", b"prior_failure", "shared", b"shared", "source_topic_id", b"source_topic_id", "sync_pace", b"sync_pace", "target_end", b"target_end", "target_end_is_exact", b"target_end_is_exact", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_target_end", b"_target_end", "asks_origins", b"asks_origins", "compacted", b"compacted", "compression_type", b"compression_type", "leader_epochs", b"leader_epochs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "preserved", b"preserved", "prior_failure", b"prior_failure", "shared", b"shared", "source_topic_id", b"source_topic_id", "sync_pace", b"sync_pace", "target_end", b"target_end", "target_end_is_exact", b"target_end_is_exact", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id", "wrote_nothing", b"wrote_nothing"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__target_end: _TypeAlias = _typing.Literal["target_end"]  # noqa: Y015
     _WhichOneofArgType__target_end: _TypeAlias = _typing.Literal["_target_end", b"_target_end"]  # noqa: Y015

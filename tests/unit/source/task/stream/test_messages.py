@@ -64,6 +64,7 @@ MOST = TaskAssignment(
     leader_epochs=(EpochStart(2, 0), EpochStart(4, 6)),
     target_end=0,
     target_end_is_exact=True,
+    wrote_nothing=True,
     compacted=True,
     paused=True,
     preserved=PreservedTerms(
@@ -170,6 +171,7 @@ def report() -> PartitionReport:
         record_age=spread,
         target_end=0,
         target_end_is_old=True,
+        wrote_nothing=True,
         target_shortened_to=0,
         target_shortened_at=0,
         target_shortened_times=1,

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pytest
+
 from twinlog.batches import CopyFault, NewRecord, OutgoingBatch, Prepared, build_batch
 from twinlog.batches.outgoing import OffsetRun
 from twinlog.batches.prepared import LeaderEpoch
@@ -101,6 +103,13 @@ def test_a_copy_that_reaches_further_than_its_position_is_continued_at_its_end()
     rig.end_is(9)
     assert (rig.copy.committed, rig.copy.fetched) == (9, 9)
     assert not rig.copy.epochs, "nobody knows under which leaders the records up to there were written"
+
+
+@pytest.mark.parametrize(("end", "known"), [(0, None), (9, 9)])
+def test_how_far_a_copy_was_written_is_known_before_this_task_writes(end: int, known: int | None) -> None:
+    rig = Rig(position=5)
+    rig.end_is(end)
+    assert rig.copy.target_end == known
 
 
 def test_what_the_target_lost_is_copied_again_and_is_no_gap() -> None:

@@ -10,6 +10,7 @@ from twinlog.batches import NewRecord
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.raw import COMMITTED, OUTCOME, RawFetcher
 from twinlog.model import TopicPartition
+from twinlog.wire.source_offset import source_offset_key
 from twinlog_source.partitions.orders import PartitionState, PriorFailure
 from twinlog_source.task.partition import PartitionCopy
 from unit.source.task.writing.writer_rig import BAD, GOOD, OneOutOfRange, WriterRig, away
@@ -26,6 +27,20 @@ async def test_positions_move_when_the_round_is_committed() -> None:
     await rig.run_until(lambda: rig.copies[BAD].committed == 2)
     assert rig.copies[GOOD].committed == 3
     assert rig.target_writer.committed_rounds == 1
+
+
+async def test_positions_say_that_nothing_was_written_until_something_is_sent() -> None:
+    """Also if nobody knows whether it was committed."""
+    rig = WriterRig()
+    for copy in rig.copies.values():
+        copy.wrote_nothing = True
+    rig.target.commit_failures = [(away(), False)]
+    rig.fetched(GOOD, 3)
+    rig.target_writer.store_soon(BAD)
+    await rig.run_until(lambda: rig.target_writer.aborted_rounds and rig.copied_again(GOOD, 3))
+    assert [copy.wrote_nothing for copy in rig.copies.values()] == [False, True]
+    said = {(record.key, bool(record.headers)) for record in rig.target.stored}
+    assert said == {(source_offset_key("A", p, connector="C"), p == BAD) for p in (GOOD, BAD)}
 
 
 async def test_a_refused_partition_is_set_aside_and_the_others_are_sent_again() -> None:

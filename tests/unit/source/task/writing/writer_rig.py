@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
 from twinlog.batches import CopyPolicy, NewRecord, OutgoingBatch, Prepared, build_batch
+from twinlog.batches.bodies import DecodedRecord
+from twinlog.batches.header import read_batches
+from twinlog.batches.outgoing import Seal, sealed
+from twinlog.batches.records import decode_batch
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.raw import FetchFailure, RawFetcher
 from twinlog.model import Flow, TopicPartition
@@ -45,6 +49,8 @@ class TargetLog:
     """Each: the error, and whether the commit takes place all the same."""
     refused_with: list[set[TopicPartition]] = field(default_factory=list)
     """The partitions of each transaction that was refused."""
+    stored: list[DecodedRecord] = field(default_factory=list)
+    """In the positions topic, also by transactions that were aborted; but for facts."""
     opened: int = 0
     on_commit: Callable[[], None] = lambda: None
 
@@ -85,6 +91,11 @@ class FakeTransaction:
         return acknowledged
 
     async def store(self, positions: Positions) -> None:
+        for stored in positions.values():
+            (batch,) = read_batches(sealed(stored, Seal(-1, -1, -1, False)))
+            self._target.stored += [
+                each for each in decode_batch(batch) if b"TwinlogControl" not in (each.key or b"")
+            ]
         for partition, _ in self._sent:
             if partition in self._target.refused:
                 self._target.refused_with.append({each for each, _ in self._sent})
