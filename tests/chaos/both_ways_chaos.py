@@ -1,6 +1,7 @@
 """Two or three clusters write to a topic of one name, services, tasks, JVM, brokers and whole processes are
-killed, and at the end each cluster has every record once, in the order of its cluster, and nothing is copied
-round. One begins alone: its copies have its offsets until the next one joins.
+killed, `verify` finds each flow EQUAL while both sides write, and at the end each cluster has every record
+once, in the order of its cluster, and nothing is copied round. One begins alone: its copies have its offsets
+until the next one joins.
 
     python tests/chaos/both_ways_chaos.py --seed 7 --minutes 5
     python tests/chaos/both_ways_chaos.py --clusters 3 --minutes 5
@@ -29,6 +30,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from chaos.played import Outcome, kill, parser_of, play, processes
 from integration.source.source_rig import producer, quiet
+from twinlog.clock import SystemClock
+from twinlog.config import load
 from twinlog.errors import StateError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
@@ -39,6 +42,9 @@ from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import eventually, make_topics
 from twinlog.testing.java.mm2 import quick_mm2_properties
+from twinlog.verify.report import FlowVerdict
+from twinlog_source.verify.engine import Verification
+from twinlog_source.verify.request import VerifyRequest
 
 TOPIC, PARTITIONS = "both", 4
 RECORDS_PER_SECOND = {"A": 500, "B": 300, "C": 100}
@@ -109,6 +115,7 @@ class BothWaysOutcome(Outcome):
 @dataclass(slots=True, kw_only=True)
 class Chaos:
     runs: Sequence[TwinlogRun]
+    files: Mapping[Flow, Path]
     sides: list[Side]
     dice: random.Random
     load: float
@@ -126,6 +133,9 @@ class Chaos:
             while time.monotonic() < give_up_at:
                 await quiet(2 + self.dice.random() * 6)
                 await self._kill(self.dice.choice(KINDS))
+            if len(self.sides) == 2:  # The records of a third cluster are not compared.
+                for flow, file in self.files.items():
+                    await _verify(flow, file)
             self._done.set()
         await eventually(lambda: has_all(self.sides), DRAIN_SECONDS)
         ends = [await side.ends() for side in self.sides]
@@ -188,6 +198,19 @@ class Chaos:
         self.kills[kind] += 1
 
 
+async def _verify(flow: Flow, file: Path) -> None:
+    """While both sides write."""
+    request = VerifyRequest(flow=flow, topics=frozenset({TOPIC}), wait_seconds=DRAIN_SECONDS)
+    report = await Verification(
+        configuration=load(file, environ={}), request=request, clock=SystemClock()
+    ).run()
+    not_compared = [each for proof in report.proofs for each in proof.not_compared]
+    assert report.verdict is FlowVerdict.EQUAL, report
+    assert not not_compared, report
+    records = sum(proof.records for proof in report.proofs)
+    sys.stderr.write(f"verify {flow}: {report.verdict}, {records} records\n")
+
+
 async def run_chaos(
     brokers: Mapping[str, BlockingCluster],
     directory: Path,
@@ -210,7 +233,7 @@ async def run_chaos(
             cluster = await stack.enter_async_context(open_cluster(alias, clients[alias]))
             await make_topics(cluster, NewTopic(name=TOPIC, partition_count=PARTITIONS, replication_factor=1))
             sides.append(Side(alias, kafka, cluster, TOPIC))
-        runs = []
+        runs, places = [], dict[Flow, Path]()
         for number, (file, _) in enumerate(itertools.product(files, range(1 + has_standby))):
             extra = {
                 "topics": TOPIC,
@@ -220,8 +243,9 @@ async def run_chaos(
             }
             (place := directory / str(number)).mkdir()
             run = TwinlogRun(quick_mm2_properties(clients, file, extra), place)
+            places |= dict.fromkeys(file, run.file)
             runs.append(await stack.enter_async_context(run))
-        chaos = Chaos(runs=runs, sides=sides, dice=random.Random(seed), load=load)
+        chaos = Chaos(runs=runs, files=places, sides=sides, dice=random.Random(seed), load=load)
         try:
             await chaos.play(minutes, idle_minutes)
         finally:
