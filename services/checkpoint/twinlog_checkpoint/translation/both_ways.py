@@ -49,12 +49,26 @@ class Copied(NamedTuple):
     is_preserved: bool = False
     """The copy has the offsets of its source, so nobody else has written to it."""
 
-    def wrote_nothing(self, other: "Copied | None") -> bool:
-        """`other`: the flow in the other direction. Where that one has written a copy that is preserved, this
-        one had nothing to copy. An empty copy says nothing: it is preserved until somebody writes."""
-        if self.end is not None or other is None:
-            return self.end == 0
-        return other.is_preserved and bool(other.end)
+
+class BothFlows(NamedTuple):
+    """What each says of a partition; None = nothing about these topics."""
+
+    out: Copied | None
+    """From here to there."""
+    back: Copied | None
+
+    def reversed(self) -> "BothFlows":
+        return BothFlows(self.back, self.out)
+
+    @property
+    def copied_nothing_out(self) -> bool:
+        """Where the flow back has written a copy that is preserved, there was nothing to copy. An empty copy
+        says nothing: it is preserved until somebody writes."""
+        if self.out is None:
+            return False
+        if self.out.end is not None or self.back is None:
+            return self.out.end == 0
+        return self.back.is_preserved and bool(self.back.end)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -160,7 +174,7 @@ class BothWaysTranslator:
         there = await log_bounds(
             self.there.admin, {self.counterpart(each) for each in partitions}, self.there.end
         )
-        own, back = await self.told(), await self.told_back()
+        out, back = await self.told(), await self.told_back()
         # Also what lies behind an open transaction: records were copied to there that nobody has read.
         here = await log_bounds(self.here.admin, partitions, OffsetSpec.LATEST)
         answers: dict[SourcePosition, Translation] = {}
@@ -172,11 +186,11 @@ class BothWaysTranslator:
             ids = present[position.partition.topic]
             bounds, flows = (
                 (here[position.partition], there[other]),
-                (_of(ids, own.get(position.partition)), _of(ids.reversed(), back.get(other))),
+                BothFlows(_of(ids, out.get(position.partition)), _of(ids.reversed(), back.get(other))),
             )
             stands = self._stands.setdefault((position.partition, ids), _Stands())
-            if flows[1] is not None:
-                stands.note(_Stand(self.clock.monotonic(), there[other].end, flows[1].position))
+            if flows.back is not None:
+                stands.note(_Stand(self.clock.monotonic(), there[other].end, flows.back.position))
             answer = self._one(position, bounds, flows, self.floors(ids), stands.settled)
             answers[position] = replace(answer, topic_ids=ids)
         return answers
@@ -185,7 +199,7 @@ class BothWaysTranslator:
         self,
         position: SourcePosition,
         bounds: Bounds,
-        flows: tuple[Copied | None, Copied | None],
+        flows: BothFlows,
         floors: tuple[FloorRule, FloorRule] | None,
         settled: _Stand | None,
     ) -> Translation:
@@ -193,19 +207,19 @@ class BothWaysTranslator:
         if position.next_offset > here.end:
             return past_end(here.end)
         # A log that ends before what was written to it was created again, and gets all of that once more.
-        if flows[1] is not None and position.next_offset == here.end >= (flows[1].end or 0):
-            return _told(Verdict.UP_TO_DATE, min(flows[1].position, there.end), there, AT_END)
+        if flows.back is not None and position.next_offset == here.end >= (flows.back.end or 0):
+            return _told(Verdict.UP_TO_DATE, min(flows.back.position, there.end), there, AT_END)
         if floors is None:
             return without_floor(f"{_BOTH}, and the offset syncs of the flow back are not known here")
-        own = self._bound(floors[0], position, there, flows, settled and settled.end)
-        back = self._bound(floors[1], position, there, flows[::-1], settled and settled.copied)
-        for each in (own, back):
+        out = self._bound(floors[0], position, there, flows, settled and settled.end)
+        back = self._bound(floors[1], position, there, flows.reversed(), settled and settled.copied)
+        for each in (out, back):
             if each.downstream_offset is None:
                 return each
-        offset = min(own.downstream_offset or 0, back.downstream_offset or 0)
+        offset = min(out.downstream_offset or 0, back.downstream_offset or 0)
         if offset > there.end:
             return without_floor(f"{_BOTH}: it would be {offset}, but the log there ends at {there.end}")
-        words = f"{_BOTH}: {own.message}; {back.message}"
+        words = f"{_BOTH}: {out.message}; {back.message}"
         return _told(Verdict.FLOOR, offset, there, words)
 
     def _bound(
@@ -213,11 +227,11 @@ class BothWaysTranslator:
         rule: FloorRule,
         position: SourcePosition,
         there: LogBounds,
-        flows: tuple[Copied | None, Copied | None],
+        flows: BothFlows,
         settled: int | None,
     ) -> Translation:
-        """By the syncs of one flow, the first; where it has copied no record, by how far the log there was
-        looked at; where the syncs are younger, or were lost, from the first record on."""
+        """By the syncs of the flow out; where it has copied no record, by how far the log there was looked
+        at; where the syncs are younger, or were lost, from the first record on."""
         answer = rule.translate_one(position)
         if answer.verdict is Verdict.TOO_OLD:
             return Translation(
@@ -225,10 +239,9 @@ class BothWaysTranslator:
                 downstream_offset=there.start,
                 message=f"{answer.message}: from the start",
             )
-        flow, other = flows
-        if answer.verdict is not Verdict.NO_SYNC or settled is None or flow is None:
+        if answer.verdict is not Verdict.NO_SYNC or settled is None or flows.out is None:
             return answer
-        if not flow.wrote_nothing(other):
+        if not flows.copied_nothing_out:
             message = "offset syncs of what was copied that way may be lost: from the start"
             return Translation(verdict=Verdict.FLOOR, downstream_offset=there.start, message=message)
         message = "nothing was copied that way"

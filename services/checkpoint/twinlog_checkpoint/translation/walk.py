@@ -100,9 +100,14 @@ class Walk(Results):
         return not self.proof.timestamps_compared
 
     @property
+    def can_be_sure(self) -> bool:
+        """Without times and without a pair nothing that is found is."""
+        return not self.has_no_times or self.entry is not None or self.next_pair is not None
+
+    @property
     def is_done(self) -> bool:
-        if self.has_no_times and self.entry is None and self.next_pair is None:
-            return True  # Nothing that is found can be sure: no more is read.
+        if not self.can_be_sure:
+            return True  # No more is read.
         if self.is_lost or self.wanted or not self._is_settled:
             return self.is_lost
         may_prove = self.next_pair is not None and self.is_even is None and not self.differences
@@ -121,7 +126,7 @@ class Walk(Results):
         what is found there counts only between two known pairs between which both logs show equally many
         records, or behind the newest one, and while no difference is met.
         """
-        is_placed = self.entry is not None if self.next_pair is None else self.is_even is True
+        is_placed = self.can_be_sure and (self.next_pair is None or self.is_even is True)
         return not self.has_no_times or (self.differences == 0 and is_placed)
 
     def finish(self) -> None:

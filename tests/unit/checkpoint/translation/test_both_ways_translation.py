@@ -9,7 +9,7 @@ from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.virtual_time import FakeClock
 from twinlog.wire import TopicIds
-from twinlog_checkpoint.translation.both_ways import SETTLED_SECONDS, BothWaysTranslator, Copied
+from twinlog_checkpoint.translation.both_ways import SETTLED_SECONDS, BothFlows, BothWaysTranslator, Copied
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.translation import (
     FloorRule,
@@ -95,7 +95,7 @@ def test_a_flow_back_from_a_copy_that_keeps_the_offsets_had_nothing_to_copy(
 ) -> None:
     """After a kill it is not known what it wrote. An empty copy keeps all offsets."""
     there = Copied(4, own, TopicIds("a", "b"), is_preserved=True)
-    assert Copied(2, None, TopicIds("b", "a")).wrote_nothing(there) is told
+    assert BothFlows(Copied(2, None, TopicIds("b", "a")), there).copied_nothing_out is told
 
 
 @pytest.mark.parametrize(("back", "verdict"), [(4, Verdict.UP_TO_DATE), (5, Verdict.NO_SYNC)])
