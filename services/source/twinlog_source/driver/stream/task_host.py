@@ -13,7 +13,7 @@ from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.stream.task_settings import TaskSettings
-from twinlog_source.partitions.events import Assigned, Copied, GapFound, Reported
+from twinlog_source.partitions.events import Assigned, Copied, ForeignKnown, GapFound, Reported
 from twinlog_source.partitions.orders import Echoes, ForeignWrite, Route, Start, TaskReport, TaskSetup
 from twinlog_source.partitions.planner import share_debt
 from twinlog_source.preserved.append_steps import PreservedReason
@@ -80,6 +80,10 @@ class TaskHost:
     async def who_wrote(self, slot: Slot, asked: Mapping[TopicPartition, Collection[int]]) -> Echoes:
         found = await self.state.origins.judge(asked, self.state.topics)
         judged, state = {partition for partition, _ in found}, self.state
+        copied_back = {partition for (partition, _), (begin, end) in found.items() if begin < end}
+        for partition in copied_back - state.control.foreign.keys():
+            # Who is copied back may write, which was not known while these were counted.
+            state.table.apply(ForeignKnown(partition=partition, records=0, writes=()), self.clock.monotonic())
         await state.origins.remember(judged, state.journal, state.confirm)
         return found
 

@@ -248,9 +248,11 @@ class AnswerTaker(ABC):
             while asked:
                 told = await self.who_wrote(asked)
                 for partition, echoes in told.items():
-                    origins = self.copies[partition].origins
-                    if origins is not None:
-                        origins.update(echoes)
+                    copy = self.copies[partition]
+                    if copy.origins is not None:
+                        copy.origins.update(echoes)
+                        # A flow of another file copies back, which was not known when the task began.
+                        copy.shared |= any(begin < end for begin, end in echoes.values())
                 asked = {each: ids for each, ids in asked.items() if told and each not in told}
         except KafkaError as error:
             for partition in asked:

@@ -193,7 +193,7 @@ class Reporter:
             target_shortened_times=copy.target_shortened_times,
             leader_epochs=copy.epochs,
             source_lost_from=copy.source_lost_from,
-            foreign_writes=tuple(self._foreign_writes.get(copy.partition, ())),
+            foreign_writes=() if copy.shared else tuple(self._foreign_writes.get(copy.partition, ())),
         )
 
     def _standing(
