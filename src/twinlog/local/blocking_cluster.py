@@ -85,7 +85,9 @@ def start_zookeeper(node: NodePlace, *, java: Java, class_path: str) -> GuardedP
     return GuardedProcess(command, output=node.directory / "zookeeper.log")
 
 
-_START_SECONDS = 90.0
+_START_SECONDS = 240.0
+"""A broker takes four seconds, and on a machine without a free core minutes. One that ends is noticed at
+once."""
 _STOP_SECONDS = 20.0
 _POLL_SECONDS = 0.05
 _PORTS_PER_NODE = 3

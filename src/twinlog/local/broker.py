@@ -119,7 +119,7 @@ class Broker:
 # users the second is the same for all brokers of a version, so StorageTool writes it once and it is kept
 # beside the class archive.
 
-_FORMAT_SECONDS = 60.0
+_FORMAT_SECONDS = 240.0
 _SCRAM_ITERATIONS = 4096
 CHECKPOINT = "bootstrap.checkpoint"
 _CHECKPOINT_SINCE_4_4 = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
@@ -202,7 +202,7 @@ def _told(result: subprocess.CompletedProcess[str]) -> str:
     return lines[-1] if lines else f"exit code {result.returncode}"
 
 
-_TRIAL_SECONDS = 120.0
+_TRIAL_SECONDS = 240.0
 _POLL_SECONDS = 0.05
 _ARCHIVE = "classes.jsa"
 

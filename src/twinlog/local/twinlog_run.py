@@ -14,7 +14,7 @@ from twinlog.local.processes.process import GuardedProcess
 from twinlog.service.waiting import wait_or_stop
 
 SERVICES = ("source", "checkpoint", "heartbeat", "configsync")
-READY_TIMEOUT_SECONDS = 120.0
+READY_TIMEOUT_SECONDS = 240.0
 STOP_GRACE_SECONDS = 60.0
 _POLL_SECONDS = 0.2
 _LOG_TAIL_LINES = 30
