@@ -33,7 +33,7 @@ _SESSIONS_TO_JOIN: Final = 3
 that waiting for that one costs nobody its flows."""
 _LOAD_SECONDS: Final = 300.0
 _LOAD_FACTOR: Final = 4
-"""Loads are told anew when they are so many times as large or small as they were for so long."""
+"""Loads are looked at so often, and told anew when they are so many times as large or small as they were."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -84,7 +84,8 @@ class Membership:
         self._since: dict[str, int] = {}
         """The generations since which this process has its flows."""
         self._said: Mapping[str, Offer] = {}
-        self._said_at = 0.0
+        self._weighed_at = 0.0
+        """When the loads were looked at last."""
         self._wishes: dict[str, str] = {}
         """Names of the processes to which an operator moves flows from here."""
         self._steady_at = 0.0
@@ -305,7 +306,7 @@ class Membership:
 
     def _announced(self, kept: bool) -> bytes:
         self._is_void |= not kept
-        self._said, self._said_at = self._offers(with_loads=True), self._clock.monotonic()
+        self._said, self._weighed_at = self._offers(with_loads=True), self._clock.monotonic()
         flows = {flow: offer for flow, offer in self._said.items() if offer.held >= 0 or not self._stops}
         return Announcement(name=str(self._name()), kept=kept, flows=flows).to_bytes()
 
@@ -333,7 +334,10 @@ class Membership:
 
     def _has_news(self) -> bool:
         """Whether the others have to hear something. Loads alone do not matter often."""
-        is_late = self._clock.monotonic() - self._said_at >= _LOAD_SECONDS
+        now_at = self._clock.monotonic()
+        is_late = now_at - self._weighed_at >= _LOAD_SECONDS
+        if is_late:
+            self._weighed_at = now_at
         for flow, now in self._offers(with_loads=is_late).items():
             said = self._said.get(flow)
             if (

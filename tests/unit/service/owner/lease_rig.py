@@ -44,7 +44,9 @@ class Process:
             backoff=Backoff(initial_seconds=0.5, max_seconds=1.0, random=lambda: 0.5),
         )
         self.reach = Reach.FINE
-        self.membership.add(self.lease, reach=lambda: self.reach)
+        self.weighed = 0
+        """How often the load was looked at."""
+        self.membership.add(self.lease, megabytes_per_second=self._load, reach=lambda: self.reach)
         self.owners_seen = 0
         self.works = False
         self.stands_by = False
@@ -53,6 +55,10 @@ class Process:
 
     def _on_owner(self) -> None:
         self.owners_seen += 1
+
+    def _load(self) -> float:
+        self.weighed += 1
+        return 0.0
 
     async def work(self, stop: asyncio.Event) -> None:
         self.works = True

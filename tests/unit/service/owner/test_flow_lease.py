@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
 from twinlog.errors import ConflictError, StateError
+from twinlog.kafka.deadline import pause
 from twinlog.service.owner.assignment import Reach, Why
 from twinlog.service.owner.lease import FlowLease, LeaseState
 from twinlog.testing.broker import FakeKafka
@@ -50,6 +51,16 @@ async def put_out(kafka: FakeKafka, one: Process, two: Process) -> None:
         group.leave(group.leader, None)
         await until(lambda: two.works)
     await until(lambda: one.stands_by)
+
+
+async def test_a_load_is_looked_at_every_few_minutes_and_not_with_each_sign_of_life(kafka: FakeKafka) -> None:
+    """It is the sum of the rates of all partitions."""
+    one = Process("one", kafka)
+    async with running(one):
+        await until(lambda: one.works)
+        one.weighed = 0
+        await pause(1000)
+        assert 1 <= one.weighed <= 4
 
 
 async def test_one_works_the_other_stands_by_and_takes_over(kafka: FakeKafka) -> None:
