@@ -44,10 +44,10 @@ _LOGGERS = (
 )
 _STALE_METADATA_CODES = frozenset(
     (
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.inconsistent_topic_id,
     )
 )
 
@@ -56,19 +56,19 @@ _STALE_METADATA_CODES = frozenset(
 def apply_aiokafka_fixes() -> None:
     """Apply the corrections of the module's docstring. Further calls do nothing."""
     aiokafka.client.MetadataRequest = functools.partial(MetadataRequest, allow_auto_topic_creation=False)
-    for code in ErrorCode:
-        aiokafka.errors.kafka_errors.setdefault(int(code), _error_class(code))
+    for code in KAFKA_REASONS:
+        aiokafka.errors.kafka_errors.setdefault(code, _error_class(ErrorCode(code)))
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_quieter)
 
 
 def _error_class(code: ErrorCode) -> type[aiokafka.errors.BrokerResponseError]:
-    name = code.name
+    name = code.name.upper()
     attributes = {
         "errno": int(code),
         "message": name,
         "description": name.replace("_", " ").capitalize(),
-        "retriable": code in KAFKA_REASONS and KAFKA_REASONS[code].retriable,
+        "retriable": KAFKA_REASONS[code].retriable,
         "invalid_metadata": code in _STALE_METADATA_CODES,
     }
     return type(name.title().replace("_", "") + "Error", (aiokafka.errors.BrokerResponseError,), attributes)

@@ -290,7 +290,7 @@ class KafkaLogWriter:
                 name.encode()
             except UnicodeEncodeError as error:
                 detail = "a header name is not UTF-8"
-                raise from_code(ErrorCode.INVALID_RECORD, doing, alias=self._alias, detail=detail) from error
+                raise from_code(ErrorCode.invalid_record, doing, alias=self._alias, detail=detail) from error
 
 
 def _transient(failure: KafkaError) -> TransientKafkaError:

@@ -69,14 +69,14 @@ async def test_a_leader_refuses_a_marker_either_number_of_which_is_below_that_of
         newer = await coordinator.new_identity(timeout_seconds=20)
         assert (newer.producer_id, newer.producer_epoch) == (older.producer_id, older.producer_epoch + 1)
         writer = _Writer(session, partition, older.producer_id)
-        assert await writer.write((0, 100)) == (ErrorCode.NONE, 1)
+        assert await writer.write((0, 100)) == (ErrorCode.none, 1)
         # Of two on the same state whichever comes first excludes the other.
-        assert await writer.write((1, 99)) == (ErrorCode.TRANSACTION_COORDINATOR_FENCED, 1)
-        assert await writer.write((1, 100)) == (ErrorCode.NONE, 2)
-        assert await writer.write((0, 163)) == (ErrorCode.INVALID_PRODUCER_EPOCH, 2)
+        assert await writer.write((1, 99)) == (ErrorCode.transaction_coordinator_fenced, 1)
+        assert await writer.write((1, 100)) == (ErrorCode.none, 2)
+        assert await writer.write((0, 163)) == (ErrorCode.invalid_producer_epoch, 2)
         # Each marker of a request takes an offset, and is tried by itself; the answer does not tell.
-        assert await writer.write((1, 164), (1, 228), (1, 292)) == (ErrorCode.NONE, 5)
-        assert await writer.write((2, 292), (1, 292), (2, 293)) == (ErrorCode.NONE, 7)
+        assert await writer.write((1, 164), (1, 228), (1, 292)) == (ErrorCode.none, 5)
+        assert await writer.write((2, 292), (1, 292), (2, 293)) == (ErrorCode.none, 7)
         states = (await producer_states(session, [partition]))[partition]
         assert not isinstance(states, KafkaError)
         known = states[older.producer_id]
@@ -95,13 +95,13 @@ async def test_what_a_restarted_leader_knows_of_markers_is_what_it_knew(
         coordinator = TransactionCoordinator(session, unique_name("id"), transaction_timeout_seconds=60)
         identity = await coordinator.new_identity(timeout_seconds=20)
         writer = _Writer(session, partition, identity.producer_id)
-        assert await writer.write((3, 100)) == (ErrorCode.NONE, 1)
+        assert await writer.write((3, 100)) == (ErrorCode.none, 1)
         cluster.kill_broker(1)
         await asyncio.to_thread(cluster.restart_broker, 1)
 
         async def refused() -> bool:
-            assert await writer.write((3, 99)) == (ErrorCode.TRANSACTION_COORDINATOR_FENCED, 1)
-            assert await writer.write((2, 200)) == (ErrorCode.INVALID_PRODUCER_EPOCH, 1)
+            assert await writer.write((3, 99)) == (ErrorCode.transaction_coordinator_fenced, 1)
+            assert await writer.write((2, 200)) == (ErrorCode.invalid_producer_epoch, 1)
             return True
 
         await eventually(refused)

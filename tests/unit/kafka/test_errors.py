@@ -60,7 +60,7 @@ def test_every_error_of_aiokafka_has_a_row() -> None:
     known = set(aiokafka.errors.kafka_errors) - {0}
     without = {code for code in known if code not in KAFKA_REASONS}
     # Protocols, fetch sessions and delegation tokens, which Twinlog never uses.
-    assert without == {11, 21, 23, 28, 57, 61, 62, 63, 64, 65, 66, 67, 81}
+    assert without == {11, 21, 23, 28, 57, 61, 62, 63, 64, 65, 66, 67}
 
 
 def test_what_aiokafka_retries_is_retriable_here() -> None:

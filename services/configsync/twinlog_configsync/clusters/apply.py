@@ -180,7 +180,7 @@ class Applier:
             if isinstance(topic, KafkaError):
                 answers[action.target_topic] = topic
             elif topic.topic_id != action.target_topic_id:
-                error = from_code(ErrorCode.INCONSISTENT_TOPIC_ID, f"delete {action.target_topic}")
+                error = from_code(ErrorCode.inconsistent_topic_id, f"delete {action.target_topic}")
                 answers[action.target_topic] = error
         return answers | dict(await self.target.delete_topics(found.keys() - answers.keys()))
 

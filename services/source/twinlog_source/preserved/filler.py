@@ -122,12 +122,12 @@ def first_to_tell(failures: Sequence[KafkaError]) -> KafkaError:
 
 
 PARTITIONS_PER_TRANSACTION = 50
-_TOO_LARGE = frozenset((ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE))
+_TOO_LARGE = frozenset((ErrorCode.message_too_large, ErrorCode.record_list_too_large))
 _ABOUT_THE_RECORDS = _TOO_LARGE | {
-    ErrorCode.INVALID_TIMESTAMP,
-    ErrorCode.POLICY_VIOLATION,
-    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-    ErrorCode.INVALID_RECORD,
+    ErrorCode.invalid_timestamp,
+    ErrorCode.policy_violation,
+    ErrorCode.unsupported_compression_type,
+    ErrorCode.invalid_record,
 }
 _MOST_KEPT = 6
 _FIRST_LOOK_SECONDS = 0.002

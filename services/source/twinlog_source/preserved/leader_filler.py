@@ -74,7 +74,7 @@ class HoleLeaders:
         return {partition: hole for partition, hole in holes.items() if partition not in absent}
 
     def absent(self, partition: TopicPartition, doing: str) -> KafkaError:
-        return partition_error(ErrorCode.LEADER_NOT_AVAILABLE, partition, doing, alias=self._session.alias)
+        return partition_error(ErrorCode.leader_not_available, partition, doing, alias=self._session.alias)
 
 
 def _state_of(producers: ProducerStates, producer_id: int) -> MarkerState:
@@ -113,13 +113,13 @@ async def may_write_markers(session: DataClientPool, known_topic: str) -> bool:
         except FatalKafkaError:
             return False  # The brokers do not know the request.
         code: int | None = answers.get((nowhere, 0))
-        return code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return code == ErrorCode.unknown_topic_or_partition
     return False
 
 
 _LEADER_SECONDS = 10.0
 """How long a leader may take to answer; the holes of other leaders wait meanwhile."""
-_BEATEN = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED))
+_BEATEN = frozenset((ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_fenced))
 """Another request wrote a marker after the numbers were read."""
 
 
@@ -241,7 +241,7 @@ class LeaderFiller:
 
     def _overtaken(self, partition: TopicPartition) -> KafkaError:
         detail = "another task has filled offsets there since this one got its identity"
-        code = ErrorCode.CONCURRENT_TRANSACTIONS
+        code = ErrorCode.concurrent_transactions
         return partition_error(code, partition, DOING, alias=self._session.alias, detail=detail)
 
     async def _fill_all(
@@ -327,7 +327,7 @@ class LeaderFiller:
         codes = {partition: answers.get((partition, identity.producer_id)) for partition in written}
         for partition, each in written.items():
             self._states[partition] = MarkerState(identity.producer_epoch, each[-1])
-        return {partition: code for partition, code in codes.items() if code != ErrorCode.NONE}
+        return {partition: code for partition, code in codes.items() if code != ErrorCode.none}
 
     def _refuse(self, partition: TopicPartition, code: int | None, ended: Ended, left_out: LeftOut) -> None:
         """Read the end of the log to learn what was written."""
@@ -339,7 +339,7 @@ class LeaderFiller:
         else:
             self._leaders.doubt([partition])
             error = partition_error(code, partition, DOING, alias=self._session.alias)
-            if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            if code == ErrorCode.cluster_authorization_failed:
                 self._withdraw(error)
             left_out(partition, error)
 

@@ -114,7 +114,7 @@ async def change(
             return dict.fromkeys(keys, error)
         raise
     found: dict[K, KafkaError | None] = dict.fromkeys(
-        keys, from_code(ErrorCode.UNKNOWN_SERVER_ERROR, doing, alias=session.alias, detail="not answered")
+        keys, from_code(ErrorCode.unknown_server_error, doing, alias=session.alias, detail="not answered")
     )
     found |= {key: error_of(session, code, message, doing) for key, code, message in outcomes(answer)}
     return found
@@ -138,10 +138,10 @@ async def _asked(
             while True:
                 try:
                     answer = await _asked_once(session, request, doing, no_other=moved)
-                    moved = any(code == ErrorCode.NOT_CONTROLLER for _, code, _ in outcomes(answer))
+                    moved = any(code == ErrorCode.not_controller for _, code, _ in outcomes(answer))
                     if not moved:
                         return answer
-                    last = from_code(ErrorCode.NOT_CONTROLLER, doing, alias=session.alias)
+                    last = from_code(ErrorCode.not_controller, doing, alias=session.alias)
                 except TransientKafkaError as error:
                     moved = False
                     if error.reason != TIMEOUT.name:

@@ -63,7 +63,7 @@ class AclAdminMixin:
         doing = f"describe ACLs of type {resource_type}"
         if resource_type not in AclResourceType.__members__:
             raise from_code(
-                ErrorCode.INVALID_REQUEST, doing, alias=self._wire.alias, detail="no such resource type"
+                ErrorCode.invalid_request, doing, alias=self._wire.alias, detail="no such resource type"
             )
         asked = {
             "resource_type_filter": AclResourceType[resource_type],
@@ -76,7 +76,7 @@ class AclAdminMixin:
         }
         async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
             answer = await self._wire.send_any(SchemaRequest("describe_acls", _VERSIONS, asked), doing)
-        if answer.error_code == ErrorCode.SECURITY_DISABLED:
+        if answer.error_code == ErrorCode.security_disabled:
             return None
         error = error_of(self._wire, answer.error_code, answer.error_message, doing)
         if error is not None:
@@ -106,7 +106,7 @@ class AclAdminMixin:
             except KeyError as error:
                 detail = f"Kafka has no {error.args[0]}"
                 outcome[binding] = from_code(
-                    ErrorCode.INVALID_REQUEST, doing, alias=self._wire.alias, detail=detail
+                    ErrorCode.invalid_request, doing, alias=self._wire.alias, detail=detail
                 )
 
         def outcomes(answer: Any) -> Iterator[Outcome[AclBinding]]:
@@ -213,7 +213,7 @@ class ConfigAdminMixin:
         except TransientKafkaError as error:
             # A cluster that is down is an error of each topic.
             return dict.fromkeys(names, error)
-        missing = from_code(ErrorCode.UNKNOWN_SERVER_ERROR, doing, alias=self._wire.alias)
+        missing = from_code(ErrorCode.unknown_server_error, doing, alias=self._wire.alias)
         described: dict[str, Sequence[ConfigEntry] | KafkaError] = dict.fromkeys(names, missing)
         described |= {result.resource_name: self._config_entries(result, doing) for result in answer.results}
         return described

@@ -297,7 +297,7 @@ class ClusterInspector:
         request = end_request(transactional_id, _NOBODY, commit=False, gives_identity=False)
         async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
             answer = await self._wire.send_any(request, doing)
-        return bool(answer.error_code != ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return bool(answer.error_code != ErrorCode.transactional_id_authorization_failed)
 
     async def try_creating(self, topics: Collection[NewTopic]) -> Mapping[str, KafkaError | None]:
         """Whether these topics could be created; none is created. Raises KafkaError."""

@@ -86,7 +86,7 @@ class GroupCoordinators:
         return {group_id: self._told(answers.get(group_id), doing) for group_id in group_ids}
 
     def _told(self, answer: Any, doing: str) -> int | KafkaError:
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if answer is None else int(answer.error_code)
+        code = ErrorCode.coordinator_not_available if answer is None else int(answer.error_code)
         return from_code(code, doing, alias=self._session.alias) if code else int(answer.node_id)
 
     async def _singly(self, group_ids: Collection[str], doing: str) -> dict[str, int | KafkaError]:

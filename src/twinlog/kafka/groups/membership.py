@@ -32,7 +32,7 @@ _LEAVE_SECONDS = 1.0
 _LEAST_BEAT_SECONDS = 3.0
 _PAUSE_SECONDS = 0.05
 _JOIN_AGAIN: Final = frozenset(
-    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
+    {ErrorCode.unknown_member_id, ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation}
 )
 
 
@@ -82,7 +82,7 @@ class KafkaMember:
         request = HeartbeatRequest(self._group, self._generation, self._member)
         async with deadline(self._beat_seconds, doing, alias=self._alias):
             code = (await self._ask(request, doing)).error_code
-        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+        if code == ErrorCode.rebalance_in_progress:
             return Pulse.WAITED_FOR
         if code in _JOIN_AGAIN:
             return Pulse.JOINS
@@ -125,7 +125,7 @@ class KafkaMember:
             ),
             doing,
         )
-        if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+        if joined.error_code == ErrorCode.member_id_required:
             self._member = joined.member_id
             # From now on the group waits for this member. A group from which others are removed is not empty,
             # so it need not wait for `group.initial.rebalance.delay.ms`.
@@ -160,7 +160,7 @@ class KafkaMember:
 
     def _holds(self, code: int, doing: str) -> bool:
         """False for codes that mean: join again. Raises KafkaError for all others."""
-        if code == ErrorCode.UNKNOWN_MEMBER_ID:
+        if code == ErrorCode.unknown_member_id:
             self._member, self._generation = "", -1
         if code and code not in _JOIN_AGAIN:
             raise from_code(code, doing, alias=self._alias)

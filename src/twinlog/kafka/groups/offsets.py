@@ -74,7 +74,7 @@ class GroupOffsetsClient:
             for each in topic.partitions
         }
         # A partition that is missing in the answer counts as not committed.
-        codes = {partition: codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR) for partition in offsets}
+        codes = {partition: codes.get(partition, ErrorCode.unknown_server_error) for partition in offsets}
         return {
             partition: from_code(code, f"{doing}, {partition}", alias=self._session.alias) if code else None
             for partition, code in codes.items()
@@ -133,7 +133,7 @@ class GroupOffsetsClient:
         """What the coordinator told about one group; one that it left out is asked for again. Partitions
         without a committed offset are left out."""
         if answer is None:
-            codes: list[int] = [ErrorCode.NOT_COORDINATOR]
+            codes: list[int] = [ErrorCode.not_coordinator]
         else:
             partitions = [
                 (TopicPartition(topic.name, each.partition_index), each)
@@ -142,7 +142,7 @@ class GroupOffsetsClient:
             ]
             codes = [answer.error_code, *(each.error_code for _, each in partitions)]
         code = next((int(code) for code in codes if code), 0)
-        if code not in (0, ErrorCode.GROUP_ID_NOT_FOUND):
+        if code not in (0, ErrorCode.group_id_not_found):
             return from_code(code, f"read offsets of group {group_id}", alias=self._session.alias)
         return {
             partition: CommittedOffset(next_offset=each.committed_offset, metadata=each.metadata or "")
@@ -164,7 +164,7 @@ class GroupOffsetsClient:
             return {
                 name: from_code(code, f"{doing} {name}", alias=self._session.alias) if code else None
                 for name in names
-                for code in (codes.get(name, ErrorCode.NOT_COORDINATOR),)
+                for code in (codes.get(name, ErrorCode.not_coordinator),)
             }
 
         return await ask_about_groups(self._session, self._coordinators, group_ids, ask, doing=doing)
@@ -287,7 +287,7 @@ class GroupDescriptionsClient:
         return await ask_about_groups(self._session, self._coordinators, group_ids, ask, doing=doing)
 
     def _told(self, name: str, group: Any, doing: str) -> DescribedGroup | KafkaError:
-        code = ErrorCode.NOT_COORDINATOR if group is None else int(group.error_code)
+        code = ErrorCode.not_coordinator if group is None else int(group.error_code)
         if code:
             return from_code(code, f"{doing} {name}", alias=self._session.alias)
         rights = group.authorized_operations

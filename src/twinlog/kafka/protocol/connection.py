@@ -224,7 +224,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
             fresh = True
             for one in missing:
                 if one.topic in self.cluster.unauthorized_topics:
-                    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    code = ErrorCode.topic_authorization_failed
                     found[one] = from_code(code, f"{doing}, {one}", alias=alias)
         for one in partitions:
             if one not in found:
@@ -238,7 +238,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
     def _leader_of(self, partition: TopicPartition, doing: str, alias: str) -> int | KafkaError:
         leader = self.cluster.leader_for_partition(partition)
         if leader is None:
-            return from_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, doing, alias=alias)
+            return from_code(ErrorCode.unknown_topic_or_partition, doing, alias=alias)
         return int(leader) if leader >= 0 else from_reason(NO_LEADER, doing, alias=alias)
 
     async def _metadata_update(self, cluster_metadata: Any, topics: Collection[str] | None) -> bool:
@@ -262,7 +262,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         cluster_metadata.update_metadata(metadata)
         if self._forgets_unknown_topics:
             self._topics = self._topics - {
-                topic for code, topic, *_ in metadata.topics if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                topic for code, topic, *_ in metadata.topics if code == ErrorCode.unknown_topic_or_partition
             }
         return True
 

@@ -35,7 +35,7 @@ def about(partition: TopicPartition, error: KafkaError) -> KafkaError:
 def not_told(partition: TopicPartition, doing: str, *, alias: str) -> KafkaError:
     """A broker answered without this partition: it may no longer lead it. Transient."""
     return partition_error(
-        ErrorCode.NOT_LEADER_OR_FOLLOWER, partition, doing, alias=alias, detail="the broker left it out"
+        ErrorCode.not_leader_or_follower, partition, doing, alias=alias, detail="the broker left it out"
     )
 
 
@@ -104,7 +104,7 @@ async def refresh_metadata(session: DataClientPool, client: DataClient, topics: 
             client.set_topics(client._topics.union(topics))
         if not await client.force_metadata_update():
             session.suspect()
-            raise from_code(ErrorCode.BROKER_NOT_AVAILABLE, doing, alias=session.alias)
+            raise from_code(ErrorCode.broker_not_available, doing, alias=session.alias)
 
 
 async def prepare_to_fetch(session: DataClientPool, topics: Collection[str]) -> None:
@@ -141,11 +141,11 @@ async def _meet(client: DataClient, node: int | None, connection_group: int) -> 
 
 def no_leader(session: DataClientPool, client: DataClient, partition: TopicPartition) -> KafkaError:
     """Why a partition has no leader after a refresh: unauthorised, between leaders, or it does not exist."""
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    code = ErrorCode.unknown_topic_or_partition
     if partition.topic in client.cluster.unauthorized_topics:
-        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        code = ErrorCode.topic_authorization_failed
     elif client.cluster.leader_for_partition(partition) is not None:
-        code = ErrorCode.LEADER_NOT_AVAILABLE
+        code = ErrorCode.leader_not_available
     return partition_error(code, partition, "find the leader", alias=session.alias)
 
 
@@ -221,7 +221,7 @@ def _may_have_moved(answer: object) -> bool:
     """Not if a broker was silent, because it has already had its time."""
     if not isinstance(answer, KafkaError):
         return False
-    unknown = answer.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    unknown = answer.code == ErrorCode.unknown_topic_or_partition
     return unknown or (answer.retriable and answer.reason != TIMEOUT.name)
 
 

@@ -69,7 +69,7 @@ class FakeQuotaAdmin(FakeClusterBase):
         kinds = tuple(kind for kind, _ in entity.parts)
         known = _IP_KEYS if kinds == ("ip",) else _KEYS
         if kinds not in _KINDS or not known.issuperset(values):
-            raise self.refusal(ErrorCode.INVALID_REQUEST, "alter client quotas")
+            raise self.refusal(ErrorCode.invalid_request, "alter client quotas")
         merged = {**self.quotas.pop(entity, {}), **values}
         kept = {key: value for key, value in merged.items() if value is not None}
         if kept:
@@ -161,7 +161,7 @@ class FakeLogAdmin(FakeClusterBase):
         def delete(partition: TopicPartition) -> None:
             log = self.log(partition, "delete records")
             if before[partition] > log.end:
-                raise self.refusal(ErrorCode.OFFSET_OUT_OF_RANGE, "delete records")
+                raise self.refusal(ErrorCode.offset_out_of_range, "delete records")
             log.delete_before(before[partition])
 
         return self.each(before, delete)

@@ -95,7 +95,7 @@ class FakeTopicAdmin(FakeClusterBase):
         def grow(name: str) -> None:
             logs, count = self.topic(name, "add partitions").logs, counts[name]
             if count <= len(logs):
-                raise self.refusal(ErrorCode.INVALID_PARTITIONS, "add partitions")
+                raise self.refusal(ErrorCode.invalid_partitions, "add partitions")
             logs += [FakeLog() for _ in range(count - len(logs))]
 
         outcome = self.each(counts, grow)
@@ -127,11 +127,11 @@ class FakeTopicAdmin(FakeClusterBase):
     def _create(self, topic: NewTopic) -> None:
         doing, factor = f"create topic {topic.name}", topic.replication_factor
         if topic.name in self.topics:
-            raise self.refusal(ErrorCode.TOPIC_ALREADY_EXISTS, doing)
+            raise self.refusal(ErrorCode.topic_already_exists, doing)
         if topic.partition_count < 1:
-            raise self.refusal(ErrorCode.INVALID_PARTITIONS, doing)
+            raise self.refusal(ErrorCode.invalid_partitions, doing)
         if not (factor == -1 or 0 < factor <= self._broker_count):
-            raise self.refusal(ErrorCode.INVALID_REPLICATION_FACTOR, doing)
+            raise self.refusal(ErrorCode.invalid_replication_factor, doing)
         check_topic_name(topic.name, doing, self.alias)
         for name, value in topic.configs.items():
             check_config(name, value, doing, self.alias)
@@ -214,12 +214,12 @@ class FakeAclAdmin(FakeClusterBase):
 
     def _acl_problem(self, binding: AclBinding, doing: str) -> KafkaError | None:
         if not self._authorizer:
-            return self.refusal(ErrorCode.SECURITY_DISABLED, doing)
+            return self.refusal(ErrorCode.security_disabled, doing)
         try:
             to_wire(binding)
         except KeyError as error:
             detail = f"Kafka has no {error.args[0]}"
-            return from_code(ErrorCode.INVALID_REQUEST, doing, alias=self.alias, detail=detail)
+            return from_code(ErrorCode.invalid_request, doing, alias=self.alias, detail=detail)
         return None
 
 
@@ -295,7 +295,7 @@ class FakeGroupAdmin(FakeClusterBase):
 
         def commit(partition: TopicPartition) -> None:
             if group.state not in _INACTIVE_STATES:
-                raise self.refusal(ErrorCode.UNKNOWN_MEMBER_ID, doing)
+                raise self.refusal(ErrorCode.unknown_member_id, doing)
             self.log(partition, doing)
             self.groups.setdefault(group_id, group).offsets[partition] = offsets[partition]
 
@@ -305,9 +305,9 @@ class FakeGroupAdmin(FakeClusterBase):
     async def delete_groups(self, group_ids: Collection[str]) -> Mapping[str, KafkaError | None]:
         def delete(group_id: str) -> None:
             if group_id not in self.groups:
-                raise self.refusal(ErrorCode.GROUP_ID_NOT_FOUND, "delete groups")
+                raise self.refusal(ErrorCode.group_id_not_found, "delete groups")
             if self.groups[group_id].state not in _INACTIVE_STATES:
-                raise self.refusal(ErrorCode.NON_EMPTY_GROUP, "delete groups")
+                raise self.refusal(ErrorCode.non_empty_group, "delete groups")
             del self.groups[group_id]
 
         return self.each(group_ids, delete)

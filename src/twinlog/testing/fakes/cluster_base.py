@@ -173,14 +173,14 @@ class FakeClusterBase:
     def topic(self, name: str, doing: str) -> FakeTopic:
         """Raises FatalKafkaError TOPIC_UNKNOWN."""
         if name not in self.topics:
-            raise self.refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, doing)
+            raise self.refusal(ErrorCode.unknown_topic_or_partition, doing)
         return self.topics[name]
 
     def log(self, partition: TopicPartition, doing: str) -> FakeLog:
         """A partition's log. Raises FatalKafkaError TOPIC_UNKNOWN."""
         logs = self.topic(partition.topic, doing).logs
         if not 0 <= partition.partition < len(logs):
-            raise self.refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, doing)
+            raise self.refusal(ErrorCode.unknown_topic_or_partition, doing)
         return logs[partition.partition]
 
     def changed(self) -> None:

@@ -44,7 +44,7 @@ class FakeReader:
             changed = self._cluster.next_change()
             log = self._cluster.log(partition, doing)
             if not log.start <= offset <= log.end:
-                raise from_code(ErrorCode.OFFSET_OUT_OF_RANGE, doing, alias=self._cluster.alias)
+                raise from_code(ErrorCode.offset_out_of_range, doing, alias=self._cluster.alias)
             read = log.read(offset, read_committed=self._read_committed, max_bytes=max_bytes)
             left_seconds = wait_until - loop.time()
             if read.next_offset > offset or left_seconds <= 0:
@@ -133,16 +133,16 @@ def _problem(topic: FakeTopic, record: Record, now_ms: int, doing: str, alias: s
     """Why a broker would refuse the record."""
     size_bytes = _BATCH_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
     if size_bytes > int(topic.config("max.message.bytes")):
-        return from_code(ErrorCode.MESSAGE_TOO_LARGE, doing, alias=alias)
+        return from_code(ErrorCode.message_too_large, doing, alias=alias)
     if record.key is None and "compact" in topic.config("cleanup.policy"):
-        return from_code(ErrorCode.INVALID_RECORD, doing, alias=alias)
+        return from_code(ErrorCode.invalid_record, doing, alias=alias)
     if record.timestamp_ms > now_ms + int(topic.config("message.timestamp.after.max.ms")):
-        return from_code(ErrorCode.INVALID_TIMESTAMP, doing, alias=alias)
+        return from_code(ErrorCode.invalid_timestamp, doing, alias=alias)
     for name, _ in record.headers:
         try:
             name.encode()
         except UnicodeEncodeError:
             return from_code(
-                ErrorCode.INVALID_RECORD, doing, alias=alias, detail="a header name is not UTF-8"
+                ErrorCode.invalid_record, doing, alias=alias, detail="a header name is not UTF-8"
             )
     return None

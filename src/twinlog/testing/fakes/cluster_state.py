@@ -189,7 +189,7 @@ class FakeGroup:
 def check_topic_name(name: str, doing: str, alias: str) -> None:
     """Raises FatalKafkaError TOPIC_INVALID."""
     if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
-        raise from_code(ErrorCode.INVALID_TOPIC_EXCEPTION, doing, alias=alias)
+        raise from_code(ErrorCode.invalid_topic_exception, doing, alias=alias)
 
 
 def check_config(name: str, value: str | None, doing: str, alias: str) -> None:
@@ -197,4 +197,4 @@ def check_config(name: str, value: str | None, doing: str, alias: str) -> None:
     try:
         check(name, TOPIC_CONFIG_DEFAULTS.get(name, "") if value is None else value, KAFKA_4_3)
     except RefusedError as refused:
-        raise from_code(ErrorCode.INVALID_CONFIG, doing, alias=alias, detail=str(refused)) from refused
+        raise from_code(ErrorCode.invalid_config, doing, alias=alias, detail=str(refused)) from refused

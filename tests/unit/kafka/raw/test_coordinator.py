@@ -36,7 +36,7 @@ class Session:
 
 
 async def test_a_deadline_names_what_the_last_attempt_met() -> None:
-    session = Session(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    session = Session(ErrorCode.coordinator_not_available)
     coordinator = TransactionCoordinator(
         cast("DataClientPool", session), "twinlog-A-B-0-0", transaction_timeout_seconds=60
     )

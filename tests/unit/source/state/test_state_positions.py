@@ -118,7 +118,7 @@ async def test_a_copy_that_may_not_be_read_is_not_taken_for_a_deleted_one(copied
 
     def refuse(call: Call) -> None:
         if COPY in call.result:
-            call.result[COPY] = from_code(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "list offsets", alias="B")
+            call.result[COPY] = from_code(ErrorCode.topic_authorization_failed, "list offsets", alias="B")
 
     copied.target.intercept("list_offsets", refuse, after=True)
     with pytest.raises(KafkaError) as refused:

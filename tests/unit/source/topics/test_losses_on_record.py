@@ -85,7 +85,7 @@ async def test_a_loss_is_on_record_where_a_leader_may_not_be_asked_for_its_begin
 
     def refuse(call: Call) -> None:
         copy = TopicPartition("A.t", 0)
-        call.result[copy] = from_code(ErrorCode.TOPIC_AUTHORIZATION_FAILED, call.operation, alias="B")
+        call.result[copy] = from_code(ErrorCode.topic_authorization_failed, call.operation, alias="B")
 
     rig.target.hooks.add(operation, refuse, after=True)
     await state.target_logs.note_shortened(state.topics)

@@ -19,7 +19,7 @@ from unit.source.topics.lost_copies_rig import AUTO, PRESERVED, TRANSLATED
 
 LATEST = "A.consumer.auto.offset.reset = latest"
 NO_ANSWER = from_reason(TIMEOUT, "describe topics", alias="A")
-UNKNOWN_TO_A_LAGGING_BROKER = from_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "describe topics", alias="A")
+UNKNOWN_TO_A_LAGGING_BROKER = from_code(ErrorCode.unknown_topic_or_partition, "describe topics", alias="A")
 
 
 def no_answer(call: Call) -> None:

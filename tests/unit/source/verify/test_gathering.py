@@ -87,7 +87,7 @@ async def test_a_topic_whose_compaction_is_not_known_is_not_compared(
         def refuse(call: Call, name: str = name) -> None:
             answers: dict[str, Any] = call.result
             answers[name] = from_code(
-                ErrorCode.TOPIC_AUTHORIZATION_FAILED, "describe topic configs", alias="A"
+                ErrorCode.topic_authorization_failed, "describe topic configs", alias="A"
             )
 
         remove = clusters[number].hooks.add("describe_topic_configs", refuse, after=True)

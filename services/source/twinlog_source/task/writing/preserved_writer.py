@@ -43,10 +43,10 @@ MOST_MERGED_BYTES = 8 << 20
 """The uncompressed size limit of merged small batches."""
 _ABOUT_THE_SEQUENCE = frozenset(
     (
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.out_of_order_sequence_number,
+        ErrorCode.duplicate_sequence_number,
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.unknown_producer_id,
     )
 )
 """Another producer has written meanwhile, or the leader no longer knows the writer. The end of the log shows

@@ -276,7 +276,7 @@ class RawFetcher:
                 self._loop.call_later(throttled_seconds + _TIMER_MARGIN_SECONDS, self._arrived.set)
             elif offsets and not response.throttle_ms:
                 raise from_code(
-                    ErrorCode.LEADER_NOT_AVAILABLE, "fetch", alias=self._session.alias, detail="no answer"
+                    ErrorCode.leader_not_available, "fetch", alias=self._session.alias, detail="no answer"
                 )
             if moved:
                 with contextlib.suppress(KafkaError):

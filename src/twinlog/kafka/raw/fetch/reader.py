@@ -80,7 +80,7 @@ async def _fetch(
         left_seconds = session.throttled_seconds(leader, FETCH)
         if left_seconds > 0:
             if throttled_seconds >= LONGEST_THROTTLE_SECONDS:
-                raise from_code(ErrorCode.THROTTLING_QUOTA_EXCEEDED, doing, alias=session.alias)
+                raise from_code(ErrorCode.throttling_quota_exceeded, doing, alias=session.alias)
             throttled_seconds += left_seconds
             for limit in limits:
                 extend(limit, left_seconds)
@@ -91,7 +91,7 @@ async def _fetch(
         if response.answers:
             return response.answers[0]
         if not response.throttle_ms:
-            raise from_code(ErrorCode.LEADER_NOT_AVAILABLE, doing, alias=session.alias, detail="no answer")
+            raise from_code(ErrorCode.leader_not_available, doing, alias=session.alias, detail="no answer")
 
 
 _BROKER_WAIT_SECONDS = 0.1
@@ -257,7 +257,7 @@ class FetchAnswers:
             standing.preferred_until = self._loop.time() + _PREFERRED_REPLICA_SECONDS
             return
         if answer.error_code:
-            if self.avoid_replica(partition, node) and answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if self.avoid_replica(partition, node) and answer.error_code == ErrorCode.offset_out_of_range:
                 return  # The replica may only be behind; ask the leader.
             error = partition_error(
                 answer.error_code, partition, f"fetch from offset {offset}", alias=self._alias

@@ -12,45 +12,45 @@ from twinlog.kafka.raw.produce.wire import ProduceAnswer
 
 _TRY_AGAIN = LEADER_MOVED | frozenset(
     (
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.BROKER_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.OPERATION_NOT_ATTEMPTED,
-        ErrorCode.REASSIGNMENT_IN_PROGRESS,
-        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.request_timed_out,
+        ErrorCode.broker_not_available,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.concurrent_transactions,
+        ErrorCode.operation_not_attempted,
+        ErrorCode.reassignment_in_progress,
+        ErrorCode.preferred_leader_not_available,
+        ErrorCode.throttling_quota_exceeded,
     )
 )
 """Includes the answers of a broker that could not add the partition to the transaction: the markers of the
 last one are still being written, or another partition of the request was refused."""
 ABOUT_THE_PRODUCER = frozenset(
     (
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        ErrorCode.UNSUPPORTED_VERSION,
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_TXN_STATE,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.PRODUCER_FENCED,
-        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.unknown_server_error,
+        ErrorCode.cluster_authorization_failed,
+        ErrorCode.unsupported_version,
+        ErrorCode.out_of_order_sequence_number,
+        ErrorCode.duplicate_sequence_number,
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.invalid_txn_state,
+        ErrorCode.invalid_producer_id_mapping,
+        ErrorCode.transactional_id_authorization_failed,
+        ErrorCode.unknown_producer_id,
+        ErrorCode.producer_fenced,
+        ErrorCode.transaction_abortable,
     )
 )
 """Refusals that do not concern the partition with which they came."""
 _ABOUT_THE_RECORDS = frozenset(
     (
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.INVALID_TIMESTAMP,
-        ErrorCode.INVALID_RECORD,
+        ErrorCode.corrupt_message,
+        ErrorCode.message_too_large,
+        ErrorCode.record_list_too_large,
+        ErrorCode.invalid_timestamp,
+        ErrorCode.invalid_record,
     )
 )
 """The same records are refused each time: the message has to say which."""
@@ -88,10 +88,10 @@ def told_of(answer: ProduceAnswer, runs: Sequence[OffsetRun]) -> str:
 
 def may_retry(pending: PendingBatch, queue: PartitionQueue, code: int) -> bool:
     """Whether a batch that was refused with this code has to be sent again."""
-    if code == ErrorCode.CORRUPT_MESSAGE:
+    if code == ErrorCode.corrupt_message:
         return pending.attempts < _CORRUPT_ATTEMPTS
-    if code == ErrorCode.UNKNOWN_TOPIC_ID:
+    if code == ErrorCode.unknown_topic_id:
         return pending.attempts < _UNKNOWN_ID_ATTEMPTS
-    if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+    if code == ErrorCode.out_of_order_sequence_number:
         return queue.has_earlier(pending)
     return code in _TRY_AGAIN

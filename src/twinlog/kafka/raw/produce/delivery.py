@@ -166,7 +166,7 @@ class Delivery:
     def stop(self) -> None:
         """Stop at once; unacknowledged batches fail."""
         self._stop_with(
-            from_code(ErrorCode.OPERATION_NOT_ATTEMPTED, "send batches", detail="the producer was closed")
+            from_code(ErrorCode.operation_not_attempted, "send batches", detail="the producer was closed")
         )
         self._dispatcher.stop()
         self._deadlines.stop()

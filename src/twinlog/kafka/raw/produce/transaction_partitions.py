@@ -93,7 +93,7 @@ class OpenBatches:
         """Nothing more is sent because of `error`; partitions may have failures of their own."""
         for partition, queue in self._queues.items():
             own = partition_failures.get(partition)
-            other = from_code(ErrorCode.OPERATION_NOT_ATTEMPTED, f"send to {partition}", detail=str(error))
+            other = from_code(ErrorCode.operation_not_attempted, f"send to {partition}", detail=str(error))
             for pending in (*queue.in_flight, *queue.returned, *queue.waiting):
                 self.finish(pending, own or other)
         self.forget()

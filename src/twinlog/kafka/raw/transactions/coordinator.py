@@ -171,16 +171,16 @@ class TransactionCoordinator:
             codes = {
                 partition: code
                 for partition, code in answered.items()
-                if code not in (0, ErrorCode.OPERATION_NOT_ATTEMPTED)
+                if code not in (0, ErrorCode.operation_not_attempted)
             }
             if not codes:
                 return None
             for code in codes.values():
-                if code == ErrorCode.CONCURRENT_TRANSACTIONS or code in COORDINATOR_MOVED:
+                if code == ErrorCode.concurrent_transactions or code in COORDINATOR_MOVED:
                     return _Refusal(code)
-            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in codes.values()
+            unknown = ErrorCode.unknown_topic_or_partition in codes.values()
             if unknown and asyncio.get_running_loop().time() < give_up_unknown_at:
-                return _Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                return _Refusal(ErrorCode.unknown_topic_or_partition)
             raise RefusedPartitionsError(
                 {
                     partition: partition_error(code, partition, doing, alias=self._session.alias)
@@ -189,7 +189,7 @@ class TransactionCoordinator:
             )
 
         await self._until_settled(
-            once, doing, timeout_seconds, also_retry=frozenset((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,))
+            once, doing, timeout_seconds, also_retry=frozenset((ErrorCode.unknown_topic_or_partition,))
         )
 
     async def end(
@@ -239,7 +239,7 @@ class TransactionCoordinator:
                         return result
                     code = result.code
                     last = from_code(code, doing, alias=self._session.alias)
-                    if code == ErrorCode.CONCURRENT_TRANSACTIONS:
+                    if code == ErrorCode.concurrent_transactions:
                         await pause(busy_pause_seconds)
                         busy_pause_seconds = min(busy_pause_seconds * 2, _LONGEST_BUSY_PAUSE_SECONDS)
                     elif code in COORDINATOR_MOVED:
