@@ -94,6 +94,8 @@ class PositionsToStore:
     """Partitions whose position moved without a record."""
     _stored: dict[TopicPartition, int] = field(default_factory=dict)
     """The positions that the log has; others are absent."""
+    _epochs: dict[TopicPartition, tuple[EpochStart, ...]] = field(default_factory=dict)
+    """The leader epochs that this task has stored with positions that moved without data."""
     _extra_records: list[NewRecord] = field(default_factory=list)
     """Twinlog's own records (gaps) for the positions topic, written with the next round."""
     _restarts: dict[TopicPartition, int] = field(default_factory=dict)
@@ -135,6 +137,9 @@ class PositionsToStore:
         current.moved = {partition: self.copies[partition].committed for partition in unstored}
         current.positions = {**current.moved, **ends}
         current.extra_count = len(extra)
+        current.told_epochs = {
+            partition: self.copies[partition].epochs for partition in unstored - ends.keys()
+        }
         restarts = {partition: self.copies[partition].restarts for partition in current.positions}
         self._restarts = restarts if before is None else {**self._restarts, **restarts}
         leaving_zero = [
@@ -144,7 +149,7 @@ class PositionsToStore:
         ]
         return self.topic.batches(
             current.positions,
-            [*extra, *self._unknown_epochs(unstored - ends.keys()), *marks],
+            [*extra, *self._epoch_records(current.told_epochs), *marks],
             leaving_zero=leaving_zero,
             nothing_written={each for each in current.positions if self.copies[each].wrote_nothing},
             now_ms=self.clock.now_ms(),
@@ -153,6 +158,7 @@ class PositionsToStore:
     def committed(self, current: Round) -> None:
         """The round is on the log."""
         self._stored.update(current.positions)
+        self._epochs.update(current.told_epochs)
         # Not those that were moved again meanwhile.
         self.unstored -= {
             partition
@@ -175,14 +181,19 @@ class PositionsToStore:
                 self.unstored.discard(partition)
                 yield copy, position
 
-    def _unknown_epochs(self, moved: Collection[TopicPartition]) -> list[NewRecord]:
-        """What removes the leader epochs of partitions that continue elsewhere."""
+    def _epoch_records(self, moved: Mapping[TopicPartition, tuple[EpochStart, ...]]) -> list[NewRecord]:
+        """The leader epochs of positions that moved without data, as of these very positions: with those of
+        an earlier one the next task would take what its source has gained since for lost. None removes what
+        the log has."""
         alias, now_ms = self.topic.source_alias, self.clock.now_ms()
-        return [
-            NewRecord(partition_key(alias, "epochs", partition), None, now_ms)
-            for partition in moved
-            if partition in self._stored and not self.copies[partition].epochs
-        ]
+        records = []
+        for partition, epochs in moved.items():
+            if epochs and epochs != self._epochs.get(partition):
+                fact = fact_record(alias, LeaderEpochsFact(partition=partition, epochs=epochs))
+                records.append(NewRecord(*fact, now_ms))
+            elif not epochs and partition in self._stored:
+                records.append(NewRecord(partition_key(alias, "epochs", partition), None, now_ms))
+        return records
 
 
 _Stored = tuple[int, tuple[EpochStart, ...], int | None]
@@ -255,8 +266,6 @@ class PreservedPositions:
     def _store(self, taken: PreservedCopy, records: list[NewRecord]) -> None:
         copy = taken.copy
         stored = self._stored.get(copy.partition)
-        if copy.epochs and (stored is None or stored[1] != copy.epochs):
-            records = [*records, self._record(LeaderEpochsFact(partition=copy.partition, epochs=copy.epochs))]
         epoch_told = None if stored is None else stored[2]
         if epoch_told != taken.leader_epoch and not copy.needs_translation:
             # Always with the position: everything below it was checked in this leader's log.
@@ -264,5 +273,5 @@ class PreservedPositions:
         self._stored[copy.partition] = copy.committed, copy.epochs, epoch_told
         self.store_position(copy.partition, records)
 
-    def _record(self, fact: CopyFact | LeaderEpochsFact) -> NewRecord:
+    def _record(self, fact: CopyFact) -> NewRecord:
         return NewRecord(*fact_record(self.source_alias, fact), self.clock.now_ms())

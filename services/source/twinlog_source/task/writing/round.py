@@ -255,6 +255,8 @@ class Round:
     """The positions that it stores."""
     moved: dict[TopicPartition, int] = field(default_factory=dict)
     """Those of them that moved without data."""
+    told_epochs: dict[TopicPartition, tuple[EpochStart, ...]] = field(default_factory=dict)
+    """The leader epochs of these."""
     extra_count: int = 0
     """The number of Twinlog's own records that it stores."""
     ending: asyncio.Event = field(default_factory=asyncio.Event)

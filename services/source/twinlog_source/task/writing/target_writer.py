@@ -249,16 +249,16 @@ class TargetWriter:
         await self.sending.await_doubtful(current)
         ends = {taken.copy.partition: taken.prepared.next_offset for taken in current.chunks}
         current.epochs = self._new_epochs(current)
+        if current.transaction is None:
+            # Only markers and aborted data: there is nothing that needs a transaction.
+            await self._last_committed()
+            self.positions.add(ends.keys(), ())
+            self._settle(current)
+            return
         marks = [
             self._fact(LeaderEpochsFact(partition=partition, epochs=after))
             for partition, after in current.epochs.items()
         ]
-        if current.transaction is None:
-            # Only markers and aborted data: there is nothing that needs a transaction.
-            await self._last_committed()
-            self.positions.add(ends.keys(), marks)
-            self._settle(current)
-            return
         await self._put(current, ends, marks)
         self.sending.written(current)
         await self._last_committed()
