@@ -291,14 +291,17 @@ class TargetLogs:
                 await self._record_loss(row, lost, found.topic_id, began)
 
     async def _leaders_began(self, rows: Sequence[PartitionRow]) -> Mapping[TopicPartition, int]:
-        """Where the present leaders of these copies began to write, by source partition: a log that lost its
-        tail had ended there. A very large offset where that is not known, none where no answer came."""
+        """Where the leaders of these copies began to write that followed the one that had all, by source
+        partition: a log that lost its tail had ended there. That is the present leader at the latest. A very
+        large offset where it is not known, none where no answer came."""
         copies = {TopicPartition(row.target_topic, row.partition.partition): row.partition for row in rows}
+        whole = {row.partition: row.target_checked.leader_epoch for row in rows if row.target_checked}
         begins: dict[TopicPartition, int] = {}
         before: dict[TopicPartition, int] = {}
         for copy, end in (await self.target.log_ends(copies)).items():
             if isinstance(end, LogEnd):
-                before[copy] = end.leader_epoch - 1
+                newest = end.leader_epoch - 1
+                before[copy] = min(newest, whole.get(copies[copy], newest))
             elif not end.retriable:
                 begins[copies[copy]] = _NOT_KNOWN
         for copy, ended in (await self.target.epoch_ends(before)).items():

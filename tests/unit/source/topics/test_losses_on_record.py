@@ -55,14 +55,19 @@ async def test_a_loss_of_the_copy_is_on_record_before_the_end_it_left(rig: FlowR
     assert ledger(await rig.owner()) == [(6, 10, "TARGET_TRUNCATED")]
 
 
+@pytest.mark.parametrize("changes_again", [False, True])
 @pytest.mark.parametrize("is_seen_by_the_task", [True, False])
 async def test_a_marker_behind_a_loss_does_not_make_the_loss_smaller(
-    rig: FlowRig, is_seen_by_the_task: bool
+    rig: FlowRig, is_seen_by_the_task: bool, changes_again: bool
 ) -> None:
-    """What was open where the log was cut off is ended there before the task writes again."""
+    """What was open where the log was cut off is ended there before the task writes again. `changes_again`:
+    the leader, which loses nothing."""
     state = await copied(rig, source_end=20)
+    await state.target_logs.look_at_ends(state.topics, copying=False)
     rig.target.truncate(TopicPartition("A.t", 0), 8)
     await rig.write(rig.target, "A.t", 1)
+    if changes_again:
+        rig.target.truncate(TopicPartition("A.t", 0), 9)
     if is_seen_by_the_task:
         await rig.write(rig.target, "A.t", 2)
         lost = {"target_shortened_to": 9, "target_shortened_at": 10}
