@@ -13,14 +13,20 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.duration_pb2 import Duration
 
 from simulated.world import ONE_BROKER, SERVICES, World, live
-from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import ExplainGroupRequest, ListGroupsRequest
+from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import (
+    ExplainGroupRequest,
+    ListGroupsRequest,
+    MoveOptions,
+    RunFailoverRequest,
+)
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1 import owners_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.common.v1.owners_service_pb2_grpc import OwnersServiceStub
-from twinlog.api.source.v1.source_service_pb2 import Scope, SetThrottleRequest
+from twinlog.api.source.v1.source_service_pb2 import PauseReplicationRequest, Scope, SetThrottleRequest
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.checkpoint.groups import every_group
 from twinlog.cli.common.names import flow_name
@@ -79,6 +85,11 @@ def asked(world: World, name: str) -> OwnerChannel:
 
 
 async def shown(world: World, name: str, table: str, fields: Sequence[str]) -> list[dict[str, Any]]:
+    rows = await rows_of(world, name, table)
+    return [dict(zip(fields, row, strict=True)) for row in rows.values()]
+
+
+async def rows_of(world: World, name: str, table: str) -> dict[str, Any]:
     """The rows of a table of the page that asks this process only."""
     feed, stop = Feed(TABLES), asyncio.Event()
     page = Upstream(
@@ -88,7 +99,7 @@ async def shown(world: World, name: str, table: str, fields: Sequence[str]) -> l
     await world.until(lambda: feed[table].rows)
     stop.set()
     await running
-    return [dict(zip(fields, row, strict=True)) for row in feed[table].rows.values()]
+    return dict(feed[table].rows)
 
 
 async def status_of(world: World, name: str) -> Status:
@@ -437,6 +448,47 @@ def test_any_process_gives_groups_and_why_as_their_owners_tell_them(tmp_path: Pa
             assert await listed("checkpoint 1") == {kept: true[kept]}
             assert await counted("checkpoint 1") == {kept: 1, lost: None}
             assert (await status_of(world, "checkpoint 1")).flows[lost].stands_by("checkpoint")
+
+    live(life(), machines_differ=True)
+
+
+def test_any_process_knows_of_a_move_that_its_owner_runs(tmp_path: Path) -> None:
+    """To the others it looked interrupted, and they named the command that runs it again."""
+
+    async def life() -> None:
+        async with replicated(tmp_path, "AB") as (world, replicas):
+            for alias in "AB":
+                world.on[alias].cluster.create_topic("orders")
+                world.on[alias].produce("orders", 0, b"one")
+                world.on[alias].commit("billing", "orders", {0: 1})
+            replicas.start(1)
+            world.start("source 1", "checkpoint 1")
+            world.start("checkpoint 2", arguments=OTHERS)
+            names = ("checkpoint 1", "checkpoint 2")
+            await world.until(lambda: sorted(len(owned(world, each)) for each in names) == [1, 1])
+            await world.pause(60)
+            ((flow,), _) = (owned(world, each) for each in names)
+            source = flow.partition("->")[0]
+            about = types_pb2.Flow(source=source, target="M")
+            await world.order("PauseReplication", PauseReplicationRequest(scope=Scope(flow=about)))
+            world.on[source].produce("orders", 0, b"two")
+
+            async def move() -> None:
+                async with asked(world, "checkpoint 1") as channel:
+                    options = MoveOptions(wait=Duration(seconds=300))
+                    request = RunFailoverRequest(flow=about, options=options)
+                    async for _ in CheckpointServiceStub(channel).RunFailover(request):
+                        pass
+
+            moving = asyncio.get_running_loop().create_task(move(), name="move")
+            await world.pause(20)
+            for name in names:
+                held = (await status_of(world, name)).flows[flow].in_force
+                (told,) = [each.message for each in held if each.kind == "MOVE"]
+                assert "is running" in told, name
+                assert (await rows_of(world, name, "moves"))[flow]["running"], name
+            moving.cancel()
+            await asyncio.wait([moving])
 
     live(life(), machines_differ=True)
 

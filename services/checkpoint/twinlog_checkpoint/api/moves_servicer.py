@@ -1,7 +1,7 @@
 """The RPCs of CheckpointService about moves: plan, run, attach, cancel, abort, status."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -11,14 +11,14 @@ from twinlog.acl_rights import acl_text
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.clock import Clock
-from twinlog.errors import ConfigError, KafkaError, StateError, WireFormatError
+from twinlog.errors import ConfigError, KafkaError, StateError, TwinlogError, WireFormatError
 from twinlog.model import Flow
 from twinlog.moves.record import MoveKind, Step
 from twinlog.service.access.audit import NOT_KNOWN, begun, changed
 from twinlog.service.access.gate import caller_name
 from twinlog.service.api_values import flow_message, message_of, named
 from twinlog.service.grpc_server import Context
-from twinlog.service.owner.name import OwnerReason
+from twinlog.service.owner.name import is_elsewhere, one_of_each_owner
 from twinlog_checkpoint.api.messages import VERDICTS
 from twinlog_checkpoint.api.move_audit import record_shown, run_shown, tell_outcome
 from twinlog_checkpoint.flow.parts import FlowParts
@@ -170,6 +170,17 @@ async def _last_move(served: ServedFlow) -> pb2.FlowMove:
     )
 
 
+def _refusal(served: ServedFlow) -> TwinlogError | None:
+    """Why another process is to be asked about a flow; None: this one owns it, or runs a move of it."""
+    run = served.host.current
+    return None if run and run.running else served.parts.duty.refusal()
+
+
+def elsewhere(flows: Iterable[ServedFlow]) -> Iterator[types_pb2.Flow]:
+    """A flow of each other process that owns some of these."""
+    return map(flow_message, one_of_each_owner({each.parts.flow: _refusal(each) for each in flows}))
+
+
 class MovesServicer:
     def __init__(self, flows: Mapping[Flow, ServedFlow], *, clock: Clock, stop: asyncio.Event) -> None:
         """Streams end at `stop`."""
@@ -216,7 +227,7 @@ class MovesServicer:
     async def GetMove(  # noqa: N802
         self, request: pb2.GetMoveRequest, context: Context
     ) -> pb2.GetMoveResponse:
-        told = await _last_move(named(self._flows, request.flow))
+        told = await _last_move(self._at_owner(request.flow))
         return pb2.GetMoveResponse(
             run=told.run if told.HasField("run") else None,
             last=told.last if told.HasField("last") else None,
@@ -226,7 +237,7 @@ class MovesServicer:
     async def ListMoves(  # noqa: N802
         self, request: pb2.ListMovesRequest, context: Context
     ) -> pb2.ListMovesResponse:
-        flows = [named(self._flows, request.flow)] if request.HasField("flow") else self._flows.values()
+        flows = self._selected(request)
         found: list[pb2.FlowMove] = []
 
         async def one(served: ServedFlow) -> None:
@@ -239,7 +250,7 @@ class MovesServicer:
 
         await each_at_once(flows, one, most=RECORDS_AT_ONCE, name="records of moves")
         found.sort(key=lambda each: (each.flow.source, each.flow.target))
-        return pb2.ListMovesResponse(moves=found)
+        return pb2.ListMovesResponse(moves=found, owned_elsewhere=elsewhere(flows))
 
     async def WatchMove(  # noqa: N802
         self, request: pb2.WatchMoveRequest, context: Context
@@ -271,14 +282,22 @@ class MovesServicer:
         """Raises StateError (OWNED_ELSEWHERE) if another process owns the flow and no move of the flow runs
         here: this process would answer with old data or none."""
         served = named(self._flows, flow)
-        refusal, run = served.parts.duty.refusal(), served.host.current
-        if (
-            refusal is not None
-            and refusal.reason == OwnerReason.OWNED_ELSEWHERE
-            and not (run and run.running)
-        ):
+        if is_elsewhere(refusal := _refusal(served)):
             raise refusal
         return served
+
+    def _selected(
+        self, request: pb2.ListGroupsRequest | pb2.ExplainGroupRequest | pb2.ListMovesRequest
+    ) -> list[ServedFlow]:
+        """Raises StateError (OWNED_ELSEWHERE) if another process is asked for."""
+        if request.HasField("flow"):
+            flows = [named(self._flows, request.flow)]
+        else:
+            flows = [self._flows[known] for known in sorted(self._flows)]
+        if not request.HasField("from_owner_of"):
+            return flows
+        self._at_owner(request.from_owner_of)
+        return [each for each in flows if _refusal(each) is None]
 
     def _begun(self, flow: types_pb2.Flow, kind: MoveKind, options: MoveOptions) -> MoveRun:
         """Write the first audit line of a run; the second one follows when the run ends."""

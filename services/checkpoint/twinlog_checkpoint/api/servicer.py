@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2_grpc as pb2_grpc
-from twinlog.api.common.v1 import types_pb2
 from twinlog.clock import Clock
 from twinlog.errors import ConfigError, TransientKafkaError
 from twinlog.kafka.reasons import no_answer
@@ -14,11 +13,10 @@ from twinlog.service.api_values import cluster_message, flow_message, named
 from twinlog.service.clusters import ClusterStatus
 from twinlog.service.feeds.pages import Key, checked_page_size, key_of, page_behind
 from twinlog.service.grpc_server import Context
-from twinlog.service.owner.name import is_elsewhere, one_of_each_owner
 from twinlog_checkpoint.api import messages
 from twinlog_checkpoint.api.flow_progress import flow_progress
 from twinlog_checkpoint.api.group_explainer import explain_group
-from twinlog_checkpoint.api.moves_servicer import MovesServicer, ServedFlow
+from twinlog_checkpoint.api.moves_servicer import MovesServicer, ServedFlow, elsewhere
 from twinlog_checkpoint.api.offset_queries import answer_queries
 from twinlog_checkpoint.groups.progress import GroupProgress
 
@@ -41,6 +39,8 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
     async def ListGroups(  # noqa: N802
         self, request: pb2.ListGroupsRequest, context: Context
     ) -> pb2.ListGroupsResponse:
+        if request.from_owner:
+            request.from_owner_of.CopyFrom(request.flow)
         flows = self._selected(request)
         size = checked_page_size(request.page_size)
         after = key_of(request.page_token, (str, str, str, str, int))
@@ -48,7 +48,7 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
             clusters=[cluster_message(status) for status in self._statuses()],
             ready_flows=[flow_message(served.parts.flow) for served in flows if served.parts.syncs_are_read],
             flows=[messages.flow_progress(flow_progress(served.parts)) for served in flows],
-            owned_elsewhere=_elsewhere(flows),
+            owned_elsewhere=elsewhere(flows),
         )
         if after is None:
             response.unsupported_groups.extend(
@@ -81,11 +81,13 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
     ) -> pb2.ExplainGroupResponse:
         if not request.group:
             raise ConfigError("group: expected a group id", reason="INVALID_GROUP")
+        if request.from_owner:
+            request.from_owner_of.CopyFrom(request.flow)
         flows = self._selected(request)
         explained = [await explain_group(served.parts, request.group, self._statuses()) for served in flows]
         return pb2.ExplainGroupResponse(
             explanations=[messages.group_explanation(entry) for entry in explained],
-            owned_elsewhere=_elsewhere(flows),
+            owned_elsewhere=elsewhere(flows),
         )
 
     async def TranslateOffsets(  # noqa: N802
@@ -112,24 +114,6 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
                     f"{away}, so its logs cannot be read: {status.message}",
                     metadata={"cluster": status.alias},
                 )
-
-    def _selected(self, request: pb2.ListGroupsRequest | pb2.ExplainGroupRequest) -> list[ServedFlow]:
-        """Raises StateError (OWNED_ELSEWHERE) if another process is asked for."""
-        if request.HasField("flow"):
-            flows = [named(self._flows, request.flow)]
-        else:
-            flows = [self._flows[known] for known in sorted(self._flows)]
-        if not (request.from_owner or request.HasField("from_owner_of")):
-            return flows
-        of = request.flow if request.from_owner else request.from_owner_of
-        if is_elsewhere(refusal := named(self._flows, of).parts.duty.refusal()):
-            raise refusal
-        return [each for each in flows if each.parts.duty.refusal() is None]
-
-
-def _elsewhere(flows: Sequence[ServedFlow]) -> Iterator[types_pb2.Flow]:
-    refusals = {each.parts.flow: each.parts.duty.refusal() for each in flows}
-    return map(flow_message, one_of_each_owner(refusals))
 
 
 def _rows_after(flows: Sequence[ServedFlow], group: str, after: Key | None) -> Iterator[GroupProgress]:

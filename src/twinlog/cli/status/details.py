@@ -167,7 +167,7 @@ async def ask_checkpoint(channel: grpc.aio.Channel, status: Status, timeout_seco
     add_groups(answer, status)
     rows = [status.flow(progress.flow) for progress in answer.flows]
     moves = await asked(
-        stub.ListMoves(checkpoint.ListMovesRequest(), timeout=timeout_seconds),
+        as_owners_tell(stub.ListMoves, checkpoint.ListMovesRequest(), timeout=timeout_seconds),
         rows,
         "checkpoint",
         "fences and interrupted moves are not known",

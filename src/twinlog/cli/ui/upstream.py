@@ -351,7 +351,7 @@ def _paged(stub: Callable[[grpc.aio.Channel], Any], method: str, request: Any, t
     return lambda channel: every(getattr(stub(channel), method), request, told, timeout=CALL_SECONDS)
 
 
-def _of_owners(stub: Callable[[grpc.aio.Channel], Any], method: str, request: Any, told: str) -> Ask:
+def _of_owners(stub: Callable[[grpc.aio.Channel], Any], method: str, request: Any, told: str = "") -> Ask:
     return lambda channel: as_owners_tell(getattr(stub(channel), method), request, told, timeout=CALL_SECONDS)
 
 
@@ -378,7 +378,8 @@ _FOLLOWED: Final = (
         gap_rows,
     ),
     _Followed(
-        *("moves", "checkpoint", _whole(CheckpointServiceStub, "ListMoves", checkpoint.ListMovesRequest())),
+        *("moves", "checkpoint"),
+        _of_owners(CheckpointServiceStub, "ListMoves", checkpoint.ListMovesRequest()),
         move_rows,
     ),
     _Followed(

@@ -1637,18 +1637,24 @@ class ListMovesRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     FLOW_FIELD_NUMBER: _builtins.int
+    FROM_OWNER_OF_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """Only this flow; all when absent."""
+
+    @_builtins.property
+    def from_owner_of(self) -> _types_pb2.Flow:
+        """As in ListGroupsRequest."""
 
     def __init__(
         self,
         *,
         flow: _types_pb2.Flow | None = ...,
+        from_owner_of: _types_pb2.Flow | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "from_owner_of", b"from_owner_of"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "from_owner_of", b"from_owner_of"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
     _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
@@ -1663,18 +1669,24 @@ class ListMovesResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MOVES_FIELD_NUMBER: _builtins.int
+    OWNED_ELSEWHERE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___FlowMove]:
         """Sorted by flow."""
+
+    @_builtins.property
+    def owned_elsewhere(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Flow]:
+        """As in ListGroupsResponse."""
 
     def __init__(
         self,
         *,
         moves: _abc.Iterable[Global___FlowMove] | None = ...,
+        owned_elsewhere: _abc.Iterable[_types_pb2.Flow] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["moves", b"moves"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["moves", b"moves", "owned_elsewhere", b"owned_elsewhere"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
