@@ -1,7 +1,8 @@
 """Checks whether the copy is complete and exact: reads both logs to their ends and compares them record by
 record."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from twinlog.errors import KafkaError
@@ -82,9 +83,6 @@ async def first_records(
     return found
 
 
-Content = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
-
-
 @dataclass(slots=True, kw_only=True)
 class CopyCheck:
     """Counts over all compared partitions."""
@@ -139,35 +137,24 @@ def _compare_partition(
 ) -> None:
     result.source_records += len(left)
     result.target_records += len(right)
-    contents = [_content(record) for record in right]
-    if contents == [_content(record) for record in left]:
+    wanted, found = [[_content(record) for record in each] for each in (left, right)]
+    if found == wanted:
         result.elsewhere += sum(
             mine.offset != theirs.offset for mine, theirs in zip(left, right, strict=True)
         )
         return
-    seen: dict[Content, int] = {}
-    for content in contents:
-        seen[content] = seen.get(content, 0) + 1
-    missing = different = 0
-    for record in left:
-        content = _content(record)
-        if seen.get(content, 0):
-            seen[content] -= 1
-        elif len(left) == len(right):
-            different += 1
-        else:
-            missing += 1
-        if (missing or different) and not result.first_problem:
-            result.first_problem = (
-                f"{partition} offset {record.offset} is not on the target, or is different there"
-            )
-    result.missing += missing
-    result.different += different
-    result.duplicates += max(0, sum(seen.values()) - different)
-    if not (missing or different or sum(seen.values())):
-        result.different += 1
-        result.first_problem = result.first_problem or f"{partition}: the order of the records differs"
+    missing, surplus = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
+    if len(left) == len(right):
+        result.different += missing.total() or 1  # Or the order differs.
+    else:
+        result.missing += missing.total()
+        result.duplicates += surplus.total()
+    first = next((record for record in left if _content(record) in missing), None)
+    what = "the order or the number of records differs"
+    if first is not None:
+        what = f"offset {first.offset} is not on the target, or is different there"
+    result.first_problem = result.first_problem or f"{partition}: {what}"
 
 
-def _content(record: Record) -> Content:
+def _content(record: Record) -> Hashable:
     return record.timestamp_ms, record.key, record.value, tuple(record.headers)

@@ -109,25 +109,6 @@ def ensure_jars(artifacts: ArtifactSet, *, java: Java | None = None, say: Say = 
     return Jars(name=artifacts.name, directory=directory)
 
 
-def verify_jars(artifacts: ArtifactSet) -> int:
-    """Compare every jar's SHA-256 with the manifest and return the number of jars. Raises
-    ArtifactsDamagedError that names the damaged ones."""
-    directory = _directory(artifacts)
-    manifest = _read_manifest(directory)
-    bad = sorted(
-        name
-        for name, entry in manifest.items()
-        if not (directory / name).is_file() or _sha256(directory / name) != entry["sha256"]
-    )
-    if bad or not manifest:
-        raise ArtifactsDamagedError(
-            f"{artifacts.name} in {directory} is damaged ({', '.join(bad) or 'no manifest'}): "
-            "delete that directory and it is fetched again",
-            metadata={"set": artifacts.name, "files": ",".join(bad)},
-        )
-    return len(manifest)
-
-
 def _directory(artifacts: ArtifactSet) -> Path:
     return cache_dir() / "kafka" / artifacts.name
 
