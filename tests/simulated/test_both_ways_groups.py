@@ -192,7 +192,7 @@ def test_a_move_says_that_what_it_waits_for_may_come_from_the_other_side(tmp_pat
     live(life())
 
 
-@pytest.mark.parametrize("killed", ["tasks", "source"])
+@pytest.mark.parametrize("killed", ["tasks", "source", "source twice"])
 def test_a_flow_whose_first_syncs_are_lost_with_it_is_not_one_that_copied_nothing(
     tmp_path: Path, killed: str
 ) -> None:
@@ -203,12 +203,16 @@ def test_a_flow_whose_first_syncs_are_lost_with_it_is_not_one_that_copied_nothin
             world.start(*SERVICES)
             await world.until(lambda: "mm2-offset-syncs.B.internal" in a.cluster.topics)
             await world.pause(30)
+            if killed == "source twice":
+                await world.kill("source")
+                world.start("source")
+                await world.pause(30)
             with world.kafka["A"].faults.during(api="produce", loses=Loss.BEFORE):
                 a.produce("orders", 0, b"A1", b"A2", b"A3")
                 a.commit("readers", "orders", {0: 1})
                 await world.until(lambda: both_have_all(world))
                 await (world.kill_tasks() if killed == "tasks" else world.kill("source"))
-            if killed == "source":
+            if killed != "tasks":
                 world.start("source")
             await world.pause(60)
             assert b.committed("readers").get(("orders", 0), 0) <= 1
@@ -219,9 +223,10 @@ def test_a_flow_whose_first_syncs_are_lost_with_it_is_not_one_that_copied_nothin
     live(life())
 
 
+@pytest.mark.parametrize("killed", ["tasks", "source", "both"])
 @pytest.mark.parametrize("offsets", ["auto", "translated"])
 def test_lagging_groups_of_a_topic_that_one_side_writes_keep_their_place_after_a_kill(
-    tmp_path: Path, offsets: str
+    tmp_path: Path, offsets: str, killed: str
 ) -> None:
     """Nobody writes after it, so no task does."""
 
@@ -235,8 +240,12 @@ def test_lagging_groups_of_a_topic_that_one_side_writes_keep_their_place_after_a
                 await world.pause(0.4)
             await world.until(lambda: both_have_all(world))
             await world.pause(10)
-            await world.kill("source")
-            world.start("source")
+            if killed != "source":
+                await world.kill_tasks()
+                await world.pause(10)
+            if killed != "tasks":
+                await world.kill("source")
+                world.start("source")
             await world.pause(30)
             a.commit("everything", "orders", {0: [seen.offset for seen in a.read("orders")][500]})
             await world.until(lambda: b.committed("everything"))
