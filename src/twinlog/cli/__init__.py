@@ -41,6 +41,7 @@ COMMANDS = _commands()
 
 class _Commands(LazyGroup):
     lazy_commands = COMMANDS
+    earlier_names = {"import": "convert"}  # noqa: RUF012 (a constant)
 
 
 app = typer.Typer(

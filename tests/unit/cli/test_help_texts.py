@@ -130,3 +130,18 @@ def test_every_reason_is_explained_and_a_mistyped_one_is_told_which_are_like_it(
 
 def _below(command: Any) -> list[Any]:
     return list(getattr(command, "commands", {}).values())
+
+
+def test_names_of_the_last_release_work_and_no_help_shows_them() -> None:
+    for words, now in (
+        (("import",), "twinlog convert"),
+        (("failover", "abort"), "Give up"),
+        (("failback", "attach"), "progress of a running move"),
+        (("failover", "cancel"), "Stop a running move"),
+    ):
+        with about(words):
+            answer = CliRunner().invoke(app, [*words, "--help"])
+            assert answer.exit_code == 0
+            assert now in answer.output
+            shown = CliRunner().invoke(app, [*words[:-1], "--help"]).output
+            assert f" {words[-1]} " not in shown

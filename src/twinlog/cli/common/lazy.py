@@ -71,6 +71,8 @@ class LazyGroup(TyperGroup):
     """Set `lazy_commands` in a subclass."""
 
     lazy_commands: dict[str, LazyCommand] = {}  # noqa: RUF012 (replaced as a whole by the subclass)
+    earlier_names: dict[str, str] = {}  # noqa: RUF012 (the same)
+    """Names that commands had in the last release: they still work, and no help shows them."""
     _describing = False
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -100,6 +102,7 @@ class LazyGroup(TyperGroup):
         return load(cmd_name, entry)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        args = [self.earlier_names.get(args[0], args[0]), *args[1:]]
         if args[0] not in self.lazy_commands and not args[0].startswith("-"):
             like = get_close_matches(args[0], self.lazy_commands)
             meant = f" Did you mean {' or '.join(map(repr, like))}?" if like else ""

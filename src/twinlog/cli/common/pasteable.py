@@ -27,7 +27,7 @@ GIVEN_ENDPOINTS: ContextVar[tuple[str, ...]] = ContextVar("GIVEN_ENDPOINTS", def
 _QUOTED: Final = re.compile(r"`(twinlog [^`]+)`")
 _READ_NO_CONFIG: Final = frozenset(
     {
-        *("adopt", "completion", "convert", "demo", "explain reason", "init", "local"),
+        *("adopt", "completion", "convert", "demo", "explain reason", "import", "init", "local"),
         *("mirror-maker", "preflight", "run", "start"),
     }
 )

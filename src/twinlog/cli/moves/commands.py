@@ -14,6 +14,8 @@ _GRANT_WRITE = (
     "--grant-write",
     "Let those who may write the source's topics write their copies, until the failback.",
 )
+_EARLIER = {"watch": "attach", "stop": "cancel", "give_up": "abort"}
+"""Their names in 0.1.0."""
 
 
 def commands_of(kind: type[MoveCall]) -> typer.Typer:
@@ -50,14 +52,16 @@ def commands_of(kind: type[MoveCall]) -> typer.Typer:
         else:
             move.run(options, yes=yes)
 
-    def add(act: str) -> None:
-        @failover.command(act.replace("_", "-"), help=getattr(kind, act).__doc__)
+    def add(name: str, act: str, *, hidden: bool = False) -> None:
+        @failover.command(name.replace("_", "-"), help=getattr(kind, act).__doc__, hidden=hidden)
         @command
         def of_one_move(call: Call, flow: OnlyFlowArgument = None) -> None:
             getattr(kind.of(flow, call), act)()
 
-    for act in ("status", "watch", "stop", "give_up"):
-        add(act)
+    for act in ("status", *_EARLIER):
+        add(act, act)
+        if act in _EARLIER:
+            add(_EARLIER[act], act, hidden=True)
     return failover
 
 
