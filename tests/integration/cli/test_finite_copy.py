@@ -186,7 +186,7 @@ async def test_a_copy_that_was_killed_while_the_target_was_away_ends_with_every_
         exit_code, report = await mirror.command("--until", "now", "--timeout", "3", name="copy")
         assert (exit_code, report["verdict"]) == (3, "INCOMPLETE"), report
         assert {each["reason"] for each in report["not_compared"]} <= {"KAFKA_UNAVAILABLE", "KAFKA_TIMEOUT"}
-        await asyncio.to_thread(target.restart_broker, 1)
+        await asyncio.to_thread(target.start_brokers)
         await mirror.append(key, None)
         exit_code, report = await mirror.command("--until", "now", name="copy")
         assert (exit_code, report["verdict"]) == (0, "EQUAL"), report

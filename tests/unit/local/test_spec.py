@@ -1,10 +1,13 @@
 """Which clusters may be asked for."""
 
+from dataclasses import asdict
+from json import dumps, loads
 from typing import Any
 
 import pytest
 
 from twinlog.errors import ConfigError
+from twinlog.local.owner import spec_from_json
 from twinlog.local.spec import ClusterSpec, FarListener, KafkaVersion, SaslMechanism, Security
 
 
@@ -63,3 +66,15 @@ def test_scram_users_need_a_release_that_can_format_with_them() -> None:
     security = Security(mechanisms=(SaslMechanism.SCRAM_SHA_256,))
     with pytest.raises(ConfigError, match=r"SCRAM users need Kafka 3\.5 or newer, not 3\.3\.2"):
         ClusterSpec(version=KafkaVersion.V3_3, security=security)
+
+
+def test_spec_reaches_a_detached_owner_unchanged() -> None:
+    spec = ClusterSpec(
+        name="C",
+        broker_count=3,
+        version=KafkaVersion.V3_9,
+        security=Security(tls=True, mechanisms=(SaslMechanism.SCRAM_SHA_512,), users={"alice": "x"}),
+        properties={"log.segment.bytes": "1048576"},
+        first_port=9092,
+    )
+    assert spec_from_json(loads(dumps(asdict(spec)))) == spec

@@ -1,0 +1,39 @@
+"""The properties file that `twinlog local up` prints is one that its clusters can run."""
+
+from pathlib import Path
+
+import pytest
+
+from twinlog.cli.local import mirror_file
+from twinlog.config import load
+from twinlog.local.registry import BrokerState, RunningBroker, RunningCluster
+
+
+def cluster(name: str, brokers: int) -> RunningCluster:
+    return RunningCluster(
+        name=name,
+        cluster_id=name,
+        kafka_version="4.3.1",
+        bootstrap_servers=f"{name}:1",
+        security_protocol="PLAINTEXT",
+        client_file="",
+        brokers=tuple(
+            RunningBroker(
+                broker_id=number, address="127.0.0.1:1", pid=1, state=BrokerState.RUNNING, log_file=""
+            )
+            for number in range(brokers)
+        ),
+    )
+
+
+@pytest.mark.parametrize(("brokers", "factor"), [(1, 1), (2, 2), (3, 3)])
+def test_it_enables_a_flow_and_asks_for_no_more_replicas_than_there_are_brokers(
+    brokers: int, factor: int, tmp_path: Path
+) -> None:
+    text = mirror_file(cluster("east", 3), cluster("west", brokers))
+    file = tmp_path / "mm2.properties"
+    file.write_text(text)
+    configuration = load(file, environ={})
+    assert [str(each.flow) for each in configuration.enabled_flows] == ["east->west"]
+    assert [each.text for each in configuration.notices if each.level == "warning"] == []
+    assert text.count("replication.factor=") == text.count(f"replication.factor={factor}\n") == 5
