@@ -22,6 +22,7 @@ from twinlog_checkpoint.translation.log_sides import (
     log_bounds,
 )
 from twinlog_checkpoint.translation.translation import (
+    NEVER_COPIED,
     FloorRule,
     LogBounds,
     SourcePosition,
@@ -380,6 +381,8 @@ def _mapped(floor: Translation) -> Translation:
 
 
 def _because(floor: Translation, reason: str) -> Translation:
+    if floor.message == NEVER_COPIED:
+        return replace(floor, message=f"the partition has no offset sync, and {reason}")
     if floor.verdict is Verdict.NO_SYNC:
         return floor
     return replace(floor, message=f"{floor.message}; not exact: {reason}")

@@ -106,9 +106,10 @@ _VERDICTS = {
     TranslationOutcome.NO_SYNC: Verdict.NO_SYNC,
     TranslationOutcome.TOO_OLD: Verdict.TOO_OLD,
 }
+NEVER_COPIED = "the partition has no offset sync: none of its records has been copied yet"
 _MESSAGES = {
     Verdict.NOT_READY: "the offset syncs are still being read",
-    Verdict.NO_SYNC: "the partition has no offset sync: none of its records has been copied yet",
+    Verdict.NO_SYNC: NEVER_COPIED,
 }
 
 

@@ -434,3 +434,14 @@ async def test_a_group_that_has_read_nothing_of_a_copy_without_a_sync_begins_at_
     logs.target.append_transaction(COPY, aborted, Transaction.COMMITTED)
     end = logs.target.log(COPY, "end").end
     assert (await translate(back, [end], COPY))[end].downstream_offset is None
+
+
+async def test_without_a_sync_it_is_told_why_the_logs_gave_no_place_where_the_copy_has_records() -> None:
+    logs = MirroredLogs(seed=1, lost_syncs=1)
+    logs.produce(20)
+    (nothing,) = (await translate(translator(logs), [9])).values()
+    assert "none of its records has been copied" in nothing.message
+    logs.copy()
+    (told,) = (await translate(translator(logs, max_bytes=1), [9])).values()
+    assert told.verdict is Verdict.NO_SYNC
+    assert "limit of bytes" in told.message
