@@ -9,6 +9,7 @@ from twinlog.clock import Clock
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.model import Flow
 from twinlog.transforms.expressions import Expressions
+from twinlog_source.driver.lender import DriverPlace
 from twinlog_source.records.changing import ChangingOf, MakePipe
 from twinlog_source.records.pipe import PipeJob, record_pipe
 from twinlog_source.task.settings import TaskLostError, TaskSpec, WorkerSpec
@@ -34,8 +35,8 @@ class SimulatedWorkers:
         cluster: asyncio.Semaphore | None = None,
     ) -> None:
         self.is_up = True
-        self.running: dict[int, Process] = {}
-        """By the number of the worker."""
+        self.running: dict[int | str, Process] = {}
+        """By the number of the worker; of another driver: by its name."""
         self.cores = slots if cluster is None else None
         self._cluster = cluster
         """The free cores of a cluster."""
@@ -47,7 +48,7 @@ class SimulatedWorkers:
         """What changes records, instead of Spark."""
         self._refusal = refusal
         """Why expressions are refused."""
-        self._killed: set[int] = set()
+        self._killed: set[int | str] = set()
 
     spark_ui = ""
 
@@ -58,21 +59,34 @@ class SimulatedWorkers:
         return None  # A flow whose records are changed has one slot there.
 
     async def run_worker(self, number: int, token: str) -> None:
+        driver = DriverPlace(endpoint=self._endpoint(), certificate=self._certificate)
+        await self._run(number, number, token, driver)
+
+    async def run_lent(self, number: int, token: str, driver: DriverPlace) -> None:
+        await self._run(f"{number} of {driver.endpoint}", number, token, driver)
+
+    async def _run(self, name: int | str, number: int, token: str, driver: DriverPlace) -> None:
         spec = WorkerSpec(
             number=number,
-            driver_endpoint=self._endpoint(),
-            driver_certificate=self._certificate,
+            driver_endpoint=driver.endpoint,
+            driver_certificate=driver.certificate,
             token=token,
             connect_timeout_seconds=_CONNECT_TIMEOUT_SECONDS,
         )
         async with self._cluster or nullcontext():
-            if number in self._killed or not await self._ends(spec):
-                raise TransientKafkaError(f"worker {number} was killed", reason="EPOCH_FAILED")
+            if name in self._killed or not await self._ends(name, spec):
+                raise TransientKafkaError(f"worker {name} was killed", reason="EPOCH_FAILED")
 
     async def kill_worker(self, number: int) -> None:
-        self._killed.add(number)
-        if number in self.running:
-            await self.running[number].kill()
+        await self._kill(number)
+
+    async def kill_lent(self, number: int, driver: DriverPlace) -> None:
+        await self._kill(f"{number} of {driver.endpoint}")
+
+    async def _kill(self, name: int | str) -> None:
+        self._killed.add(name)
+        if name in self.running:
+            await self.running[name].kill()
 
     async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
         refusal = self._refusal()
@@ -86,9 +100,9 @@ class SimulatedWorkers:
         for process in list(self.running.values()):
             await process.kill()
 
-    async def _ends(self, spec: WorkerSpec) -> bool:
+    async def _ends(self, name: int | str, spec: WorkerSpec) -> bool:
         """Run it; whether it was needed no longer, rather than lost."""
-        process = self.running[spec.number] = self._new_process(f"worker {spec.number}")
+        process = self.running[name] = self._new_process(f"worker {name}")
 
         def connect(task: TaskSpec, changing: ChangingOf) -> TaskConnection:
             return TaskConnection(spec=task, changing=changing, rpc=process.rpc, clock=self._clock)
@@ -98,7 +112,7 @@ class SimulatedWorkers:
         try:
             await asyncio.wait([running])
         finally:
-            del self.running[spec.number]
+            del self.running[name]
         if process.is_killed or isinstance(running.exception(), TaskLostError):
             return False
         running.result()

@@ -1,25 +1,28 @@
 """The composition root of the source service: Spark, a driver for each flow, the gRPC services."""
 
 import random
+import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from typing import Protocol
 
 from twinlog.api.source.v1.source_service_pb2 import DESCRIPTOR as SOURCE_API
 from twinlog.api.source.v1.source_service_pb2_grpc import add_SourceServiceServicer_to_server
-from twinlog.config import Configuration
+from twinlog.config import Address, Configuration, Service
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.raw import DataClientPool, open_transactions
 from twinlog.machine import spark_environment
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.transformed import TopicTransforms
+from twinlog.service.access.exposure import lacks
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.clusters import UNKNOWN, Clusters
 from twinlog.service.feeds.registry import Decisions
 from twinlog.service.grpc_server import GrpcService
 from twinlog.service.owner.lease import FlowLease
-from twinlog.service.owner.opening import open_lease
+from twinlog.service.owner.opening import address_of, open_lease
 from twinlog.service.runtime import Loop
 from twinlog.telemetry.process import observe_tasks
 from twinlog.verify.standing import ProofStanding, by_log
@@ -33,9 +36,17 @@ from twinlog_source.driver.instruments import FlowInstruments, observe_flows
 from twinlog_source.driver.moves import PositionMoves
 from twinlog_source.driver.ownership import Fence, Ownership
 from twinlog_source.driver.state import FlowState
+from twinlog_source.driver.stream.lending import (
+    Borrower,
+    LendableWorkers,
+    Lending,
+    lendable_owners,
+    not_lent,
+    refusal_of_open_port,
+)
 from twinlog_source.driver.stream.task_host import TaskHost
 from twinlog_source.driver.stream.task_settings import TaskSettings
-from twinlog_source.driver.stream.worker_port import WorkerPort, endpoint_of, listen_address
+from twinlog_source.driver.stream.worker_port import LentPort, WorkerPort, endpoint_of, listen_address
 from twinlog_source.driver.stream.worker_servicer import WorkerHost, WorkerServicer
 from twinlog_source.driver.worker_pool import MOST_WORKERS, WorkerPool, Workers
 from twinlog_source.log.facts import ProofFact
@@ -67,7 +78,11 @@ WATCH_RETRY_MAX_SECONDS = 5.0
 FENCE_SECONDS = 30.0
 
 
-MakeWorkers = Callable[[ServiceContext, Sequence[SourceFlow], WorkerPort, AsyncExitStack], Workers]
+class AllWorkers(Workers, LendableWorkers, Protocol):
+    """For this process and for others."""
+
+
+MakeWorkers = Callable[[ServiceContext, Sequence[SourceFlow], WorkerPort, AsyncExitStack], AllWorkers]
 """Makes what runs the workers; the stack closes it."""
 
 
@@ -81,16 +96,18 @@ async def build_on(make_workers: MakeWorkers, context: ServiceContext, stack: As
     flows = source_flows(context.configuration)
     hosts: dict[Flow, WorkerHost] = {}
     servicer = WorkerServicer(hosts)
-    port = WorkerPort(
-        servicer,
-        listen=listen_address(context.configuration),
-        meter=context.meter,
-        clock=context.clock,
-        rpc=context.around.rpc,
-    )
-    stack.push_async_callback(port.stop)
-    await port.start()
-    runner = WorkerPool(workers=make_workers(context, flows, port, stack), clock=context.clock)
+
+    async def open_port(listen: Address) -> WorkerPort:
+        opened = WorkerPort(
+            servicer, listen=listen, meter=context.meter, clock=context.clock, rpc=context.around.rpc
+        )
+        stack.push_async_callback(opened.stop)
+        await opened.start()
+        return opened
+
+    port = await open_port(listen_address(context.configuration))
+    workers = make_workers(context, flows, port, stack)
+    runner = WorkerPool(workers=workers, clock=context.clock)
     servicer.workers = runner
     decisions = Decisions(
         context.peers.channel("configsync"),
@@ -138,6 +155,8 @@ async def build_on(make_workers: MakeWorkers, context: ServiceContext, stack: As
         guarded = leases[flow].guard(driver.run, otherwise=driver.stand_by, stays_in_doubt=True)
         loops[f"flow {flow}"] = guarded
     loops["workers"] = runner.run_workers
+    lending = _lending(context, workers)
+    loops["lent cores"] = lending.run
     loops |= {f"lag of {flow}": monitor.run for flow, monitor in monitors.items()}
     loops["decisions of configsync"] = decisions.run
     for each in flows:
@@ -157,10 +176,57 @@ async def build_on(make_workers: MakeWorkers, context: ServiceContext, stack: As
                     moves=moves,
                     trials=trials,
                     clusters=context.clusters,
+                    lent=lending.lent,
+                    borrower=Borrower(
+                        pool=runner,
+                        refusal=_refusal_of_cores(context.configuration, flows, workers),
+                        reach=LentPort(
+                            context.configuration,
+                            port,
+                            open_port=open_port,
+                            own_address=partial(address_of, context),
+                        ).place,
+                        stop=context.stop,
+                    ),
                 ),
             ),
         ],
     )
+
+
+def _lending(context: ServiceContext, workers: LendableWorkers) -> Lending:
+    def owners() -> Mapping[str, Collection[Flow]]:
+        memberships = context.memberships.values()
+        if workers.cores is None or any(each.owned() for each in memberships):
+            return {}
+        return lendable_owners(
+            [owner for each in memberships for owner in each.owners()],
+            reaches=lambda flow: all(
+                status.reachable for status in context.clusters.statuses((flow.source, flow.target))
+            ),
+            host=socket.gethostname(),
+            has_whole_machine=context.configuration.spark.master == "local[*]",
+            is_safe=not lacks(context.configuration.security, Service.SOURCE),
+        )
+
+    return Lending(
+        workers=workers,
+        owners=owners,
+        refusal=refusal_of_open_port(context.configuration),
+        open_channel=partial(context.peers.open_process, context.name),
+        rpc=context.around.rpc,
+        clock=context.clock,
+    )
+
+
+def _refusal_of_cores(
+    configuration: Configuration, flows: Sequence[SourceFlow], workers: Workers
+) -> TwinlogError | None:
+    if workers.cores is None:
+        return not_lent("the owner copies on a Spark cluster, whose cores all processes share")
+    if any(flow.expressions is not None for flow in flows):
+        return not_lent("the owner's Spark changes records, in jobs beside its workers")
+    return refusal_of_open_port(configuration)
 
 
 def _megabytes_per_second(drivers: Mapping[Flow, FlowDriver], flow: Flow) -> float:

@@ -321,6 +321,10 @@ class Peers:
             self._stack.push_async_callback(channel.close)
         return self._channels[name]
 
+    def open_process(self, name: str, address: str) -> grpc.aio.Channel:
+        """A channel to the process of a service at HOST:PORT; close it. Raises ConfigError."""
+        return open_with(address, credentials_for(address, self._security(name)), self._rpc)
+
     async def tidy(self, stop: asyncio.Event) -> None:
         """Loop: close connections whose certificates were replaced."""
         while not await wait_or_stop(stop, _TIDY_SECONDS):

@@ -74,7 +74,7 @@ OPERATORS = {
 }
 
 
-ADMINS = {"SetPositions", "UpdateRules", "RunFailover", "RunFailback", "AbortMove"}
+ADMINS = {"SetPositions", "UpdateRules", "RunFailover", "RunFailback", "AbortMove", "LendCores"}
 
 
 AUTH = AuthSettings(

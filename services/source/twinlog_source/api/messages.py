@@ -43,12 +43,15 @@ _MOST_FOREIGN = 5
 """So many copies with foreign records are named."""
 
 
-def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.FlowStatus:
+def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus], *, lent: int = 0) -> pb.FlowStatus:
+    """`lent`: how many workers run here for the owner of the flow."""
     table, facts = driver.state.table, driver.facts()
     told = [(row, standing_of(row, facts)) for row in table.rows.values()]
     reason, message = facts.idle_reason, facts.idle_message
     if not reason:
         reason, message = _most_frequent_trouble(driver, told)
+    if lent:
+        message = f"{message}. This one lends it {lent} cores"
     backlog = backlog_of(told, facts)
     left_out = sum((row.left_out for row, _ in told), Counter[str]())
     status = pb.FlowStatus(

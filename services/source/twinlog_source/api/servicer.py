@@ -1,7 +1,7 @@
 """SourceService over gRPC: converts requests, asks the drivers, converts the answers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from twinlog.api.common.v1 import types_pb2
@@ -30,6 +30,7 @@ from twinlog_source.api.messages import (
 from twinlog_source.driver import calibration
 from twinlog_source.driver.commands import FlowOperations
 from twinlog_source.driver.moves import Destination, PositionMoves
+from twinlog_source.driver.stream.lending import Borrower
 from twinlog_source.driver.subjects import Subject, refusal_on_standby, refuse_on_standby, require_owned
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.rows import PartitionRow
@@ -49,9 +50,13 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         moves: Mapping[Flow, PositionMoves],
         trials: Mapping[Flow, TransformTrial],
         clusters: Clusters,
+        borrower: Borrower | None = None,
+        lent: Callable[[Flow], int] = lambda _: 0,
         calibrate: Callable[..., Awaitable[calibration.Calibration]] = calibration.calibrate,
     ) -> None:
+        """`lent`: how many workers run here for the owner of a flow."""
         self._operations, self._moves = flows, moves
+        self._borrower, self._lent = borrower, lent
         self._drivers = {flow: operations.driver for flow, operations in flows.items()}
         self._trials, self._calibrate = trials, calibrate
         self._clusters = clusters
@@ -62,7 +67,11 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         flows = self._told_here(sorted(self._drivers), request)
         return pb.ListFlowsResponse(
             flows=[
-                flow_status(self._drivers[flow], self._clusters.statuses((flow.source, flow.target)))
+                flow_status(
+                    self._drivers[flow],
+                    self._clusters.statuses((flow.source, flow.target)),
+                    lent=self._lent(flow),
+                )
                 for flow in flows
             ],
             owned_elsewhere=self._elsewhere(flows),
@@ -85,6 +94,12 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     def _elsewhere(self, flows: Sequence[Flow]) -> Iterator[types_pb2.Flow]:
         refusals = {flow: refusal_on_standby(self._drivers[flow]) for flow in flows}
         return map(flow_message, one_of_each_owner(refusals))
+
+    async def LendCores(  # type: ignore[override]  # noqa: N802  # writes through the context
+        self, request_iterator: AsyncIterator[pb.LentCores], context: Context
+    ) -> None:
+        assert self._borrower is not None
+        await self._borrower.serve(aiter(request_iterator), context)
 
     async def ListPartitions(  # noqa: N802
         self, request: pb.ListPartitionsRequest, context: Context

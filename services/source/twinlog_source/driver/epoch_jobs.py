@@ -291,6 +291,7 @@ class EpochPlans:
             slots,
             is_small=slots == 1 and self.flows > FLOWS_OF_THEIR_OWN and is_small(load),
             has_pipes=any(self.is_changed(topic) for topic in {each.topic for each in partitions}),
+            follows_cores=self.max_slots is None,
         )
 
     def _load(self, partitions: Collection[TopicPartition], first_backlog: int = 0) -> Load:

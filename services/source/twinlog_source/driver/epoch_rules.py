@@ -88,6 +88,8 @@ class Need:
     """Its one task may share a worker."""
     has_pipes: bool = False
     """Spark changes records of it, with a core of its own beside each slot."""
+    follows_cores: bool = field(default=False, repr=False)
+    """The file does not limit its slots: there are not more than cores."""
 
 
 @dataclass(frozen=True, slots=True)

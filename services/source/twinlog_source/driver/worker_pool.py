@@ -9,8 +9,9 @@ Invariant: a slot of an epoch that is not over is at exactly one worker, or wait
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import structlog
@@ -31,6 +32,7 @@ from twinlog_source.driver.epoch_rules import (
     share_cores,
     workers_needed,
 )
+from twinlog_source.driver.lender import Lender, LenderGoneError
 from twinlog_source.log.facts import MOST_SLOTS
 from twinlog_source.records.pipe import PipeJob
 
@@ -121,6 +123,10 @@ class PooledWorker:
     """It was connected since its job began."""
     is_going: bool = False
     """It was let go or killed."""
+    lender: Lender | None = None
+    """Whose core it has; None = this process's."""
+    is_leaving: bool = False
+    """The lender wants its core back: it gets nothing to run any more, and goes when it runs nothing."""
 
     @property
     def is_here(self) -> bool:
@@ -151,6 +157,7 @@ class WorkerPool:
 
     workers: Workers
     clock: Clock
+    lenders: list[Lender] = field(default_factory=list)
     _pool: dict[int, PooledWorker] = field(default_factory=dict)
     _runs: list[_Run] = field(default_factory=list)
     _needs: dict[Flow, Need] = field(default_factory=dict)
@@ -189,7 +196,10 @@ class WorkerPool:
     @property
     def most(self) -> int:
         """Slots that a flow may have at most."""
-        return self.workers.cores or MOST_SLOTS
+        own = self.workers.cores
+        if own is None:
+            return MOST_SLOTS
+        return own + sum(each.offer(self._needs) for each in self.lenders) // max(1, len(self._needs))
 
     def share(self, flow: Flow, need: Need | None) -> int:
         """Note what a flow would use (None: it is not copied here); return how many slots it gets now."""
@@ -201,7 +211,7 @@ class WorkerPool:
         if need != before:
             self._news.set()
         if self.workers.cores is not None:
-            return need.slots
+            return self._needs_of_workers[flow].slots
         return share_cores(self._needs_of_workers, self._here)[flow]
 
     def was_awake(self, seconds: float) -> bool:
@@ -236,7 +246,11 @@ class WorkerPool:
     def is_crowded(self) -> bool:
         """Whether more slots copy than there are cores."""
         if self.workers.cores is not None:
-            return False
+            return any(
+                not epoch.ending and len(epoch.slots) > self.most and self._needs[epoch.flow].follows_cores
+                for epoch in (run.epoch for run in self._runs)
+                if epoch.flow in self._needs
+            )
         running = {
             run.epoch.flow: Need(
                 len(run.epoch.slots), run.epoch.shares_worker, self._needs_pipes(run.epoch.flow)
@@ -275,6 +289,12 @@ class WorkerPool:
             raise type(run.failure)(str(run.failure), reason=run.failure.reason) from run.failure
 
     # ------------------------------------------------------------------------------------------- for workers
+
+    def lent(self, lender: Lender) -> None:
+        """What a lender offers has changed: workers on cores that it wants back have to go."""
+        for number in list(lender.running)[lender.cores :]:
+            self._pool[number].is_leaving = True
+        self._move()
 
     def admit(self, number: int, token: str) -> PooledWorker:
         """Raises NotFoundError: there is no such worker."""
@@ -357,23 +377,33 @@ class WorkerPool:
             if not worker.is_here and not worker.is_new and now >= worker.since + BACK_SECONDS:
                 self._take_places(worker)
         alive = [each for each in self._pool.values() if not each.is_going]
-        missing = self._wanted() - len(alive)
+        missing = self._wanted() - sum(not worker.is_leaving for worker in alive)
         for worker in alive:
             is_idle = worker.is_here and not worker.places and now >= worker.since + self._idle_seconds
-            if is_idle and missing < 0:
+            if (is_idle and missing < 0) or (worker.is_leaving and worker.is_here and not worker.places):
                 assert worker.orders is not None
                 worker.orders.put_nowait(None)
                 worker.orders = None
                 worker.is_going, worker.since = True, now
-                missing += 1
+                missing += not worker.is_leaving
         started = []
         if now >= self._pause_until:
             for _ in range(missing):
                 self._last += 1
-                worker = self._pool[self._last] = PooledWorker(number=self._last, since=now)
+                worker = PooledWorker(number=self._last, since=now, lender=self._free_lender())
+                self._pool[worker.number] = worker
                 started.append(worker)
         self._place()
         return started
+
+    def _free_lender(self) -> Lender | None:
+        """Of a core for one more worker, once all of this process are in use."""
+        own = self.workers.cores
+        if own is None or sum(each.lender is None for each in self._pool.values()) < own:
+            return None
+        taken = Counter(each.lender for each in self._pool.values())
+        free = (each for each in self.lenders if taken[each] < each.offer(self._needs))
+        return next(free, None)
 
     def _place(self) -> None:
         for run in self._runs:
@@ -382,8 +412,11 @@ class WorkerPool:
                 able = {
                     worker.number: worker.tasks(epoch.flow)
                     for worker in self._pool.values()
-                    if worker.is_here
-                    or (worker.is_new and not worker.is_going and self.workers.cores is not None)
+                    if not worker.is_leaving
+                    and (
+                        worker.is_here
+                        or (worker.is_new and not worker.is_going and self.workers.cores is not None)
+                    )
                 }
                 if not able:
                     break
@@ -403,8 +436,14 @@ class WorkerPool:
 
     @property
     def _needs_of_workers(self) -> Mapping[Flow, Need]:
-        """On a cluster on which records are changed: of so many that their cores remain."""
-        return affordable(self._needs, self._cores) if self._has_pipes else self._needs
+        """Of no more slots than there are cores; on a cluster on which records are changed: of so many that
+        their cores remain."""
+        if self._has_pipes:
+            return affordable(self._needs, self._cores)
+        return {
+            flow: replace(need, slots=min(need.slots, self.most)) if need.follows_cores else need
+            for flow, need in self._needs.items()
+        }
 
     @property
     def _has_pipes(self) -> bool:
@@ -445,7 +484,10 @@ class WorkerPool:
         self._take_places(worker)
         self._move()
         try:
-            await self.workers.kill_worker(worker.number)
+            if worker.lender is not None:
+                worker.lender.kill(worker.number)
+            else:
+                await self.workers.kill_worker(worker.number)
         except TwinlogError as error:
             log.warning("worker_not_killed", worker=worker.number, reason=error.reason, error=str(error))
 
@@ -483,7 +525,12 @@ class WorkerPool:
 
     async def _failure_of_job(self, worker: PooledWorker) -> TwinlogError | None:
         try:
-            await self.workers.run_worker(worker.number, worker.token)
+            if worker.lender is not None:
+                await worker.lender.run(worker.number, worker.token)
+            else:
+                await self.workers.run_worker(worker.number, worker.token)
+        except LenderGoneError:
+            return None  # It does not come back: others get what it ran.
         except TwinlogError as error:
             return error
         if worker.has_come:

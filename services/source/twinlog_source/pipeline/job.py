@@ -9,12 +9,11 @@ from twinlog_source.task.settings import WorkerSpec
 from twinlog_source.task.stream.worker import run_worker
 
 
-def run_job(context: SparkContext, spec: WorkerSpec) -> None:
+def run_job(context: SparkContext, spec: WorkerSpec, group: str) -> None:
     """Run a worker. Blocks for its whole life: call it in a separate thread.
 
     Raises pyspark's errors when the job fails or the worker is lost.
     """
-    group = job_group(spec.number)
     context.setJobGroup(group, f"copies what its driver orders ({group})", interruptOnCancel=False)
     context.parallelize([spec], 1).mapPartitions(_run).collect()
 
@@ -26,9 +25,9 @@ def load_workers(context: SparkContext) -> None:
     context.parallelize([0], 1).mapPartitions(_nothing).collect()
 
 
-def job_group(number: int) -> str:
-    """The job group by which a worker is killed."""
-    return f"worker {number}"
+def job_group(number: int, lent_to: str = "") -> str:
+    """The job group by which a worker is killed. `lent_to`: the endpoint of its driver in another process."""
+    return f"worker {number} of {lent_to}" if lent_to else f"worker {number}"
 
 
 def _nothing(numbers: Iterable[int]) -> Iterator[int]:

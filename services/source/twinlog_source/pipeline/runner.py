@@ -18,6 +18,7 @@ from twinlog.errors import ConfigError, StateError, TwinlogError
 from twinlog.machine import spark_environment
 from twinlog.model import Flow
 from twinlog.transforms.expressions import TOPICS, Expressions
+from twinlog_source.driver.lender import DriverPlace
 from twinlog_source.pipeline.job import job_group, load_workers, run_job
 from twinlog_source.pipeline.jvm_log import JvmOutput, words_of_failure
 from twinlog_source.pipeline.launch import SPARK_FAILURES, SparkUnavailableError
@@ -134,17 +135,24 @@ class SparkRunner:
 
     async def run_worker(self, number: int, token: str) -> None:
         """Return when the worker has ended. Raises TwinlogError."""
+        driver = DriverPlace(endpoint=self.driver_endpoint(), certificate=self.driver_certificate)
+        await self._run_worker(number, token, driver, job_group(number))
+
+    async def run_lent(self, number: int, token: str, driver: DriverPlace) -> None:
+        await self._run_worker(number, token, driver, job_group(number, driver.endpoint))
+
+    async def _run_worker(self, number: int, token: str, driver: DriverPlace, group: str) -> None:
         context = await self._open()
         spec = WorkerSpec(
             number=number,
-            driver_endpoint=self.driver_endpoint(),
-            driver_certificate=self.driver_certificate,
+            driver_endpoint=driver.endpoint,
+            driver_certificate=driver.certificate,
             token=token,
             connect_timeout_seconds=CONNECT_TIMEOUT_SECONDS,
             log_level=self.log_level,
             is_on_cluster=not is_local(self.master),
         )
-        await self._on(context, lambda: run_job(context, spec), f"the job of worker {number}")
+        await self._on(context, lambda: run_job(context, spec, group), f"the job of {group}")
 
     async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
         """Let Spark look at them, without records. Raises TwinlogError (TRANSFORM_REFUSED,
@@ -214,7 +222,13 @@ class SparkRunner:
 
     async def kill_worker(self, number: int) -> None:
         """Its job then fails. Raises SparkUnavailableError."""
-        context, group = self.context, job_group(number)
+        await self._kill_group(job_group(number))
+
+    async def kill_lent(self, number: int, driver: DriverPlace) -> None:
+        await self._kill_group(job_group(number, driver.endpoint))
+
+    async def _kill_group(self, group: str) -> None:
+        context = self.context
         if context is None:
             return
         try:

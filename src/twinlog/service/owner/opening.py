@@ -116,6 +116,15 @@ def _reach(context: ServiceContext, flow: Flow) -> Reach:
 def _process_name(context: ServiceContext) -> OwnerName:
     """People need it to find the process, and callers to reach it."""
     host, port = socket.gethostname(), context.bound.number
+    return OwnerName(process=f"{host}:{port}, process {os.getpid()}", address=address_of(context))
+
+
+def address_of(context: ServiceContext) -> str:
+    """HOST:PORT at which this process is called, once its port is bound."""
     places = context.configuration.endpoints[Service(context.name)]
-    address = own_address(endpoint=places.endpoint, listen=places.listen, port=port, host=host)
-    return OwnerName(process=f"{host}:{port}, process {os.getpid()}", address=address)
+    return own_address(
+        endpoint=places.endpoint,
+        listen=places.listen,
+        port=context.bound.number,
+        host=socket.gethostname(),
+    )

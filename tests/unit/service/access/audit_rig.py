@@ -53,6 +53,9 @@ class Caller:
     async def send_initial_metadata(self, _metadata: object) -> None:
         """It hears nothing of it."""
 
+    async def write(self, _answer: object) -> None:
+        """Nor of answers that a method writes itself."""
+
     def time_remaining(self) -> None:
         """It waits for as long as it takes."""
 
@@ -69,8 +72,9 @@ class Details(grpc.HandlerCallDetails):
         self.invocation_metadata = ()
 
 
-async def sent(request: Message) -> AsyncIterator[Message]:
-    yield request
+async def sent(*requests: Message) -> AsyncIterator[Message]:
+    for request in requests:
+        yield request
 
 
 @dataclass
@@ -93,6 +97,16 @@ class AuditRig:
     async def call(self, method: Callable[..., Any], request: Message) -> Any:
         handler = await self._handler(method)
         return await handler(sent(request), Caller())
+
+    async def talk(self, method: Callable[..., Any], *requests: Message) -> None:
+        """Of a method that takes a stream, to its end."""
+
+        async def found(_details: object) -> Any:
+            return grpc.stream_stream_rpc_method_handler(method)
+
+        boundary = RpcBoundary(service="test", meter=METER)
+        handler: Any = await boundary.intercept_service(found, Details(PATHS[method.__name__]))
+        await handler.stream_stream(sent(*requests), Caller())
 
     async def stream(self, method: Callable[..., Any], request: Message) -> AsyncIterator[Any]:
         handler = await self._handler(method)

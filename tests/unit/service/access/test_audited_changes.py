@@ -7,18 +7,29 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import cast
 
+import grpc
 import pytest
 
+from twinlog import __version__
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.common.v1 import owners_service_pb2 as owners
 from twinlog.api.configsync.v1 import configsync_service_pb2 as sync
 from twinlog.api.source.v1 import source_service_pb2 as source
+from twinlog.clock import SystemClock
+from twinlog.errors import StateError
 from twinlog.service.access.audit import MAX_SHOWN
 from twinlog.service.access.roles import is_change
+from twinlog.service.clusters import Clusters
 from twinlog.service.owner.lease import LeaseState
 from twinlog.service.owner.servicer import OwnersServicer
 from twinlog.testing.broker import FakeKafka
+from twinlog_source.api.servicer import SourceServicer
+from twinlog_source.driver.lender import DriverPlace
+from twinlog_source.driver.stream.lending import Borrower
+from twinlog_source.driver.worker_pool import WorkerPool, Workers
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.orders import ForeignWrite
 from unit.checkpoint.mirrored_logs import ORIGIN
@@ -246,6 +257,29 @@ async def abort(port: AuditRig) -> None:
     assert (after["aborted"], after["fenced"], after["fenced_topics"]) == (True, [], 0)
 
 
+async def lend(port: AuditRig) -> None:
+    async def reach() -> DriverPlace:
+        return DriverPlace(endpoint="source:40001", certificate="PEM")
+
+    clock = SystemClock()
+    pool = WorkerPool(workers=cast("Workers", None), clock=clock)
+    borrower = Borrower(pool=pool, refusal=None, reach=reach, stop=asyncio.Event())
+    servicer = SourceServicer({}, moves={}, trials={}, clusters=cast("Clusters", None), borrower=borrower)
+    signs = [source.LentCores(version=__version__, cores=cores) for cores in (0, 2)]
+    await port.talk(servicer.LendCores, *signs)
+    started, ended = port.lines("LendCores")
+    assert (started["outcome"], ended["outcome"]) == ("STARTED", "OK")
+    assert (ended["before"], ended["after"]) == ({"cores": 2}, {"cores": 0})
+    assert not pool.lenders
+    borrower.refusal = StateError("no", reason="CORES_NOT_LENT")
+    for refused in (borrower, replace(borrower, refusal=None)):
+        servicer = SourceServicer({}, moves={}, trials={}, clusters=cast("Clusters", None), borrower=refused)
+        with pytest.raises(grpc.aio.AbortError):
+            await port.talk(servicer.LendCores, source.LentCores(version="0.0.1"))
+        assert port.lines("LendCores").pop()["outcome"] == "CORES_NOT_LENT"
+    await port.talk(servicer.LendCores, *signs)
+
+
 CALLS: dict[str, Callable[[AuditRig], Awaitable[None]]] = {
     "PauseReplication": pause,
     "ResumeReplication": resume,
@@ -262,6 +296,7 @@ CALLS: dict[str, Callable[[AuditRig], Awaitable[None]]] = {
     "RunFailback": failback,
     "CancelMove": cancel,
     "AbortMove": abort,
+    "LendCores": lend,
 }
 
 

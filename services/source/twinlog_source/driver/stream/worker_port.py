@@ -5,6 +5,9 @@ the task talks to no other driver. The task shows the token of its epoch, which 
 Kafka's credentials, which tasks get over this port, are always encrypted.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
 from opentelemetry.metrics import Meter
 
 from twinlog.api.source.v1.worker_service_pb2 import DESCRIPTOR as WORKER_API
@@ -17,6 +20,7 @@ from twinlog.service.access.gate import Gate, PortAccess
 from twinlog.service.access.pem_files import own_certificate
 from twinlog.service.grpc_server import GrpcServer, GrpcService
 from twinlog.service.rpc import GRPC, Rpc
+from twinlog_source.driver.lender import DriverPlace
 from twinlog_source.driver.stream.worker_servicer import WorkerServicer
 from twinlog_source.task.stream.session import DRIVER_NAME
 
@@ -100,3 +104,38 @@ def endpoint_of(configuration: Configuration, port: int) -> str:
         return str(named)
     host = listen_address(configuration).host
     return f"{'127.0.0.1' if host in ALL_INTERFACES else host}:{port}"
+
+
+class LentPort:
+    """Where lent workers find this process: at the port of its own tasks if that is configured, or all is on
+    one machine; else at one that opens when the first lender comes, beside the operators' port."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        port: WorkerPort,
+        *,
+        open_port: Callable[[Address], Awaitable[WorkerPort]],
+        own_address: Callable[[], str],
+    ) -> None:
+        """`own_address`: where this process is called. `open_port` raises ConfigError."""
+        self._configuration, self._port = configuration, port
+        self._open_port, self._own_address = open_port, own_address
+        self._opened: WorkerPort | None = None
+        self._opening = asyncio.Lock()
+
+    async def place(self) -> DriverPlace:
+        """Raises ConfigError."""
+        spark, listen = self._configuration.spark, self._configuration.endpoints[Service.SOURCE].listen
+        own = Address.parse(self._own_address())
+        if spark.worker_endpoint is not None or own.is_loopback:
+            endpoint = endpoint_of(self._configuration, self._port.number)
+            return DriverPlace(endpoint=endpoint, certificate=self._port.certificate)
+        port = self._port
+        if listen_address(self._configuration).is_loopback:
+            async with self._opening:
+                if self._opened is None:
+                    self._opened = await self._open_port(Address(host=listen.host, port=0))
+            port = self._opened
+        endpoint = str(Address(host=own.host, port=port.number))
+        return DriverPlace(endpoint=endpoint, certificate=port.certificate)

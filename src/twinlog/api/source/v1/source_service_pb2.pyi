@@ -73,6 +73,78 @@ LANE_RECODE: Lane.ValueType  # 2
 Global___Lane: _TypeAlias = Lane  # noqa: Y015
 
 @_typing.final
+class LentCores(_message.Message):
+    """LentCores is what a lender says now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    CORES_FIELD_NUMBER: _builtins.int
+    FLOWS_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
+    version: _builtins.str
+    """Its release: workers of another one than their driver's are refused (WORKER_VERSION)."""
+    cores: _builtins.int
+    """Cores that it lends; workers on more than those have to go."""
+    @_builtins.property
+    def flows(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Flow]:
+        """The flows whose clusters it reaches."""
+
+    @_builtins.property
+    def ended(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Workers that have ended as they were needed no longer."""
+
+    def __init__(
+        self,
+        *,
+        version: _builtins.str = ...,
+        cores: _builtins.int = ...,
+        flows: _abc.Iterable[_types_pb2.Flow] | None = ...,
+        ended: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cores", b"cores", "ended", b"ended", "flows", b"flows", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LentCores: _TypeAlias = LentCores  # noqa: Y015
+
+@_typing.final
+class LentWorker(_message.Message):
+    """LentWorker is a worker that the lender has to run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Its number; 0 = none yet: the lender may look whether it reaches the endpoint."""
+    token: _builtins.str
+    """Its secret; empty = end it by force."""
+    endpoint: _builtins.str
+    """HOST:PORT of its driver's WorkerService."""
+    certificate: _builtins.str
+    """PEM, by which it knows its driver."""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        token: _builtins.str = ...,
+        endpoint: _builtins.str = ...,
+        certificate: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate", b"certificate", "endpoint", b"endpoint", "number", b"number", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LentWorker: _TypeAlias = LentWorker  # noqa: Y015
+
+@_typing.final
 class Scope(_message.Message):
     """Scope is what a command is about: a flow, one of its source topics, or one partition of it."""
 

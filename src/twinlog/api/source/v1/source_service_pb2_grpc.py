@@ -90,6 +90,11 @@ class SourceServiceStub(object):
                 request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeGapsRequest.SerializeToString,
                 response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeGapsResponse.FromString,
                 _registered_method=True)
+        self.LendCores = channel.stream_stream(
+                '/twinlog.api.source.v1.SourceService/LendCores',
+                request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.LentCores.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.LentWorker.FromString,
+                _registered_method=True)
 
 
 class SourceServiceServicer(object):
@@ -181,6 +186,15 @@ class SourceServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LendCores(self, request_iterator, context):
+        """LendCores is called by a source process that copies nothing: it says every few seconds how many of its cores it lends, and is
+        told which workers to run there for this process. They get the credentials of both clusters. Fails with CORES_NOT_LENT where
+        this process cannot use them, or not safely. Not for operators.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SourceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -238,6 +252,11 @@ def add_SourceServiceServicer_to_server(servicer, server):
                     servicer.AcknowledgeGaps,
                     request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeGapsRequest.FromString,
                     response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeGapsResponse.SerializeToString,
+            ),
+            'LendCores': grpc.stream_stream_rpc_method_handler(
+                    servicer.LendCores,
+                    request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.LentCores.FromString,
+                    response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.LentWorker.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -538,6 +557,33 @@ class SourceService(object):
             '/twinlog.api.source.v1.SourceService/AcknowledgeGaps',
             twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeGapsRequest.SerializeToString,
             twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeGapsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LendCores(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/twinlog.api.source.v1.SourceService/LendCores',
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.LentCores.SerializeToString,
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.LentWorker.FromString,
             options,
             channel_credentials,
             insecure,

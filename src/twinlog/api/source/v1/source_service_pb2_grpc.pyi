@@ -53,6 +53,11 @@ class SourceServiceStub:
     """AcknowledgeGaps notes that somebody knows of gaps and has dealt with them; they stay in the ledger.
     Fails with OWNED_ELSEWHERE while another process copies the flow, FLOW_NOT_READY while none does.
     """
+    LendCores: _aio.StreamStreamMultiCallable[_source_service_pb2.LentCores, _source_service_pb2.LentWorker]
+    """LendCores is called by a source process that copies nothing: it says every few seconds how many of its cores it lends, and is
+    told which workers to run there for this process. They get the credentials of both clusters. Fails with CORES_NOT_LENT where
+    this process cannot use them, or not safely. Not for operators.
+    """
 
 class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
     """SourceService shows and steers the copying of data."""
@@ -158,6 +163,17 @@ class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_source_service_pb2.AcknowledgeGapsResponse]:
         """AcknowledgeGaps notes that somebody knows of gaps and has dealt with them; they stay in the ledger.
         Fails with OWNED_ELSEWHERE while another process copies the flow, FLOW_NOT_READY while none does.
+        """
+
+    @_abc_1.abstractmethod
+    def LendCores(
+        self,
+        request_iterator: _abc.AsyncIterator[_source_service_pb2.LentCores],
+        context: _aio.ServicerContext[_abc.AsyncIterator[_source_service_pb2.LentCores], _abc.AsyncIterator[_source_service_pb2.LentWorker]],
+    ) -> _abc.AsyncIterator[_source_service_pb2.LentWorker]:
+        """LendCores is called by a source process that copies nothing: it says every few seconds how many of its cores it lends, and is
+        told which workers to run there for this process. They get the credentials of both clusters. Fails with CORES_NOT_LENT where
+        this process cannot use them, or not safely. Not for operators.
         """
 
 def add_SourceServiceServicer_to_server(servicer: SourceServiceServicer, server: _aio.Server) -> None: ...

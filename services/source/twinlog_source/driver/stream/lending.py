@@ -1,0 +1,374 @@
+"""SourceService.LendCores, both ends: a process that owns no flow runs workers for those that own some.
+
+The lender dials the owner, and so do its workers: the owner needs no way to it. A worker gets Kafka's
+credentials from the owner, so its token goes only to a caller that the port has identified, over TLS; or on
+loopback.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import grpc
+import structlog
+
+from twinlog import __version__
+from twinlog.api.source.v1 import source_service_pb2 as pb
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
+from twinlog.clock import Clock
+from twinlog.config import Address, Configuration, Service
+from twinlog.errors import StateError, TwinlogError
+from twinlog.kafka.deadline import pause
+from twinlog.model import Flow
+from twinlog.service.access.audit import begun
+from twinlog.service.access.exposure import lacks
+from twinlog.service.access.gate import caller_name
+from twinlog.service.api_values import flow_message
+from twinlog.service.errors_wire import error_from_rpc
+from twinlog.service.grpc_server import Context
+from twinlog.service.owner.assignment import Why
+from twinlog.service.owner.membership import FlowOwner
+from twinlog.service.owner.name import OwnerName
+from twinlog.service.rpc import Rpc
+from twinlog.service.waiting import wait_for_any, wait_or_stop
+from twinlog_source.driver.lender import DriverPlace, Lender
+from twinlog_source.driver.worker_pool import SILENT_SECONDS, WorkerPool
+from twinlog_source.task.stream.session import CHANNEL_OPTIONS
+
+SIGN_SECONDS: Final = 3.0
+LOOK_SECONDS: Final = 0.5
+IDLE_SECONDS: Final = 10.0
+"""A process that has owned nothing for so long lends its cores."""
+AGAIN_SECONDS: Final = 60.0
+"""Until the cores are offered again to an owner that was lost."""
+REFUSED_SECONDS: Final = 600.0
+"""The same to one that does not take them."""
+REACH_SECONDS: Final = 10.0
+GO_SECONDS: Final = 30.0
+"""Workers that have to go finish what they run within this time; then they are killed."""
+STOP_SECONDS: Final = 2.0
+"""The same when the process stops."""
+
+log = structlog.get_logger(__name__)
+
+
+NOT_LENT: Final = "CORES_NOT_LENT"
+
+
+def not_lent(why: str) -> StateError:
+    return StateError(f"cores are not lent: {why}", reason=NOT_LENT)
+
+
+# The end of the owner.
+
+
+@dataclass(slots=True, kw_only=True)
+class Borrower:
+    pool: WorkerPool
+    refusal: TwinlogError | None
+    """Why no cores are taken."""
+    reach: Callable[[], Awaitable[DriverPlace]]
+    """Where lent workers find this process. Raises ConfigError."""
+    stop: asyncio.Event
+
+    async def serve(self, signs: AsyncIterator[pb.LentCores], context: Context) -> None:
+        """Until the lender ends the stream or is silent. Raises StateError (CORES_NOT_LENT)."""
+        refusal = self.refusal or await _refusal_of_release(signs)
+        if refusal is not None:
+            raise refusal
+        place, audited = await self.reach(), begun()
+        lender = Lender(name=caller_name("", context))
+        self.pool.lenders.append(lender)
+        try:
+            async with asyncio.TaskGroup() as group:
+                ends = [
+                    group.create_task(self._listen(lender, signs), name="signs of a lender"),
+                    group.create_task(_tell(lender, place, context), name="workers for a lender"),
+                    group.create_task(self._until_stopped(lender), name="stop of lent workers"),
+                ]
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                for each in ends:
+                    each.cancel()
+        finally:
+            log.info("lender_gone", lender=lender.name, workers=len(lender.running))
+            audited.ended("OK", before={"cores": lender.cores}, after={"cores": 0})
+            self.pool.lenders.remove(lender)
+            lender.gone()
+            self.pool.lent(lender)
+
+    async def _listen(self, lender: Lender, signs: AsyncIterator[pb.LentCores]) -> None:
+        with suppress(TimeoutError, StopAsyncIteration):
+            while True:
+                async with asyncio.timeout(SILENT_SECONDS):
+                    sign = await anext(signs)
+                for number in sign.ended:
+                    lender.ended(number)
+                told = sign.cores, frozenset(Flow(each.source, each.target) for each in sign.flows)
+                if told != (lender.cores, lender.flows):
+                    log.info("cores_lent", lender=lender.name, cores=sign.cores)
+                    lender.cores, lender.flows = told
+                    self.pool.lent(lender)
+
+    async def _until_stopped(self, lender: Lender) -> None:
+        await self.stop.wait()
+        while lender.running:  # They end with the epochs of this process.
+            await pause(LOOK_SECONDS)
+
+
+async def _refusal_of_release(signs: AsyncIterator[pb.LentCores]) -> TwinlogError | None:
+    """The first sign says nothing else."""
+    version = ""
+    with suppress(TimeoutError, StopAsyncIteration):
+        async with asyncio.timeout(SILENT_SECONDS):
+            version = (await anext(signs)).version
+    if version == __version__:
+        return None
+    return not_lent(f"the lender runs Twinlog {version or 'of another release'}, the owner {__version__}")
+
+
+async def _tell(lender: Lender, place: DriverPlace, context: Context) -> None:
+    number, token = 0, ""
+    while True:
+        order = pb.LentWorker(
+            number=number, token=token, endpoint=place.endpoint, certificate=place.certificate
+        )
+        await context.write(order)
+        number, token = await lender.orders.get()
+
+
+# The end of the lender.
+
+
+class LendableWorkers(Protocol):
+    """Runs workers for others (on the Spark of this process)."""
+
+    @property
+    def cores(self) -> int | None: ...
+
+    @property
+    def is_up(self) -> bool: ...
+
+    async def run_lent(self, number: int, token: str, driver: DriverPlace) -> None:
+        """As `Workers.run_worker`, for another driver."""
+        ...
+
+    async def kill_lent(self, number: int, driver: DriverPlace) -> None:
+        """As `Workers.kill_worker`."""
+        ...
+
+
+def shares(owners: Sequence[str], cores: int) -> Mapping[str, int]:
+    """How many cores each owner is lent.
+
+    >>> shares(["a:1", "b:1"], 3)
+    {'a:1': 2, 'b:1': 1}
+    """
+    whole, odd = divmod(cores, max(1, len(owners)))
+    dealt = {owner: whole + (index < odd) for index, owner in enumerate(sorted(owners))}
+    return {owner: share for owner, share in dealt.items() if share}
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Loan:
+    address: str
+    flows: Collection[Flow] = ()
+    cores: int = 0
+    """For this owner, now."""
+    running: dict[int, DriverPlace] = field(default_factory=dict)
+    killed: set[int] = field(default_factory=set)
+    ended: list[int] = field(default_factory=list)
+    is_reached: bool = False
+    failure: TwinlogError | None = None
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(slots=True, kw_only=True)
+class Lending:
+    workers: LendableWorkers
+    owners: Callable[[], Mapping[str, Collection[Flow]]]
+    """By address: owners of flows that could use cores of this process, which owns none; empty when it owns
+    some."""
+    refusal: TwinlogError | None
+    """Why no cores are lent."""
+    open_channel: Callable[[str], grpc.aio.Channel]
+    """Raises ConfigError."""
+    rpc: Rpc
+    clock: Clock
+    _loans: dict[str, _Loan] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
+    """The reasons that were logged."""
+
+    def lent(self, flow: Flow) -> int:
+        """How many workers run here for the owner of a flow."""
+        return sum(len(loan.running) for loan in self._loans.values() if flow in loan.flows)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop until `stop`."""
+        busy_at = self.clock.monotonic()
+        async with asyncio.TaskGroup() as group:
+            while not stop.is_set():
+                now, owners = self.clock.monotonic(), self.owners()
+                busy_at = busy_at if owners else now
+                lent = shares([*owners], self.workers.cores or 0) if now >= busy_at + IDLE_SECONDS else {}
+                if lent and self.refusal is not None:
+                    self._tell_once(self.refusal)
+                    lent = {}
+                for address in lent.keys() - self._loans.keys():
+                    loan = self._loans[address] = _Loan(address=address)
+                    group.create_task(self._lend(loan, stop), name=f"lend cores to {address}")
+                for loan in self._loans.values():
+                    before, loan.cores = loan.cores, lent.get(loan.address, 0)
+                    loan.flows = owners.get(loan.address, ())
+                    if loan.cores != before:
+                        loan.news.set()
+                await wait_or_stop(stop, LOOK_SECONDS)
+            for loan in self._loans.values():
+                loan.cores = 0
+                loan.news.set()
+
+    async def _lend(self, loan: _Loan, stop: asyncio.Event) -> None:
+        try:
+            async with self.open_channel(loan.address) as channel:
+                await self._serve(loan, SourceServiceStub(channel).LendCores(), stop)
+        except TwinlogError as error:  # such as a file that is not usable
+            loan.failure = error
+        seconds = AGAIN_SECONDS
+        if loan.failure is not None:
+            self._tell_once(loan.failure)
+            seconds = REFUSED_SECONDS if loan.failure.reason == NOT_LENT else AGAIN_SECONDS
+        await wait_or_stop(stop, seconds)
+        del self._loans[loan.address]
+
+    def _tell_once(self, why: TwinlogError) -> None:
+        if str(why) not in self._told:
+            self._told.add(str(why))
+            log.info("cores_not_lent", reason=why.reason, message=str(why))
+
+    async def _serve(self, loan: _Loan, stream: Any, stop: asyncio.Event) -> None:
+        jobs: set[asyncio.Task[None]] = set()
+        async with asyncio.TaskGroup() as group:
+
+            def begin(number: int, token: str, driver: DriverPlace) -> None:
+                loan.running[number] = driver
+                jobs.add(group.create_task(self._work(loan, number, token), name=f"lent worker {number}"))
+
+            telling = group.create_task(self._tell(loan, stream, stop), name="signs of a lender")
+            reading = group.create_task(self._follow(loan, stream, begin), name="orders of a lender")
+            await asyncio.wait([telling, reading], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([reading], timeout=STOP_SECONDS)
+            for each in (telling, reading):
+                each.cancel()
+            for number in list(loan.running):
+                await self._kill(loan, number)
+            if jobs:
+                await asyncio.wait(jobs, timeout=STOP_SECONDS)
+            for job in jobs:
+                job.cancel()
+
+    async def _follow(self, loan: _Loan, stream: Any, begin: Callable[[int, str, DriverPlace], None]) -> None:
+        """Do what the owner says until it ends the stream."""
+        try:
+            while (order := await stream.read()) is not grpc.aio.EOF:
+                driver = DriverPlace(endpoint=order.endpoint, certificate=order.certificate)
+                if not order.number:
+                    loan.is_reached = await self._reaches(loan, driver)
+                elif order.token:
+                    begin(order.number, order.token, driver)
+                else:
+                    await self._kill(loan, order.number)
+                loan.news.set()
+        except grpc.aio.AioRpcError as error:
+            loan.failure = error_from_rpc(error, peer=f"the owner at {loan.address}")
+
+    async def _reaches(self, loan: _Loan, driver: DriverPlace) -> bool:
+        trusted = grpc.ssl_channel_credentials(driver.certificate.encode())
+        async with self.rpc.secure_channel(driver.endpoint, trusted, CHANNEL_OPTIONS) as channel:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REACH_SECONDS):
+                    await channel.channel_ready()
+                return True
+        loan.failure = not_lent(
+            f"workers do not reach {driver.endpoint}, where {loan.address} waits for them: let that port"
+            " through, or set twinlog.source.worker.listen and twinlog.source.worker.endpoint"
+        )
+        return False
+
+    async def _tell(self, loan: _Loan, stream: Any, stop: asyncio.Event) -> None:
+        """Say what is lent; return when nothing is any more."""
+        going_since: float | None = None
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # `_serve` knows why.
+            while True:
+                loan.news.clear()
+                cores = loan.cores if loan.is_reached and self.workers.is_up else 0
+                flows, ended, loan.ended = map(flow_message, loan.flows), loan.ended, []
+                await stream.write(pb.LentCores(version=__version__, cores=cores, flows=flows, ended=ended))
+                now = self.clock.monotonic()
+                if loan.cores and loan.failure is None:
+                    going_since = None
+                elif going_since is None:
+                    going_since = now
+                most_seconds = STOP_SECONDS if stop.is_set() else GO_SECONDS
+                is_late = going_since is not None and now >= going_since + most_seconds
+                if loan.failure is not None or is_late or (going_since is not None and not loan.running):
+                    await stream.done_writing()
+                    return
+                await wait_for_any(loan.news, seconds=LOOK_SECONDS if stop.is_set() else SIGN_SECONDS)
+
+    async def _work(self, loan: _Loan, number: int, token: str) -> None:
+        try:
+            await self.workers.run_lent(number, token, loan.running[number])
+            loan.ended.append(number)
+        except TwinlogError as error:
+            if number not in loan.killed:
+                loan.failure = error
+        finally:
+            del loan.running[number]
+            loan.news.set()
+
+    async def _kill(self, loan: _Loan, number: int) -> None:
+        driver = loan.running.get(number)
+        if driver is None:
+            return
+        loan.killed.add(number)
+        try:
+            await self.workers.kill_lent(number, driver)
+        except TwinlogError as error:
+            log.warning("worker_not_killed", worker=number, reason=error.reason, error=str(error))
+
+
+# To whom. Pure.
+
+
+def lendable_owners(
+    owners: Collection[FlowOwner],
+    *,
+    reaches: Callable[[Flow], bool],
+    host: str,
+    has_whole_machine: bool,
+    is_safe: bool,
+) -> Mapping[str, Collection[Flow]]:
+    """Flows by the address of their owner, where this process reaches the clusters of all of them.
+
+    `host`: of this machine. `has_whole_machine`: an owner on it has all of its cores, too. `is_safe`:
+    calls to other machines are secure; whoever may join the group may name one."""
+    found: dict[str, list[Flow]] = {}
+    for owner in owners:
+        address = OwnerName(process=owner.process, address=owner.address).address_from(host)
+        if not address or owner.why == Why.IN_DOUBT:
+            continue
+        if not has_whole_machine if Address.parse(address).is_loopback else is_safe:
+            found.setdefault(address, []).append(owner.flow)
+    return {address: flows for address, flows in found.items() if all(map(reaches, flows))}
+
+
+def refusal_of_open_port(configuration: Configuration) -> StateError | None:
+    """Why the secret of a worker must not cross the port of this configuration."""
+    missing, at = lacks(configuration.security, Service.SOURCE), configuration.endpoints[Service.SOURCE]
+    if not missing or (at.listen.is_loopback and at.endpoint.is_loopback):
+        return None
+    return not_lent(
+        f"the port of source has no {missing}, and workers get the credentials of Kafka: set the twinlog.tls"
+        " and twinlog.auth keys (docs/security.md)"
+    )

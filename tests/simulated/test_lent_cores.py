@@ -1,0 +1,186 @@
+"""A source process that owns no flow lends its cores to the owner, whose tasks run there as at home."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from simulated.test_replicas import OTHERS, owned
+from simulated.world import ONE_BROKER, World, live
+from twinlog.api.common.v1 import owners_service_pb2 as owners
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.common.v1.owners_service_pb2_grpc import OwnersServiceStub
+from twinlog.api.source.v1 import source_service_pb2 as source
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
+from twinlog.testing.rpc import MemoryRpc
+from twinlog_source.driver.stream.lending import AGAIN_SECONDS
+from twinlog_source.driver.worker_pool import IDLE_SECONDS
+
+# Two processes on one machine, each of which may use two of its cores.
+PROPERTIES = f"""{ONE_BROKER}
+A->B.enabled = true
+A.consumer.max.partition.fetch.bytes = 30000
+A.consumer.fetch.max.bytes = 60000
+twinlog.spark.master = local[2]
+"""
+PARTITIONS, BATCHES, RECORDS = 6, 30, 700
+FLOW = types_pb2.Flow(source="A", target="B")
+COMES_SECONDS = 30.0
+"""Until lent workers copy: the lender is idle, the flow is behind, an epoch begins."""
+SECONDS_OF_A_LOSS = 10.0
+BYTES_PER_SECOND = 30_000
+
+
+@asynccontextmanager
+async def behind(directory: Path) -> AsyncIterator[World]:
+    """A flow that a limit keeps behind, and two processes of source of which the first one owns it."""
+    async with World(directory, PROPERTIES) as world:
+        world.on["A"].cluster.create_topic("orders", partition_count=PARTITIONS)
+        world.start("configsync", "source")
+        await world.until(lambda: owned(world, "source") == ["A->B"])
+        await world.until(lambda: world.on["B"].ends("A.orders") == [0] * PARTITIONS)
+        limit = source.SetThrottleRequest(
+            scope=source.Scope(flow=FLOW), bytes_per_second=BYTES_PER_SECOND, by="ann"
+        )
+        await world.order("SetThrottle", limit)
+        world.start("source 2", arguments=OTHERS)
+        for index in range(PARTITIONS):
+            for batch in range(BATCHES):
+                values = [b"%d %d %d" % (index, batch, number) for number in range(RECORDS)]
+                world.on["A"].produce("orders", index, *values)
+        yield world
+
+
+def lent(world: World) -> list[str]:
+    """The workers of the second process that serve the first one, or the other way round."""
+    running = [name for tasks in world._tasks.values() for name in tasks.running]  # noqa: SLF001 (who runs what)
+    return [name for name in running if isinstance(name, str)]
+
+
+def whole(world: World) -> bool:
+    return sum(world.on["B"].ends("A.orders")) >= PARTITIONS * BATCHES * RECORDS
+
+
+def check_copies(world: World) -> None:
+    """No record is missing, and none is there twice."""
+    copied: dict[int, list[bytes | None]] = {}
+    for each in world.on["B"].read("A.orders"):
+        copied.setdefault(each.partition, []).append(each.value)
+    for index in range(PARTITIONS):
+        expected = [b"%d %d %d" % (index, batch, n) for batch in range(BATCHES) for n in range(RECORDS)]
+        assert copied[index] == expected, Counter(copied[index]).most_common(3)
+
+
+async def status(world: World, name: str) -> source.FlowStatus:
+    """What a process says of the flow."""
+    port = world.contexts[name].bound.number
+    async with MemoryRpc(world.rpc).insecure_channel(f"127.0.0.1:{port}") as channel:
+        answer = await SourceServiceStub(channel).ListFlows(source.ListFlowsRequest(), timeout=10)
+    (flow,) = (each for each in answer.flows if each.flow == FLOW)
+    return flow
+
+
+async def move(world: World, begin: str, end: str) -> None:
+    """`twinlog move`."""
+    ports = [world.contexts[name].bound.number for name in (begin, end)]
+    async with MemoryRpc(world.rpc).insecure_channel(f"127.0.0.1:{ports[0]}") as channel:
+        request = owners.MoveFlowRequest(flow=FLOW, to=f"127.0.0.1:{ports[1]}")
+        await OwnersServiceStub(channel).MoveFlow(request, timeout=10)
+
+
+async def all_go_on(world: World, seconds: float) -> None:
+    """Every partition that is not whole gets records within this time."""
+    before = world.on["B"].ends("A.orders")
+    goal = [min(end + 1, BATCHES * RECORDS) for end in before]
+    await world.until(
+        lambda: all(end >= least for end, least in zip(world.on["B"].ends("A.orders"), goal, strict=True)),
+        seconds,
+    )
+
+
+def test_an_idle_process_copies_half_of_a_flow_that_is_behind(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with behind(tmp_path) as world:
+            await world.until(lambda: len(lent(world)) == 2, COMES_SECONDS)
+            await world.pause(5)
+            assert (await status(world, "source")).slots == 4
+            standby = (await status(world, "source 2")).message
+            assert standby.endswith("Ask it. This one lends it 2 cores"), standby
+            await world.until(lambda: whole(world))
+            check_copies(world)
+            await world.until(lambda: not lent(world), 3 * IDLE_SECONDS)
+            assert "lends" not in (await status(world, "source 2")).message
+
+    live(life(), machines_differ=True)
+
+
+@pytest.mark.parametrize("ends", ["kill", "stop"])
+def test_of_two_idle_processes_both_lend_and_one_that_ends_costs_seconds(tmp_path: Path, ends: str) -> None:
+    async def life() -> None:
+        async with behind(tmp_path) as world:
+            world.start("source 3", arguments=OTHERS)
+            await world.until(lambda: len(lent(world)) == 4, COMES_SECONDS)
+            await world.pause(5)
+            assert (await status(world, "source")).slots == 6
+            await getattr(world, ends)("source 3")
+            await all_go_on(world, SECONDS_OF_A_LOSS)
+            await getattr(world, ends)("source 2")
+            await all_go_on(world, SECONDS_OF_A_LOSS)
+            await world.pause(5)
+            assert (await status(world, "source")).slots == 2, "no more than the owner has cores"
+            await world.until(lambda: whole(world))
+            check_copies(world)
+
+    live(life(), machines_differ=True)
+
+
+@pytest.mark.parametrize("ends", ["kill", "stop"])
+def test_a_lender_becomes_the_owner_when_that_one_ends(tmp_path: Path, ends: str) -> None:
+    async def life() -> None:
+        async with behind(tmp_path) as world:
+            await world.until(lambda: len(lent(world)) == 2, COMES_SECONDS)
+            await world.pause(5)
+            began = world.now()
+            await getattr(world, ends)("source")
+            await world.until(lambda: owned(world, "source 2"), 15)
+            assert not lent(world)
+            fenced = [each for each in world.logged if each["event"] == "slots_fenced"]
+            assert ends == "kill" or (not fenced and world.now() < began + 10)
+            await all_go_on(world, 15)
+            await world.until(lambda: whole(world))
+            check_copies(world)
+
+    live(life(), machines_differ=True)
+
+
+def test_a_flow_that_is_moved_to_its_lender_gets_the_cores_of_the_owner_before(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with behind(tmp_path) as world:
+            await world.until(lambda: len(lent(world)) == 2, COMES_SECONDS)
+            await world.pause(5)
+            await move(world, "source", "source 2")
+            await world.until(lambda: owned(world, "source 2") == ["A->B"], 30)
+            await world.until(lambda: not lent(world), 5)
+            await all_go_on(world, 15)
+            assert not [each for each in world.logged if each["event"] in ("slots_fenced", "worker_killed")]
+            await world.until(lambda: len(lent(world)) == 2, AGAIN_SECONDS + COMES_SECONDS)
+            await world.until(lambda: whole(world))
+            check_copies(world)
+
+    live(life(), machines_differ=True)
+
+
+def test_one_that_loses_a_cluster_takes_its_cores_back(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with behind(tmp_path) as world:
+            await world.until(lambda: len(lent(world)) == 2, COMES_SECONDS)
+            await world.pause(5)
+            world.bar("source 2", "A")
+            await world.until(lambda: not lent(world), 60)
+            await all_go_on(world, 15)
+            await world.until(lambda: whole(world))
+            check_copies(world)
+
+    live(life(), machines_differ=True)
