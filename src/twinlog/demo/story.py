@@ -15,9 +15,9 @@ from twinlog.clock import SystemClock
 from twinlog.demo import changing
 from twinlog.demo.comparison import CopyCheck, Reading, compare, first_records, group_position, read_some
 from twinlog.demo.screen import Screen
-from twinlog.demo.watching import OrderStream, Watching, live_page
+from twinlog.demo.watching import PATIENCE_SECONDS, OrderStream, Watching, live_page
 from twinlog.errors import KafkaError, StateError
-from twinlog.kafka.clients import aiokafka_client_options
+from twinlog.kafka.clients import CALL_TIMEOUT_KEY, aiokafka_client_options
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.kafka.raw import DataClientPool
@@ -62,6 +62,11 @@ twinlog.epoch.max.seconds = 10
 def demo_properties(a: BlockingCluster, b: BlockingCluster) -> str:
     """The file's text for two clusters."""
     return PROPERTIES.format(a=a.bootstrap_servers, b=b.bootstrap_servers)
+
+
+def patient(cluster: BlockingCluster) -> dict[str, str]:
+    """The properties of a client that waits for a crowded machine."""
+    return {**cluster.client_properties(), CALL_TIMEOUT_KEY: str(round(PATIENCE_SECONDS * 1000))}
 
 
 TOPIC, REMOTE_TOPIC, GROUP = "orders", "A.orders", "billing"
@@ -163,8 +168,8 @@ class _Story:
         screen = self._screen
         screen.fact(f"A {self._a.bootstrap_servers} · B {self._b.bootstrap_servers}")
         async with AsyncExitStack() as stack:
-            cluster_a = await stack.enter_async_context(open_cluster("A", self._a.client_properties()))
-            cluster_b = await stack.enter_async_context(open_cluster("B", self._b.client_properties()))
+            cluster_a = await stack.enter_async_context(open_cluster("A", patient(self._a)))
+            cluster_b = await stack.enter_async_context(open_cluster("B", patient(self._b)))
             stream = await self._open_shop(stack, cluster_a)
             if self._transform:
                 await self._write_payments(stream, cluster_a)
@@ -263,7 +268,7 @@ class _Story:
                 try:
                     await wait_or_stop(selling, LIVE_SECONDS / 2)
                     on_a = await read_some(
-                        "A", self._a.client_properties(), group=GROUP, topic=TOPIC,
+                        "A", patient(self._a), group=GROUP, topic=TOPIC,
                         at_least=stream.written // 2, max_idle_polls=60,
                     )  # fmt: skip
                     await wait_or_stop(selling, LIVE_SECONDS / 2)
@@ -303,7 +308,7 @@ class _Story:
             for tp, o in (await group_position(cluster_b, GROUP)).items()
             if tp.topic == REMOTE_TOPIC
         }
-        async with open_cluster("A", self._a.client_properties()) as cluster_a:
+        async with open_cluster("A", patient(self._a)) as cluster_a:
             wanted = await first_records(cluster_a, self._on_a.next_offsets)
         found = await first_records(cluster_b, translated)
         for tp, offset in sorted(self._on_a.next_offsets.items()):
@@ -317,7 +322,7 @@ class _Story:
             self._findings.offsets[tp.partition] = (offset, on_b, exact)
         on_b_reading = await read_some(
             "B",
-            self._b.client_properties(),
+            patient(self._b),
             group=GROUP,
             topic=REMOTE_TOPIC,
             at_least=written - PARTITIONS * EXPIRED_BELOW - self._findings.read_on_a,

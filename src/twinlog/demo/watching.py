@@ -205,6 +205,8 @@ def make_order(number: int) -> DemoOrder:
 
 CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
 BATCH_INTERVAL_SECONDS = 0.1
+PATIENCE_SECONDS = 240.0
+"""How long a broker may take to answer: on a machine without a free core, minutes."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -218,7 +220,9 @@ class OrderStream:
     clock: Clock
     written: int = 0
     _next_partition: int = 0
-    _settings: ProducerSettings = field(default_factory=lambda: ProducerSettings(delivery_timeout_seconds=30))
+    _settings: ProducerSettings = field(
+        default_factory=lambda: ProducerSettings(delivery_timeout_seconds=PATIENCE_SECONDS)
+    )
 
     async def run(self, stop: asyncio.Event) -> None:
         async with RawProducer(self.session, self._settings) as producer:
