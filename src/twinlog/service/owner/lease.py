@@ -100,7 +100,9 @@ class FlowLease:
         state = self.state
         return None if state is LeaseState.UNKNOWN else state is LeaseState.OWNER
 
-    def _is_loading(self) -> bool:
+    @property
+    def is_loading(self) -> bool:
+        """Whether a coordinator has not been ready for no longer than a new cluster takes to make one."""
         since, problem = self._loading_since, self.problem
         if since is None or problem is None or problem.reason != _LOADING:
             return False
@@ -126,7 +128,7 @@ class FlowLease:
             case LeaseState.ELSEWHERE:
                 return self._owned_elsewhere()
             case LeaseState.UNKNOWN:
-                return self._unknown() if self._is_loading() else self.problem or self._unknown()
+                return self._unknown() if self.is_loading else self.problem or self._unknown()
 
     def _owned_elsewhere(self) -> StateError:
         address = OwnerName.parse(self._owner).address_from(socket.gethostname())

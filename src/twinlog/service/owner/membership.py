@@ -294,7 +294,8 @@ class Membership:
             served.lease.failed(error)
         left_out = self._limiter.admit(error.reason, now=self._clock.monotonic())
         if left_out is not None:
-            _log.warning(
+            is_trouble = not all(served.lease.is_loading for served in self._flows.values())
+            (_log.warning if is_trouble else _log.info)(
                 "flow_owner_unknown",
                 flows=sorted(self._flows),
                 group=self._group,

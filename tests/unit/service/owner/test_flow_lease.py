@@ -1,7 +1,8 @@
 """FlowLease: one of several processes works at a flow, and it stops before another may begin."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, MutableMapping, Sequence
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -51,6 +52,23 @@ async def put_out(kafka: FakeKafka, one: Process, two: Process) -> None:
         group.leave(group.leader, None)
         await until(lambda: two.works)
     await until(lambda: one.stands_by)
+
+
+async def test_a_coordinator_that_a_new_cluster_has_not_made_yet_is_warned_of_once_it_takes_long(
+    kafka: FakeKafka,
+) -> None:
+    def warned(logs: Sequence[MutableMapping[str, Any]]) -> list[str]:
+        return [each["reason"] for each in logs if each["log_level"] == "warning"]
+
+    one, end = Process("one", kafka), refuse(kafka, ErrorCode.coordinator_not_available)
+    with capture_logs() as logs:
+        async with running(one):
+            await pause(30)
+            assert (len(logs), warned(logs)) == (1, [])
+            await pause(60)
+            assert warned(logs) == ["COORDINATOR_UNAVAILABLE"]
+            end()
+            await until(lambda: one.works)
 
 
 async def test_a_load_is_looked_at_every_few_minutes_and_not_with_each_sign_of_life(kafka: FakeKafka) -> None:
