@@ -303,7 +303,7 @@ class Aligner:
             walk = await self.walks.walk(offset, entry, [offset], pinned=entry == self.there.bounds.start)
             answer = walk.answers[offset]
             if answer.offset is not None:
-                equal = await self._first_equal(offset, above.upstream + 1, entry)
+                equal = await self._first_equal(offset, above.upstream + 1, entry, answer.offset)
                 return _at_most(answer, equal)
         _, found = await self._among_survivors(offset, None)
         return found
@@ -324,15 +324,17 @@ class Aligner:
         start = self.there.bounds.start
         if self.copy_is_here and start > 0:
             return start
-        equal = await self._first_equal(offset, self.here.bounds.end, start)
+        until = self.there.bounds.end if answer.offset is None else answer.offset
+        equal = await self._first_equal(offset, self.here.bounds.end, start, until)
         if equal is None and self.copy_is_here and answer.offset is not None:
             last = await self.there.first(answer.offset - 1)
-            found = None if last is None else await self._first_of({last[1:4]}, start)
+            found = None if last is None else await self._first_of({last[1:4]}, start, until)
             return None if found is None else found + 1
         return equal
 
-    async def _first_equal(self, offset: int, stop: int, there_from: int) -> int | None:
-        """The first record there that is equal to one of these here; of so many that a walk looks at."""
+    async def _first_equal(self, offset: int, stop: int, there_from: int, until: int) -> int | None:
+        """The first record there, below `until`, that is equal to one of these here; of so many that a walk
+        looks at."""
         tokens: set[object] = set()
 
         def is_behind(entry: Entry) -> bool:
@@ -342,12 +344,12 @@ class Aligner:
             return False
 
         await self.here.find(offset, is_behind)
-        return await self._first_of(tokens, there_from)
+        return await self._first_of(tokens, there_from, until)
 
-    async def _first_of(self, tokens: Collection[object], there_from: int) -> int | None:
-        """The first record there with one of these times and contents."""
-        found = await self.there.find(there_from, lambda entry: entry[1:4] in tokens)
-        return None if found is None else found.offset
+    async def _first_of(self, tokens: Collection[object], there_from: int, until: int) -> int | None:
+        """The first record there, below `until`, with one of these times and contents."""
+        found = await self.there.find(there_from, lambda entry: entry.offset >= until or entry[1:4] in tokens)
+        return None if found is None or found.offset >= until else found.offset
 
     async def _is_first(self, offset: int) -> bool:
         """Whether no record was ever before it that a group could have read."""
