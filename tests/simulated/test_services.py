@@ -12,6 +12,8 @@ from simulated.world import ONE_BROKER, SERVICES, World, live
 from twinlog.api.common.v1.types_pb2 import Flow
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
+from twinlog.api.source.v1.source_service_pb2 import ListPartitionsRequest
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.verdict.issues import Level
 from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.preflight.gather import gather_facts
@@ -32,6 +34,7 @@ from twinlog.wire.offset_sync import decode_offset_sync
 
 EVERYBODY = "User:*"
 OF_PROVIDERS = frozenset({Operation.ALTER, Operation.CLUSTER_ACTION})
+SOURCE_ADDRESS = "127.0.0.1:17401"
 HEARTBEAT_ADDRESS = "127.0.0.1:17403"
 BEATS = f"{ONE_BROKER}A->B.enabled = true\nemit.heartbeats.interval.seconds = 1\n"
 
@@ -140,6 +143,34 @@ def test_brokers_that_hang_are_the_one_problem_that_is_told(tmp_path: Path) -> N
             for each in hung:
                 each.ended.set()
             await histories.copied(world)
+
+    live(life())
+
+
+def test_a_copy_whose_leader_is_gone_says_so(tmp_path: Path) -> None:
+    """Also by a task of a later epoch, which has not read where the copy ends; the source is innocent."""
+
+    async def life() -> None:
+        async with World(tmp_path, IDENTITY, seed=1, node_count=3) as world:
+            source, cluster = world.on["A"], world.on["B"].cluster
+            source.cluster.create_topic("orders", partition_count=6)
+            for number in range(6):
+                source.produce("orders", number, b"first")
+            world.start(*SERVICES)
+            await histories.copied(world)
+            copies = cluster.topics["orders"].partitions
+            gone = copies[4].leader
+            left = {number for number, copy in enumerate(copies) if copy.leader == gone}
+            await world.kafka["B"].stop_node(gone)
+            for number in range(12):
+                source.produce("orders", number % 6, b"%d" % number)
+                await world.pause(10)
+            async with MemoryRpc(world.rpc).insecure_channel(SOURCE_ADDRESS) as channel:
+                told = await SourceServiceStub(channel).ListPartitions(ListPartitionsRequest(), timeout=10)
+            stand = {each.source.partition: each for each in told.partitions if each.reason}
+            assert left <= set(stand)
+            assert {each.reason for each in stand.values()} == {"LEADER_UNAVAILABLE"}
+            assert all("cluster B: " in each.message for each in stand.values())
 
     live(life())
 

@@ -253,11 +253,14 @@ class PreservedWriter:
     def not_connected(self, error: KafkaError) -> None:
         self.back_off(self.busy.values(), error)
 
-    def refuse(self, refused: Mapping[TopicPartition, KafkaError]) -> None:
-        for target, error in refused.items():
+    def leaderless(self, found: Mapping[TopicPartition, KafkaError]) -> None:
+        for target, error in found.items():
             each = self.partitions.get(target)
-            if each is not None:
+            if each is not None and not error.retriable:
                 self.back_off([each], error)
+            elif each is not None:
+                # Nothing failed: it is written as soon as there is a leader.
+                self._note(each, error)
 
     def _acknowledge(self, each: PreservedCopy, send: Send, base_offset: int) -> None:
         each.appends.answered(send, base_offset)
@@ -302,9 +305,7 @@ class PreservedWriter:
         """Leave them alone for a moment, longer after each failure, or as long as `failed` returns."""
         now = self.clock.monotonic()
         for each in list(partitions):
-            if each.problem is None:
-                each.problem_since = now
-            each.problem = error
+            self._note(each, error)
             if each.retry_at > now:
                 # Several batches in flight count as one failure; after the last one the copy may be at rest.
                 self.changed(each)
@@ -318,6 +319,11 @@ class PreservedWriter:
             each.retry_at = now + pause_seconds
             asyncio.get_running_loop().call_later(pause_seconds + TIMER_MARGIN_SECONDS, self._wake)
             self._moved(each)
+
+    def _note(self, each: PreservedCopy, error: KafkaError) -> None:
+        if each.problem is None:
+            each.problem_since = self.clock.monotonic()
+        each.problem = error
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -207,6 +207,10 @@ class Delivery:
         self.batches.had_turn(partition)
         return pending
 
+    def leaderless(self, found: Mapping[TopicPartition, KafkaError]) -> None:
+        if refused := {partition: error for partition, error in found.items() if not error.retriable}:
+            self.refuse(refused)
+
     def not_connected(self, error: KafkaError) -> None:
         if not error.retriable:
             self.fail(error)

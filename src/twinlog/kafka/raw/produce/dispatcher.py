@@ -65,8 +65,8 @@ class Sending(Protocol[B]):
         """The connection was closed: the leader may have the batches, or not."""
         ...
 
-    def refuse(self, refused: Mapping[TopicPartition, KafkaError]) -> None:
-        """These partitions do not exist, or cannot be written."""
+    def leaderless(self, found: Mapping[TopicPartition, KafkaError]) -> None:
+        """These partitions have no leader, and those with an error that is not retriable will get none."""
         ...
 
     def not_connected(self, error: KafkaError) -> None:
@@ -143,7 +143,7 @@ class Dispatcher(Generic[B]):
         while requests := self._requests(client):
             for (node, connection), batches in requests.items():
                 self._post(node, connection, batches)
-        self.routes.refresh_if_stale(client, self._lane.busy, self._lane.refuse, self._loop.time())
+        self.routes.refresh_if_stale(client, self._lane.busy, self._lane.leaderless, self._loop.time())
 
     def _requests(self, client: DataClient) -> dict[tuple[int, DataConnection], list[B]]:
         chosen: dict[tuple[int, DataConnection], list[B]] = {}

@@ -199,14 +199,15 @@ class Routes:
         self,
         client: DataClient,
         partitions: Iterable[TopicPartition],
-        refuse: Callable[[dict[TopicPartition, KafkaError]], None],
+        leaderless: Callable[[dict[TopicPartition, KafkaError]], None],
         now: float,
     ) -> None:
-        """Read the metadata again if that was requested; `refuse` gets partitions that do not exist."""
+        """Read the metadata again if that was requested; `leaderless` gets partitions without a leader: those
+        that do not exist, with an error that is not retriable, and those whose leader is away."""
         if self._stale and not self._refreshing:
             self._stale = False
             self._refreshing = True
-            self._spawn(self._refresh(client, list(partitions), refuse, now), "refresh metadata")
+            self._spawn(self._refresh(client, list(partitions), leaderless, now), "refresh metadata")
 
     async def _connect(self, client: DataClient, node: int) -> None:
         try:
@@ -221,15 +222,14 @@ class Routes:
         self,
         client: DataClient,
         partitions: list[TopicPartition],
-        refuse: Callable[[dict[TopicPartition, KafkaError]], None],
+        leaderless: Callable[[dict[TopicPartition, KafkaError]], None],
         now: float,
     ) -> None:
         try:
             with contextlib.suppress(KafkaError):
                 await refresh_metadata(self._session, client, {partition.topic for partition in partitions})
-                refused = self._judge_leaderless(client, partitions, now)
-                if refused:
-                    refuse(refused)
+                if found := self._judge_leaderless(client, partitions, now):
+                    leaderless(found)
             await pause(self._settings.retry_pause_seconds)
         finally:
             self._refreshing = False
@@ -238,8 +238,8 @@ class Routes:
     def _judge_leaderless(
         self, client: DataClient, partitions: list[TopicPartition], now: float
     ) -> dict[TopicPartition, KafkaError]:
-        """Partitions that are refused, or still unknown after `unknown_topic_seconds`."""
-        refused: dict[TopicPartition, KafkaError] = {}
+        """Why partitions have no leader; without those unknown for less than `unknown_topic_seconds`."""
+        found: dict[TopicPartition, KafkaError] = {}
         for partition in partitions:
             if leader_of(client, partition) is not None:
                 self._unknown_since.pop(partition, None)
@@ -251,6 +251,6 @@ class Routes:
                 error.reason == _UNKNOWN_TOPIC_REASON
                 and unknown_seconds < self._settings.unknown_topic_seconds
             )
-            if not error.retriable and not not_known_yet:
-                refused[partition] = error
-        return refused
+            if not not_known_yet:
+                found[partition] = error
+        return found
