@@ -39,7 +39,7 @@ async def test_an_unauthorised_topic_is_the_only_one_reported_and_heals(
         await eventually(reported)
         code, out, _ = await twinlog(service, "explain", "topic", hidden, "-o", "json")
         assert code == 0
-        assert [answer["verdict"] for answer in json.loads(out)] == ["NOT_AUTHORIZED"]
+        assert [answer["verdict"] for answer in json.loads(out)] == ["TOPIC_UNAUTHORIZED"]
 
         await retry_admin(lambda: rig.source.delete_acls([denial]))
 

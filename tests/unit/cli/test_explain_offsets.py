@@ -117,6 +117,14 @@ def test_an_excluded_topic_has_the_command_that_takes_the_pattern_away() -> None
         assert _how_to_include([excluded]) == [], "Kafka's own"
 
 
+def test_a_topic_that_is_kept_out_has_the_remedy() -> None:
+    verdicts = (configsync.TOPIC_VERDICT_CYCLE, configsync.TOPIC_VERDICT_TOPIC_UNAUTHORIZED)
+    kept_out = [configsync.TopicExplanation(source_topic="t", verdict=verdict) for verdict in verdicts]
+    cycle, hidden = _how_to_include(kept_out)
+    assert "another alias" in cycle
+    assert "`twinlog preflight` names the right" in hidden
+
+
 def test_a_topic_that_no_rule_selects_has_the_command_that_selects_it() -> None:
     flow = Flow(source="A", target="B")
     left_out, copied = (

@@ -77,17 +77,17 @@ def test_a_plan_is_a_diff_with_the_command_that_carries_it_out(capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("offsets", "words"),
     [
-        (pb2.ExpectedOffsets(preserved=True), "the source's offsets"),
+        (pb2.ExpectedOffsets(preserved=True), "preserved"),
         (
             CREATE.offsets,
             (
-                "the source's offsets; 3000000 offsets before the first records are filled, about 2.5 MB"
+                "preserved; 3000000 offsets before the first records are filled, about 2.5 MB"
                 " on each replica until Kafka deletes them"
             ),
         ),
         (
             pb2.ExpectedOffsets(reason="COMPACTED", message="cleanup.policy is compact"),
-            "offsets of its own: cleanup.policy is compact (COMPACTED)",
+            "translated: cleanup.policy is compact (COMPACTED)",
         ),
     ],
 )

@@ -26,7 +26,7 @@ class Explained(StrEnum):
     NOT_INCLUDED = "NOT_INCLUDED"
     INTERNAL = "INTERNAL"
     CYCLE = "CYCLE"
-    NOT_AUTHORIZED = "NOT_AUTHORIZED"
+    TOPIC_UNAUTHORIZED = "TOPIC_UNAUTHORIZED"
     NO_SUCH_TOPIC = "NO_SUCH_TOPIC"
     DELETED_AT_SOURCE = "DELETED_AT_SOURCE"
     COUNTERPART = "COUNTERPART"
@@ -129,7 +129,7 @@ def _source_verdict(
     if not decision.selected:
         return _REJECTED[decision.reason], decision.rule
     if isinstance(found, KafkaError) and not is_absent(found):
-        return (Explained.UNKNOWN if found.retriable else Explained.NOT_AUTHORIZED), str(found)
+        return (Explained.UNKNOWN if found.retriable else Explained.TOPIC_UNAUTHORIZED), str(found)
     if entry is None or not entry.selected:
         return Explained.WAITING, f"selected ({decision.rule}); it is created with the next refresh"
     match entry.state:
@@ -182,7 +182,7 @@ def _target_verdict(
             rule += ", which was deleted there"
         return Explained.COUNTERPART, rule, entry.source_topic
     if isinstance(found, KafkaError):
-        return (Explained.UNKNOWN if found.retriable else Explained.NOT_AUTHORIZED), str(found), ""
+        return (Explained.UNKNOWN if found.retriable else Explained.TOPIC_UNAUTHORIZED), str(found), ""
     if policy.is_internal_topic(topic):
         return Explained.INTERNAL, "a topic of Kafka or of the mirror itself", ""
     upstream = policy.upstream_topic(topic)

@@ -69,9 +69,7 @@ _OF_TYPER: tuple[type[Exception], ...] = (typer.Exit, typer.Abort, _UsageError._
 def require_terminal() -> None:
     """Raises ConfigError if stdin is no terminal: a command that changes much cannot ask there."""
     if not sys.stdin.isatty():
-        raise ConfigError(
-            "stdin is not a terminal, so the command cannot ask: give --dry-run or --yes", key="--yes"
-        )
+        raise ConfigError("stdin is not a terminal, so the command cannot ask: give --yes", key="--yes")
 
 
 def answers_in_json(words: Sequence[str]) -> bool:

@@ -31,6 +31,11 @@ from twinlog.reasons import known_reasons
 ASK_SECONDS = 10.0
 _EXCLUDING = re.compile(r"""topics\.exclude: pattern ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 _OF_KAFKA = "__"
+_KEPT_OUT = {
+    pb2.TOPIC_VERDICT_CYCLE: "CYCLE",
+    pb2.TOPIC_VERDICT_TOPIC_UNAUTHORIZED: "TOPIC_UNAUTHORIZED",
+}
+"""Verdicts whose rule does not say what would have the topic copied, with their reasons."""
 
 Partitions = Sequence[source_pb.PartitionStatus]
 
@@ -192,7 +197,7 @@ def topic_command(
 
 
 def _how_to_include(told: Sequence[pb2.TopicExplanation]) -> list[str]:
-    """For a topic of a source that no rule selects, or that one leaves out."""
+    """For a topic of a source that is not copied: what would have it copied."""
     lines = []
     for each in told:
         flow, pattern = shlex.quote(flow_name(each.flow)), _EXCLUDING.match(each.rule)
@@ -203,6 +208,8 @@ def _how_to_include(told: Sequence[pb2.TopicExplanation]) -> list[str]:
             matches = shlex.quote(ast.literal_eval(pattern[1]))
             command = f"`twinlog rules remove {flow} topics.exclude {matches}`"
             lines.append(f"to copy it: {command}, for all that it matches")
+        if each.verdict in _KEPT_OUT:
+            lines.append(f"do: {known_reasons()[_KEPT_OUT[each.verdict]]['remedy']}")
     return lines
 
 

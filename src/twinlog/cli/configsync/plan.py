@@ -9,7 +9,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.cli.common.call import PAGE, Call, Services, command
-from twinlog.cli.common.failures import EXIT_FAILED, exiting_with
+from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, require_terminal
 from twinlog.cli.common.fields import Field, Fields, as_json, print_json, table
 from twinlog.cli.common.names import flow_name, parse_flow
 from twinlog.cli.common.options import (
@@ -124,12 +124,12 @@ def action_as_json(action: pb2.PlannedAction) -> dict[str, Any]:
 def offsets_words(offsets: pb2.ExpectedOffsets) -> str:
     """The expected offsets of a copy, in one line."""
     if not offsets.preserved:
-        return f"offsets of its own: {offsets.message} ({offsets.reason})"
+        return f"translated: {offsets.message} ({offsets.reason})"
     if not offsets.filled_offsets:
-        return "the source's offsets"
+        return "preserved"
     are = "is" if offsets.filled_offsets == 1 else "are"
     return (
-        f"the source's offsets; {count_of(offsets.filled_offsets, 'offset')} before the first records {are}"
+        f"preserved; {count_of(offsets.filled_offsets, 'offset')} before the first records {are}"
         f" filled, {fill_words(offsets.filled_bytes)} on each replica until Kafka deletes them"
     )
 
@@ -244,6 +244,8 @@ def _require_clear(plan: str | None, scopes: list[str], call: Call, *, yes: bool
         )
     if call.in_json and not plan and not yes:
         raise ConfigError("-o json cannot ask for confirmation: give --plan ID or --yes", key="--output")
+    if not plan and not yes:
+        require_terminal()
 
 
 def _confirmed_plan(call: Call, flow: str, scopes: list[str], *, yes: bool) -> str | None:

@@ -132,7 +132,7 @@ async def test_a_topic_we_may_not_describe(flow: ConfigSyncRig) -> None:
 
     flow.source.intercept("describe_topics", hide, after=True)
     answer = await the_answer(flow, "orders")
-    assert (answer.verdict, answer.rule) == (Explained.NOT_AUTHORIZED, str(refusal))
+    assert (answer.verdict, answer.rule) == (Explained.TOPIC_UNAUTHORIZED, str(refusal))
 
 
 async def test_a_target_that_hides_the_name_adds_nothing_to_the_sources_answer(flow: ConfigSyncRig) -> None:
@@ -143,7 +143,7 @@ async def test_a_target_that_hides_the_name_adds_nothing_to_the_sources_answer(f
 
     flow.target.intercept("describe_topics", hide, after=True)
     assert (await the_answer(flow, "orders")).verdict is Explained.REPLICATED
-    assert (await the_answer(flow, "hidden")).verdict is Explained.NOT_AUTHORIZED
+    assert (await the_answer(flow, "hidden")).verdict is Explained.TOPIC_UNAUTHORIZED
 
 
 async def test_a_cluster_that_is_away_is_an_answer(flow: ConfigSyncRig) -> None:

@@ -126,7 +126,7 @@ class _TopicVerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TopicVer
     """It belongs to Kafka or to the mirror itself."""
     TOPIC_VERDICT_CYCLE: _TopicVerdict.ValueType  # 6
     """Copying it would go in a circle."""
-    TOPIC_VERDICT_NOT_AUTHORIZED: _TopicVerdict.ValueType  # 7
+    TOPIC_VERDICT_TOPIC_UNAUTHORIZED: _TopicVerdict.ValueType  # 7
     """The principal may not describe it."""
     TOPIC_VERDICT_NO_SUCH_TOPIC: _TopicVerdict.ValueType  # 8
     """There is no such topic on that cluster."""
@@ -155,7 +155,7 @@ TOPIC_VERDICT_INTERNAL: TopicVerdict.ValueType  # 5
 """It belongs to Kafka or to the mirror itself."""
 TOPIC_VERDICT_CYCLE: TopicVerdict.ValueType  # 6
 """Copying it would go in a circle."""
-TOPIC_VERDICT_NOT_AUTHORIZED: TopicVerdict.ValueType  # 7
+TOPIC_VERDICT_TOPIC_UNAUTHORIZED: TopicVerdict.ValueType  # 7
 """The principal may not describe it."""
 TOPIC_VERDICT_NO_SUCH_TOPIC: TopicVerdict.ValueType  # 8
 """There is no such topic on that cluster."""
