@@ -11,8 +11,8 @@ from typing import Any, Final, Self
 
 from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.process import GuardedProcess, ProcessError, last_lines
+from twinlog.local.tools import QUICK_START, SERVICE_LOGGING, java_command
 from twinlog.properties_text import render_properties
-from twinlog.testing.java.mm2 import QUICK_START, SERVICE_LOGGING, java_command
 
 _MAIN_CLASS: Final = "org.apache.kafka.connect.cli.ConnectDistributed"
 _BYTES: Final = "org.apache.kafka.connect.converters.ByteArrayConverter"

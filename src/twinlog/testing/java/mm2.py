@@ -9,40 +9,21 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, Self
 
-from twinlog import local, properties
-from twinlog.local.download.artifacts import KAFKA_4_TOOLS, ensure_jars
+from twinlog import properties
 from twinlog.local.processes.process import GuardedProcess, LogTail, ProcessError, last_lines
-from twinlog.machine import find_java
+from twinlog.local.tools import (
+    CONSOLE_CONSUMER,
+    MIRROR_MAKER,
+    QUICK_START,
+    SERVICE_LOGGING,
+    TOOL_LOGGING,
+    java_command,
+)
 from twinlog.model import ClusterAlias, Flow
 from twinlog.properties_text import render_properties
 
-# How a class of Kafka 4.3's tools, Connect or MM2 is run.
-
-SERVICE_LOGGING: Final = Path(local.__file__).with_name("broker_log4j2.properties")
-QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""Without the JVM's optimising compiler: ready sooner, slower later."""
-
-
-def java_command(main_class: str, *arguments: str, logging: Path, jvm: tuple[str, ...]) -> list[str]:
-    """The command, with the options `jvm` of the JVM. Downloads the JARs if they are missing. Raises
-    ProcessError."""
-    java = find_java()
-    path = ensure_jars(KAFKA_4_TOOLS, java=java).class_path
-    return [
-        str(java.executable),
-        *jvm,
-        f"-Dlog4j2.configurationFile={logging}",
-        "-cp",
-        path,
-        main_class,
-        *arguments,
-    ]
-
-
 # Runs Kafka's own command-line tools, to check that Java reads what we write.
 
-CONSOLE_CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-_TOOLS_LOGGING_FILE = Path(__file__).with_name("tools_log4j2.properties")
 _IDLE_MILLISECONDS = 15_000
 
 
@@ -67,9 +48,7 @@ def run_java_tool(main_class: str, *arguments: str, timeout_seconds: float = 60.
 
     Raises ProcessError when it ends with another code than 0, and kills it after `timeout_seconds`.
     """
-    command = java_command(
-        main_class, *arguments, logging=_TOOLS_LOGGING_FILE, jvm=("-Xmx256m", *QUICK_START)
-    )
+    command = java_command(main_class, *arguments, logging=TOOL_LOGGING, jvm=("-Xmx256m", *QUICK_START))
     with tempfile.TemporaryDirectory(prefix="twinlog-tool-") as directory:
         output, errors = Path(directory, "output"), Path(directory, "errors")
         name = main_class.rpartition(".")[2]
@@ -108,7 +87,6 @@ def read_formatted(
     return answer.lines
 
 
-_MAIN_CLASS = "org.apache.kafka.connect.mirror.MirrorMaker"
 _CONNECTORS: Final = ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector")
 _HERDER_STARTED = re.compile(r"\[Worker clientId=(\S+?),.*\] Herder started")
 _CONNECTOR_CREATED = re.compile(r"Finished creating connector (\w+)")
@@ -189,7 +167,7 @@ class MirrorMaker2:
         readiness = _Readiness(self._enabled_flows())
         tail = LogTail(self.log_file)
         jvm = ("-Xms256m", f"-Xmx{self._heap_megabytes}m", *self._speed)
-        command = java_command(_MAIN_CLASS, str(self.properties_file), logging=SERVICE_LOGGING, jvm=jvm)
+        command = java_command(MIRROR_MAKER, str(self.properties_file), logging=SERVICE_LOGGING, jvm=jvm)
         self._process = GuardedProcess(command, output=self.log_file)
         try:
             self._wait(readiness, tail, self._process)
