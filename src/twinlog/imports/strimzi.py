@@ -269,7 +269,7 @@ class _MirrorMaker2:
     def _say_what_is_left_out(self) -> None:
         for name, tree in self._spec.fields.items():
             if name in _ABOUT_PODS:
-                self._report.ignored(tree.setting, "about pods and metrics: docs/running.md, docs/metrics.md")
+                self._report.ignored(tree.setting, "pods and metrics: docs/kubernetes.md, docs/metrics.md")
             elif name == "rack":
                 self._report.to_do(
                     tree.setting, "write A.consumer.client.rack to read from the nearest replica"
