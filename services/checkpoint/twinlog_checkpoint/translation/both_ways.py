@@ -35,6 +35,10 @@ from twinlog_checkpoint.translation.translation import (
 SETTLED_SECONDS = 10.0
 """The offset syncs of what was copied this long ago are known."""
 _BOTH = "the topic is copied both ways"
+_NOT_TOLD = (
+    f"{_BOTH}: there is no offset sync of one way, and its flow has not told for {SETTLED_SECONDS:g} s how"
+    " far it has copied (twinlog status)"
+)
 
 
 class Copied(NamedTuple):
@@ -239,8 +243,10 @@ class BothWaysTranslator:
                 downstream_offset=there.start,
                 message=f"{answer.message}: from the start",
             )
-        if answer.verdict is not Verdict.NO_SYNC or settled is None or flows.out is None:
+        if answer.verdict is not Verdict.NO_SYNC:
             return answer
+        if settled is None or flows.out is None:
+            return without_floor(_NOT_TOLD)
         if not flows.copied_nothing_out:
             message = "offset syncs of what was copied that way may be lost: from the start"
             return Translation(verdict=Verdict.FLOOR, downstream_offset=there.start, message=message)

@@ -84,7 +84,9 @@ async def test_what_was_copied_without_a_sync_is_not_read(
     rig = Rig(own, back)
     translator = await rig.translator()
     place = SourcePosition(partition=P, next_offset=3)
-    assert (await translator.translate([place]))[place].downstream_offset is None, "syncs may still come"
+    early = (await translator.translate([place]))[place]
+    assert early.downstream_offset is None, "syncs may still come"
+    assert "has not told for 10 s" in early.message
     rig.clock.advance(SETTLED_SECONDS)
     assert (await translator.translate([place]))[place].downstream_offset == offset
 
