@@ -68,7 +68,9 @@ class TwinlogRun:
                 break
             await wait_or_stop(never, _POLL_SECONDS)
         tail = "\n".join(self._output().splitlines()[-_LOG_TAIL_LINES:])
-        raise StateError(f"twinlog run was not ready within {READY_TIMEOUT_SECONDS:g} s:\n{tail}")
+        is_late = self._process.running
+        what = f"was not ready within {READY_TIMEOUT_SECONDS:g} s" if is_late else "ended as it started"
+        raise StateError(f"twinlog run {what}:\n{tail}")
 
     async def stop(self) -> int:
         """Send SIGTERM and return the exit code. Kills it after a minute."""
