@@ -476,3 +476,32 @@ def test_a_first_start_warns_of_nothing(tmp_path: Path, last: str) -> None:
             assert [each for each in world.logged if each["level"] != "info"] == []
 
     live(look())
+
+
+def test_a_record_of_moves_that_is_deleted_under_the_running_services_is_written_again(
+    tmp_path: Path,
+) -> None:
+    """Without it, the offsets of a group that was moved would be synced over its own."""
+
+    async def life() -> None:
+        async with World(tmp_path, DEFAULT + "A->B.sync.group.offsets.enabled = true\n") as world:
+            source, target = world.on["A"], world.on["B"]
+            source.cluster.create_topic("orders")
+            source.produce("orders", 0, b"1", b"2", b"3", b"4", b"5")
+            source.commit("readers", "orders", {0: 2})
+            world.start(*SERVICES)
+            await world.until(lambda: target.committed("readers"), 120)
+            await world.move("failover", groups=["readers"])
+            moved = dict(target.committed("readers"))
+            target.cluster.delete_topic("mm2-failover.A.internal")
+            source.commit("readers", "orders", {0: 5})
+            await world.pause(180)
+            assert target.committed("readers") == moved
+            await world.kill("checkpoint")
+            world.start("checkpoint")
+            await world.pause(180)
+            assert target.committed("readers") == moved
+            *_, last = await world.move("failback", groups=["readers"])
+            assert not last.report.left_behind
+
+    live(life())

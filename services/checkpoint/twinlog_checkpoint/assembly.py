@@ -27,7 +27,7 @@ from twinlog_checkpoint.groups.directory import GroupDirectory, TopicChoice
 from twinlog_checkpoint.groups.instruments import CheckpointInstruments
 from twinlog_checkpoint.groups.progress import ProgressTable
 from twinlog_checkpoint.groups.syncer import GroupSyncer
-from twinlog_checkpoint.journal import MoveJournal, source_table
+from twinlog_checkpoint.journal import MoveJournal, moves_table, source_table
 from twinlog_checkpoint.moves.planning.planner import MovePlanner
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.moves.running.host import MoveHost
@@ -107,6 +107,7 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
         present=translators.present,
         source_log=clusters.source_log,
         target_log=clusters.target_log,
+        moves=moves_table(entry.flow, clusters.target, replication_factor=settings.topic_replication_factor),
     )
 
 
@@ -222,9 +223,9 @@ def _runner(route: Route, parts: FlowParts, around: SharedDependencies) -> MoveR
         ),
         journal=_journal(parts),
         reverse_journal=MoveJournal(
-            flow=Flow(parts.flow.target, parts.flow.source),
-            cluster=parts.source,
-            replication_factor=parts.entry.settings.topic_replication_factor,
+            flow=(back := Flow(parts.flow.target, parts.flow.source)),
+            table=moves_table(back, parts.source, replication_factor=-1),
+            is_owner=lambda: False,
         ),
         duty=parts.duty,
         clock=around.clock,
@@ -236,8 +237,8 @@ def _runner(route: Route, parts: FlowParts, around: SharedDependencies) -> MoveR
 def _journal(parts: FlowParts) -> MoveJournal:
     return MoveJournal(
         flow=parts.flow,
-        cluster=parts.target,
-        replication_factor=parts.entry.settings.topic_replication_factor,
+        table=parts.moves,
+        is_owner=lambda: parts.duty.refusal() is None,
         on_moves=parts.fences.on_moves,
     )
 

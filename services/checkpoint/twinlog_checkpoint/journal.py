@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import random
 
+import structlog
+
 from twinlog.clock import Clock
 from twinlog.errors import WireFormatError
 from twinlog.kafka.ports import KafkaCluster
@@ -26,33 +28,43 @@ from twinlog.policy.internal_topics import failover_topic
 from twinlog.service.runtime import Backoff, retrying_loop
 from twinlog.write_blocks import OtherFence
 
+MovesTable = Table[Key, Row]
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+def moves_table(flow: Flow, cluster: KafkaCluster, *, replication_factor: int) -> MovesTable:
+    """The table on the flow's target."""
+    return Table(
+        cluster=cluster,
+        topic=failover_topic(flow.source),
+        codec=MovesCodec(flow),
+        replication_factor=replication_factor,
+        keeps=True,
+    )
+
 
 @dataclass(slots=True, kw_only=True)
 class MoveJournal:
     """The record of one flow. Only the flow's owner writes it: `load`, then `store`."""
 
     flow: Flow
-    cluster: KafkaCluster
-    replication_factor: int
+    table: MovesTable
+    """The process has one for the flow: what it knows is written again if the topic has lost it."""
+    is_owner: Callable[[], bool] = lambda: True
     on_moves: Callable[[Moves], None] = lambda _: None
     """Called with the record that was read or written."""
-    _table: Table[Key, Row] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._table = Table(
-            cluster=self.cluster,
-            topic=self.topic,
-            codec=MovesCodec(self.flow),
-            replication_factor=self.replication_factor,
-        )
 
     @property
     def topic(self) -> str:
-        return failover_topic(self.flow.source)
+        return self.table.topic
 
     async def load(self) -> Moves:
         """Raises KafkaError, WireFormatError."""
-        moves = moves_of(self.flow, await self._table.load())
+        await self.table.load()
+        if self.is_owner() and await self.table.write_again():
+            _log.warning("moves_written_again", flow=str(self.flow), topic=self.topic)
+        moves = moves_of(self.flow, self.table.rows)
         self.on_moves(moves)
         return moves
 
@@ -63,8 +75,8 @@ class MoveJournal:
         is whole until it is replaced."""
         rows = rows_of(moves)
         run: dict[Key, Row | None] = {key: row for key, row in rows.items() if key == (RUN,)}
-        gone: dict[Key, Row | None] = dict.fromkeys(self._table.rows.keys() - rows.keys())
-        await self._table.put({key: row for key, row in rows.items() if key not in run}, run, gone)
+        gone: dict[Key, Row | None] = dict.fromkeys(self.table.rows.keys() - rows.keys())
+        await self.table.put({key: row for key, row in rows.items() if key not in run}, run, gone)
         self.on_moves(moves)
 
 

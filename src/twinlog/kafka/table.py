@@ -84,6 +84,9 @@ class Table(Generic[K, V]):
     codec: RowCodec[K, V]
     replication_factor: int = -1
     """Used to create the topic; -1 = the cluster's default."""
+    keeps: bool = False
+    """What was read stays known if the topic is deleted, created again without a row of the table, or loses
+    its tail: one process owns the table, and writes it again."""
     rows: Mapping[K, V] = field(default_factory=dict)
     _unsure: set[K] = field(default_factory=set)
     """Keys of which it is not known whether the log has what was sent last: they are written again."""
@@ -133,7 +136,7 @@ class Table(Generic[K, V]):
         if isinstance(found, KafkaError):
             if found.reason != KafkaReason.TOPIC_UNKNOWN:
                 raise found
-            self.forget()
+            self._lose()
             return self.rows
         now = asyncio.get_running_loop().time()
         partition = TopicPartition(self.topic, 0)
@@ -148,8 +151,34 @@ class Table(Generic[K, V]):
             async with self.cluster.reader() as reader:
                 newest = await self._newest(reader, partition, offset, end)
             await self._take(newest, rows)
-        self._keep(rows, revision, now)
-        return rows
+        lost = self._has_lost(revision, rows)
+        self._keep({**self.rows} if lost else rows, revision, now)
+        if lost:
+            self._unsure.update(self.rows, rows)
+        return self.rows
+
+    def _has_lost(self, now_at: Revision, rows: Mapping[K, V]) -> bool:
+        """Whether the log, which has these rows, does not have all that was known."""
+        if not (self.keeps and self.rows):
+            return False
+        place = self._place
+        if place is None or place.revision.topic_id != now_at.topic_id:
+            return not rows
+        return place.seen_end > now_at.next_offset
+
+    def _lose(self) -> None:
+        """The topic was deleted."""
+        known = self.rows if self.keeps else {}
+        self.forget()
+        self.rows = known
+        self._unsure.update(known)
+
+    async def write_again(self) -> bool:
+        """Write what the log may have lost; return whether there was something. Call it after `load`, as the
+        owner. Raises KafkaError."""
+        async with self._busy:
+            gone: dict[K, V | None] = dict.fromkeys(self._unsure - self.rows.keys())
+            return bool(await self._put([gone | {**self.rows}]))
 
     def _keep(self, rows: Mapping[K, V], revision: Revision, now: float) -> None:
         self.rows, self._exists = rows, True
@@ -255,7 +284,7 @@ class Table(Generic[K, V]):
             self.rows = rows  # Also when it is cancelled.
         for error in failures:
             if error.reason == KafkaReason.TOPIC_UNKNOWN:
-                self.forget()  # It was deleted: the next `put` creates it and writes everything.
+                self._lose()  # It was deleted: the next `put` creates it and writes everything.
             raise error
 
     def _note(self, offset: int) -> None:

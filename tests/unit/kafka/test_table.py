@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.kafka.table import STALE_SECONDS, Table
 from twinlog.model import Record, TimestampType, TopicPartition
 from twinlog.service.waiting import wait_or_stop
@@ -269,3 +270,54 @@ async def test_a_topic_that_was_deleted_is_created_again_with_every_row() -> Non
         await table.replace({"a": 1, "b": 2})
     await table.replace({"a": 1, "b": 2})
     assert await table_on(cluster).load() == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("loss", ["deleted", "created again", "tail"])
+async def test_a_table_that_keeps_its_rows_writes_again_what_its_topic_has_lost(loss: str) -> None:
+    cluster = FakeCluster("B")
+    table = table_on(cluster)
+    table.keeps = True
+    await table.put({"a": 1, "b": 2})
+    await table.put({"a": 3, "b": None, "c": 4})
+    assert await table.load() == {"a": 3, "c": 4}
+    assert not await table.write_again()
+    if loss == "tail":
+        cluster.truncate(P, 2)
+    else:
+        await cluster.delete_topics([P.topic])
+    if loss == "created again":
+        cluster.add_topic(P.topic)
+    assert await table.load() == {"a": 3, "c": 4}
+    assert await table.write_again()
+    assert await table.load() == await table_on(cluster).load() == {"a": 3, "c": 4}
+    assert not await table.write_again()
+
+
+async def test_a_table_that_keeps_its_rows_takes_those_of_a_topic_that_its_owner_has_written_again() -> None:
+    cluster = FakeCluster("B")
+    table = table_on(cluster)
+    table.keeps = True
+    await table.put({"a": 1, "b": 2})
+    await table.load()
+    await cluster.delete_topics([P.topic])
+    assert await table.load() == {"a": 1, "b": 2}
+    await table_on(cluster).put({"b": 3})
+    assert await table.load() == {"b": 3}
+    assert not await table.write_again()
+
+
+async def test_a_broker_that_does_not_know_a_topic_for_a_moment_takes_no_kept_row() -> None:
+    cluster = FakeCluster("B")
+    table = table_on(cluster)
+    table.keeps = True
+    await table.put({"a": 1})
+    await table.load()
+
+    def unknown(call: Call) -> None:
+        undo()
+        call.result[P.topic] = TransientKafkaError("no such topic", reason=KafkaReason.TOPIC_UNKNOWN)
+
+    undo = cluster.intercept("describe_topics", unknown, after=True)
+    assert await table.load() == {"a": 1}
+    assert await table.load() == {"a": 1}
+    assert not await table.write_again()

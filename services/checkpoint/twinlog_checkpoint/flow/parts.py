@@ -14,7 +14,7 @@ from twinlog.policy import ReplicationPolicy
 from twinlog.wire import Checkpoint, TopicIds
 from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
-from twinlog_checkpoint.journal import KnownFences
+from twinlog_checkpoint.journal import KnownFences, MovesTable
 from twinlog_checkpoint.translation.both_ways import PresentTopics
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import PairHistory, ReversedPairs
@@ -132,6 +132,7 @@ class FlowParts:
     present: PresentTopics
     source_log: LogSide
     target_log: LogSide
+    moves: MovesTable
     duty: LeaseGuard = field(default_factory=AlwaysOwner)
     rules: RulesInForce = field(default_factory=UnchangedRules)
     fences: KnownFences = field(default_factory=KnownFences)

@@ -146,7 +146,7 @@ class FailoverWatch:
 
     def __post_init__(self) -> None:
         topic = failover_topic(self.flow.source)
-        self._table = Table(cluster=self.target, topic=topic, codec=MovesCodec(self.flow))
+        self._table = Table(cluster=self.target, topic=topic, codec=MovesCodec(self.flow), keeps=True)
 
     async def look(self, scopes: Collection[Scope], rules: FlowRules, memory: Memory) -> str:
         """Which failover is running or in effect, as far as a pass over these scopes has to know; "" where

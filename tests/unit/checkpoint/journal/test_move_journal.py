@@ -19,7 +19,7 @@ from twinlog.moves.record import Certainty, GroupOffsets, Home, MoveKind, Moves,
 from twinlog.moves.stored import RUN, Key, MovesCodec, Row, moves_of, rows_of
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.write_blocks import fence_of, is_fence
-from twinlog_checkpoint.journal import MoveJournal
+from twinlog_checkpoint.journal import MoveJournal, moves_table
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.running.run_record import given_up
 from unit.checkpoint.checkpoint_rig import A_TO_B
@@ -78,7 +78,7 @@ NOT_FENCES = {
 
 
 def journal_on(cluster: FakeCluster) -> MoveJournal:
-    return MoveJournal(flow=A_TO_B, cluster=cluster, replication_factor=1)
+    return MoveJournal(flow=A_TO_B, table=moves_table(A_TO_B, cluster, replication_factor=1))
 
 
 def as_fields(binding: AclBinding) -> dict[str, str]:

@@ -13,7 +13,7 @@ from twinlog.offsets import CheckpointHistory
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.testing.virtual_time import FakeClock
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
-from twinlog_checkpoint.journal import MoveJournal, source_table
+from twinlog_checkpoint.journal import MoveJournal, moves_table, source_table
 from twinlog_checkpoint.translation.sync_history_log import SyncHistoryLog
 
 FLOW = Flow("A", "B")
@@ -22,7 +22,7 @@ OTHER = "internal"
 
 
 async def moves(target: FakeCluster) -> object:
-    return await MoveJournal(flow=FLOW, cluster=target, replication_factor=1).load()
+    return await MoveJournal(flow=FLOW, table=moves_table(FLOW, target, replication_factor=1)).load()
 
 
 async def source(target: FakeCluster) -> object:

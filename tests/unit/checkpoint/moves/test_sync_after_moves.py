@@ -1,7 +1,7 @@
 """sync.group.offsets while groups are moved, and after: what a move committed on the target stays there."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
 import pytest
 
@@ -228,32 +228,38 @@ async def test_a_look_that_began_before_a_move_commits_nothing_after_it() -> Non
         assert await offset_of(rig.logs.target, "g", COPY) == moved_to
 
 
-async def test_a_look_that_read_the_record_before_a_move_ended_commits_nothing_after_it() -> None:
-    """The answer is late: while the record is read, the move commits and ends."""
+async def test_a_look_that_reads_the_record_while_a_move_runs_commits_nothing_after_it() -> None:
+    """The answer is late: the move stores its next step once the record was read."""
     async with move_rig() as rig:
         await translated(rig, g=250)
         await synced(rig)
         rig.logs.source.set_group("g", {ORIGIN: 50})
         move = rig.served.failover.run(NO_WAIT)
         await happened(move, Step.CHECK)
-        read, moved = asyncio.Event(), asyncio.Event()
+        read, answered = asyncio.Event(), asyncio.Event()
 
-        async def wait_for_the_move(call: Call) -> None:
+        async def answer_late(call: Call) -> None:
             if call.arguments["partition"].topic == rig.served.failover.journal.topic and not read.is_set():
                 read.set()
-                await moved.wait()
+                await answered.wait()
 
-        undo = rig.logs.target.intercept("fetch", wait_for_the_move, after=True)
+        undo = rig.logs.target.intercept("fetch", answer_late, after=True)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(rig.fakes.sync_groups(rig.parts), name="a look at the target")
             await turns(read.is_set)
-            async for _ in move:
-                pass
+            ended = tasks.create_task(_end(move), name="the move")
+            await turns(lambda: rig.parts.moving.locked())
+            answered.set()
+            await ended
             moved_to = await offset_of(rig.logs.target, "g", COPY)
-            moved.set()
         undo()
         rig.logs.check(50, moved_to or 0)
         assert await offset_of(rig.logs.target, "g", COPY) == moved_to
+
+
+async def _end(move: AsyncIterator[object]) -> None:
+    async for _ in move:
+        pass
 
 
 @pytest.mark.parametrize(("step", "syncs"), [(Step.FINAL_OFFSETS, True), (Step.COMMIT, False)])
