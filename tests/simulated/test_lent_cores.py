@@ -106,12 +106,14 @@ def test_an_idle_process_copies_half_of_a_flow_that_is_behind(tmp_path: Path) ->
             await world.until(lambda: len(lent(world)) == 2, COMES_SECONDS)
             await world.pause(5)
             assert (await status(world, "source")).slots == 4
-            standby = (await status(world, "source 2")).message
-            assert standby.endswith("Ask it. This one lends it 2 cores"), standby
+            row = (await world.status()).flows["A->B"]
+            assert "2 workers on cores of source processes that own no flow" in [
+                each.message for each in row.in_force
+            ]
             await world.until(lambda: whole(world))
             check_copies(world)
             await world.until(lambda: not lent(world), 3 * IDLE_SECONDS)
-            assert "lends" not in (await status(world, "source 2")).message
+            assert (await status(world, "source")).lent_workers == 0
 
     live(life(), machines_differ=True)
 

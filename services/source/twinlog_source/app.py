@@ -155,8 +155,7 @@ async def build_on(make_workers: MakeWorkers, context: ServiceContext, stack: As
         guarded = leases[flow].guard(driver.run, otherwise=driver.stand_by, stays_in_doubt=True)
         loops[f"flow {flow}"] = guarded
     loops["workers"] = runner.run_workers
-    lending = _lending(context, workers)
-    loops["lent cores"] = lending.run
+    loops["lent cores"] = _lending(context, workers).run
     loops |= {f"lag of {flow}": monitor.run for flow, monitor in monitors.items()}
     loops["decisions of configsync"] = decisions.run
     for each in flows:
@@ -176,7 +175,7 @@ async def build_on(make_workers: MakeWorkers, context: ServiceContext, stack: As
                     moves=moves,
                     trials=trials,
                     clusters=context.clusters,
-                    lent=lending.lent,
+                    lent_workers=runner.lent_workers,
                     borrower=Borrower(
                         pool=runner,
                         refusal=_refusal_of_cores(context.configuration, flows, workers),

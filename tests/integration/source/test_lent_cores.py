@@ -54,7 +54,7 @@ async def test_the_core_of_an_idle_process_copies_its_part_and_may_be_killed(
                 share = await measured(rig, owner, helper, topic)
                 print(f"copied by the helper: {share:.0%}")  # noqa: T201 (the figure of this test)
                 assert 0.3 < share < 0.7
-                assert "This one lends it 1 cores" in (await rig.flow_status(helper)).message
+                assert (await rig.flow_status(owner)).lent_workers == 1
                 await helper.kill()
             await eventually(lambda: has_slots(rig, owner, 1), 60)
             limit.bytes_per_second = 0

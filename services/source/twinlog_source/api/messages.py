@@ -43,15 +43,14 @@ _MOST_FOREIGN = 5
 """So many copies with foreign records are named."""
 
 
-def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus], *, lent: int = 0) -> pb.FlowStatus:
-    """`lent`: how many workers run here for the owner of the flow."""
+def flow_status(
+    driver: FlowDriver, clusters: Iterable[ClusterStatus], *, lent_workers: int = 0
+) -> pb.FlowStatus:
     table, facts = driver.state.table, driver.facts()
     told = [(row, standing_of(row, facts)) for row in table.rows.values()]
     reason, message = facts.idle_reason, facts.idle_message
     if not reason:
         reason, message = _most_frequent_trouble(driver, told)
-    if lent:
-        message = f"{message}. This one lends it {lent} cores"
     backlog = backlog_of(told, facts)
     left_out = sum((row.left_out for row, _ in told), Counter[str]())
     status = pb.FlowStatus(
@@ -71,6 +70,7 @@ def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus], *, lent: 
         partitions_both_ways=sum(_is_both_ways(row.copy) for row, _ in told),
         exactly_once=driver.state.flow.settings.exactly_once,
         spark_ui=driver.jobs.runner.spark_ui,
+        lent_workers=lent_workers,
         reason=reason,
         message=message,
         clusters=[cluster_message(status) for status in clusters],

@@ -51,12 +51,12 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         trials: Mapping[Flow, TransformTrial],
         clusters: Clusters,
         borrower: Borrower | None = None,
-        lent: Callable[[Flow], int] = lambda _: 0,
+        lent_workers: Callable[[Flow], int] = lambda _: 0,
         calibrate: Callable[..., Awaitable[calibration.Calibration]] = calibration.calibrate,
     ) -> None:
-        """`lent`: how many workers run here for the owner of a flow."""
+        """`lent_workers`: how many copy for a flow on cores of other processes."""
         self._operations, self._moves = flows, moves
-        self._borrower, self._lent = borrower, lent
+        self._borrower, self._lent_workers = borrower, lent_workers
         self._drivers = {flow: operations.driver for flow, operations in flows.items()}
         self._trials, self._calibrate = trials, calibrate
         self._clusters = clusters
@@ -70,7 +70,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
                 flow_status(
                     self._drivers[flow],
                     self._clusters.statuses((flow.source, flow.target)),
-                    lent=self._lent(flow),
+                    lent_workers=self._lent_workers(flow),
                 )
                 for flow in flows
             ],

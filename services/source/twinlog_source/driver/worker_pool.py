@@ -214,6 +214,13 @@ class WorkerPool:
             return self._needs_of_workers[flow].slots
         return share_cores(self._needs_of_workers, self._here)[flow]
 
+    def lent_workers(self, flow: Flow) -> int:
+        """How many copy for a flow on cores of lenders."""
+        return sum(
+            worker.lender is not None and any(epoch.flow == flow for epoch, _ in worker.places)
+            for worker in self._pool.values()
+        )
+
     def was_awake(self, seconds: float) -> bool:
         """Whether this process was not suspended in the last so many seconds. Ask every few seconds."""
         now = self.clock.monotonic()

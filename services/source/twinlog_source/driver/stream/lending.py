@@ -200,10 +200,6 @@ class Lending:
     _told: set[str] = field(default_factory=set)
     """The reasons that were logged."""
 
-    def lent(self, flow: Flow) -> int:
-        """How many workers run here for the owner of a flow."""
-        return sum(len(loan.running) for loan in self._loans.values() if flow in loan.flows)
-
     async def run(self, stop: asyncio.Event) -> None:
         """Loop until `stop`."""
         busy_at = self.clock.monotonic()

@@ -1058,6 +1058,7 @@ class FlowStatus(_message.Message):
     PARTITIONS_BOTH_WAYS_FIELD_NUMBER: _builtins.int
     LEFT_OUT_RECORDS_FIELD_NUMBER: _builtins.int
     SPARK_UI_FIELD_NUMBER: _builtins.int
+    LENT_WORKERS_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """Number of the running epoch, from 1; 0 before the first."""
     slots: _builtins.int
@@ -1102,6 +1103,8 @@ class FlowStatus(_message.Message):
     """Partitions whose topic is copied both ways under the same name."""
     spark_ui: _builtins.str
     """Where the web UI of the process's Spark is, if it is switched on."""
+    lent_workers: _builtins.int
+    """Workers that copy for it on cores of processes of source that own no flow."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -1214,10 +1217,11 @@ class FlowStatus(_message.Message):
         partitions_both_ways: _builtins.int = ...,
         left_out_records: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         spark_ui: _builtins.str = ...,
+        lent_workers: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "caught_up_in", b"caught_up_in", "delay", b"delay", "flow", b"flow", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "oldest_record_at", b"oldest_record_at", "proven_at", b"proven_at", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "clusters", b"clusters", "delay", b"delay", "echo_records", b"echo_records", "epoch", b"epoch", "exactly_once", b"exactly_once", "falls_behind_per_second", b"falls_behind_per_second", "flow", b"flow", "foreign_partitions", b"foreign_partitions", "foreign_records", b"foreign_records", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "last_known_lag_records", b"last_known_lag_records", "left_out_records", b"left_out_records", "message", b"message", "offsets_lost_by_reason", b"offsets_lost_by_reason", "oldest_record_at", b"oldest_record_at", "open_transaction", b"open_transaction", "partitions_behind_transactions", b"partitions_behind_transactions", "partitions_both_ways", b"partitions_both_ways", "partitions_by_proof", b"partitions_by_proof", "partitions_by_state", b"partitions_by_state", "partitions_of_unknown_lag", b"partitions_of_unknown_lag", "pauses", b"pauses", "proven_at", b"proven_at", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at", "spark_ui", b"spark_ui", "throttles", b"throttles"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "clusters", b"clusters", "delay", b"delay", "echo_records", b"echo_records", "epoch", b"epoch", "exactly_once", b"exactly_once", "falls_behind_per_second", b"falls_behind_per_second", "flow", b"flow", "foreign_partitions", b"foreign_partitions", "foreign_records", b"foreign_records", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "last_known_lag_records", b"last_known_lag_records", "left_out_records", b"left_out_records", "lent_workers", b"lent_workers", "message", b"message", "offsets_lost_by_reason", b"offsets_lost_by_reason", "oldest_record_at", b"oldest_record_at", "open_transaction", b"open_transaction", "partitions_behind_transactions", b"partitions_behind_transactions", "partitions_both_ways", b"partitions_both_ways", "partitions_by_proof", b"partitions_by_proof", "partitions_by_state", b"partitions_by_state", "partitions_of_unknown_lag", b"partitions_of_unknown_lag", "pauses", b"pauses", "proven_at", b"proven_at", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at", "spark_ui", b"spark_ui", "throttles", b"throttles"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lag_records: _TypeAlias = _typing.Literal["lag_records"]  # noqa: Y015
     _WhichOneofArgType__lag_records: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records"]  # noqa: Y015
