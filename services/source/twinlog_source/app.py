@@ -40,8 +40,8 @@ from twinlog_source.driver.stream.lending import (
     Borrower,
     LendableWorkers,
     Lending,
+    NotLentError,
     lendable_owners,
-    not_lent,
     refusal_of_open_port,
 )
 from twinlog_source.driver.stream.task_host import TaskHost
@@ -222,9 +222,9 @@ def _refusal_of_cores(
     configuration: Configuration, flows: Sequence[SourceFlow], workers: Workers
 ) -> TwinlogError | None:
     if workers.cores is None:
-        return not_lent("the owner copies on a Spark cluster, whose cores all processes share")
+        return NotLentError("the owner copies on a Spark cluster, whose cores all processes share")
     if any(flow.expressions is not None for flow in flows):
-        return not_lent("the owner's Spark changes records, in jobs beside its workers")
+        return NotLentError("the owner's Spark changes records, in jobs beside its workers")
     return refusal_of_open_port(configuration)
 
 

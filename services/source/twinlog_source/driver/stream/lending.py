@@ -54,11 +54,10 @@ STOP_SECONDS: Final = 2.0
 log = structlog.get_logger(__name__)
 
 
-NOT_LENT: Final = "CORES_NOT_LENT"
+class NotLentError(StateError):
+    """The message says why no cores are lent to an owner."""
 
-
-def not_lent(why: str) -> StateError:
-    return StateError(f"cores are not lent: {why}", reason=NOT_LENT)
+    default_reason = "CORES_NOT_LENT"
 
 
 # The end of the owner.
@@ -125,7 +124,7 @@ async def _refusal_of_release(signs: AsyncIterator[pb.LentCores]) -> TwinlogErro
             version = (await anext(signs)).version
     if version == __version__:
         return None
-    return not_lent(f"the lender runs Twinlog {version or 'of another release'}, the owner {__version__}")
+    return NotLentError(f"the lender runs Twinlog {version or 'of another release'}, the owner {__version__}")
 
 
 async def _tell(lender: Lender, place: DriverPlace, context: Context) -> None:
@@ -233,7 +232,7 @@ class Lending:
         seconds = AGAIN_SECONDS
         if loan.failure is not None:
             self._tell_once(loan.failure)
-            seconds = REFUSED_SECONDS if loan.failure.reason == NOT_LENT else AGAIN_SECONDS
+            seconds = REFUSED_SECONDS if loan.failure.reason == NotLentError.default_reason else AGAIN_SECONDS
         await wait_or_stop(stop, seconds)
         del self._loans[loan.address]
 
@@ -285,7 +284,7 @@ class Lending:
                 async with asyncio.timeout(REACH_SECONDS):
                     await channel.channel_ready()
                 return True
-        loan.failure = not_lent(
+        loan.failure = NotLentError(
             f"workers do not reach {driver.endpoint}, where {loan.address} waits for them: let that port"
             " through, or set twinlog.source.worker.listen and twinlog.source.worker.endpoint"
         )
@@ -359,12 +358,12 @@ def lendable_owners(
     return {address: flows for address, flows in found.items() if all(map(reaches, flows))}
 
 
-def refusal_of_open_port(configuration: Configuration) -> StateError | None:
+def refusal_of_open_port(configuration: Configuration) -> TwinlogError | None:
     """Why the secret of a worker must not cross the port of this configuration."""
     missing, at = lacks(configuration.security, Service.SOURCE), configuration.endpoints[Service.SOURCE]
     if not missing or (at.listen.is_loopback and at.endpoint.is_loopback):
         return None
-    return not_lent(
+    return NotLentError(
         f"the port of source has no {missing}, and workers get the credentials of Kafka: set the twinlog.tls"
         " and twinlog.auth keys (docs/security.md)"
     )
