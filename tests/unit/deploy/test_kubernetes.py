@@ -159,6 +159,24 @@ def test_rights_in_kubernetes_are_those_of_a_driver_of_spark_and_of_nobody_else(
     assert using == ({"twinlog-source"} if roles else set())
 
 
+def test_pods_of_source_lend_their_cores_where_their_calls_are_secure() -> None:
+    plain, secured = (configuration(name).spark.worker_listen for name in ("plain.yaml", "secured.yaml"))
+    assert plain is not None
+    assert plain.is_loopback
+    assert str(secured) == "0.0.0.0:17405"
+    for name, allowed in (("plain.yaml", []), ("secured.yaml", ["source"])):
+        [policy] = [
+            each for each in of_kind(name, "NetworkPolicy") if each["metadata"]["name"].endswith("-source")
+        ]
+        callers = [
+            caller["podSelector"]["matchLabels"]["app.kubernetes.io/component"]
+            for rule in policy["spec"]["ingress"]
+            if {"port": "workers"} in rule["ports"]
+            for caller in rule["from"]
+        ]
+        assert callers == allowed
+
+
 def test_executors_find_the_driver_and_the_tasks_port_by_the_name_of_its_pod() -> None:
     conf = configuration("everything.yaml").spark
     ports = {"driver": conf.conf["spark.driver.port"], "blocks": conf.conf["spark.driver.blockManager.port"]}

@@ -38,6 +38,11 @@ app.kubernetes.io/component: {{ .service }}
 {{- if hasPrefix "k8s://" .Values.spark.master -}}true{{- end -}}
 {{- end -}}
 
+{{/* Whether a source process without a flow lends its cores: its workers dial the owner's pod. */}}
+{{- define "twinlog.lendsCores" -}}
+{{- if and (hasPrefix "local" .Values.spark.master) .Values.security.tls.secretName -}}true{{- end -}}
+{{- end -}}
+
 {{- define "twinlog.isSecure" -}}
 {{- if .Values.security.tls.secretName -}}true{{- end -}}
 {{- end -}}

@@ -232,7 +232,7 @@ class Lending:
         seconds = AGAIN_SECONDS
         if loan.failure is not None:
             self._tell_once(loan.failure)
-            seconds = REFUSED_SECONDS if loan.failure.reason == NotLentError.default_reason else AGAIN_SECONDS
+            seconds = AGAIN_SECONDS if loan.failure.retriable else REFUSED_SECONDS
         await wait_or_stop(stop, seconds)
         del self._loans[loan.address]
 
