@@ -129,6 +129,24 @@ def test_a_new_route_waits_for_no_refresh_of_topics(tmp_path: Path) -> None:
     live(life())
 
 
+def test_routes_outlive_the_registry_that_is_deleted_under_the_running_services(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE + "refresh.topics.interval.seconds = 20\n") as world:
+            source, target = world.on["A"], world.on["B"]
+            source.cluster.create_topic("plain")
+            world.start("configsync", "source")
+            source.produce("plain", 0, b"c")
+            source.produce("plain", 0, b"d", headers=((b"big", b""),))
+            await world.until(lambda: target.read("A.plain-big"))
+            await world.pause(60)
+            target.cluster.delete_topic("mm2-configsync.A.internal")
+            await world.pause(60)
+            report = await verified(world)
+            assert (report.verdict, sum(proof.records for proof in report.proofs)) == ("EQUAL", 2)
+
+    live(life())
+
+
 def test_a_route_whose_topic_was_deleted_gets_it_again_with_the_next_record(tmp_path: Path) -> None:
     async def life() -> None:
         async with World(tmp_path, FILE) as world:

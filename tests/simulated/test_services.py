@@ -505,3 +505,30 @@ def test_a_record_of_moves_that_is_deleted_under_the_running_services_is_written
             assert not last.report.left_behind
 
     live(life())
+
+
+def test_rules_in_force_outlive_the_registry_that_is_deleted_under_the_running_services(
+    tmp_path: Path,
+) -> None:
+    async def life() -> None:
+        async with World(tmp_path, DEFAULT + "refresh.topics.interval.seconds = 20\n") as world:
+            source, target = world.on["A"], world.on["B"]
+            for topic in ("orders", "orders.left"):
+                source.cluster.create_topic(topic)
+                source.produce(topic, 0, b"1")
+            world.start(*SERVICES)
+            await world.until(lambda: target.read("A.orders") and target.read("A.orders.left"))
+            await world.rule("A->B", "topics.exclude", "orders.left")
+            await world.pause(60)
+            source.produce("orders.left", 0, b"2")
+            target.cluster.delete_topic("mm2-configsync.A.internal")
+            await world.pause(60)
+            for service in SERVICES:
+                await world.kill(service)
+            world.start(*SERVICES)
+            source.produce("orders", 0, b"2")
+            await world.until(lambda: len(target.read("A.orders")) == 2)
+            await world.pause(60)
+            assert [seen.value for seen in target.read("A.orders.left")] == [b"1"]
+
+    live(life())

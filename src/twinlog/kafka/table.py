@@ -90,6 +90,8 @@ class Table(Generic[K, V]):
     rows: Mapping[K, V] = field(default_factory=dict)
     _unsure: set[K] = field(default_factory=set)
     """Keys of which it is not known whether the log has what was sent last: they are written again."""
+    _lost: set[K] = field(default_factory=set)
+    """Keys of which the topic has not what is known (`keeps`)."""
     _place: LogPlace | None = None
     _exists: bool = False
     _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -147,15 +149,18 @@ class Table(Generic[K, V]):
         place = None if self._place is None else self._place.resume(start, revision, now=now)
         rows = {} if place is None else dict(self.rows)
         offset = start if place is None else place
+        newest: Mapping[K, Record] = {}
         if offset < end:
             async with self.cluster.reader() as reader:
                 newest = await self._newest(reader, partition, offset, end)
             await self._take(newest, rows)
-        lost = self._has_lost(revision, rows)
-        self._keep({**self.rows} if lost else rows, revision, now)
-        if lost:
-            self._unsure.update(self.rows, rows)
-        return self.rows
+        if place is None and self._has_lost(revision, rows):
+            lost, rows = self.rows.keys() | rows.keys(), dict(self.rows)
+        else:
+            lost = set() if place is None else self._lost - newest.keys()
+        self._keep(rows, revision, now)
+        self._lost = lost
+        return rows
 
     def _has_lost(self, now_at: Revision, rows: Mapping[K, V]) -> bool:
         """Whether the log, which has these rows, does not have all that was known."""
@@ -171,14 +176,13 @@ class Table(Generic[K, V]):
         known = self.rows if self.keeps else {}
         self.forget()
         self.rows = known
-        self._unsure.update(known)
+        self._lost.update(known)
 
     async def write_again(self) -> bool:
-        """Write what the log may have lost; return whether there was something. Call it after `load`, as the
-        owner. Raises KafkaError."""
+        """Write what the topic has lost; return whether there was something. For the owner, after `load`.
+        Raises KafkaError."""
         async with self._busy:
-            gone: dict[K, V | None] = dict.fromkeys(self._unsure - self.rows.keys())
-            return bool(await self._put([gone | {**self.rows}]))
+            return bool(await self._put([{key: self.rows.get(key) for key in self._lost}]))
 
     def _keep(self, rows: Mapping[K, V], revision: Revision, now: float) -> None:
         self.rows, self._exists = rows, True
@@ -189,6 +193,7 @@ class Table(Generic[K, V]):
         """The next `load` reads everything."""
         self.rows, self._place, self._exists = {}, None, False
         self._unsure.clear()
+        self._lost.clear()
 
     async def create(self) -> None:
         """Create the topic if it does not exist. Costs nothing once it was seen. Raises KafkaError."""
@@ -211,7 +216,8 @@ class Table(Generic[K, V]):
     async def replace(self, rows: Mapping[K, V]) -> int:
         """As `put`, and drop every other row."""
         async with self._busy:
-            gone: dict[K, V | None] = dict.fromkeys((self.rows.keys() | self._unsure) - rows.keys())
+            known = self.rows.keys() | self._unsure | self._lost
+            gone: dict[K, V | None] = dict.fromkeys(known - rows.keys())
             return await self._put([gone | {**rows}])
 
     async def _put(self, steps: Iterable[Mapping[K, V | None]]) -> int:
@@ -219,7 +225,7 @@ class Table(Generic[K, V]):
             [
                 (key, value)
                 for key, value in step.items()
-                if key in self._unsure or self.rows.get(key) != value
+                if key in self._unsure or key in self._lost or self.rows.get(key) != value
             ]
             for step in steps
         ]
@@ -270,6 +276,7 @@ class Table(Generic[K, V]):
                 failures.append(error)
                 return
             self._unsure.discard(key)
+            self._lost.discard(key)
             self._note(offset)
             if value is None:
                 rows.pop(key, None)

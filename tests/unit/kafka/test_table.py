@@ -287,7 +287,8 @@ async def test_a_table_that_keeps_its_rows_writes_again_what_its_topic_has_lost(
         await cluster.delete_topics([P.topic])
     if loss == "created again":
         cluster.add_topic(P.topic)
-    assert await table.load() == {"a": 3, "c": 4}
+    for _ in range(2):
+        assert await table.load() == {"a": 3, "c": 4}
     assert await table.write_again()
     assert await table.load() == await table_on(cluster).load() == {"a": 3, "c": 4}
     assert not await table.write_again()

@@ -60,6 +60,9 @@ class ChangeLog:
     def loaded(self, *, topics: int, settled: bool) -> None:
         _log.info("registry_loaded", flow=str(self.flow), topics=topics, settled=settled)
 
+    def registry_written_again(self) -> None:
+        _log.warning("registry_written_again", flow=str(self.flow))
+
     def outcome(self, outcome: Applied) -> None:
         for action in outcome.applied:
             self._count(_resource_type(action), "drift_reverted" if is_drift(action) else "applied")

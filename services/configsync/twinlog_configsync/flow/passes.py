@@ -143,6 +143,7 @@ class FlowPasses(KnownFlow):
             await self._load()
         elif self._may_use_rules_now:
             await self._follow_stored_rules()
+        await self._refill()
         self._source_id = await identify(self.source, self.flow.source)
         self._refuse_same_cluster(self._source_id, target_id)
         await self._store.create()
@@ -155,6 +156,7 @@ class FlowPasses(KnownFlow):
             await self._load()
         elif self._may_use_rules_now:
             await self._follow_stored_rules()
+        await self._refill()
         known = self._source_id or self.memory.source_cluster_id
         self._refuse_same_cluster(known or await identify(self.source, self.flow.source), target_id)
         await self._store.create()
@@ -166,10 +168,21 @@ class FlowPasses(KnownFlow):
         self.loaded = False
         self._target_cluster = None
         self._store.forget()
+        self._store.keeps = True
 
     def stand_by(self) -> None:
         """Another process owns the flow from now on."""
-        self._is_owner = False
+        self._is_owner = self._store.keeps = False
+
+    async def _refill(self) -> None:
+        """Write the registry again, and the routes in it, if it was deleted or has lost its tail."""
+        if not self._is_owner:
+            return
+        tables = (self._store, self.stored_routes) if self.rules.routes_records else (self._store,)
+        for table in tables:
+            await table.load()
+            if await table.write_again():
+                self._journal.registry_written_again()
 
     async def know(self) -> None:
         """This process runs the flow."""

@@ -51,7 +51,7 @@ class RouteCodec:
 
 
 def routes_of(flow: Flow, target: KafkaCluster) -> Routes:
-    return Table(cluster=target, topic=configsync_topic(flow.source), codec=RouteCodec())
+    return Table(cluster=target, topic=configsync_topic(flow.source), codec=RouteCodec(), keeps=True)
 
 
 def _json(value: object) -> bytes:
