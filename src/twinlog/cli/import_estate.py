@@ -170,8 +170,9 @@ _COLOURS = {
 
 
 def _print_report(lines: "tuple[Line, ...]", written: Sequence[Path]) -> None:
-    aside = not written
-    for line in lines:
+    aside, order = not written, list(_COLOURS)
+    # What somebody has to read stands last.
+    for line in sorted(lines, key=lambda each: order.index(each.fate.value)):
         where = f"line {line.line}: " if line.line else ""
         becomes = f" -> {line.becomes}" if line.becomes else ""
         text = f": {line.text}" if line.text else ""

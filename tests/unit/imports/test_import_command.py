@@ -106,3 +106,12 @@ def test_values_for_the_chart_have_the_file_and_the_secrets_that_it_refers_to(tm
     assert "mount the Secret" not in alone.stdout
     schema = json.loads((CHART / "values.schema.json").read_text())
     Draft7Validator(schema).validate({**yaml.safe_load((CHART / "values.yaml").read_text()), **found})
+
+
+def test_what_somebody_has_to_read_stands_last(tmp_path: Path) -> None:
+    mirror = Path(__file__).parent / "hold_out" / "strimzi-hub.yaml"
+    answer = CliRunner().invoke(app, ["convert", str(mirror), "--to", str(tmp_path / "mm2.properties")])
+    *lines, _ = answer.stdout.splitlines()
+    fates = list(dict.fromkeys(line[:11].strip() for line in lines))
+    assert fates == [fate for fate in ("mapped", "ignored", "to do", "impossible") if fate in fates]
+    assert "to do" in fates
