@@ -122,6 +122,8 @@ class Chaos:
     """As a multiple of the usual one."""
     kills: Counter[str] = field(default_factory=Counter)
     _done: asyncio.Event = field(default_factory=asyncio.Event)
+    _brokers_serve: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a broker is away, and while applications begin: they do not wait for one then."""
 
     async def play(self, minutes: float, idle_minutes: float) -> None:
         """Raises AssertionError with what is wrong."""
@@ -153,10 +155,11 @@ class Chaos:
         servers = side.kafka.bootstrap_servers
         await quiet(later_seconds)
         async with AsyncExitStack() as stack:
-            plain: AIOKafkaProducer = await stack.enter_async_context(producer(servers, "lz4", 16_384))
-            careful: AIOKafkaProducer = await stack.enter_async_context(
-                producer(servers, "zstd", 16_384, transactional_id=f"both-{side.alias}")
-            )
+            async with self._brokers_serve:
+                plain: AIOKafkaProducer = await stack.enter_async_context(producer(servers, "lz4", 16_384))
+                careful: AIOKafkaProducer = await stack.enter_async_context(
+                    producer(servers, "zstd", 16_384, transactional_id=f"both-{side.alias}")
+                )
             for turn in itertools.count(1):
                 # One producer writes a partition in a turn, so that the numbers are in order there.
                 for partition in range(PARTITIONS):
@@ -182,8 +185,9 @@ class Chaos:
             if kind == "broker":
                 kafka = self.dice.choice(self.sides).kafka
                 broker = self.dice.choice(kafka.broker_ids)
-                await asyncio.to_thread(kafka.kill_broker, broker)
-                await asyncio.to_thread(kafka.restart_broker, broker)
+                async with self._brokers_serve:
+                    await asyncio.to_thread(kafka.kill_broker, broker)
+                    await asyncio.to_thread(kafka.restart_broker, broker)
             elif kind == "process":
                 await asyncio.to_thread(run.process.kill)
                 await run.start()
