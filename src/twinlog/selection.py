@@ -8,8 +8,9 @@ makes no cycle. Beyond MM2, a topic is also internal when its copy would be an i
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
-from twinlog.filters.name_filters import FilterOutcome, FilterVerdict, TopicFilter
+from twinlog.filters.name_filters import FilterOutcome, NameFilter, PatternList
 from twinlog.model import ClusterAlias, Flow
 from twinlog.policy.internal_topics import is_mirror_topic
 from twinlog.policy.rename import RENAME_KEY, RenamingPolicy
@@ -21,13 +22,7 @@ from twinlog.policy.replication import (
     is_topic_name,
 )
 
-
-class _EveryTopic:
-    def should_replicate_topic(self, topic: str) -> bool:
-        return self.judge_topic(topic).included
-
-    def judge_topic(self, topic: str) -> FilterVerdict:
-        return FilterVerdict(outcome=FilterOutcome.INCLUDED, key="a route", pattern=topic)
+_EVERY_TOPIC: Final = NameFilter(include=PatternList("a route", (".*",)), exclude=PatternList("a route", ()))
 
 
 class TopicReason(StrEnum):
@@ -75,7 +70,7 @@ class TopicSelector:
 
     flow: Flow
     policy: ReplicationPolicy
-    topic_filter: TopicFilter
+    topic_filter: NameFilter
     heartbeats_replication_enabled: bool = True
     own_topics: frozenset[str] = frozenset()
     """Internal topics of flows whose names do not show it (`offset.storage.topic`)."""
@@ -90,7 +85,7 @@ class TopicSelector:
 
     def decide(self, topic: str) -> TopicDecision:
         """Decide about one topic. The first deciding rule, in MM2's order, is the reason."""
-        verdict = self.topic_filter.judge_topic(topic)
+        verdict = self.topic_filter.judge(topic)
         heartbeats = self.heartbeats_replication_enabled and self.policy.is_heartbeats_topic(topic)
         if self.is_stopped and not heartbeats:
             return self._decision(topic, TopicReason.EXCLUDED, "enabled: a rule has stopped the flow")
@@ -136,7 +131,7 @@ class TopicSelector:
             return f"{remote!r} is no name of a topic"
         if self.policy.is_heartbeats_topic(name):
             return "it is for heartbeats"
-        decision = replace(self, topic_filter=_EveryTopic(), is_stopped=False).decide(name)
+        decision = replace(self, topic_filter=_EVERY_TOPIC, is_stopped=False).decide(name)
         return "" if decision.selected else decision.rule
 
     def _other_owner(self, remote: str) -> ClusterAlias | None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from twinlog.filters import TopicFilter
+from twinlog.filters import NameFilter
 from twinlog.model import Flow
 from twinlog.policy import DefaultReplicationPolicy, IdentityReplicationPolicy, ReplicationPolicy
 from twinlog.selection import TopicDecision, TopicReason, TopicSelector
@@ -15,7 +15,7 @@ FLOW = Flow("source", "target")
 
 
 def selector(
-    topic_filter: TopicFilter | None = None,
+    topic_filter: NameFilter | None = None,
     policy: ReplicationPolicy | None = None,
     *,
     heartbeats: bool = True,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from twinlog.config import CheckpointSettings, ClientConfig, Configuration, FlowConfig, OffsetSyncsLocation
 from twinlog.config.flow.filters import group_filter
 from twinlog.config.values.precedence import Connector
-from twinlog.filters import GroupFilter
+from twinlog.filters import NameFilter
 from twinlog.model import Flow
 from twinlog.policy import HostedTopic, ReplicationPolicy, offset_syncs_topic, policy_from_config
 from twinlog.policy.transformed import TopicTransforms
@@ -39,7 +39,7 @@ class CheckpointFlow:
     topics: TopicSelector
     """Decides which topics get checkpoints. As MM2, it uses the raw topic filter; the other rules explain why
     a topic has no sync."""
-    groups: GroupFilter
+    groups: NameFilter
     syncs_topic: HostedTopic
     checkpoints_topic: str
     settings: CheckpointSettings

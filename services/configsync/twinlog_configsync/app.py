@@ -2,10 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict
-from typing import Any, Final, TypeVar, cast
 
 from opentelemetry.metrics import Meter
 
@@ -14,9 +12,6 @@ from twinlog.api.common.v1.table_service_pb2_grpc import add_TableServiceService
 from twinlog.api.configsync.v1.configsync_service_pb2 import DESCRIPTOR
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import add_ConfigSyncServiceServicer_to_server
 from twinlog.clock import Clock
-from twinlog.config.keys.spec import POLICIES, other_class
-from twinlog.errors import ConfigError, KafkaError, TransientKafkaError
-from twinlog.kafka.ports import AclBinding, ConfigChange, KafkaCluster, NewTopic
 from twinlog.loops import circle_of
 from twinlog.model import Flow
 from twinlog.service.app import ServiceContext, ServiceParts
@@ -68,107 +63,6 @@ def observe(meter: Meter, syncs: Sequence[FlowSync], *, clock: Clock) -> None:
         lambda: [(flow_attributes(sync.flow.source, sync.flow.target), sync) for sync in syncs],
         {metrics.CONFIGSYNC_AGE: age, metrics.CONFIGSYNC_TOPICS: topics, metrics.CONFIGSYNC_DRIFT: missing},
     )
-
-
-# Lets a class of another package make changes on the target instead of Kafka: `forwarding.admin.class`.
-#
-# For each method that the class has, it is called instead of sending Kafka's request. Everything else, and
-# every read, goes to Kafka. The class gets one call at a time, in a thread.
-
-KEY: Final = "forwarding.admin.class"
-METHODS: Final = ("create_topic", "grow_topic", "alter_topic", "delete_topic", "create_acl", "delete_acl")
-MOST_SECONDS: Final = 60.0
-"""The time-out of one call. After it the change counts as refused, and is planned again."""
-
-K = TypeVar("K", bound=Hashable)
-
-
-def forwarded(target: KafkaCluster, class_name: str, properties: Mapping[str, str]) -> KafkaCluster:
-    """The target as configsync changes it: unchanged if the class is Kafka's own. `properties` are those of
-    the target's admin client; the class is created with them. Raises ConfigError."""
-    make = other_class(POLICIES, class_name)
-    if make is None:
-        return target
-    try:
-        admin = make(dict(properties))
-    except Exception as error:  # Code of another package.
-        raise ConfigError(
-            f"{KEY}: {class_name}: {type(error).__name__}: {error}",
-            metadata={"key": KEY, "value": class_name},
-        ) from error
-    if not any(callable(getattr(admin, name, None)) for name in METHODS):
-        raise ConfigError(
-            f"{KEY}: {class_name} has none of {', '.join(METHODS)} (docs/policies.md)",
-            metadata={"key": KEY, "value": class_name},
-        )
-    return cast("KafkaCluster", ForwardedCluster(target, admin, class_name))
-
-
-class ForwardedCluster:
-    """The cluster, except for the changes that the class makes."""
-
-    def __init__(self, cluster: KafkaCluster, admin: Any, class_name: str) -> None:
-        self._cluster = cluster
-        self._admin = admin
-        self._class_name = class_name
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
-
-    async def create_topics(self, topics: Collection[NewTopic]) -> Mapping[str, KafkaError | None]:
-        fields = {topic.name: asdict(topic) for topic in topics}
-        return await self._each("create_topic", fields, lambda: self._cluster.create_topics(topics))
-
-    async def create_partitions(self, counts: Mapping[str, int]) -> Mapping[str, KafkaError | None]:
-        fields = {name: {"name": name, "partition_count": count} for name, count in counts.items()}
-        return await self._each("grow_topic", fields, lambda: self._cluster.create_partitions(counts))
-
-    async def alter_topic_configs(
-        self, changes: Mapping[str, Sequence[ConfigChange]]
-    ) -> Mapping[str, KafkaError | None]:
-        fields = {
-            name: {"name": name, "configs": {each.name: each.value for each in of_topic}}
-            for name, of_topic in changes.items()
-        }
-        return await self._each("alter_topic", fields, lambda: self._cluster.alter_topic_configs(changes))
-
-    async def delete_topics(self, names: Collection[str]) -> Mapping[str, KafkaError | None]:
-        fields = {name: {"name": name} for name in names}
-        return await self._each("delete_topic", fields, lambda: self._cluster.delete_topics(names))
-
-    async def create_acls(self, bindings: Collection[AclBinding]) -> Mapping[AclBinding, KafkaError | None]:
-        fields = {binding: asdict(binding) for binding in bindings}
-        return await self._each("create_acl", fields, lambda: self._cluster.create_acls(bindings))
-
-    async def delete_acls(self, bindings: Collection[AclBinding]) -> Mapping[AclBinding, KafkaError | None]:
-        fields = {binding: asdict(binding) for binding in bindings}
-        return await self._each("delete_acl", fields, lambda: self._cluster.delete_acls(bindings))
-
-    async def _each(
-        self,
-        method: str,
-        wanted: Mapping[K, dict[str, Any]],
-        by_kafka: Callable[[], Awaitable[Mapping[K, KafkaError | None]]],
-    ) -> Mapping[K, KafkaError | None]:
-        change = getattr(self._admin, method, None)
-        if change is None:
-            return await by_kafka()
-        return {key: await self._changed(method, change, fields) for key, fields in wanted.items()}
-
-    async def _changed(
-        self, method: str, change: Callable[..., object], fields: dict[str, Any]
-    ) -> KafkaError | None:
-        """None when it is done; what it raises otherwise, as an error that the next plan tries again."""
-        try:
-            async with asyncio.timeout(MOST_SECONDS):
-                await asyncio.to_thread(change, **fields)
-        except TimeoutError:
-            why = f"no answer within {MOST_SECONDS:g} s"
-        except Exception as error:  # noqa: BLE001 (the boundary of others' code)
-            why = f"{type(error).__name__}: {error}"
-        else:
-            return None
-        return TransientKafkaError(f"{self._class_name}.{method}: {why}", reason="FORWARDING_FAILED")
 
 
 _RETRY_INITIAL_SECONDS = 0.5
@@ -237,7 +131,7 @@ async def _flow(
     passes = FlowPasses(
         flow,
         source=await context.clusters.get(flow.source_client),
-        target=forwarded(target, flow.forwarding_class, flow.target_client.properties),
+        target=target,
         told=told,
         claims=claims,
         clock=context.clock,

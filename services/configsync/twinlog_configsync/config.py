@@ -49,8 +49,6 @@ class ConfigSyncFlow:
     """As for the positions topic (offset.storage.replication.factor); -1 = the broker's default."""
     source_client: ClientConfig
     target_client: ClientConfig
-    forwarding_class: str
-    """The class that makes changes on the target."""
 
     @property
     def flow(self) -> Flow:
@@ -102,7 +100,6 @@ def _configsync_flow(configuration: Configuration, config: FlowConfig) -> Config
         registry_replication_factor=config.source.offset_storage.replication_factor,
         source_client=config.clients.source_admin.for_role(config.flow, name, "replication-source-admin"),
         target_client=config.clients.target_admin.for_role(config.flow, name, "replication-target-admin"),
-        forwarding_class=config.configsync.forwarding_class,
     )
 
 
@@ -128,7 +125,7 @@ def flow_rules(config: FlowConfig) -> FlowRules:
             source=config.flow.source,
             policy=selector.policy,
             selects_topic=selector.selects,
-            selects_group=groups.should_replicate_group,
+            selects_group=groups.takes,
         ),
         intervals_seconds=_intervals(settings, is_stopped=not config.enabled),
         refresh_enabled=settings.refresh_topics_enabled,
@@ -141,13 +138,12 @@ def flow_rules(config: FlowConfig) -> FlowRules:
 
 def _topic_rules(config: FlowConfig) -> TopicRules:
     settings = config.configsync
-    included_by, included = config_property_filter(config)
+    include = config_property_filter(config)
     exclude = PatternList("config.properties.exclude", settings.config_properties_exclude)
     return TopicRules(
         replication_factor=settings.replication_factor,
         configs=ConfigRules(
-            included=included,
-            included_by=included_by,
+            included=include.matches,
             excluded_by=exclude.deciding_pattern,
             source_defaults=settings.use_source_defaults,
         ),

@@ -68,7 +68,7 @@ def heartbeat_flow(config: FlowConfig) -> HeartbeatFlow:
         emits=config.heartbeat.enabled,
         copies_heartbeats=(
             config.configsync.heartbeats_replication_enabled
-            or topic_filter(config).should_replicate_topic(policy.heartbeats_topic())
+            or topic_filter(config).takes(policy.heartbeats_topic())
         ),
         interval_seconds=config.heartbeat.interval_seconds,
         delay_seconds=config.source.delay_seconds,

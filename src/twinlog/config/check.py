@@ -29,7 +29,6 @@ _AT_CLUSTER = frozenset((KeyScope.TARGET, KeyScope.TARGET_OR_TOP))
 
 _OPEN_PREFIXES = (
     *("config.providers.", "replication.policy.", SPARK_CONF_PREFIX),
-    *("topic.filter.", "group.filter.", "config.property.filter."),
     *("transforms.", "predicates."),
 )
 """Names below these prefixes belong to other packages, or are judged by what reads them."""

@@ -2,12 +2,8 @@
 
 from twinlog.filters.java_classes import RegexSyntaxError as RegexSyntaxError
 from twinlog.filters.java_regex import compile_java as compile_java
-from twinlog.filters.name_filters import DefaultGroupFilter as DefaultGroupFilter
-from twinlog.filters.name_filters import DefaultTopicFilter as DefaultTopicFilter
 from twinlog.filters.name_filters import FilterOutcome as FilterOutcome
 from twinlog.filters.name_filters import FilterVerdict as FilterVerdict
-from twinlog.filters.name_filters import GroupFilter as GroupFilter
 from twinlog.filters.name_filters import NameFilter as NameFilter
 from twinlog.filters.name_filters import PatternList as PatternList
-from twinlog.filters.name_filters import TopicFilter as TopicFilter
 from twinlog.filters.name_filters import split_list as split_list

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from twinlog.errors import ConfigError
 from twinlog.filters.java_classes import RegexSyntaxError
@@ -140,44 +139,6 @@ class NameFilter:
         including = self.include.deciding_pattern(name)
         outcome = FilterOutcome.NOT_INCLUDED if including is None else FilterOutcome.INCLUDED
         return FilterVerdict(outcome=outcome, key=self.include.key, pattern=including)
-
-
-class TopicFilter(Protocol):
-    def should_replicate_topic(self, topic: str) -> bool: ...
-
-    def judge_topic(self, topic: str) -> FilterVerdict:
-        """As should_replicate_topic, with the reason."""
-        ...
-
-
-class GroupFilter(Protocol):
-    def should_replicate_group(self, group: str) -> bool: ...
-
-    def judge_group(self, group: str) -> FilterVerdict:
-        """As should_replicate_group, with the reason."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultTopicFilter:
-    names: NameFilter
-
-    def should_replicate_topic(self, topic: str) -> bool:
-        return self.names.takes(topic)
-
-    def judge_topic(self, topic: str) -> FilterVerdict:
-        return self.names.judge(topic)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultGroupFilter:
-    names: NameFilter
-
-    def should_replicate_group(self, group: str) -> bool:
-        return self.names.takes(group)
-
-    def judge_group(self, group: str) -> FilterVerdict:
-        return self.names.judge(group)
 
 
 def split_list(key: str, text: str) -> tuple[str, ...]:

@@ -389,9 +389,8 @@ def _value_on_target(
     fixed = fixed_configs(settings.fixed_configs, topic.name).get(source.name)
     if fixed is not None:
         return fixed.value
-    _, included = config_property_filter(flow.config)
     exclude = PatternList(_EXCLUDE, settings.config_properties_exclude)
-    follows = included(source.name) and not exclude.matches(source.name)
+    follows = config_property_filter(flow.config).matches(source.name) and not exclude.matches(source.name)
     if source.source not in _NOT_COPIED and follows:
         return source.value or ""
     if not isinstance(topic.target_configs, KafkaError):

@@ -61,7 +61,7 @@ async def group_rights(
         return GroupRights(elections=await _asked(target_rights, leases))
     taken = group_filter(config)
     try:
-        listed = sorted(group for group in await source.list_groups() if taken.should_replicate_group(group))
+        listed = sorted(group for group in await source.list_groups() if taken.takes(group))
     except KafkaError as error:
         return GroupRights(elections=await _asked(target_rights, leases), unlisted=error)
     names = listed[:_MOST]

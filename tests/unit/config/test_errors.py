@@ -54,7 +54,7 @@ def test_wrong_value() -> None:
         (
             "topic.filter.class",
             "com.example.Mine",
-            f"one of {MM2}.DefaultTopicFilter or that of an installed package",
+            f"one of {MM2}.DefaultTopicFilter",
         ),
         ("B.exactly.once.source.support", "yes", "one of disabled, preparing, enabled"),
         ("A.consumer.isolation.level", "committed", "one of read_committed, read_uncommitted"),

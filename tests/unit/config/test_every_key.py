@@ -189,6 +189,7 @@ OF_FLOWS = {
     "unit/config/test_key_effects.py": {
         "test_classes_that_are_not_kafkas_own_are_refused": """
             forwarding.admin.class target.cluster.alias
+            topic.filter.class group.filter.class config.property.filter.class
         """,
     },
     "unit/config/test_transform_keys.py": {
@@ -199,11 +200,6 @@ OF_FLOWS = {
     "unit/config/test_providers.py": {
         "test_what_finds_nothing_stays_as_written_and_is_said_once": """
             config.providers
-        """,
-    },
-    "unit/filters/test_other_filters.py": {
-        "test_a_file_may_name_filters_of_an_installed_package": """
-            topic.filter.class group.filter.class config.property.filter.class
         """,
     },
     "unit/source/topics/test_copy_modes.py": {

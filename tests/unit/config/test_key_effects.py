@@ -159,6 +159,9 @@ def test_a_forwarding_admin_is_refused_with_what_takes_its_place() -> None:
     "line",
     [
         "forwarding.admin.class = com.example.Admin",
+        "topic.filter.class = com.example.Topics",
+        "group.filter.class = com.example.Groups",
+        "config.property.filter.class = com.example.Configs",
         "A->B.target.cluster.alias = C",
     ],
 )

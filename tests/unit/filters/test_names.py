@@ -19,7 +19,7 @@ from unit.name_lists import group_lists, patterns, topic_lists
     ],
 )
 def test_topics_by_default(topic: str, taken: bool) -> None:
-    assert topic_lists().should_replicate_topic(topic) is taken
+    assert topic_lists().takes(topic) is taken
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_topics_by_default(topic: str, taken: bool) -> None:
     [("billing", True), ("console-consumer-12", False), ("connect-sink", False), ("__internal", False)],
 )
 def test_groups_by_default(group: str, taken: bool) -> None:
-    assert group_lists().should_replicate_group(group) is taken
+    assert group_lists().takes(group) is taken
 
 
 @pytest.mark.parametrize(
@@ -68,23 +68,23 @@ def test_an_empty_list_matches_nothing() -> None:
 
 
 def test_an_empty_include_list_takes_nothing() -> None:
-    assert not topic_lists(" ").should_replicate_topic("orders")
+    assert not topic_lists(" ").takes("orders")
 
 
 def test_an_empty_exclude_list_excludes_nothing() -> None:
     names = topic_lists(exclude="")
-    assert names.should_replicate_topic("__consumer_offsets")
+    assert names.takes("__consumer_offsets")
 
 
 def test_exclude_beats_include_and_says_which_pattern() -> None:
     names = topic_lists("orders.*, payments", "x, orders-test.*")
-    assert names.judge_topic("orders-test-1") == FilterVerdict(
+    assert names.judge("orders-test-1") == FilterVerdict(
         outcome=FilterOutcome.EXCLUDED, key="topics.exclude", pattern="orders-test.*"
     )
-    assert names.judge_topic("orders-1") == FilterVerdict(
+    assert names.judge("orders-1") == FilterVerdict(
         outcome=FilterOutcome.INCLUDED, key="topics", pattern="orders.*"
     )
-    assert names.judge_topic("other") == FilterVerdict(
+    assert names.judge("other") == FilterVerdict(
         outcome=FilterOutcome.NOT_INCLUDED, key="topics", pattern=None
     )
 
@@ -97,9 +97,9 @@ def test_a_pattern_broken_in_two_by_its_comma_is_joined_again_as_one_group() -> 
 
 def test_groups_are_judged_alike() -> None:
     names = group_lists("app-.*", "app-test")
-    assert names.judge_group("app-test").outcome is FilterOutcome.EXCLUDED
-    assert names.judge_group("app-1").included
-    assert not names.should_replicate_group("other")
+    assert names.judge("app-test").outcome is FilterOutcome.EXCLUDED
+    assert names.judge("app-1").included
+    assert not names.takes("other")
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,7 @@ async def explain_group(parts: FlowParts, group: str, statuses: Iterable[Cluster
     directory, settings, tail = parts.checkpointer.groups, parts.entry.settings, parts.checkpointer.tail
     facts = GroupFacts(
         cluster_problem=problem,
-        verdict=parts.entry.groups.judge_group(group),
+        verdict=parts.entry.groups.judge(group),
         state_on_source=on_source.state if on_source is not None else None,
         group_type=directory.unsupported.get(group) or (on_source.group_type if on_source else "classic"),
         offsets=offsets,

@@ -15,7 +15,7 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
-from twinlog.filters import GroupFilter
+from twinlog.filters import NameFilter
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster, OffsetSpec
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory
@@ -139,7 +139,7 @@ class GroupDeleter:
     is_void: Callable[[Checkpoint], bool]
     """Whether the offset syncs contradict a checkpoint; then the group's offset may be its own."""
     journal: MoveJournal
-    group_filter: Callable[[], GroupFilter]
+    group_filter: Callable[[], NameFilter]
     origin_of: Callable[[TopicPartition], TopicPartition | None]
     record: SourceTable
     rules: Callable[[], GroupDeleteRules]
@@ -159,9 +159,7 @@ class GroupDeleter:
         WireFormatError."""
         known = await self._known_source()
         now = self.clock.monotonic()
-        wanted = {
-            group for group in self.history.groups() if self.group_filter().should_replicate_group(group)
-        }
+        wanted = {group for group in self.history.groups() if self.group_filter().takes(group)}
         gone = wanted - set(present)
         self._settled &= gone
         gone -= self._settled

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
-from twinlog.filters import GroupFilter
+from twinlog.filters import NameFilter
 from twinlog.kafka.ports import CommittedOffset, GroupAdmin, KafkaCluster
 from twinlog.model import Flow, TopicPartition
 from twinlog.selection import TopicSelector
@@ -34,7 +34,7 @@ class GroupDirectory:
     """The groups that pass the filter, listed at an interval (refresh.groups.*)."""
 
     admin: GroupAdmin
-    group_filter: GroupFilter
+    group_filter: NameFilter
     refresh_enabled: bool
     refresh_interval_seconds: float
     clock: Clock
@@ -52,11 +52,7 @@ class GroupDirectory:
         due = self._listed_at is not None and now - self._listed_at >= self.refresh_interval_seconds
         if first or (due and self.refresh_enabled):
             listed = await self.admin.list_groups()
-            taken = {
-                group: kind
-                for group, kind in listed.items()
-                if self.group_filter.should_replicate_group(group)
-            }
+            taken = {group: kind for group, kind in listed.items() if self.group_filter.takes(group)}
             self.groups = frozenset(group for group, kind in taken.items() if kind in TRANSLATABLE_TYPES)
             self.unsupported = {
                 group: kind for group, kind in sorted(taken.items()) if kind not in TRANSLATABLE_TYPES
@@ -75,7 +71,7 @@ class GroupDirectory:
         """The next call lists the groups, whatever the interval."""
         self._listed_at = None
 
-    def follow(self, group_filter: GroupFilter, *, refresh_enabled: bool, interval_seconds: float) -> None:
+    def follow(self, group_filter: NameFilter, *, refresh_enabled: bool, interval_seconds: float) -> None:
         """Apply changed rules; the next call lists the groups again."""
         self.group_filter = group_filter
         self.refresh_enabled = refresh_enabled
@@ -256,7 +252,7 @@ class TopicChoice:
         flow = self._selector.flow
         if topic in self._known.routes(flow):
             return None
-        filtered = self._selector.topic_filter.judge_topic(topic).included
+        filtered = self._selector.topic_filter.judge(topic).included
         if not self._known.settled(flow) or self._comes_from_target(topic):
             return None if filtered else self._selector.decide(topic).rule
         if topic in self._known.topics(flow):

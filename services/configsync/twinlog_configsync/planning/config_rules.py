@@ -26,8 +26,7 @@ class ConfigRules:
     excluded_by: Callable[[str], str | None]
     """Returns the pattern of config.properties.exclude that matches a property, or None."""
     included: Callable[[str], bool] = _every
-    """Whether the property may be synced, according to `included_by`."""
-    included_by: str = "twinlog.sync.topic.configs.include"
+    """Whether the property may be synced."""
     """The key that decides `included`."""
     fixed: Mapping[str, FixedConfig] = field(default_factory=dict)
     """The values that the topic's copy has whatever its source has, by property; they take precedence over
@@ -60,7 +59,7 @@ def decide(entry: ConfigEntry, rules: ConfigRules, *, replication_factor: int | 
         rule = f"fixed by {FIXED_CONFIGS_KEY} ({fixed.pattern})"
         return _possible(entry.name, fixed.value, rule, rules, replication_factor)
     if not rules.included(entry.name):
-        return _kept(entry.name, f"not in {rules.included_by}")
+        return _kept(entry.name, "not in twinlog.sync.topic.configs.include")
     pattern = rules.excluded_by(entry.name)
     if pattern is not None:
         return _kept(entry.name, f"excluded by config.properties.exclude ({pattern})")

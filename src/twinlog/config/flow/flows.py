@@ -66,7 +66,6 @@ def flow_config(
         flow=flow,
         enabled=enabled,
         policy_config=_policy(sources),
-        filter_config=_filters(sources),
         internal_topics=internal_topics | {source.offset_storage.topic},
         source=source,
         checkpoint=_checkpoint(sources, topics, enabled=enabled, syncs=source.offset_syncs),
@@ -146,16 +145,6 @@ def _expressions(sources: FlowSources) -> dict[str, str]:
         key, _, text = problem.partition(": ")
         prop = found[key]
         sources.findings.problem(prop.key, text, line=prop.line)
-    return config
-
-
-def _filters(sources: FlowSources) -> dict[str, str]:
-    """Unknown keys are passed on, because other filters may use them."""
-    config: dict[str, str] = {}
-    for prefix in ("topic.filter.", "group.filter.", "config.property.filter."):
-        for key, prop in precedence.with_prefix(sources.connector, prefix).items():
-            config[key] = sources.resolver.resolve(prop).value.strip()
-        config[f"{prefix}class"] = sources.read.text(f"{prefix}class")
     return config
 
 

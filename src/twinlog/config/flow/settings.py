@@ -265,8 +265,6 @@ class HeartbeatSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSyncSettings:
     topics: Selection
-    forwarding_class: str = field(metadata=of_key("forwarding.admin.class"))
-    """The class that makes changes on the target: Kafka's ForwardingAdmin, or one of an installed package."""
     heartbeats_replication_enabled: bool = field(metadata=of_key("heartbeats.replication.enabled"))
     refresh_topics_enabled: bool
     refresh_topics_interval_seconds: float
@@ -300,8 +298,6 @@ class FlowConfig:
     policy_config: Mapping[str, str]
     """`replication.policy.*` of the flow, the class always with its full name. A key that the file does not
     have is absent, because a configured separator has another meaning than the same one by default."""
-    filter_config: Mapping[str, str]
-    """`topic.filter.*`, `group.filter.*` and `config.property.filter.*`, classes with their full names."""
     internal_topics: frozenset[str]
     """Topics in which a flow of the file, or the Connect worker that it replaces, keeps its state, under
     names or separators that the file sets."""

@@ -9,7 +9,7 @@ from unit.name_lists import group_lists
 def test_offsets_that_may_not_be_read_are_said_with_the_reason() -> None:
     facts = GroupFacts(
         cluster_problem="",
-        verdict=group_lists().judge_group("g"),
+        verdict=group_lists().judge("g"),
         state_on_source="EMPTY",
         group_type="classic",
         offsets=None,

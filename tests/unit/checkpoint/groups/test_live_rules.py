@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from twinlog.errors import TransientKafkaError, TwinlogError
-from twinlog.filters import DefaultGroupFilter, NameFilter, PatternList
+from twinlog.filters import NameFilter, PatternList
 from twinlog.model import Flow
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.fakes.cluster import FakeCluster
@@ -13,10 +13,8 @@ from twinlog_checkpoint.groups.directory import GroupDirectory
 from unit.checkpoint.checkpoint_rig import CheckpointFlowRig
 
 
-def group_filter(*names: str) -> DefaultGroupFilter:
-    return DefaultGroupFilter(
-        names=NameFilter(include=PatternList("groups", names), exclude=PatternList("groups.exclude", ()))
-    )
+def group_filter(*names: str) -> NameFilter:
+    return NameFilter(include=PatternList("groups", names), exclude=PatternList("groups.exclude", ()))
 
 
 async def test_changed_groups_are_looked_for_at_once_even_if_refresh_is_off() -> None:

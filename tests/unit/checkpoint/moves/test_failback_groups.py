@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from twinlog.filters import DefaultTopicFilter, NameFilter, PatternList
+from twinlog.filters import NameFilter, PatternList
 from twinlog.selection import TopicSelector
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.translation.translation import SourcePosition, Verdict
@@ -57,9 +57,7 @@ async def test_a_group_moves_back_from_a_copy_whose_topic_has_left_the_rules_sin
         await failed_over(rig, "g")
         there = rig.logs.visible_target()
         rig.logs.target.set_group("g", {COPY: there[80].offset})
-        nothing = DefaultTopicFilter(
-            names=NameFilter(include=PatternList("topics", ()), exclude=PatternList("x", ()))
-        )
+        nothing = NameFilter(include=PatternList("topics", ()), exclude=PatternList("x", ()))
         selector = TopicSelector(flow=A_TO_B, policy=rig.parts.entry.policy, topic_filter=nothing)
         rig.parts.checkpointer.follow(replace(rig.parts.entry, topics=selector))
         await run(rig.served.failback)

@@ -174,7 +174,7 @@ class Route:
         return [
             group
             for group, kind in (await self.parts.target.list_groups()).items()
-            if kind in TRANSLATABLE_TYPES and (group in moved or rules.should_replicate_group(group))
+            if kind in TRANSLATABLE_TYPES and (group in moved or rules.takes(group))
         ]
 
     async def only_here(self, groups: Collection[str], moves: Moves) -> Collection[str]:
@@ -254,7 +254,7 @@ class Route:
                 metadata=checkpoint.metadata,
             )
             for group in sorted(checkpointer.history.groups())
-            if self.parts.entry.groups.should_replicate_group(group)
+            if self.parts.entry.groups.takes(group)
             for partition, checkpoint in sorted(checkpointer.history.latest(group).items())
             if not self.parts.is_void(checkpoint)
         ]
