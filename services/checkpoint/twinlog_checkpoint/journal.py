@@ -165,6 +165,7 @@ def source_table(flow: Flow, cluster: KafkaCluster, *, replication_factor: int) 
         topic=failover_topic(flow.source),
         codec=_Codec(flow),
         replication_factor=replication_factor,
+        keeps=True,
     )
 
 

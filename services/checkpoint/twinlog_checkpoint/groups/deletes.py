@@ -148,8 +148,6 @@ class GroupDeleter:
     """Called with reason and message while groups that are gone from the source are kept; with empty texts
     otherwise."""
     pace: DeletePace = field(default_factory=DeletePace)
-    _source: SourceRecord | None = None
-    """The record of the source; None before it was read."""
     _limiter: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(interval_seconds=3600.0))
     _settled: set[str] = field(default_factory=set)
     """Groups that are gone from both clusters. They are not checked again until they come back."""
@@ -180,7 +178,6 @@ class GroupDeleter:
         seen = replace(seen, gone_ms=dict(sorted(gone_ms.items(), key=lambda each: each[1])[:MOST_GONE]))
         if seen != known:
             await self.record.put({self.flow: seen})
-            self._source = seen
         if seen.held:
             self._tell_held(seen.held, gone)
             return []
@@ -199,13 +196,12 @@ class GroupDeleter:
 
     async def _known_source(self) -> SourceRecord:
         """Return the recorded source. The first call records the present one."""
-        if self._source is None:
-            found = (await self.record.load()).get(self.flow)
-            if found is None:
-                found = SourceRecord(cluster_id=await self.source.cluster_id())
-                await self.record.put({self.flow: found})
-            self._source = found
-        return self._source
+        found = (await self.record.load()).get(self.flow)
+        if found is None:
+            found = SourceRecord(cluster_id=await self.source.cluster_id())
+            await self.record.put({self.flow: found})
+        await self.record.write_again()
+        return found
 
     async def _without_own_offsets(
         self, groups: set[str], on_source: Mapping[str, str], on_target: Mapping[str, str]

@@ -310,6 +310,18 @@ async def test_a_source_that_is_another_cluster_deletes_none_until_they_are_back
         assert rig.on_target() == {"other"}
 
 
+async def test_a_source_that_lost_its_groups_deletes_none_though_the_topic_that_says_so_is_deleted() -> None:
+    async with translated("h") as rig:
+        rig.forget_on_source("g", "h", "other")
+        await rig.sync_past_grace()
+        await rig.fakes.target.delete_topics(["mm2-failover.A.internal"])
+        await rig.sync()
+        rig.fakes.source.set_group("other", {ORDERS: 10})
+        rig.restart()
+        await rig.sync_past_grace()
+        assert rig.on_target() == {"g", "h", "other"}
+
+
 async def test_nothing_is_said_to_be_held_once_offsets_are_not_committed_any_more() -> None:
     async with translated() as rig:
         rig.forget_on_source("g", "other")
