@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -34,9 +35,9 @@ BYTES_PER_SECOND = 30_000
 
 
 @asynccontextmanager
-async def behind(directory: Path) -> AsyncIterator[World]:
+async def behind(directory: Path, more: str = "") -> AsyncIterator[World]:
     """A flow that a limit keeps behind, and two processes of source of which the first one owns it."""
-    async with World(directory, PROPERTIES) as world:
+    async with World(directory, PROPERTIES + more) as world:
         world.on["A"].cluster.create_topic("orders", partition_count=PARTITIONS)
         world.start("configsync", "source")
         await world.until(lambda: owned(world, "source") == ["A->B"])
@@ -183,6 +184,33 @@ def test_one_that_loses_a_cluster_takes_its_cores_back(tmp_path: Path) -> None:
             await world.until(lambda: not lent(world), 60)
             await all_go_on(world, 15)
             await world.until(lambda: whole(world))
+            check_copies(world)
+
+    live(life(), machines_differ=True)
+
+
+@pytest.mark.parametrize("offsets", ["preserved", "translated"])
+def test_a_random_life_of_three_misses_and_repeats_nothing(tmp_path: Path, offsets: str) -> None:
+    random = Random(offsets)
+
+    async def life() -> None:
+        async with behind(tmp_path, f"twinlog.offsets = {offsets}\n") as world:
+            world.start("source 3", arguments=OTHERS)
+            await world.until(lambda: len(lent(world)) == 4, COMES_SECONDS)
+            for event in random.choices(("kill", "stop", "kill_tasks", "bar"), k=6):
+                await world.pause(random.uniform(2, 14))
+                name = random.choice([each for each in world.services if each.startswith("source")])
+                if event == "kill_tasks":
+                    await world._tasks[name].close()  # noqa: SLF001 (those of any process)
+                elif event == "bar":
+                    world.bar(name, random.choice("AB"))
+                    await world.pause(random.uniform(1, 25))
+                    world.bar(name)
+                else:
+                    await getattr(world, event)(name)
+                    await world.pause(random.uniform(0, 4))
+                    world.start(name, arguments=OTHERS if name != "source" else ())
+            await world.until(lambda: whole(world), 900)
             check_copies(world)
 
     live(life(), machines_differ=True)
