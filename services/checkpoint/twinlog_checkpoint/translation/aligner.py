@@ -333,7 +333,7 @@ class Aligner:
         return equal
 
     async def _first_equal(self, offset: int, stop: int, there_from: int, until: int) -> int | None:
-        """The first record there, below `until`, that is equal to one of these here; of so many that a walk
+        """The first record there, up to `until`, that is equal to one of these here; of so many that a walk
         looks at."""
         tokens: set[object] = set()
 
@@ -347,9 +347,9 @@ class Aligner:
         return await self._first_of(tokens, there_from, until)
 
     async def _first_of(self, tokens: Collection[object], there_from: int, until: int) -> int | None:
-        """The first record there, below `until`, with one of these times and contents."""
+        """The first record there, up to `until`, with one of these times and contents."""
         found = await self.there.find(there_from, lambda entry: entry.offset >= until or entry[1:4] in tokens)
-        return None if found is None or found.offset >= until else found.offset
+        return found.offset if found is not None and found[1:4] in tokens else None
 
     async def _is_first(self, offset: int) -> bool:
         """Whether no record was ever before it that a group could have read."""
