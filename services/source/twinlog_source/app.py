@@ -300,7 +300,9 @@ async def _driver(
         clock=context.clock,
     )
     table = PartitionTable(is_heartbeats=flow.policy.is_heartbeats_topic)
-    instruments = FlowInstruments(context.meter, flow, table, positions.control, context.clock)
+    instruments = FlowInstruments(
+        context.meter, flow, table, positions.control, context.clock, positions.gaps
+    )
     journal = Journal(
         flow=flow.flow,
         connector_name=flow.settings.connector_name,

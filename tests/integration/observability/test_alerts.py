@@ -153,17 +153,13 @@ SCENARIOS: Mapping[str, Scenario] = {
         fires=frozenset({"TwinlogPartitionFaulted"}),
         series={f'twinlog_replication_partitions{{{FLOW}, twinlog_state="FAULTED"}}': f"1x{MINUTES}"},
     ),
-    "records were lost for the first time": Scenario(
+    "records were lost, and nobody has acknowledged it": Scenario(
         fires=frozenset({"TwinlogDataLost"}),
-        series={f'twinlog_replication_lost_total{{{TOPIC}, error_type="RETENTION"}}': "_x140 12x40"},
+        series={f'twinlog_replication_gaps{{{TOPIC}, error_type="RETENTION"}}': "_x140 12x40"},
     ),
-    "records were lost again": Scenario(
-        fires=frozenset({"TwinlogDataLost"}),
-        series={f'twinlog_replication_lost_total{{{TOPIC}, error_type="RETENTION"}}': "5x140 12x40"},
-    ),
-    "records were lost long ago": Scenario(
+    "records were lost, and somebody has acknowledged it": Scenario(
         fires=frozenset(),
-        series={f'twinlog_replication_lost_total{{{TOPIC}, error_type="RETENTION"}}': f"5x{MINUTES}"},
+        series={f'twinlog_replication_gaps{{{TOPIC}, error_type="RETENTION"}}': "12x140 _x40"},
     ),
     "somebody else wrote into a copy": Scenario(
         fires=frozenset({"TwinlogForeignWriter"}),

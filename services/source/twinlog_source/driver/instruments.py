@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from threading import Lock
+from types import MappingProxyType
 from typing import Protocol
 
 from opentelemetry.metrics import Meter
@@ -31,7 +32,7 @@ from twinlog.telemetry.metrics.spec import (
 from twinlog.verify.standing import ProofStanding
 from twinlog_source.config import SourceFlow
 from twinlog_source.log.control import ControlState
-from twinlog_source.log.gaps import Gap
+from twinlog_source.log.gaps import Gap, GapIdentity
 from twinlog_source.partitions.events import Copied
 from twinlog_source.partitions.latency import LatencyHistogram, LatencyWindows
 from twinlog_source.partitions.orders import PartitionState, TaskCounters
@@ -55,6 +56,7 @@ class FlowGauges:
     """Attributes of all of the flow's gauges."""
     table: PartitionTable
     control: ControlState
+    gaps: Mapping[GapIdentity, Gap]
     latencies: LatencyWindows
     record_ages: LatencyWindows
     clock: Clock
@@ -120,6 +122,18 @@ class FlowGauges:
         """Partitions by state."""
         counts = Counter(str(standing_of(row, facts).state) for row in self._rows())
         return [(count, {"twinlog.state": name}) for name, count in counts.items()]
+
+    def open_losses(self, facts: FlowFacts) -> Figures:
+        """Lost offsets that nobody has acknowledged, as the owner knows them."""
+        targets = {row.partition.topic: row.target_topic for row in self._rows()}
+        counts: Counter[tuple[str, str]] = Counter()
+        for gap in list(self.gaps.values()) if facts.is_owned else ():
+            if gap.is_loss and not gap.acknowledged_by:
+                topic = gap.partition.topic
+                counts[targets.get(topic, topic), gap.reason] += gap.lost_offsets
+        return [
+            (count, {DESTINATION: topic, ERROR_TYPE: reason}) for (topic, reason), count in counts.items()
+        ]
 
     def source_ends(self) -> Figures:
         """The last known log ends of each topic; topics of heartbeats are left out."""
@@ -210,6 +224,7 @@ _GAUGES: Mapping[MetricSpec, Callable[[ObservedFlow], Figures]] = {
     VERIFIED_DIFFERENCES: lambda of: of.gauges.verified_differences(),
     metrics.REPLICATION_THROTTLE: lambda of: of.gauges.throttles(),
     metrics.REPLICATION_PARTITIONS: lambda of: of.gauges.states(of.facts()),
+    metrics.REPLICATION_GAPS: lambda of: of.gauges.open_losses(of.facts()),
     metrics.REPLICATION_SOURCE_END: lambda of: of.gauges.source_ends(),
     metrics.REPLICATION_BEHIND: lambda of: of.gauges.behind(of.facts()),
     metrics.REPLICATION_STALLED: lambda of: of.gauges.stalled(of.facts()),
@@ -259,7 +274,13 @@ class _Copied:
 
 class FlowInstruments:
     def __init__(
-        self, meter: Meter, flow: SourceFlow, table: PartitionTable, control: ControlState, clock: Clock
+        self,
+        meter: Meter,
+        flow: SourceFlow,
+        table: PartitionTable,
+        control: ControlState,
+        clock: Clock,
+        gaps: Mapping[GapIdentity, Gap] = MappingProxyType({}),
     ) -> None:
         self._meter = meter
         self._topics: Set[str] = frozenset()
@@ -291,6 +312,7 @@ class FlowInstruments:
             flow=self._flow,
             table=table,
             control=control,
+            gaps=gaps,
             latencies=self._latencies,
             record_ages=self._record_ages,
             clock=clock,

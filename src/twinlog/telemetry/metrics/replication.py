@@ -78,6 +78,10 @@ REPLICATION_LOST = MetricSpec(
     "Source offsets whose records were lost (`error.type`: RETENTION, TOPIC_RECREATED, TARGET_RECREATED, "
     "TARGET_TRUNCATED, CORRUPT_BATCH); not those that an operator skipped, or that only the target still "
     "has.")  # fmt: skip
+REPLICATION_GAPS = MetricSpec(
+    "twinlog.replication.gaps", Kind.GAUGE, "{offset}", (*FLOW, DESTINATION, ERROR_TYPE), "source",
+    "Lost source offsets that nobody has acknowledged (`twinlog gaps`), by reason. Alert above 0.",
+)  # fmt: skip
 REPLICATION_FOREIGN = MetricSpec(
     "twinlog.replication.foreign", Kind.COUNTER, "{record}", (*FLOW, DESTINATION), "source",
     "Foreign records (of other producers) that the source service has found in copies. Alert above 0.",

@@ -1,6 +1,6 @@
 """What the source service counts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -15,12 +15,16 @@ from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.config import source_flows
 from twinlog_source.driver.instruments import MOST_SAMPLES, FlowInstruments, ObservedFlow, observe_flows
 from twinlog_source.log.control import ControlState
+from twinlog_source.log.gaps import Gap, GapIdentity
 from twinlog_source.partitions.events import Copied, TopicsChosen
 from twinlog_source.partitions.latency import LatencyHistogram
 from twinlog_source.partitions.rows import PartitionRow
+from twinlog_source.partitions.standing import FlowFacts
 from twinlog_source.partitions.table import PartitionTable
 from unit.config.config_files import load_more
 from unit.metric_points import counted
+
+PARTITION = TopicPartition("t", 0)
 
 
 def test_offset_syncs_are_counted_from_the_beginning() -> None:
@@ -142,3 +146,20 @@ def test_a_topic_that_is_copied_no_more_has_no_series_and_others_keep_theirs() -
     assert topics() == {"A.t0", "A.t1", "A.t2"}
     assert topics() == {"A.t0", "A.t2"}
     provider.shutdown()
+
+
+def test_a_loss_is_shown_until_somebody_acknowledges_it() -> None:
+    (flow,) = source_flows(load_more("A->B.enabled = true"))
+    table, gaps = PartitionTable(), dict[GapIdentity, Gap]()
+    gauges = FlowInstruments(NoOpMeter("test"), flow, table, ControlState(), FakeClock(), gaps).gauges
+    lost = Gap(partition=PARTITION, from_offset=3, to_offset=8, reason="RETENTION", found_at_ms=1)
+    skipped = replace(lost, from_offset=10, to_offset=20, reason="SKIPPED_BY_OPERATOR")
+    gaps.update({lost.identity: lost, skipped.identity: skipped})
+    table.apply(TopicsChosen(targets={PARTITION: "A.t"}), 0.0)
+    owner, standby = (cast("FlowFacts", SimpleNamespace(is_owned=owned)) for owned in (True, False))
+
+    shown = {"messaging.destination.name": "A.t", "error.type": "RETENTION"}
+    assert gauges.open_losses(owner) == [(5, shown)]
+    assert gauges.open_losses(standby) == []
+    gaps[lost.identity] = replace(lost, acknowledged_by="somebody")
+    assert gauges.open_losses(owner) == []

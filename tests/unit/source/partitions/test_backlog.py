@@ -170,6 +170,7 @@ def test_what_is_overdue_is_what_nobody_holds_back() -> None:
         flow={"f": "A->B"},
         table=table,
         control=nothing,
+        gaps=nothing,
         publish=nothing,
         latencies=nothing,
         record_ages=nothing,
