@@ -123,9 +123,11 @@ def _step(
 ) -> ChainStep:
     transform = _known(part, _PACKAGE, _TRANSFORMS, "transform")(part)
     chosen = part.values.get("predicate", "")
-    negate = part.values.get("negate", "false").strip().lower()
+    negate = part.values.get("negate", "false").lower()
     if negate not in {"true", "false"}:
-        raise ConfigError(f"{part.prefix}negate: must be true or false, not {negate!r}")
+        # Connect accepts blanks around it, and then does not see `true`: the filter would keep what it drops.
+        wrong = f"must be true or false, not {negate!r}: Kafka Connect takes that for false"
+        raise ConfigError(f"{part.prefix}negate: {wrong}")
     if not chosen:
         if "negate" in part.values:
             raise ConfigError(f"{part.prefix}negate: there is no {part.prefix}predicate that it could negate")
