@@ -39,7 +39,10 @@ _PREDICATE_PACKAGE = f"{_PACKAGE}predicates."
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The keys of one transform or predicate: everything behind `transforms.<name>.`."""
+    """The keys of one transform or predicate: everything behind `transforms.<name>.`.
+
+    Blanks behind a text are part of it, as in Kafka Connect: the same file changes the same records.
+    """
 
     prefix: str
     values: Mapping[str, str]
@@ -145,7 +148,7 @@ def _predicate(part: _Part) -> Predicate:
 
 def _known(part: _Part, package: str, known: Mapping[str, T], kind: str) -> T:
     """The reader of a class, which may be named without its package, as Connect allows."""
-    written = part.text("type")
+    written = part.text("type").strip()
     short = written.removeprefix(package)
     if short not in known:
         raise ConfigError(

@@ -119,7 +119,7 @@ def _transforms(sources: FlowSources) -> dict[str, str]:
         for prefix in precedence.TRANSFORM_PREFIXES
         for key, prop in precedence.with_prefix(sources.connector, prefix).items()
     }
-    config = {key: prop.value.strip() for key, prop in found.items()}
+    config = {key: prop.value for key, prop in found.items()}
     for problem in problems_of_config(config):
         key, _, text = problem.partition(": ")
         prop = found.get(key) or found["transforms"]
