@@ -190,6 +190,10 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
             nothing: asyncio.Future[bool] = self._loop.create_future()
             nothing.set_result(False)
             return nothing
+        # aiokafka does not, while an update of every few minutes is on its way: with other topics since, the
+        # next one would begin only minutes later.
+        if not self._md_update_waiter.done():
+            self._md_update_waiter.set_result(None)
         update: asyncio.Future[bool] = super().force_metadata_update()
         return update
 
@@ -261,9 +265,10 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
             return False
         cluster_metadata.update_metadata(metadata)
         if self._forgets_unknown_topics:
-            self._topics = self._topics - {
+            # The same set: another one is a reason to ask again, and whoever waits would wait for minutes.
+            self._topics.difference_update(
                 topic for code, topic, *_ in metadata.topics if code == ErrorCode.unknown_topic_or_partition
-            }
+            )
         return True
 
     async def refreshed(self) -> bool:

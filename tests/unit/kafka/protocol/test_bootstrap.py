@@ -10,6 +10,7 @@ import pytest
 from aiokafka.protocol.metadata import MetadataRequest_v5, MetadataResponse_v1
 
 from twinlog.errors import TransientKafkaError
+from twinlog.kafka.deadline import pause
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.connection import DataClient, _with_brokers, close_client
 from twinlog.kafka.security.jaas import KerberosError
@@ -106,6 +107,25 @@ async def test_a_topic_that_was_deleted_is_not_asked_for_again_until_somebody_wa
         assert client._topics == {"orders"}
         kafka.cluster.create_topic("gone")
         assert await session.leader(partitions[1], "look") == 1
+
+
+@pytest.mark.parametrize("asked", ["later", "meanwhile"])
+async def test_a_look_of_every_few_minutes_holds_nobody_up(asked: str) -> None:
+    """It finds that a topic was deleted; or somebody asks for another topic while it is on its way."""
+    async with FakeKafka() as kafka, pool(kafka) as session:
+        gone, wanted = TopicPartition("gone", 0), TopicPartition("orders", 0)
+        for partition in (gone, wanted):
+            kafka.cluster.create_topic(partition.topic)
+        client = await session.client("look")
+        assert await client.leaders([gone], "look", alias="A") == {gone: 1}
+        if asked == "later":
+            kafka.cluster.delete_topic("gone")
+            await pause(client._metadata_max_age_ms / 1000 + 1)
+        else:
+            while client._md_update_fut is None:
+                await pause(0.01)
+        async with asyncio.timeout(10):
+            assert await client.leaders([wanted], "look", alias="A") == {wanted: 1}
 
 
 @pytest.mark.parametrize("host", ["kafka-0..svc", "a" * 64 + ".svc"])
