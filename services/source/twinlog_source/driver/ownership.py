@@ -63,9 +63,9 @@ class Ownership:
     """The most slots that any owner has used."""
     former_left_at_rest: bool = False
     """At take-over, no write of former owners to preserved copies was in flight."""
-    others_signed: bool = False
-    """Another process has signed since this one last took over in full: what this one remembers may be
-    outdated."""
+    is_outdated: bool = False
+    """What this process remembers of the copies does not count: another one has signed since this one last
+    took over in full, or the copies are gone together with their positions."""
     is_still_at_rest: bool = False
     """`former_left_at_rest`, and no slot was used since: the next owner finds the copies as this one did."""
     _signed_at: float = 0.0
@@ -107,14 +107,14 @@ class Ownership:
         self._require_whole_state()
         owner = self.positions.control.owner
         if owner is not None and owner.instance != self.instance_id:
-            self.others_signed = True
+            self.is_outdated = True
         self.former_left_at_rest = owner is not None and (
             owner.left_at_rest or self._was_gone_long_ago(owner)
         )
         self.is_still_at_rest = self.former_left_at_rest
         await self._doubt_foreign_positions(owner)
         if self.positions.has_lost:
-            await self._write_again(reported)
+            await self.write_again(reported)
         await self.sign()
         log.info(
             "flow_taken_over",
@@ -123,11 +123,12 @@ class Ownership:
             fenced_slots=self._slots,
         )
 
-    async def _write_again(self, reported: Mapping[TopicPartition, int]) -> None:
-        """Without what the log has lost, a later process would begin copies again."""
+    async def write_again(self, reported: Mapping[TopicPartition, int]) -> None:
+        """Without what the log has lost, a later process would begin copies again. `reported`: as for
+        `take_over`."""
         known = self.positions.known()
         await self.journal.write_again(self.positions)
-        for partition, position in reported.items() if not self.others_signed else ():
+        for partition, position in reported.items() if not self.is_outdated else ():
             # Its task committed it after the log was read last.
             if position > known.get(partition, 0):
                 await self.journal.position(partition, position)

@@ -113,16 +113,12 @@ class FlowState:
             await self.positions.peek()
         # A target that was built again gets everything, as by a process that starts now.
         was_lost = self.positions.has_lost and await self._are_copies_gone()
-        reported = {
-            partition: row.position
-            for partition, row in self.table.rows.items()
-            if row.position is not None and (row.stored or row.position != row.initial)
-        }
+        self.ownership.is_outdated |= was_lost
         await self.positions.forget_if_stale(was_lost=was_lost)
-        await self.ownership.take_over(displaced=displaced, reported={} if was_lost else reported)
-        if self.ownership.others_signed or was_lost:
+        await self.ownership.take_over(displaced=displaced, reported=self._reported_positions())
+        if self.ownership.is_outdated:
             self.target_logs.forget()
-            self.ownership.others_signed = False
+            self.ownership.is_outdated = False
         self._parts.wanted.forget()
         self._parts.modes.forget()
         self._parts.modes.without_writer.clear()
@@ -130,6 +126,13 @@ class FlowState:
             self._parts.modes.without_writer.update(self.control.copies)
         await self.ledger.tidy(everything=True)
         await self.reread(list(self.table.rows))
+
+    def _reported_positions(self) -> dict[TopicPartition, int]:
+        return {
+            partition: row.position
+            for partition, row in self.table.rows.items()
+            if row.position is not None and (row.stored or row.position != row.initial)
+        }
 
     async def _are_copies_gone(self) -> bool:
         """Whether none of the copies that the positions belong to is there any more. A process that has
@@ -198,6 +201,9 @@ class FlowState:
     async def leave(self) -> None:
         """Store what only this process knows, before another one may copy. For the owner. Raises
         KafkaError."""
+        await self.ownership.check()
+        if self.positions.has_lost and not await self._are_copies_gone():
+            await self.ownership.write_again(self._reported_positions())
         await self.target_logs.look_at_ends(self.topics, copying=False)
         await self.target_logs.put_ends_on_log(self.topics)
         await self.ownership.leave(at_rest=self._leaves_at_rest())

@@ -10,7 +10,7 @@ from twinlog.testing.fakes.cluster import Call
 from twinlog_source.driver.ownership import RENEW_SECONDS
 from twinlog_source.driver.state import FlowState
 from twinlog_source.log.facts import PauseFact
-from unit.source.flow_rig import POSITIONS, FlowRig, P
+from unit.source.flow_rig import POSITIONS, FlowRig, P, reported
 from unit.source.topics.lost_copies_rig import TRANSLATED
 
 PAUSED = PauseFact(topic=None, partition=None, by="root", at_ms=1)
@@ -145,3 +145,39 @@ async def test_an_owner_that_was_killed_before_it_had_written_all_again_has_not_
     undo()
     await standby.take_over(displaced=False)
     assert (await rig.owner(TRANSLATED)).table.rows[P].position == 5
+
+
+async def test_a_process_that_leaves_writes_a_deleted_topic_again(rig: FlowRig) -> None:
+    """It was deleted since the owner signed last; the next process knows only what the log has."""
+    owner = await rig.owner(TRANSLATED)
+    await owner.journal.position(P, 5)
+    await owner.command("pause", None, None, PAUSED)
+    await owner.ownership.check()
+    reported(owner, position=7, source_end=20, target_end=7)
+    await delete(rig)
+    await owner.leave()
+    later = await rig.owner(TRANSLATED)
+    assert (later.positions.known(), set(later.control.pauses)) == ({P: 7}, {(None, None)})
+
+
+async def test_copies_that_are_gone_with_the_topic_begin_again_after_a_failure(rig: FlowRig) -> None:
+    """The target was built again, and did not take the first claim."""
+    owner = await rig.owner(TRANSLATED)
+    await owner.journal.position(P, 5)
+    await owner.reread([P])
+    reported(owner, position=7, source_end=20, target_end=7)
+    await owner.target_logs.put_ends_on_log(owner.topics)
+    await rig.target.delete_topics([POSITIONS, "A.t"])
+    rig.clock.advance(RENEW_SECONDS)
+    await owner.renew()
+
+    def fails(_call: Call) -> None:
+        raise TransientKafkaError("not now")
+
+    undo = rig.target.intercept("append", fails)
+    with pytest.raises(KafkaError, match="not now"):
+        await owner.take_over(displaced=False)
+    undo()
+    await owner.take_over(displaced=False)
+    row = owner.table.rows[P]
+    assert (owner.positions.known(), row.position, row.target_end) == ({}, 0, None)

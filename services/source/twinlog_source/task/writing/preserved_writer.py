@@ -258,7 +258,7 @@ class PreservedWriter:
             each = self.partitions.get(target)
             if each is not None and not error.retriable:
                 self.back_off([each], error)
-            elif each is not None:
+            elif each is not None and not (each.is_idle and each.appends.phase is Phase.SURE):
                 # Nothing failed: it is written as soon as there is a leader.
                 self._note(each, error)
 

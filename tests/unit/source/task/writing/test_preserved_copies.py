@@ -7,6 +7,8 @@ from typing import cast
 import pytest
 
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
+from twinlog.kafka.codes import ErrorCode
+from twinlog.kafka.errors import from_code
 from twinlog.model import TopicPartition
 from twinlog.policy.expected_offsets import MOST_MARKERS
 from twinlog.testing.brokers import eventually
@@ -89,6 +91,19 @@ def test_what_a_retry_may_heal_is_counted_and_tried_again_soon() -> None:
     assert rig.failed(first, TransientKafkaError("away", reason="KAFKA_UNAVAILABLE")) is None
     assert rig.copies[FIRST].state is PartitionState.RUNNING
     assert rig.copies[FIRST].counters.failures_by_reason == {"KAFKA_UNAVAILABLE": 1}
+
+
+def test_a_copy_that_has_all_has_no_problem_while_it_has_no_leader() -> None:
+    """It may have got all since its leader was asked for; nothing would end the problem before the next
+    record."""
+    rig = PreservedRig()
+    away = from_code(ErrorCode.leader_not_available, "write", alias="B")
+    first, second = rig.assigned(FIRST), rig.assigned(SECOND, is_end_read=False)
+    rig.preserved.writer.leaderless(dict.fromkeys((first.target, second.target), away))
+    assert (first.problem, second.problem) == (None, away)
+    rig.fetched(FIRST, 0, 2)
+    rig.preserved.writer.leaderless({first.target: away})
+    assert first.problem is away
 
 
 @pytest.mark.parametrize(("required", "count"), [(False, MOST_MARKERS), (True, MOST_MARKERS + 1)])
