@@ -138,7 +138,7 @@ class PositionsToStore:
         current.positions = {**current.moved, **ends}
         current.extra_count = len(extra)
         current.told_epochs = {
-            partition: self.copies[partition].epochs for partition in unstored - ends.keys()
+            partition: self.copies[partition].epochs for partition in unstored - current.epochs.keys()
         }
         restarts = {partition: self.copies[partition].restarts for partition in current.positions}
         self._restarts = restarts if before is None else {**self._restarts, **restarts}

@@ -84,6 +84,22 @@ async def test_a_position_is_stored_with_the_leader_epochs_that_it_has_then() ->
     assert [value for _, value in stored] == [encode_source_offset(8)]
 
 
+async def test_leader_epochs_of_a_moved_position_are_stored_also_with_the_next_records() -> None:
+    """A new leader began with markers alone, and records of it came before the position was stored."""
+    rig = WriterRig()
+    positions, copy = rig.target_writer.positions, rig.copies[GOOD]
+    copy.committed, copy.epochs = 7, (EpochStart(0, 0), EpochStart(1, 6))
+    rig.target_writer.store_soon(GOOD)
+    told = fact_record("A", LeaderEpochsFact(partition=GOOD, epochs=copy.epochs))
+    current = Round()
+    assert told in records_of(positions.batches(current, {GOOD: 9}, [], before=None))
+    positions.committed(current)
+    current = Round(epochs={GOOD: (*copy.epochs, EpochStart(2, 9))})
+    rig.target_writer.store_soon(GOOD)
+    stored = records_of(positions.batches(current, {GOOD: 12}, [], before=None))
+    assert [value for _, value in stored] == [encode_source_offset(12)], "the writer adds those of the round"
+
+
 def records_of(stored: Mapping[TopicPartition, OutgoingBatch]) -> list[tuple[bytes | None, bytes | None]]:
     found = []
     for outgoing in stored.values():
