@@ -1,5 +1,7 @@
 """Options of `twinlog apply` and `twinlog rules` that leave open what is meant are refused."""
 
+from io import StringIO
+
 import pytest
 
 from twinlog.api.common.v1 import types_pb2
@@ -18,18 +20,25 @@ RULES = pb2.Rules(rules=[pb2.Rule(key="topics"), pb2.Rule(key="topics.exclude")]
     [
         ("1234", ["acls"], Output.TABLE, True, "exclude each other"),
         (None, [], Output.JSON, False, "give --plan ID or --yes"),
+        (None, [], Output.TABLE, False, "stdin is not a terminal"),
     ],
 )
 def test_an_apply_that_is_not_clear_is_refused(
-    plan: str | None, scopes: list[str], output: Output, yes: bool, words: str
+    plan: str | None,
+    scopes: list[str],
+    output: Output,
+    yes: bool,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("sys.stdin", StringIO())
     with pytest.raises(ConfigError, match=words):
         _require_clear(plan, scopes, Call(config=None, endpoint=None, output=output), yes=yes)
 
 
 @pytest.mark.parametrize(
     ("plan", "output", "yes"),
-    [("1234", Output.JSON, False), (None, Output.JSON, True), (None, Output.TABLE, False)],
+    [("1234", Output.JSON, False), (None, Output.JSON, True), (None, Output.TABLE, True)],
 )
 def test_one_that_is_clear_goes_on(plan: str | None, output: Output, yes: bool) -> None:
     _require_clear(plan, [], Call(config=None, endpoint=None, output=output), yes=yes)
