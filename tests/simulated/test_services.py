@@ -532,3 +532,21 @@ def test_rules_in_force_outlive_the_registry_that_is_deleted_under_the_running_s
             assert [seen.value for seen in target.read("A.orders.left")] == [b"1"]
 
     live(life())
+
+
+def test_groups_go_on_after_their_checkpoints_topic_was_deleted_for_long(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, DEFAULT + "A->B.sync.group.offsets.enabled = true\n") as world:
+            source, target = world.on["A"], world.on["B"]
+            source.cluster.create_topic("orders")
+            source.produce("orders", 0, b"1", b"2", b"3", b"4", b"5")
+            source.commit("readers", "orders", {0: 2})
+            world.start(*SERVICES)
+            await world.until(lambda: target.committed("readers"), 120)
+            target.cluster.delete_topic("A.checkpoints.internal")
+            await world.pause(400)
+            source.commit("readers", "orders", {0: 5})
+            await world.until(lambda: target.committed("readers") == {("A.orders", 0): 5}, 180)
+            assert target.read("A.checkpoints.internal")
+
+    live(life())

@@ -228,6 +228,10 @@ class FlowState:
     async def reread(self, partitions: Collection[TopicPartition]) -> None:
         """Read positions from the log; their former tasks are already fenced. Raises KafkaError."""
         positions = await self.positions.refresh()
+        if self.positions.has_lost:
+            # Its task told more than a log does that was created again.
+            told = {each: at for each, at in self._reported_positions().items() if each in partitions}
+            positions = {**positions, **{each: max(at, positions.get(each, 0)) for each, at in told.items()}}
         reread = LogReread(
             partitions=partitions,
             positions=positions,

@@ -181,3 +181,14 @@ async def test_copies_that_are_gone_with_the_topic_begin_again_after_a_failure(r
     await owner.take_over(displaced=False)
     row = owner.table.rows[P]
     assert (owner.positions.known(), row.position, row.target_end) == ({}, 0, None)
+
+
+async def test_what_a_task_told_before_its_log_was_deleted_is_known_after_it_was_fenced(rig: FlowRig) -> None:
+    """It failed, because its positions have no topic any more."""
+    owner = await rig.owner(TRANSLATED)
+    reported(owner, position=7, target_end=7)
+    await delete(rig)
+    await owner.ownership.check()
+    await owner.reread([P])
+    await owner.take_over(displaced=False)
+    assert (await rig.owner(TRANSLATED)).table.rows[P].position == 7
