@@ -358,9 +358,13 @@ class LossRecorded(RowEvent):
     """The copy's loss is in the ledger."""
 
     loss: Shortened
+    leader_epoch: int | None = None
+    """Of a later leader of the target, which has what was checked; None = not known."""
 
     def change(self, row: PartitionRow, now: float) -> None:
         row.losses = tuple(each for each in row.losses if each != self.loss)
+        if self.leader_epoch is not None and row.target_checked is not None:
+            row.target_checked = row.target_checked._replace(leader_epoch=self.leader_epoch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -277,7 +277,7 @@ class TargetLogs:
         topics = self._noted(topics)
         names = {row.partition.topic: row.target_topic for row in shortened}
         described = await self.target.describe_topics(list(names.values()))
-        begins = await self._leaders_began(shortened)
+        begins, leaders = await self._leaders_began(shortened)
         for row in shortened:
             found, topic = described[row.target_topic], topics.get(row.partition.topic)
             began = begins.get(row.partition)
@@ -288,19 +288,23 @@ class TargetLogs:
                 self._note(TargetReplaced(partition=row.partition, position=row.losses[0].position))
                 continue
             for lost in row.losses:
-                await self._record_loss(row, lost, found.topic_id, began)
+                await self._record_loss(row, lost, found.topic_id, began, leaders.get(row.partition))
 
-    async def _leaders_began(self, rows: Sequence[PartitionRow]) -> Mapping[TopicPartition, int]:
+    async def _leaders_began(
+        self, rows: Sequence[PartitionRow]
+    ) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]:
         """Where the leaders of these copies began to write that followed the one that had all, by source
         partition: a log that lost its tail had ended there. That is the present leader at the latest. A very
-        large offset where it is not known, none where no answer came."""
+        large offset where it is not known, none where no answer came. And the epochs of the present
+        leaders."""
         copies = {TopicPartition(row.target_topic, row.partition.partition): row.partition for row in rows}
         whole = {row.partition: row.target_checked.leader_epoch for row in rows if row.target_checked}
         begins: dict[TopicPartition, int] = {}
         before: dict[TopicPartition, int] = {}
+        leaders: dict[TopicPartition, int] = {}
         for copy, end in (await self.target.log_ends(copies)).items():
             if isinstance(end, LogEnd):
-                newest = end.leader_epoch - 1
+                leaders[copies[copy]], newest = end.leader_epoch, end.leader_epoch - 1
                 before[copy] = min(newest, whole.get(copies[copy], newest))
             elif not end.retriable:
                 begins[copies[copy]] = _NOT_KNOWN
@@ -310,7 +314,7 @@ class TargetLogs:
                 begins[copies[copy]] = ended.end_offset if min(ended) >= 0 else _NOT_KNOWN
             elif not ended.retriable:
                 begins[copies[copy]] = _NOT_KNOWN
-        return begins
+        return begins, leaders
 
     async def _lower_equal_offsets(self, row: PartitionRow, end_offset: int) -> None:
         """Below its change a translated copy has the source's offsets: no longer from where it lost its tail.
@@ -325,7 +329,9 @@ class TargetLogs:
             changed = CopyChanged(partition=row.partition, copy=lowered)
             self.table.apply(changed, self.clock.monotonic())
 
-    async def _record_loss(self, row: PartitionRow, lost: Shortened, topic_id: str, began: int) -> None:
+    async def _record_loss(
+        self, row: PartitionRow, lost: Shortened, topic_id: str, began: int, leader_epoch: int | None
+    ) -> None:
         """The log may have been cut off before the end that was seen, where its leader `began`: markers that
         ended what hung there, or records of others, are not what was lost."""
         behind = max(0, lost.end_offset - began)
@@ -339,7 +345,10 @@ class TargetLogs:
         )
         await self._lower_equal_offsets(row, end_offset)
         await self.ledger.write(gap)
-        self._note(LossRecorded(partition=row.partition, loss=lost))
+        # Not if the present leader may lack more than what this loss tells.
+        has_checked = row.target_checked is not None and row.target_checked.end_offset <= began < _NOT_KNOWN
+        epoch = leader_epoch if has_checked else None
+        self._note(LossRecorded(partition=row.partition, loss=lost, leader_epoch=epoch))
         fact = TargetFact(
             partition=row.partition,
             topic_id=topic_id,

@@ -79,6 +79,37 @@ async def test_a_marker_behind_a_loss_does_not_make_the_loss_smaller(
     assert not state.table.rows[P].losses
 
 
+async def test_a_second_loss_is_no_larger_than_it_is_after_one_that_is_on_record(rig: FlowRig) -> None:
+    """The leader that had all before the first one says nothing of the second."""
+    state = await copied(rig, source_end=20)
+    await state.target_logs.look_at_ends(state.topics, copying=False)
+    rig.target.truncate(TopicPartition("A.t", 0), 8)
+    await rig.write(rig.target, "A.t", 6)
+    lost_behind_8(state, position=16, target_end=14)
+    await state.target_logs.note_shortened(state.topics)
+    rig.target.truncate(TopicPartition("A.t", 0), 12)
+    await rig.write(rig.target, "A.t", 2)
+    lost = {"target_shortened_to": 12, "target_shortened_at": 16, "target_shortened_times": 1}
+    reported(state, position=18, source_end=20, target_end=14, **lost)
+    await state.target_logs.note_shortened(state.topics)
+    assert ledger(state) == [(6, 10, "TARGET_TRUNCATED"), (14, 16, "TARGET_TRUNCATED")]
+
+
+async def test_a_loss_that_no_task_told_is_found_behind_one_that_is_put_on_record(rig: FlowRig) -> None:
+    """The leader changed again before the first one was on record, and the task was killed."""
+    state = await copied(rig, source_end=20)
+    await state.target_logs.look_at_ends(state.topics, copying=False)
+    rig.target.truncate(TopicPartition("A.t", 0), 8)
+    await rig.write(rig.target, "A.t", 6)
+    lost_behind_8(state, position=16, target_end=14)
+    rig.target.truncate(TopicPartition("A.t", 0), 5)
+    await rig.write(rig.target, "A.t", 20)
+    await state.target_logs.note_shortened(state.topics)
+    await state.target_logs.look_at_ends(state.topics, copying=False)
+    await state.target_logs.note_shortened(state.topics)
+    assert ledger(state) == [(3, 16, "TARGET_TRUNCATED")]
+
+
 @pytest.mark.parametrize("operation", ["log_ends", "epoch_ends"])
 async def test_a_loss_is_on_record_where_a_leader_may_not_be_asked_for_its_beginning(
     rig: FlowRig, operation: str
