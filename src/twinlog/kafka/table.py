@@ -92,6 +92,8 @@ class Table(Generic[K, V]):
     """Keys of which it is not known whether the log has what was sent last: they are written again."""
     _lost: set[K] = field(default_factory=set)
     """Keys of which the topic has not what is known (`keeps`)."""
+    _is_trusted: bool = True
+    """Nobody else can have written the rows since they were read."""
     _place: LogPlace | None = None
     _exists: bool = False
     _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -154,29 +156,41 @@ class Table(Generic[K, V]):
             async with self.cluster.reader() as reader:
                 newest = await self._newest(reader, partition, offset, end)
             await self._take(newest, rows)
-        if place is None and self._has_lost(revision, rows):
-            lost, rows = self.rows.keys() | rows.keys(), dict(self.rows)
+        if place is None:
+            lost = self._lost_in(revision, rows)
+            rows = dict(self.rows) if lost else rows
         else:
-            lost = set() if place is None else self._lost - newest.keys()
+            lost = self._lost - newest.keys()
         self._keep(rows, revision, now)
         self._lost = lost
         return rows
 
-    def _has_lost(self, now_at: Revision, rows: Mapping[K, V]) -> bool:
-        """Whether the log, which has these rows, does not have all that was known."""
-        if not (self.keeps and self.rows):
-            return False
+    def _lost_in(self, now_at: Revision, rows: Mapping[K, V]) -> set[K]:
+        """Keys of which the log, which has these rows, does not say what is known; none where another process
+        has written them again."""
+        if not (self.keeps and self._is_trusted):
+            return set()
         place = self._place
-        if place is None or place.revision.topic_id != now_at.topic_id:
-            return not rows
-        return place.seen_end > now_at.next_offset
+        is_same = place is not None and place.revision.topic_id == now_at.topic_id
+        if is_same and place is not None and place.seen_end > now_at.next_offset:
+            return self.rows.keys() | rows.keys()
+        if not (is_same or rows):
+            return set(self.rows)
+        own = (self.rows.keys() - self._lost) | self._unsure  # An earlier try may have written these.
+        return set(self._lost) if rows.keys() <= own else set()
 
     def _lose(self) -> None:
         """The topic was deleted."""
-        known = self.rows if self.keeps else {}
+        known = self.rows if self.keeps and self._is_trusted else {}
         self.forget()
         self.rows = known
         self._lost.update(known)
+
+    def distrust(self) -> None:
+        """The owner before may have written the table since it was read here: the next `load` believes the
+        topic alone."""
+        self._place, self._is_trusted = None, False
+        self._lost.clear()
 
     async def write_again(self) -> bool:
         """Write what the topic has lost; return whether there was something. For the owner, after `load`.
@@ -187,11 +201,12 @@ class Table(Generic[K, V]):
     def _keep(self, rows: Mapping[K, V], revision: Revision, now: float) -> None:
         self.rows, self._exists = rows, True
         self._unsure.clear()
+        self._is_trusted = True
         self._place = LogPlace(revision=revision, seen_end=revision.next_offset, at_seconds=now)
 
     def forget(self) -> None:
         """The next `load` reads everything."""
-        self.rows, self._place, self._exists = {}, None, False
+        self.rows, self._place, self._exists, self._is_trusted = {}, None, False, True
         self._unsure.clear()
         self._lost.clear()
 

@@ -322,3 +322,61 @@ async def test_a_broker_that_does_not_know_a_topic_for_a_moment_takes_no_kept_ro
     assert await table.load() == {"a": 1}
     assert await table.load() == {"a": 1}
     assert not await table.write_again()
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+async def test_what_was_not_written_again_at_the_first_try_is_written_at_the_next(is_written: bool) -> None:
+    cluster = FakeCluster("B")
+    table = table_on(cluster)
+    table.keeps = True
+    await table.put({"a": 1, "b": 2, "c": 3})
+    await table.load()
+    await cluster.delete_topics([P.topic])
+
+    def refuse_b(call: Call) -> None:
+        if call.arguments["key"] == b"n/b":
+            raise TransientKafkaError("the broker went away")
+
+    undo = cluster.intercept("append", refuse_b, after=is_written)
+    for _ in range(2):
+        assert await table.load() == {"a": 1, "b": 2, "c": 3}
+        with pytest.raises(TransientKafkaError):
+            await table.write_again()
+    undo()
+    assert await table.load() == {"a": 1, "b": 2, "c": 3}
+    assert await table.write_again() is not is_written
+    assert await table_on(cluster).load() == {"a": 1, "b": 2, "c": 3}
+
+
+@pytest.mark.parametrize("loss", ["deleted", "tail"])
+async def test_a_former_owner_writes_nothing_again_over_what_others_have_written_since(loss: str) -> None:
+    cluster = FakeCluster("B")
+    table, other = table_on(cluster), table_on(cluster)
+    table.keeps = True
+    await table.put({"a": 1})
+    await table.put({"a": 2, "b": 3})
+    await table.load()
+    if loss == "deleted":
+        await other.load()
+        await other.replace({})
+        await cluster.delete_topics([P.topic])
+    else:
+        cluster.truncate(P, 1)
+        await other.load()
+        await other.put({"a": 4})
+    table.distrust()
+    assert await table.load() == ({} if loss == "deleted" else {"a": 4})
+    assert not await table.write_again()
+
+
+async def test_a_table_that_was_emptied_stays_empty_if_its_topic_loses_that() -> None:
+    cluster = FakeCluster("B")
+    table = table_on(cluster)
+    table.keeps = True
+    await table.put({"a": 1})
+    await table.put({"a": None})
+    assert await table.load() == {}
+    cluster.truncate(P, 1)
+    assert await table.load() == {}
+    assert await table.write_again()
+    assert await table_on(cluster).load() == {}

@@ -83,6 +83,8 @@ class GroupSyncer:
     async def run(self, stop: asyncio.Event) -> None:
         """Loop: commit offsets at an interval, until `stop`. May run again after another process owned the
         flow."""
+        for table in (self.journal.table, self.deleter.record):
+            table.distrust()
         try:
             await retrying_loop(
                 f"group offsets {self.flow}",

@@ -168,6 +168,7 @@ class FlowPasses(KnownFlow):
         self.loaded = False
         self._target_cluster = None
         self._store.forget()
+        self.stored_routes.distrust()
         self._store.keeps = True
 
     def stand_by(self) -> None:

@@ -399,3 +399,20 @@ async def test_after_an_aborted_run_groups_are_synced_again_however_often_it_was
         await rig.served.failover.abort("ann")
         await translated(rig, g=250)
         rig.logs.check(250, await synced(rig) or 0)
+
+
+async def test_a_process_that_owns_the_flow_again_writes_no_record_again_that_another_one_has_removed() -> (
+    None
+):
+    """The topic was deleted after that."""
+    async with move_rig() as rig:
+        await translated(rig, g=100)
+        await run(rig.served.failover)
+        journal = rig.served.failover.journal
+        assert (await journal.load()).homes
+        await rig.logs.target.delete_topics([journal.topic])
+        stop = asyncio.Event()
+        stop.set()
+        await assemble_group_syncer(rig.parts, rig.fakes.around()).run(stop)
+        assert not (await journal.load()).homes
+        assert journal.topic not in rig.logs.target.topics
