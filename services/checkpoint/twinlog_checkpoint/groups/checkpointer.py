@@ -367,8 +367,8 @@ class Checkpointer:
         """Whether the offset syncs contradict a checkpoint of this partition: the copy has lost its records;
         or one of the topics was created again.
 
-        An answer that was compared with the records is not void. It lies behind the copy of a later record
-        where compaction or retention has removed that copy.
+        An answer that was compared with the records, or is the start of the copy's log, is not void. It lies
+        behind the copy of a later record where compaction or retention has removed that copy.
         """
         if self.is_both_ways(source):
             return self.is_another(source.topic, checkpoint.topic_ids)
@@ -397,7 +397,7 @@ class Checkpointer:
             key = candidate.group, self._target(candidate.source)
             translation, upstream = translations[candidate.position], candidate.committed.next_offset
             downstream, pairs = translation.downstream_offset, self.tail.history.of(candidate.source)
-            if translation.verdict not in COMPARED:
+            if translation.verdict not in COMPARED and not translation.is_start:
                 if key in self._compared:
                     compared[key] = self._compared[key]
             elif pairs is not None and downstream is not None and pairs.contradicts(upstream, downstream):

@@ -79,6 +79,9 @@ class Translation:
     downstream_offset: int | None
     """The next offset to read on the target; None when the verdict has none."""
     message: str = ""
+    is_start: bool = False
+    """Before the log's start, where retention took the records, it is the start: nothing that is left there
+    lies before it."""
     placed_from: int | None = None
     """TOO_OLD on the way back: from here on offsets have a place."""
     topic_ids: TopicIds | None = None
@@ -138,7 +141,7 @@ def within(floor: Translation, there: LogBounds) -> Translation:
             f"{floor.message} it would be {offset}, but the copy ends at {there.end}: it lost records or was"
             " created again, and no newer offset sync has come yet"
         )
-    return replace(floor, downstream_offset=max(offset, there.start))
+    return replace(floor, downstream_offset=max(offset, there.start), is_start=offset <= there.start)
 
 
 class FloorTranslator:

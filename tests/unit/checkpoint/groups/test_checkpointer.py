@@ -188,6 +188,34 @@ async def test_an_offset_before_both_logs_start_is_committed_on_the_target(
     assert await on_target(flow, "g") == {copy: 100}
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_an_offset_before_the_start_of_the_copy_alone_is_committed_on_the_target(
+    flow: CheckpointFlowRig, restarted: bool
+) -> None:
+    """Retention has removed on the target what the group reads next, and an offset sync tells of a later
+    record that it has removed, too: nothing that the group has not read lies before the start."""
+    orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+    flow.translation_max_bytes = 1 << 20
+    flow.source.set_group("g", {orders: 10})
+    async with flow.source.writer() as source, flow.target.writer() as target:
+        for writer, partition in ((source, orders), (target, copy)):
+            for number in range(200):
+                await writer.append(partition, key=b"k", value=b"%d" % number, timestamp_ms=number)
+    for offset in (0, 50, 150):
+        await flow.write_sync("orders", offset, offset)
+    await flow.target.delete_records({copy: 100})
+    if restarted:
+        async with flow.running() as parts:
+            await flow.do_pass(parts.checkpointer)
+    async with flow.running() as parts:
+        await flow.do_pass(parts.checkpointer)
+        (row,) = parts.checkpointer.table.rows()
+        assert row.translation.verdict is Verdict.FLOOR
+        await flow.sync_groups(parts)
+    assert flow.checkpoints() == [checkpoint(10, 100)]
+    assert await on_target(flow, "g") == {copy: 100}
+
+
 async def test_an_offset_past_the_end_of_the_source_is_said_to_be(flow: CheckpointFlowRig) -> None:
     """The source lost its tail, or was created again: the group would begin by auto.offset.reset."""
     flow.source.add_topic("orders")
