@@ -272,18 +272,20 @@ def open_with(endpoint: str, credentials: Credentials | None, rpc: Rpc = GRPC) -
 
 def open_to_owner(endpoint: str, shown: Callable[[str], Credentials | None], rpc: Rpc = GRPC) -> OwnerChannel:
     """A channel to HOST:PORT whose calls reach the owner when a process on standby refuses them. `shown`
-    returns the credentials for an address. Raises its errors for `endpoint`.
-
-    Without TLS a token goes to `endpoint` only: the owner's address comes from the lease's group on the
-    target, where others may be members."""
+    returns the credentials for an address. Raises its errors for `endpoint`."""
 
     def open_owner(address: str) -> grpc.aio.Channel:
-        credentials = shown(address)
-        if credentials is not None and not credentials.uses_tls:
-            raise token_needs_tls(address)
-        return open_with(address, credentials, rpc)
+        return _open_member(address, shown(address), rpc)
 
     return OwnerChannel(open_with(endpoint, shown(endpoint), rpc), endpoint, open_owner)
+
+
+def _open_member(address: str, credentials: Credentials | None, rpc: Rpc) -> grpc.aio.Channel:
+    """Without TLS a token goes to configured endpoints only: an owner's address comes from the lease's group
+    on the target, where others may be members. Raises ConfigError (TOKEN_NEEDS_TLS)."""
+    if credentials is not None and not credentials.uses_tls:
+        raise token_needs_tls(address)
+    return open_with(address, credentials, rpc)
 
 
 class Peers:
@@ -322,8 +324,8 @@ class Peers:
         return self._channels[name]
 
     def open_process(self, name: str, address: str) -> grpc.aio.Channel:
-        """A channel to the process of a service at HOST:PORT; close it. Raises ConfigError."""
-        return open_with(address, credentials_for(address, self._security(name)), self._rpc)
+        """A channel to the owner of a flow at HOST:PORT; close it. Raises ConfigError."""
+        return _open_member(address, credentials_for(address, self._security(name)), self._rpc)
 
     async def tidy(self, stop: asyncio.Event) -> None:
         """Loop: close connections whose certificates were replaced."""
