@@ -34,7 +34,7 @@ from twinlog.service.owner.name import OwnerName
 from twinlog.service.rpc import Rpc
 from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog_source.driver.lender import DriverPlace, Lender
-from twinlog_source.driver.worker_pool import SILENT_SECONDS, WorkerPool
+from twinlog_source.driver.worker_pool import MOST_WORKERS, SILENT_SECONDS, WorkerPool
 from twinlog_source.task.stream.session import CHANNEL_OPTIONS
 
 SIGN_SECONDS: Final = 3.0
@@ -104,9 +104,10 @@ class Borrower:
                     sign = await anext(signs)
                 for number in sign.ended:
                     lender.ended(number)
-                told = sign.cores, frozenset(Flow(each.source, each.target) for each in sign.flows)
+                cores = min(max(0, sign.cores), MOST_WORKERS)
+                told = cores, frozenset(Flow(each.source, each.target) for each in sign.flows)
                 if told != (lender.cores, lender.flows):
-                    log.info("cores_lent", lender=lender.name, cores=sign.cores)
+                    log.info("cores_lent", lender=lender.name, cores=cores)
                     lender.cores, lender.flows = told
                     self.pool.lent(lender)
 
