@@ -1,5 +1,6 @@
 """A source process that owns no flow lends its cores to the owner, whose tasks run there as at home."""
 
+import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -40,18 +41,22 @@ async def behind(directory: Path, more: str = "") -> AsyncIterator[World]:
     async with World(directory, PROPERTIES + more) as world:
         world.on["A"].cluster.create_topic("orders", partition_count=PARTITIONS)
         world.start("configsync", "source")
-        await world.until(lambda: owned(world, "source") == ["A->B"])
+        await world.until(lambda: "A->B" in owned(world, "source"))
         await world.until(lambda: world.on["B"].ends("A.orders") == [0] * PARTITIONS)
-        limit = source.SetThrottleRequest(
-            scope=source.Scope(flow=FLOW), bytes_per_second=BYTES_PER_SECOND, by="ann"
-        )
-        await world.order("SetThrottle", limit)
+        await limit(world, BYTES_PER_SECOND)
         world.start("source 2", arguments=OTHERS)
         for index in range(PARTITIONS):
             for batch in range(BATCHES):
                 values = [b"%d %d %d" % (index, batch, number) for number in range(RECORDS)]
                 world.on["A"].produce("orders", index, *values)
         yield world
+
+
+async def limit(world: World, bytes_per_second: int) -> None:
+    scope = source.Scope(flow=FLOW)
+    await world.order(
+        "SetThrottle", source.SetThrottleRequest(scope=scope, bytes_per_second=bytes_per_second, by="ann")
+    )
 
 
 def lent(world: World) -> list[str]:
@@ -83,11 +88,11 @@ async def status(world: World, name: str) -> source.FlowStatus:
     return flow
 
 
-async def move(world: World, begin: str, end: str) -> None:
+async def move(world: World, begin: str, end: str, flow: types_pb2.Flow = FLOW) -> None:
     """`twinlog move`."""
     ports = [world.contexts[name].bound.number for name in (begin, end)]
     async with MemoryRpc(world.rpc).insecure_channel(f"127.0.0.1:{ports[0]}") as channel:
-        request = owners.MoveFlowRequest(flow=FLOW, to=f"127.0.0.1:{ports[1]}")
+        request = owners.MoveFlowRequest(flow=flow, to=f"127.0.0.1:{ports[1]}")
         await OwnersServiceStub(channel).MoveFlow(request, timeout=10)
 
 
@@ -108,13 +113,13 @@ def test_an_idle_process_copies_half_of_a_flow_that_is_behind(tmp_path: Path) ->
             await world.pause(5)
             assert (await status(world, "source")).slots == 4
             row = (await world.status()).flows["A->B"]
-            assert "2 workers on cores of source processes that own no flow" in [
-                each.message for each in row.in_force
-            ]
+            (told,) = (each.message for each in row.in_force if each.kind == "LENT_CORES")
+            port = world.contexts["source 2"].bound.number
+            assert re.fullmatch(rf"2 workers on cores of \S+:{port}, process \d+, which owns no flow", told)
             await world.until(lambda: whole(world))
             check_copies(world)
             await world.until(lambda: not lent(world), 3 * IDLE_SECONDS)
-            assert (await status(world, "source")).lent_workers == 0
+            assert not (await status(world, "source")).lent_workers
 
     live(life(), machines_differ=True)
 
@@ -135,6 +140,21 @@ def test_of_two_idle_processes_both_lend_and_one_that_ends_costs_seconds(tmp_pat
             assert (await status(world, "source")).slots == 2, "no more than the owner has cores"
             await world.until(lambda: whole(world))
             check_copies(world)
+
+    live(life(), machines_differ=True)
+
+
+def test_of_two_owners_the_one_that_is_behind_gets_all_cores(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with behind(tmp_path, "B->A.enabled = true\n") as world:
+            await limit(world, BYTES_PER_SECOND // 4)
+            await world.pause(5)
+            await move(world, "source", "source 2", types_pb2.Flow(source="B", target="A"))
+            await world.until(lambda: owned(world, "source 2") == ["B->A"] and not lent(world), 60)
+            world.start("source 3", arguments=OTHERS)
+            await world.until(lambda: len(lent(world)) == 2, COMES_SECONDS)
+            await world.pause(5)
+            assert (await status(world, "source")).slots == 4
 
     live(life(), machines_differ=True)
 

@@ -22,7 +22,7 @@ from twinlog.service.clusters import UNKNOWN, Clusters
 from twinlog.service.feeds.registry import Decisions
 from twinlog.service.grpc_server import GrpcService
 from twinlog.service.owner.lease import FlowLease
-from twinlog.service.owner.opening import address_of, open_lease
+from twinlog.service.owner.opening import address_of, open_lease, process_name
 from twinlog.service.runtime import Loop
 from twinlog.telemetry.process import observe_tasks
 from twinlog.verify.standing import ProofStanding, by_log
@@ -209,6 +209,7 @@ def _lending(context: ServiceContext, workers: LendableWorkers) -> Lending:
         )
 
     return Lending(
+        process=lambda: process_name(context).process,
         workers=workers,
         owners=owners,
         refusal=refusal_of_open_port(context.configuration),

@@ -1,7 +1,7 @@
 """Converts the driver's state into messages of SourceService. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeGuard
 
 from twinlog.api.source.v1 import source_service_pb2 as pb
@@ -44,7 +44,7 @@ _MOST_FOREIGN = 5
 
 
 def flow_status(
-    driver: FlowDriver, clusters: Iterable[ClusterStatus], *, lent_workers: int = 0
+    driver: FlowDriver, clusters: Iterable[ClusterStatus], *, lent_workers: Mapping[str, int]
 ) -> pb.FlowStatus:
     table, facts = driver.state.table, driver.facts()
     told = [(row, standing_of(row, facts)) for row in table.rows.values()]

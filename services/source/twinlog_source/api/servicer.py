@@ -51,10 +51,10 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         trials: Mapping[Flow, TransformTrial],
         clusters: Clusters,
         borrower: Borrower | None = None,
-        lent_workers: Callable[[Flow], int] = lambda _: 0,
+        lent_workers: Callable[[Flow], Mapping[str, int]] = lambda _: {},
         calibrate: Callable[..., Awaitable[calibration.Calibration]] = calibration.calibrate,
     ) -> None:
-        """`lent_workers`: how many copy for a flow on cores of other processes."""
+        """`lent_workers`: how many copy for a flow on cores of other processes, by their names."""
         self._operations, self._moves = flows, moves
         self._borrower, self._lent_workers = borrower, lent_workers
         self._drivers = {flow: operations.driver for flow, operations in flows.items()}

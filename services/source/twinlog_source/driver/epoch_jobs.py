@@ -69,11 +69,6 @@ class EpochRunner(Protocol):
         TwinlogError when it failed, or could not run."""
         ...
 
-    @property
-    def most(self) -> int:
-        """Slots that a flow may have at most."""
-        ...
-
     async def claim(self, flow: Flow, need: Need) -> int:
         """How many slots the flow gets. Waits until Spark is up; raises TwinlogError."""
         ...
@@ -285,7 +280,7 @@ class EpochPlans:
 
     def _need(self, partitions: Collection[TopicPartition], *, present: int, first_backlog: int = 0) -> Need:
         load = self._load(partitions, first_backlog)
-        most = min(self.max_slots or self.runner().most, MOST_SLOTS, max(1, len(partitions)))
+        most = min(self.max_slots or MOST_SLOTS, MOST_SLOTS, max(1, len(partitions)))
         slots = slots_needed(load, present=present, most=most)
         return Need(
             slots,

@@ -139,6 +139,20 @@ def cores_needed(needs: Mapping[K, Need]) -> int:
     return workers_needed(needs) + pipes + (pipes > 0)
 
 
+def deal(wanted: Mapping[K, int], cores: int, *, costs: Mapping[K, int] | None = None) -> Mapping[K, int]:
+    """Cores by need: equal parts, but for those that want less. `costs`: of each that counts for more than a
+    core.
+
+    >>> deal({"A": 8, "B": 8, "C": 1}, 6)
+    {'C': 1, 'A': 2, 'B': 3}
+    """
+    left, dealt, cost_of = max(0, cores), dict[K, int](), costs or dict.fromkeys(wanted, 1)
+    for each in sorted(wanted, key=lambda each: (wanted[each] * cost_of[each], str(each))):
+        dealt[each] = min(wanted[each], left // (len(wanted) - len(dealt)) // cost_of[each])
+        left -= dealt[each] * cost_of[each]
+    return dealt
+
+
 def share_cores(needs: Mapping[K, Need], cores: int) -> Mapping[K, int]:
     """The slots of each flow: equal parts of the cores, but for flows that need less.
 
@@ -150,15 +164,12 @@ def share_cores(needs: Mapping[K, Need], cores: int) -> Mapping[K, int]:
     {'B': 3, 'A': 2}
     """
     least = {each: replace(need, slots=1) for each, need in needs.items()}
-    left = max(0, cores - cores_needed(least))
-    shares: dict[K, int] = {}
-    cost_of = {each: 1 + need.has_pipes for each, need in needs.items()}
-    for each in sorted(needs, key=lambda each: ((needs[each].slots - 1) * cost_of[each], str(each))):
-        cost = cost_of[each]
-        more = min(needs[each].slots - 1, left // (len(needs) - len(shares)) // cost)
-        shares[each] = 1 + more
-        left -= cost * more
-    return shares
+    more = deal(
+        {each: need.slots - 1 for each, need in needs.items()},
+        cores - cores_needed(least),
+        costs={each: 1 + need.has_pipes for each, need in needs.items()},
+    )
+    return {each: 1 + slots for each, slots in more.items()}
 
 
 def affordable(needs: Mapping[K, Need], cores: int) -> Mapping[K, Need]:

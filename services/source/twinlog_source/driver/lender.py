@@ -1,34 +1,55 @@
-"""A process that owns no flow and lends its cores, as the pool of an owner sees it (docs/adr/0020).
+"""Processes that own no flow and lend their cores, as the pool of an owner sees them (docs/adr/0020).
 
-Its workers dial the owner as the owner's do, so what has come is a core. Invariant: when a lender is gone,
-none of its workers is waited for.
+A lender offers cores, and is told how many this process would use and which workers to run. Those dial the
+owner as its own do, so a worker that has come is a core wherever it runs. Own cores come first. What a lender
+wants back gets nothing to run any more and goes when its epoch is over; a lender that is gone is a lost
+executor.
+
+Invariant: when a lender is gone, none of its workers is waited for.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from twinlog.errors import TwinlogError
 from twinlog.model import Flow
 
 
+class Cores(Protocol):
+    """Where workers run."""
+
+    async def run_worker(self, number: int, token: str) -> None:
+        """Return when the worker has ended. Raises TwinlogError when it was lost, or could not run."""
+        ...
+
+    async def kill_worker(self, number: int) -> None:
+        """End a worker by force; its `run_worker` then ends. Raises TwinlogError."""
+        ...
+
+
 class LenderGoneError(TwinlogError):
-    """The lender runs the worker no longer."""
+    """The lender runs the worker no longer: others get what it ran."""
 
     retriable = True
     default_reason = "EPOCH_FAILED"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Lender:
+class Lender(Cores):
     name: str
-    """For logs."""
+    """Its process, for people."""
     cores: int = 0
     """That it lends now."""
     flows: frozenset[Flow] = frozenset()
     """Whose clusters it reaches."""
+    wanted: int = 0
+    """How many of its cores this process would use."""
     orders: asyncio.Queue[tuple[int, str]] = field(default_factory=asyncio.Queue)
-    """What it is told: the number of a worker, and its token; an empty one ends it by force."""
+    """What it is told: the number of a worker, and its token; an empty one ends it by force. (0: `wanted` has
+    changed.)"""
     running: dict[int, "asyncio.Future[None]"] = field(default_factory=dict)
     """The end of each worker that it was told to run."""
     is_gone: bool = False
@@ -37,7 +58,12 @@ class Lender:
         """Cores for a process that copies these flows: its workers meet no cluster that it does not reach."""
         return self.cores if self.flows.issuperset(flows) else 0
 
-    async def run(self, number: int, token: str) -> None:
+    def want(self, cores: int) -> None:
+        if cores != self.wanted:
+            self.wanted = cores
+            self.orders.put_nowait((0, ""))
+
+    async def run_worker(self, number: int, token: str) -> None:
         """Return when the worker has ended in order. Raises LenderGoneError."""
         if self.is_gone:
             raise _gone(self)
@@ -48,8 +74,8 @@ class Lender:
         finally:
             del self.running[number]
 
-    def kill(self, number: int) -> None:
-        """End a worker by force; it counts as gone at once."""
+    async def kill_worker(self, number: int) -> None:
+        """It counts as gone at once."""
         self.orders.put_nowait((number, ""))
         self._end(number, _gone(self))
 
@@ -74,6 +100,24 @@ class Lender:
 
 def _gone(lender: Lender) -> LenderGoneError:
     return LenderGoneError(f"{lender.name} runs it no longer")
+
+
+class Lenders(list[Lender]):
+    """In the order in which they came."""
+
+    def offer(self, flows: Collection[Flow]) -> int:
+        return sum(each.offer(flows) for each in self)
+
+    def want(self, cores: int, flows: Collection[Flow]) -> None:
+        """Tell each how many cores this process would use beyond those that lenders before it offer."""
+        for each in self:
+            each.want(max(0, cores) if each.flows.issuperset(flows) else 0)
+            cores -= each.offer(flows)
+
+    def free(self, flows: Collection[Flow], used: Collection[Cores]) -> Lender | None:
+        """One with a core for one more worker, where each worker is on one of the `used`."""
+        taken = Counter(used)
+        return next((each for each in self if taken[each] < each.offer(flows)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

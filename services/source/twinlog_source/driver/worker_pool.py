@@ -29,11 +29,11 @@ from twinlog_source.driver.epoch_rules import (
     affordable,
     choose_worker,
     cores_needed,
+    deal,
     share_cores,
     workers_needed,
 )
-from twinlog_source.driver.lender import Lender, LenderGoneError
-from twinlog_source.log.facts import MOST_SLOTS
+from twinlog_source.driver.lender import Cores, Lender, LenderGoneError, Lenders
 from twinlog_source.records.pipe import PipeJob
 
 LOOK_SECONDS: Final = 1.0
@@ -62,7 +62,7 @@ Place = tuple[Epoch, int]
 """A slot of an epoch."""
 
 
-class Workers(Protocol):
+class Workers(Cores, Protocol):
     """Runs workers (on Spark)."""
 
     @property
@@ -89,14 +89,6 @@ class Workers(Protocol):
         """Whether Spark has started, which may take minutes: before that no worker can come."""
         ...
 
-    async def run_worker(self, number: int, token: str) -> None:
-        """Return when the worker has ended. Raises TwinlogError when it was lost, or could not run."""
-        ...
-
-    async def kill_worker(self, number: int) -> None:
-        """End a worker by force; its `run_worker` then ends. Raises TwinlogError."""
-        ...
-
     async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
         """Let Spark look at them, without records. Raises TwinlogError (TRANSFORM_REFUSED: for good)."""
         ...
@@ -110,6 +102,8 @@ class Workers(Protocol):
 @dataclass(slots=True, kw_only=True, eq=False)
 class PooledWorker:
     number: int
+    home: Cores
+    """Where it runs: in this process's Spark, or at a lender."""
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     places: list[Place] = field(default_factory=list)
     orders: asyncio.Queue[Place | None] | None = None
@@ -123,8 +117,6 @@ class PooledWorker:
     """It was connected since its job began."""
     is_going: bool = False
     """It was let go or killed."""
-    lender: Lender | None = None
-    """Whose core it has; None = this process's."""
     is_leaving: bool = False
     """The lender wants its core back: it gets nothing to run any more, and goes when it runs nothing."""
 
@@ -157,7 +149,7 @@ class WorkerPool:
 
     workers: Workers
     clock: Clock
-    lenders: list[Lender] = field(default_factory=list)
+    lenders: Lenders = field(default_factory=Lenders)
     _pool: dict[int, PooledWorker] = field(default_factory=dict)
     _runs: list[_Run] = field(default_factory=list)
     _needs: dict[Flow, Need] = field(default_factory=dict)
@@ -193,14 +185,6 @@ class WorkerPool:
     def is_up(self) -> bool:
         return self.workers.is_up
 
-    @property
-    def most(self) -> int:
-        """Slots that a flow may have at most."""
-        own = self.workers.cores
-        if own is None:
-            return MOST_SLOTS
-        return own + sum(each.offer(self._needs) for each in self.lenders) // max(1, len(self._needs))
-
     def share(self, flow: Flow, need: Need | None) -> int:
         """Note what a flow would use (None: it is not copied here); return how many slots it gets now."""
         before = self._needs.get(flow)
@@ -214,11 +198,12 @@ class WorkerPool:
             return self._needs_of_workers[flow].slots
         return share_cores(self._needs_of_workers, self._here)[flow]
 
-    def lent_workers(self, flow: Flow) -> int:
-        """How many copy for a flow on cores of lenders."""
-        return sum(
-            worker.lender is not None and any(epoch.flow == flow for epoch, _ in worker.places)
+    def lent_workers(self, flow: Flow) -> Mapping[str, int]:
+        """How many copy for a flow on cores of lenders, by the lender's name."""
+        return Counter(
+            worker.home.name
             for worker in self._pool.values()
+            if isinstance(worker.home, Lender) and any(epoch.flow == flow for epoch, _ in worker.places)
         )
 
     def was_awake(self, seconds: float) -> bool:
@@ -252,12 +237,12 @@ class WorkerPool:
 
     def is_crowded(self) -> bool:
         """Whether more slots copy than there are cores."""
-        if self.workers.cores is not None:
-            return any(
-                not epoch.ending and len(epoch.slots) > self.most and self._needs[epoch.flow].follows_cores
-                for epoch in (run.epoch for run in self._runs)
-                if epoch.flow in self._needs
-            )
+        own = self.workers.cores
+        if own is not None:
+            following = {flow for flow, need in self._needs.items() if need.follows_cores}
+            epochs = [run.epoch for run in self._runs if run.epoch.flow in following]
+            lent = sum(max(0, len(epoch.slots) - own) for epoch in epochs if not epoch.ending)
+            return lent > self.lenders.offer(self._needs)
         running = {
             run.epoch.flow: Need(
                 len(run.epoch.slots), run.epoch.shares_worker, self._needs_pipes(run.epoch.flow)
@@ -378,6 +363,7 @@ class WorkerPool:
     def _look(self) -> list[PooledWorker]:
         """Place the slots that wait; return the workers whose jobs have to be started."""
         now = self.clock.monotonic()
+        self.lenders.want(workers_needed(self._needs) - (self.workers.cores or 0), self._needs)
         for worker in self._pool.values():
             if not worker.is_here and not self.workers.is_up:
                 worker.since = now
@@ -397,20 +383,19 @@ class WorkerPool:
         if now >= self._pause_until:
             for _ in range(missing):
                 self._last += 1
-                worker = PooledWorker(number=self._last, since=now, lender=self._free_lender())
+                worker = PooledWorker(number=self._last, since=now, home=self._home())
                 self._pool[worker.number] = worker
                 started.append(worker)
         self._place()
         return started
 
-    def _free_lender(self) -> Lender | None:
-        """Of a core for one more worker, once all of this process are in use."""
+    def _home(self) -> Cores:
+        """Of one more worker: a lender once all cores of this process are in use."""
+        used = [each.home for each in self._pool.values()]
         own = self.workers.cores
-        if own is None or sum(each.lender is None for each in self._pool.values()) < own:
-            return None
-        taken = Counter(each.lender for each in self._pool.values())
-        free = (each for each in self.lenders if taken[each] < each.offer(self._needs))
-        return next(free, None)
+        if own is None or used.count(self.workers) < own:
+            return self.workers
+        return self.lenders.free(self._needs, used) or self.workers
 
     def _place(self) -> None:
         for run in self._runs:
@@ -447,8 +432,13 @@ class WorkerPool:
         their cores remain."""
         if self._has_pipes:
             return affordable(self._needs, self._cores)
+        own = self.workers.cores
+        if own is None:
+            return self._needs
+        more = {flow: max(0, need.slots - own) for flow, need in self._needs.items() if need.follows_cores}
+        lent = deal(more, self.lenders.offer(self._needs))
         return {
-            flow: replace(need, slots=min(need.slots, self.most)) if need.follows_cores else need
+            flow: replace(need, slots=min(need.slots, own + lent[flow])) if flow in lent else need
             for flow, need in self._needs.items()
         }
 
@@ -491,10 +481,7 @@ class WorkerPool:
         self._take_places(worker)
         self._move()
         try:
-            if worker.lender is not None:
-                worker.lender.kill(worker.number)
-            else:
-                await self.workers.kill_worker(worker.number)
+            await worker.home.kill_worker(worker.number)
         except TwinlogError as error:
             log.warning("worker_not_killed", worker=worker.number, reason=error.reason, error=str(error))
 
@@ -532,10 +519,7 @@ class WorkerPool:
 
     async def _failure_of_job(self, worker: PooledWorker) -> TwinlogError | None:
         try:
-            if worker.lender is not None:
-                await worker.lender.run(worker.number, worker.token)
-            else:
-                await self.workers.run_worker(worker.number, worker.token)
+            await worker.home.run_worker(worker.number, worker.token)
         except LenderGoneError:
             return None  # It does not come back: others get what it ran.
         except TwinlogError as error:

@@ -136,8 +136,8 @@ def _add_ordered(row: FlowRow, flow: source.FlowStatus) -> None:
         row.hold(
             kinds.TRANSFORM, f"records that twinlog.transform left out: {words}", "twinlog partitions {flow}"
         )
-    if flow.lent_workers:
-        told = f"{counted(flow.lent_workers, 'worker')} on cores of source processes that own no flow"
+    for lender, workers in sorted(flow.lent_workers.items()):
+        told = f"{counted(workers, 'worker')} on cores of {lender}, which owns no flow"
         row.hold(kinds.LENT_CORES, told)
     if flow.spark_ui:
         row.hold(kinds.SPARK_UI, f"Spark shows its jobs to anybody at {flow.spark_ui}")

@@ -92,7 +92,7 @@ def open_lease(
             target,
             service=context.name,
             group=group,
-            name=partial(_process_name, context),
+            name=partial(process_name, context),
             session_seconds=seconds,
             clock=context.clock,
             backoff=context.backoff(0.2, seconds / STEPS_PER_SESSION),
@@ -113,7 +113,7 @@ def _reach(context: ServiceContext, flow: Flow) -> Reach:
     return Reach.UNKNOWN
 
 
-def _process_name(context: ServiceContext) -> OwnerName:
+def process_name(context: ServiceContext) -> OwnerName:
     """People need it to find the process, and callers to reach it."""
     host, port = socket.gethostname(), context.bound.number
     return OwnerName(process=f"{host}:{port}, process {os.getpid()}", address=address_of(context))

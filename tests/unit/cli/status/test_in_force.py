@@ -23,11 +23,12 @@ def test_a_delay_lent_cores_copies_that_lost_the_offsets_and_sparks_ui_are_in_fo
     row = FlowRow(flow="A->B")
     lost = {"SOURCE_RECREATED": 1, "FOREIGN_WRITE": 2}
     flow = source.FlowStatus(flow=FLOW, delay=Duration(seconds=45), offsets_lost_by_reason=lost)
-    flow.spark_ui, flow.lent_workers = "http://127.0.0.1:4040", 2
+    flow.spark_ui = "http://127.0.0.1:4040"
+    flow.lent_workers["box:17401, process 7"] = 2
     _add_ordered(row, flow)
     assert [(each.kind, each.message) for each in row.in_force] == [
         ("DELAY", "records are copied 45 s after they were written (twinlog.delay.seconds)"),
-        ("LENT_CORES", "2 workers on cores of source processes that own no flow"),
+        ("LENT_CORES", "2 workers on cores of box:17401, process 7, which owns no flow"),
         ("SPARK_UI", "Spark shows its jobs to anybody at http://127.0.0.1:4040"),
         ("OFFSETS", "3 copies no longer have the source's offsets: FOREIGN_WRITE, SOURCE_RECREATED"),
     ]

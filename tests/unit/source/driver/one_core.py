@@ -24,8 +24,6 @@ class WarmSpark:
 
 
 class OneCore(WarmSpark):
-    most = 1
-
     async def claim(self, flow: Flow, need: Need) -> int:
         return 1
 

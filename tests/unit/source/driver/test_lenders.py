@@ -33,7 +33,7 @@ async def lend(cluster: Cluster, lender: Lender, dead: set[int]) -> None:
             number, token = await lender.orders.get()
             if token:
                 jobs[number] = group.create_task(work(number, token), name=f"lent {number}")
-            else:
+            elif number:
                 jobs[number].cancel()
 
 
@@ -61,9 +61,10 @@ def test_cores_are_borrowed_once_the_own_ones_copy_and_shared_by_the_flows() -> 
         assert sorted(cluster.running) == [1, 2]
         other = Flow("B", "Z")
         assert pool.share(other, Need(1, follows_cores=True)) == 1
-        assert pool.most == OWN, "it reaches no B"
+        assert pool.share(FLOW, NEED) == OWN, "it reaches no B"
         lender.flows = frozenset({FLOW, other})
-        assert pool.most == OWN + 1
+        assert pool.share(FLOW, NEED) == OWN + 2, "the other one needs none of its cores"
+        assert pool.share(other, NEED) == OWN + 1
         pool.share(other, None)
         assert pool.share(FLOW, Need(8)) == 8, "the file says so"
 
@@ -87,6 +88,23 @@ def test_a_lender_that_goes_leaves_no_slot_behind_and_the_flow_is_crowded() -> N
         epoch.end("SHUTDOWN")
 
     lent(scenario)
+
+
+def test_lenders_are_told_how_many_cores_are_wanted_beyond_those_of_the_ones_before_them() -> None:
+    async def scenario(cluster: Cluster, lender: Lender, group: asyncio.TaskGroup) -> None:
+        pool, later = cluster.pool, Lender(name="third:17401", cores=3, flows=frozenset({FLOW}))
+        stranger = Lender(name="fourth:17401", cores=1)
+        pool.lenders += [stranger, later]
+        pool.share(FLOW, Need(8))
+        await until(lambda: (lender.wanted, later.wanted) == (6, 4), 5)
+        assert stranger.wanted == 0, "it does not reach the clusters"
+        pool.share(FLOW, NEED)
+        lender.cores = 8
+        await until(lambda: (lender.wanted, later.wanted) == (6, 0), 5)
+        pool.share(FLOW, Need(1))
+        await until(lambda: lender.wanted == 0, 5)
+
+    lent(scenario, dead=(3, 4))
 
 
 def test_a_silent_worker_of_a_lender_is_given_up_and_killed() -> None:

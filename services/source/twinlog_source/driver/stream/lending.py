@@ -6,7 +6,7 @@ loopback.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -33,6 +33,7 @@ from twinlog.service.owner.membership import FlowOwner
 from twinlog.service.owner.name import OwnerName
 from twinlog.service.rpc import Rpc
 from twinlog.service.waiting import wait_for_any, wait_or_stop
+from twinlog_source.driver.epoch_rules import deal
 from twinlog_source.driver.lender import DriverPlace, Lender
 from twinlog_source.driver.worker_pool import MOST_WORKERS, SILENT_SECONDS, WorkerPool
 from twinlog_source.task.stream.session import CHANNEL_OPTIONS
@@ -74,11 +75,12 @@ class Borrower:
 
     async def serve(self, signs: AsyncIterator[pb.LentCores], context: Context) -> None:
         """Until the lender ends the stream or is silent. Raises StateError (CORES_NOT_LENT)."""
-        refusal = self.refusal or await _refusal_of_release(signs)
+        first = await _first(signs)
+        refusal = self.refusal or _refusal_of_release(first.version)
         if refusal is not None:
             raise refusal
         place, audited = await self.reach(), begun()
-        lender = Lender(name=caller_name("", context))
+        lender = Lender(name=first.process or caller_name("", context))
         self.pool.lenders.append(lender)
         try:
             async with asyncio.TaskGroup() as group:
@@ -117,12 +119,15 @@ class Borrower:
             await pause(LOOK_SECONDS)
 
 
-async def _refusal_of_release(signs: AsyncIterator[pb.LentCores]) -> TwinlogError | None:
-    """The first sign says nothing else."""
-    version = ""
+async def _first(signs: AsyncIterator[pb.LentCores]) -> pb.LentCores:
+    """It says no more than who lends."""
     with suppress(TimeoutError, StopAsyncIteration):
         async with asyncio.timeout(SILENT_SECONDS):
-            version = (await anext(signs)).version
+            return await anext(signs)
+    return pb.LentCores()
+
+
+def _refusal_of_release(version: str) -> TwinlogError | None:
     if version == __version__:
         return None
     return NotLentError(f"the lender runs Twinlog {version or 'of another release'}, the owner {__version__}")
@@ -132,7 +137,11 @@ async def _tell(lender: Lender, place: DriverPlace, context: Context) -> None:
     number, token = 0, ""
     while True:
         order = pb.LentWorker(
-            number=number, token=token, endpoint=place.endpoint, certificate=place.certificate
+            number=number,
+            token=token,
+            endpoint=place.endpoint,
+            certificate=place.certificate,
+            wanted=lender.wanted,
         )
         await context.write(order)
         number, token = await lender.orders.get()
@@ -159,21 +168,27 @@ class LendableWorkers(Protocol):
         ...
 
 
-def shares(owners: Sequence[str], cores: int) -> Mapping[str, int]:
-    """How many cores each owner is lent.
+def shares(wanted: Mapping[str, int], cores: int, lent: Mapping[str, int]) -> Mapping[str, int]:
+    """How many cores each owner is lent by need; those that nobody needs stay where they are.
 
-    >>> shares(["a:1", "b:1"], 3)
-    {'a:1': 2, 'b:1': 1}
+    >>> shares({"a:1": 1, "b:1": 4}, 4, {"a:1": 4})
+    {'a:1': 1, 'b:1': 3}
+    >>> shares({"a:1": 1, "b:1": 0}, 4, {"b:1": 4})
+    {'a:1': 1, 'b:1': 3}
     """
-    whole, odd = divmod(cores, max(1, len(owners)))
-    dealt = {owner: whole + (index < odd) for index, owner in enumerate(sorted(owners))}
-    return {owner: share for owner, share in dealt.items() if share}
+    dealt = deal(wanted, cores)
+    more = {each: max(0, lent.get(each, 0) - share) for each, share in dealt.items()}
+    kept = deal(more, cores - sum(dealt.values()))
+    return {each: dealt[each] + kept[each] for each in sorted(wanted)}
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Loan:
     address: str
     flows: Collection[Flow] = ()
+    """Of the owner; none: nothing is lent to it any more."""
+    wanted: int = 0
+    """Cores that the owner would use."""
     cores: int = 0
     """For this owner, now."""
     running: dict[int, DriverPlace] = field(default_factory=dict)
@@ -186,6 +201,8 @@ class _Loan:
 
 @dataclass(slots=True, kw_only=True)
 class Lending:
+    process: Callable[[], str]
+    """What this one is called."""
     workers: LendableWorkers
     owners: Callable[[], Mapping[str, Collection[Flow]]]
     """By address: owners of flows that could use cores of this process, which owns none; empty when it owns
@@ -207,21 +224,29 @@ class Lending:
             while not stop.is_set():
                 now, owners = self.clock.monotonic(), self.owners()
                 busy_at = busy_at if owners else now
-                lent = shares([*owners], self.workers.cores or 0) if now >= busy_at + IDLE_SECONDS else {}
-                if lent and self.refusal is not None:
+                if now < busy_at + IDLE_SECONDS:
+                    owners = {}
+                elif owners and self.refusal is not None:
                     self._tell_once(self.refusal)
-                    lent = {}
-                for address in lent.keys() - self._loans.keys():
-                    loan = self._loans[address] = _Loan(address=address)
+                    owners = {}
+                for address in owners.keys() - self._loans.keys():
+                    loan = self._loans[address] = _Loan(address=address, flows=owners[address])
                     group.create_task(self._lend(loan, stop), name=f"lend cores to {address}")
-                for loan in self._loans.values():
-                    before, loan.cores = loan.cores, lent.get(loan.address, 0)
-                    loan.flows = owners.get(loan.address, ())
-                    if loan.cores != before:
-                        loan.news.set()
+                self._share(owners)
                 await wait_or_stop(stop, LOOK_SECONDS)
-            for loan in self._loans.values():
-                loan.cores = 0
+            self._share({})
+
+    def _share(self, owners: Mapping[str, Collection[Flow]]) -> None:
+        loans = [loan for loan in self._loans.values() if loan.address in owners]
+        lent = shares(
+            {loan.address: loan.wanted for loan in loans},
+            self.workers.cores or 0,
+            {loan.address: loan.cores for loan in loans},
+        )
+        for loan in self._loans.values():
+            before = loan.flows, loan.cores
+            loan.flows, loan.cores = owners.get(loan.address, ()), lent.get(loan.address, 0)
+            if (loan.flows, loan.cores) != before:
                 loan.news.set()
 
     async def _lend(self, loan: _Loan, stop: asyncio.Event) -> None:
@@ -230,6 +255,7 @@ class Lending:
                 await self._serve(loan, SourceServiceStub(channel).LendCores(), stop)
         except TwinlogError as error:  # such as a file that is not usable
             loan.failure = error
+        loan.wanted = loan.cores = 0
         seconds = AGAIN_SECONDS
         if loan.failure is not None:
             self._tell_once(loan.failure)
@@ -268,11 +294,11 @@ class Lending:
         try:
             while (order := await stream.read()) is not grpc.aio.EOF:
                 driver = DriverPlace(endpoint=order.endpoint, certificate=order.certificate)
-                if not order.number:
-                    loan.is_reached = await self._reaches(loan, driver)
-                elif order.token:
+                loan.is_reached = loan.is_reached or await self._reaches(loan, driver)
+                loan.wanted = order.wanted if loan.is_reached else 0
+                if order.token:
                     begin(order.number, order.token, driver)
-                else:
+                elif order.number:
                     await self._kill(loan, order.number)
                 loan.news.set()
         except grpc.aio.AioRpcError as error:
@@ -297,11 +323,14 @@ class Lending:
         with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # `_serve` knows why.
             while True:
                 loan.news.clear()
-                cores = loan.cores if loan.is_reached and self.workers.is_up else 0
+                cores = loan.cores if self.workers.is_up else 0
                 flows, ended, loan.ended = map(flow_message, loan.flows), loan.ended, []
-                await stream.write(pb.LentCores(version=__version__, cores=cores, flows=flows, ended=ended))
+                sign = pb.LentCores(
+                    version=__version__, process=self.process(), cores=cores, flows=flows, ended=ended
+                )
+                await stream.write(sign)
                 now = self.clock.monotonic()
-                if loan.cores and loan.failure is None:
+                if loan.flows and loan.failure is None:
                     going_since = None
                 elif going_since is None:
                     going_since = now

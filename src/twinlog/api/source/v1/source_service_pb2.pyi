@@ -82,10 +82,13 @@ class LentCores(_message.Message):
     CORES_FIELD_NUMBER: _builtins.int
     FLOWS_FIELD_NUMBER: _builtins.int
     ENDED_FIELD_NUMBER: _builtins.int
+    PROCESS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """Its release: workers of another one than their driver's are refused (WORKER_VERSION)."""
     cores: _builtins.int
     """Cores that it lends; workers on more than those have to go."""
+    process: _builtins.str
+    """What the lender is called among the owners of flows."""
     @_builtins.property
     def flows(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Flow]:
         """The flows whose clusters it reaches."""
@@ -101,10 +104,11 @@ class LentCores(_message.Message):
         cores: _builtins.int = ...,
         flows: _abc.Iterable[_types_pb2.Flow] | None = ...,
         ended: _abc.Iterable[_builtins.int] | None = ...,
+        process: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cores", b"cores", "ended", b"ended", "flows", b"flows", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cores", b"cores", "ended", b"ended", "flows", b"flows", "process", b"process", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -112,7 +116,7 @@ Global___LentCores: _TypeAlias = LentCores  # noqa: Y015
 
 @_typing.final
 class LentWorker(_message.Message):
-    """LentWorker is a worker that the lender has to run."""
+    """LentWorker is what a lender has to know: how many of its cores are wanted, and a worker that it has to run."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -120,14 +124,17 @@ class LentWorker(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     ENDPOINT_FIELD_NUMBER: _builtins.int
     CERTIFICATE_FIELD_NUMBER: _builtins.int
+    WANTED_FIELD_NUMBER: _builtins.int
     number: _builtins.int
-    """Its number; 0 = none yet: the lender may look whether it reaches the endpoint."""
+    """Of the worker; 0 = none."""
     token: _builtins.str
     """Its secret; empty = end it by force."""
     endpoint: _builtins.str
     """HOST:PORT of its driver's WorkerService."""
     certificate: _builtins.str
     """PEM, by which it knows its driver."""
+    wanted: _builtins.int
+    """Cores of this lender that the owner would use now."""
     def __init__(
         self,
         *,
@@ -135,10 +142,11 @@ class LentWorker(_message.Message):
         token: _builtins.str = ...,
         endpoint: _builtins.str = ...,
         certificate: _builtins.str = ...,
+        wanted: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate", b"certificate", "endpoint", b"endpoint", "number", b"number", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate", b"certificate", "endpoint", b"endpoint", "number", b"number", "token", b"token", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1022,6 +1030,26 @@ class FlowStatus(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class LentWorkersEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     FLOW_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     SLOTS_FIELD_NUMBER: _builtins.int
@@ -1103,8 +1131,6 @@ class FlowStatus(_message.Message):
     """Partitions whose topic is copied both ways under the same name."""
     spark_ui: _builtins.str
     """Where the web UI of the process's Spark is, if it is switched on."""
-    lent_workers: _builtins.int
-    """Workers that copy for it on cores of processes of source that own no flow."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -1178,6 +1204,10 @@ class FlowStatus(_message.Message):
     def left_out_records(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Records that twinlog.transform.* left out since the service started, by the reason: FILTERED, SKIPPED, DEAD_LETTERED."""
 
+    @_builtins.property
+    def lent_workers(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Workers that copy for it on cores of processes of source that own no flow, by these processes."""
+
     def __init__(
         self,
         *,
@@ -1217,7 +1247,7 @@ class FlowStatus(_message.Message):
         partitions_both_ways: _builtins.int = ...,
         left_out_records: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         spark_ui: _builtins.str = ...,
-        lent_workers: _builtins.int = ...,
+        lent_workers: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "caught_up_in", b"caught_up_in", "delay", b"delay", "flow", b"flow", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "oldest_record_at", b"oldest_record_at", "proven_at", b"proven_at", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...

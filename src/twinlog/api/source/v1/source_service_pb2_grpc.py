@@ -188,7 +188,7 @@ class SourceServiceServicer(object):
 
     def LendCores(self, request_iterator, context):
         """LendCores is called by a source process that copies nothing: it says every few seconds how many of its cores it lends, and is
-        told which workers to run there for this process. They get the credentials of both clusters. Fails with CORES_NOT_LENT where
+        told how many this process would use and which workers to run there for it. They get the credentials of both clusters. Fails with CORES_NOT_LENT where
         this process cannot use them, or not safely. Not for operators.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -55,7 +55,7 @@ class SourceServiceStub:
     """
     LendCores: _aio.StreamStreamMultiCallable[_source_service_pb2.LentCores, _source_service_pb2.LentWorker]
     """LendCores is called by a source process that copies nothing: it says every few seconds how many of its cores it lends, and is
-    told which workers to run there for this process. They get the credentials of both clusters. Fails with CORES_NOT_LENT where
+    told how many this process would use and which workers to run there for it. They get the credentials of both clusters. Fails with CORES_NOT_LENT where
     this process cannot use them, or not safely. Not for operators.
     """
 
@@ -172,7 +172,7 @@ class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_abc.AsyncIterator[_source_service_pb2.LentCores], _abc.AsyncIterator[_source_service_pb2.LentWorker]],
     ) -> _abc.AsyncIterator[_source_service_pb2.LentWorker]:
         """LendCores is called by a source process that copies nothing: it says every few seconds how many of its cores it lends, and is
-        told which workers to run there for this process. They get the credentials of both clusters. Fails with CORES_NOT_LENT where
+        told how many this process would use and which workers to run there for it. They get the credentials of both clusters. Fails with CORES_NOT_LENT where
         this process cannot use them, or not safely. Not for operators.
         """
 

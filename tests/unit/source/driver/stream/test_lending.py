@@ -73,9 +73,15 @@ def test_cores_are_for_owners_that_they_help_and_that_may_be_trusted() -> None:
 
 
 def test_every_core_is_lent_once() -> None:
-    assert shares([AWAY], 4) == {AWAY: 4}
-    assert shares([AWAY, BESIDE], 1) == {BESIDE: 1}
-    assert shares([], 4) == {}
+    assert shares({AWAY: 9}, 4, {}) == {AWAY: 4}
+    assert shares({AWAY: 9, BESIDE: 9}, 1, {AWAY: 1}) == {BESIDE: 0, AWAY: 1}
+    assert shares({}, 4, {AWAY: 4}) == {}
+
+
+def test_what_an_owner_does_not_use_goes_to_one_that_does_and_else_stays() -> None:
+    assert shares({AWAY: 0, BESIDE: 9}, 4, {}) == {AWAY: 0, BESIDE: 4}
+    assert shares({AWAY: 1, BESIDE: 9}, 4, {AWAY: 4}) == {AWAY: 1, BESIDE: 3}
+    assert shares({AWAY: 1, BESIDE: 0}, 4, {AWAY: 2, BESIDE: 1}) == {AWAY: 2, BESIDE: 1}
 
 
 class Call:

@@ -19,6 +19,7 @@ from twinlog.service.grpc_server import Context
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog_source.driver.epoch import Epoch, Slot, SlotState
+from twinlog_source.driver.lender import Lender
 from twinlog_source.driver.stream.stream_pace import LONGEST_REPORT_SECONDS
 from twinlog_source.driver.stream.worker_servicer import MOST_SILENT_STREAMS, WorkerServicer
 from twinlog_source.driver.worker_pool import Place, PooledWorker, WorkerPool
@@ -256,7 +257,7 @@ class Pool:
     """Of one worker."""
 
     def admit(self, _number: int, _token: str) -> PooledWorker:
-        return PooledWorker(number=1, since=0.0)
+        return PooledWorker(number=1, home=Lender(name="other"), since=0.0)
 
     def joined(self, _worker: PooledWorker) -> asyncio.Queue[Place | None]:
         return asyncio.Queue()
