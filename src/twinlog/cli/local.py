@@ -34,10 +34,8 @@ app = typer.Typer(
 _DOWN_SECONDS = 60.0
 _STOP_SECONDS = 60.0
 _START_SECONDS = 150.0
-_CLUSTER: Fields[RunningCluster] = table(
-    "=name|cluster =kafka_version|kafka",
-    Field("", lambda cluster: cluster.bootstrap_servers.replace(",", "\n"), "bootstrap.servers"),
-    "=security_protocol|security",
+CLUSTER: Fields[RunningCluster] = table(
+    "=name|cluster =kafka_version|kafka =bootstrap_servers|bootstrap.servers =security_protocol|security",
     Field("", lambda cluster: "\n".join(str(each.pid or "-") for each in cluster.brokers), "pid", right=True),
     Field("", lambda cluster: "\n".join(each.state for each in cluster.brokers), "state"),
     "=client_file|client_properties",
@@ -232,7 +230,7 @@ def _end(cluster: RunningCluster) -> StartCluster:
 
 def _show(clusters: Sequence[RunningCluster], call: Call) -> None:
     def text() -> None:
-        print_rows(_CLUSTER, clusters, empty="no cluster runs: `twinlog local up` starts some")
+        print_rows(CLUSTER, clusters, empty="no cluster runs: `twinlog local up` starts some")
         for cluster in clusters:
             for broker in cluster.brokers:
                 if broker.state is not BrokerState.RUNNING:

@@ -1,10 +1,11 @@
-"""The properties file that `twinlog local up` prints is one that its clusters can run."""
+"""What `twinlog local up` prints can be pasted: addresses, and a properties file that its clusters run."""
 
 from pathlib import Path
 
 import pytest
 
-from twinlog.cli.local import mirror_file
+from twinlog.cli.common.fields import cells_of, columns_of, table_lines
+from twinlog.cli.local import CLUSTER, mirror_file
 from twinlog.config import load
 from twinlog.local.registry import BrokerState, RunningBroker, RunningCluster
 
@@ -14,7 +15,7 @@ def cluster(name: str, brokers: int) -> RunningCluster:
         name=name,
         cluster_id=name,
         kafka_version="4.3.1",
-        bootstrap_servers=f"{name}:1",
+        bootstrap_servers=",".join(f"{name}:{number}" for number in range(1, brokers + 1)),
         security_protocol="PLAINTEXT",
         client_file="",
         brokers=tuple(
@@ -37,3 +38,10 @@ def test_it_enables_a_flow_and_asks_for_no_more_replicas_than_there_are_brokers(
     assert [str(each.flow) for each in configuration.enabled_flows] == ["east->west"]
     assert [each.text for each in configuration.notices if each.level == "warning"] == []
     assert text.count("replication.factor=") == text.count(f"replication.factor={factor}\n") == 5
+
+
+def test_addresses_are_shown_as_a_properties_file_has_them() -> None:
+    shown = [cells_of(CLUSTER, cluster("east", 3))]
+    for width in (None, 80, 200):
+        lines = table_lines(columns_of(CLUSTER), shown, width=width)
+        assert any("east:1,east:2,east:3" in line for line in lines)
