@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from simulated.test_replicas import OTHERS, owned
+from simulated.replicas_rig import OTHERS, owned
 from simulated.world import ONE_BROKER, World, live
 from twinlog.api.common.v1 import owners_service_pb2 as owners
 from twinlog.api.common.v1 import types_pb2

@@ -5,7 +5,7 @@ from statistics import median
 
 import pytest
 
-from simulated.test_replicas import OTHERS, owned
+from simulated.replicas_rig import OTHERS, owned
 from simulated.world import ONE_BROKER, SERVICES, World, live
 from twinlog.api.common.v1.types_pb2 import Flow
 from twinlog.api.source.v1.source_service_pb2 import CalibrateRequest
