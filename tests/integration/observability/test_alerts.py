@@ -161,12 +161,12 @@ SCENARIOS: Mapping[str, Scenario] = {
         fires=frozenset(),
         series={f'twinlog_replication_gaps{{{TOPIC}, error_type="RETENTION"}}': "12x140 _x40"},
     ),
-    "somebody else wrote into a copy": Scenario(
+    "somebody else wrote into a copy, and nobody has acknowledged it": Scenario(
         fires=frozenset({"TwinlogForeignWriter"}),
-        series={f"twinlog_replication_foreign_total{{{TOPIC}}}": "_x140 3x40"},
+        series={f"twinlog_replication_foreign_open{{{TOPIC}}}": f"3x{MINUTES}"},
     ),
-    "somebody else wrote into a copy long ago": Scenario(
-        fires=frozenset(), series={f"twinlog_replication_foreign_total{{{TOPIC}}}": f"3x{MINUTES}"}
+    "somebody else wrote into a copy, and somebody has acknowledged it": Scenario(
+        fires=frozenset(), series={f"twinlog_replication_foreign_open{{{TOPIC}}}": "3x140 _x40"}
     ),
     "the copy differs": Scenario(
         fires=frozenset({"TwinlogCopyDiffers"}),

@@ -135,6 +135,14 @@ class FlowGauges:
             (count, {DESTINATION: topic, ERROR_TYPE: reason}) for (topic, reason), count in counts.items()
         ]
 
+    def open_foreign(self, facts: FlowFacts) -> Figures:
+        """Foreign records that nobody has acknowledged, as the owner knows them."""
+        counts: Counter[str] = Counter()
+        for row in self._rows() if facts.is_owned else ():
+            if row.foreign_records:
+                counts[row.target_topic] += row.foreign_records
+        return [(count, {DESTINATION: topic}) for topic, count in counts.items()]
+
     def source_ends(self) -> Figures:
         """The last known log ends of each topic; topics of heartbeats are left out."""
         ends: Counter[str] = Counter()
@@ -225,6 +233,7 @@ _GAUGES: Mapping[MetricSpec, Callable[[ObservedFlow], Figures]] = {
     metrics.REPLICATION_THROTTLE: lambda of: of.gauges.throttles(),
     metrics.REPLICATION_PARTITIONS: lambda of: of.gauges.states(of.facts()),
     metrics.REPLICATION_GAPS: lambda of: of.gauges.open_losses(of.facts()),
+    metrics.REPLICATION_FOREIGN_OPEN: lambda of: of.gauges.open_foreign(of.facts()),
     metrics.REPLICATION_SOURCE_END: lambda of: of.gauges.source_ends(),
     metrics.REPLICATION_BEHIND: lambda of: of.gauges.behind(of.facts()),
     metrics.REPLICATION_STALLED: lambda of: of.gauges.stalled(of.facts()),

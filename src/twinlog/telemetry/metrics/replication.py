@@ -84,7 +84,11 @@ REPLICATION_GAPS = MetricSpec(
 )  # fmt: skip
 REPLICATION_FOREIGN = MetricSpec(
     "twinlog.replication.foreign", Kind.COUNTER, "{record}", (*FLOW, DESTINATION), "source",
-    "Foreign records (of other producers) that the source service has found in copies. Alert above 0.",
+    "Foreign records (of other producers) that the source service has found in copies.",
+)  # fmt: skip
+REPLICATION_FOREIGN_OPEN = MetricSpec(
+    "twinlog.replication.foreign.open", Kind.GAUGE, "{record}", (*FLOW, DESTINATION), "source",
+    "Foreign records in copies that nobody has acknowledged (`twinlog foreign`). Alert above 0.",
 )  # fmt: skip
 REPLICATION_LAG_TIME = MetricSpec(
     "twinlog.replication.lag.time", Kind.GAUGE, "s", (*FLOW, DESTINATION, PARTITION), "source",

@@ -16,8 +16,9 @@ from twinlog_source.config import source_flows
 from twinlog_source.driver.instruments import MOST_SAMPLES, FlowInstruments, ObservedFlow, observe_flows
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.gaps import Gap, GapIdentity
-from twinlog_source.partitions.events import Copied, TopicsChosen
+from twinlog_source.partitions.events import Copied, ForeignKnown, TopicsChosen
 from twinlog_source.partitions.latency import LatencyHistogram
+from twinlog_source.partitions.orders import ForeignWrite
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import FlowFacts
 from twinlog_source.partitions.table import PartitionTable
@@ -163,3 +164,22 @@ def test_a_loss_is_shown_until_somebody_acknowledges_it() -> None:
     assert gauges.open_losses(standby) == []
     gaps[lost.identity] = replace(lost, acknowledged_by="somebody")
     assert gauges.open_losses(owner) == []
+
+
+def test_foreign_records_are_shown_until_somebody_acknowledges_them() -> None:
+    (flow,) = source_flows(load_more("A->B.enabled = true"))
+    table = PartitionTable()
+    gauges = FlowInstruments(NoOpMeter("test"), flow, table, ControlState(), FakeClock()).gauges
+    partitions = [TopicPartition("t", number) for number in range(2)]
+    table.apply(TopicsChosen(targets=dict.fromkeys(partitions, "A.t")), 0.0)
+    owner, standby = (cast("FlowFacts", SimpleNamespace(is_owned=owned)) for owned in (True, False))
+    write = ForeignWrite(7, 9, records=2, producer_id=5, producer_epoch=0, written_at_ms=1)
+
+    assert gauges.open_foreign(owner) == []
+    for partition in partitions:
+        table.apply(ForeignKnown(partition=partition, records=2, writes=(write,)), 1.0)
+    assert gauges.open_foreign(owner) == [(4, {"messaging.destination.name": "A.t"})]
+    assert gauges.open_foreign(standby) == []
+    for partition in partitions:
+        table.apply(ForeignKnown(partition=partition, records=0, writes=(write,)), 2.0)
+    assert gauges.open_foreign(owner) == []
