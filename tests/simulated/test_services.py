@@ -16,6 +16,8 @@ from twinlog.api.source.v1.source_service_pb2 import ListPartitionsRequest
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.verdict.issues import Level
 from twinlog.cli.verdict.verdict import verdict_of
+from twinlog.preflight.checks import judge
+from twinlog.preflight.facts import Severity
 from twinlog.preflight.gather import gather_facts
 from twinlog.service.options import ServiceOptions, load_configuration
 from twinlog.testing.broker.acls import (
@@ -143,6 +145,33 @@ def test_brokers_that_hang_are_the_one_problem_that_is_told(tmp_path: Path) -> N
             for each in hung:
                 each.ended.set()
             await histories.copied(world)
+
+    live(life())
+
+
+def test_of_dead_brokers_is_told_where_to_start_them_and_no_factor_is_blamed(tmp_path: Path) -> None:
+    async def life() -> None:
+        three = IDENTITY.replace("factor = 1", "factor = 3")
+        async with World(tmp_path, three, seed=1, node_count=3) as world:
+            world.on["A"].cluster.create_topic("orders", partition_count=6)
+            world.start(*SERVICES)
+            await histories.copied(world)
+            await world.pause(30)
+            kafka = world.kafka["B"]
+            _, second, third = kafka.bootstrap.split(",")
+            for node_id in (2, 3):
+                await kafka.stop_node(node_id)
+            await world.pause(60)
+            (issue,) = verdict_of(await world.status()).pressing
+            assert (issue.about, issue.reason) == ("B", "BROKER_SILENT")
+            assert f": start broker 2 at {second}, and broker 3 at {third}" in issue.message
+            assert issue.command.startswith("twinlog preflight ")
+            configuration = load_configuration("source", ServiceOptions(config=world.file), environment={})
+            found = judge(await gather_facts(configuration, timeout_seconds=10))
+            told = [each for each in found if each.level is not Severity.OK and each.about != str(world.file)]
+            assert [(each.about, each.check) for each in told if "factor" in each.check] == []
+            (brokers,) = [each for each in told if each.check == "brokers"]
+            assert brokers.remedy == "start broker 2, and broker 3"
 
     live(life())
 

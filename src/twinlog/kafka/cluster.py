@@ -30,6 +30,7 @@ from twinlog.kafka.groups.offsets import (
     list_groups,
 )
 from twinlog.kafka.ports import (
+    NO_BROKERS,
     Assign,
     CommittedOffset,
     GroupDescription,
@@ -63,20 +64,19 @@ _AT_ONCE: Final = 16
 class BrokerAdminMixin(TopicAdminMixin):
     """Implements `TopicAdmin`, `outage` included."""
 
-    async def outage(self, whole: Collection[int] = ()) -> tuple[frozenset[int], Outage]:
-        told = await self._topics((), _DOING)
-        named = frozenset(told.brokers)
-        silent = await self._silent(await self._silent(named))
-        if silent >= named:
+    async def outage(self, whole: Mapping[int, str] = NO_BROKERS) -> tuple[Mapping[int, str], Outage]:
+        named = (await self._topics((), _DOING)).brokers
+        silent = await self._silent(await self._silent(frozenset(named)))
+        if silent >= named.keys():
             raise from_reason(UNAVAILABLE, _DOING, alias=self._wire.alias, detail="no broker answers")
-        if not silent and named == frozenset(whole):
+        if not silent and named.keys() == whole.keys():
             return named, Outage()
-        told = await self._topics(None, _DOING)
+        told = await self._topics(None, _DOING, silent)
         missing = told.replicas.offline.difference(told.brokers)
         if not silent and not missing:
             return named, Outage()
         return named, Outage(
-            brokers=silent | missing,
+            brokers={each: {**whole, **named}.get(each, "") for each in sorted(silent | missing)},
             without_leader=told.replicas.without_leader,
             under_replicated=told.replicas.under_replicated,
         )

@@ -11,7 +11,8 @@ others. Implementations: `twinlog.kafka.cluster` and
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
 
 from twinlog.errors import KafkaError
 from twinlog.model import Headers, Record, TopicPartition
@@ -47,21 +48,25 @@ class BrokerDescription:
     rack: str | None
 
 
+NO_BROKERS: Final[Mapping[int, str]] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
     """Brokers that do not answer while others do. Empty and zeros without one."""
 
-    brokers: frozenset[int] = frozenset()
-    """Node ids."""
+    brokers: Mapping[int, str] = field(default_factory=dict)
+    """By node id, where each of them was (`host:port`); empty where this is not known."""
     without_leader: int = 0
-    """Partitions, of the topics that the principal may see."""
+    """Partitions whose leader does not answer, of the topics that the principal may see. The metadata may
+    still name one, where too few controllers are left to change it."""
     under_replicated: int = 0
     """Partitions with fewer replicas in sync than they should have, those without a leader included."""
 
     def told(self, alias: str) -> str:
         """In words.
 
-        >>> Outage(brokers=frozenset({2}), under_replicated=7).told("B")
+        >>> Outage(brokers={2: "kafka-2:9092"}, under_replicated=7).told("B")
         'broker 2 of B does not answer; the others do; partitions without a leader: 0, that lack replicas: 7'
         """
         ids = ", ".join(map(str, sorted(self.brokers)))
@@ -71,18 +76,32 @@ class Outage:
             f" that lack replicas: {self.under_replicated:,}"
         )
 
+    @property
+    def remedy(self) -> str:
+        """
+        >>> Outage(brokers={2: "kafka-2:9092", 3: ""}).remedy
+        'start broker 2 at kafka-2:9092, and broker 3'
+        """
+        starts = [
+            f"broker {each}{f' at {address}' if address else ''}"
+            for each, address in sorted(self.brokers.items())
+        ]
+        return f"start {', and '.join(starts)}"
+
 
 class TopicAdmin(Protocol):
     async def cluster_id(self) -> str: ...
 
     async def brokers(self) -> Sequence[BrokerDescription]: ...
 
-    async def outage(self, whole: Collection[int] = ()) -> tuple[frozenset[int], Outage]:
-        """The node ids of the brokers that the metadata names, and which brokers do not answer: those among
-        them that two requests did not reach, and those that metadata does not name but replicas are on.
+    async def outage(self, whole: Mapping[int, str] = NO_BROKERS) -> tuple[Mapping[int, str], Outage]:
+        """The brokers that the metadata names, with their addresses by node id, and which brokers do not
+        answer: those among them that two requests did not reach, and those that metadata does not name but
+        replicas are on.
 
         The second kind is not looked for (it takes the metadata of all topics) while the metadata names
-        exactly the brokers of `whole`. May take as long as two of the client's time-outs.
+        exactly the brokers of `whole`, which says where they were. May take as long as two of the client's
+        time-outs.
         """
         ...
 

@@ -130,7 +130,8 @@ def check_cluster(cluster: ClusterFacts) -> Iterator[Finding]:
         return
     yield fine(cluster.alias, "reachable", f"{_brokers(cluster)}, cluster id {cluster.cluster_id}")
     if cluster.outage.brokers:
-        yield warning(cluster.alias, "brokers", cluster.outage.told(cluster.alias))
+        outage = cluster.outage
+        yield warning(cluster.alias, "brokers", outage.told(cluster.alias), outage.remedy)
     if _number(cluster.release) < _number(OLDEST_RELEASE):
         yield error(
             cluster.alias,

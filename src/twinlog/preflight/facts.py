@@ -71,6 +71,7 @@ class ClusterFacts:
     cluster_id: str = ""
     release: str = ""
     broker_count: int = 0
+    """Those that do not answer included."""
     broker_configs: Mapping[str, str] = field(default_factory=dict)
     """Configs of one broker; empty without the right to read them."""
     topics: frozenset[str] = frozenset()

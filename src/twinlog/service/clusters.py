@@ -12,7 +12,7 @@ from opentelemetry.metrics import Meter, Observation
 from twinlog.clock import Clock
 from twinlog.config import ClientConfig
 from twinlog.errors import StateError, TransientKafkaError, TwinlogError
-from twinlog.kafka.ports import KafkaCluster, Outage
+from twinlog.kafka.ports import NO_BROKERS, KafkaCluster, Outage
 from twinlog.kafka.reasons import no_answer
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.interceptors import too_late
@@ -95,8 +95,8 @@ class Clusters:
         self._clock = clock
         self._open: dict[tuple[ClusterAlias, frozenset[tuple[str, str]], float | None], KafkaCluster] = {}
         self._probes: dict[ClusterAlias, KafkaCluster] = {}
-        self._whole: dict[ClusterAlias, tuple[float, frozenset[int]]] = {}
-        """When no broker was missing last, in monotonic seconds, and which ones there were."""
+        self._whole: dict[ClusterAlias, tuple[float, Mapping[int, str]]] = {}
+        """When no broker was missing last, in monotonic seconds, and which ones there were, and where."""
         self._statuses = {
             alias: ClusterStatus(alias=alias, reachable=False, reason=UNKNOWN, message="not looked at yet")
             for alias in self._probed
@@ -219,7 +219,7 @@ class Clusters:
     async def _outage(self, alias: ClusterAlias) -> Outage:
         """The last known one while it cannot be told."""
         known = self._statuses[alias].outage
-        looked_at, whole = self._whole.get(alias, (-math.inf, frozenset()))
+        looked_at, whole = self._whole.get(alias, (-math.inf, NO_BROKERS))
         if not known.brokers and self._clock.monotonic() - looked_at < BROKERS_INTERVAL_SECONDS:
             return known
         try:

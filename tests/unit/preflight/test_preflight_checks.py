@@ -103,10 +103,11 @@ def test_refused_credentials_do_not_send_anybody_to_the_addresses(configure: Con
 
 
 def test_a_broker_that_does_not_answer_while_others_do_is_a_warning(configure: Configure) -> None:
-    outage = Outage(brokers=frozenset({2}), without_leader=1, under_replicated=7)
+    outage = Outage(brokers={2: "kafka-2:9092"}, without_leader=1, under_replicated=7)
     finding = the_trouble(facts_of(configure({}), clusters={"B": cluster("B", outage=outage)}))
     assert (finding.level, finding.about) == (Severity.WARNING, "B")
     assert "broker 2 of B does not answer; the others do" in finding.message
+    assert finding.remedy == "start broker 2 at kafka-2:9092"
 
 
 def test_a_release_that_is_too_old(configure: Configure) -> None:

@@ -201,6 +201,8 @@ class ClusterRow:
     notes: list[Note] = field(default_factory=list)
     silent_brokers: dict[int, list[str]] = field(default_factory=dict)
     """By node id, the services that get no answer from it, while others answer."""
+    broker_addresses: dict[int, str] = field(default_factory=dict)
+    """Where each of these is (`host:port`), as far as a service knows."""
     partitions_without_leader: int = 0
     """As the service tells it that may see most of them; while a broker is silent."""
     partitions_under_replicated: int = 0
@@ -217,6 +219,8 @@ class ClusterRow:
             services = self.silent_brokers.setdefault(node_id, [])
             if service not in services:
                 services.append(service)
+            if address := status.broker_addresses.get(node_id):
+                self.broker_addresses[node_id] = address
         self.partitions_without_leader = max(self.partitions_without_leader, status.partitions_without_leader)
         self.partitions_under_replicated = max(
             self.partitions_under_replicated, status.partitions_under_replicated

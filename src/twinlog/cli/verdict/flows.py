@@ -56,7 +56,10 @@ def cluster_issues(
         if not row.silent_brokers:
             return in_part
         follow = [each for each in in_part if is_symptom_of_cluster(each, row)]
-        return [*(each for each in in_part if each not in follow), _silent(row, flows, [*symptoms, *follow])]
+        return [
+            *(each for each in in_part if each not in follow),
+            _silent(row, flows, [*symptoms, *follow], file),
+        ]
     first = min(row.notes, key=lambda note: note.service)
     swallowed = list(symptoms)
     said = tuple(f"{note.service}: {note.message}" for note in sorted(row.notes, key=lambda n: n.service))
@@ -84,28 +87,22 @@ def _in_part(
     return bad(row.alias, reason, told, remedy(reason, file=file), flows=held)
 
 
-def _silent(row: ClusterRow, flows: Sequence[FlowRow], symptoms: Sequence[Issue]) -> Issue:
+def _silent(row: ClusterRow, flows: Sequence[FlowRow], symptoms: Sequence[Issue], file: str) -> Issue:
     by = sorted({service for services in row.silent_brokers.values() for service in services})
     outage = Outage(
-        brokers=frozenset(row.silent_brokers),
+        brokers={each: row.broker_addresses.get(each, "") for each in row.silent_brokers},
         without_leader=row.partitions_without_leader,
         under_replicated=row.partitions_under_replicated,
     )
-    told = outage.told(row.alias) + ("" if by == sorted(row.seen_by) else f" (seen by {', '.join(by)})")
-    commands = [
-        each.command
-        for level in reversed(SEVERITY)
-        for each in symptoms
-        if each.level == level and each.command
-    ]
+    seen = "" if by == sorted(row.seen_by) else f" (seen by {', '.join(by)})"
     return Issue(
         level=max((Level.WARN, worst(symptoms)), key=SEVERITY.index),
         about=row.alias,
         reason="BROKER_SILENT",
-        message=told + (_waits(flows) if symptoms else ""),
+        message=f"{outage.told(row.alias)}{seen}: {outage.remedy}{_waits(flows) if symptoms else ''}",
         stops=any(each.stops for each in symptoms),
         flows=tuple(each.flow for each in flows) if symptoms else (),
-        command=commands[0] if commands else "",
+        command=remedy("BROKER_SILENT", file=file),
         symptoms=len(symptoms),
         details=_told_by(symptoms),
     )

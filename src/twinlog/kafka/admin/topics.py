@@ -101,7 +101,9 @@ class TopicAdminMixin:
             internal=topic.is_internal,
         )
 
-    async def _topics(self, names: Collection[str] | None, doing: str) -> Metadata:
+    async def _topics(
+        self, names: Collection[str] | None, doing: str, silent: Collection[int] = ()
+    ) -> Metadata:
         """Raises KafkaError."""
 
         def check(answer: Metadata) -> None:
@@ -109,7 +111,7 @@ class TopicAdminMixin:
 
         async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
             answer: Metadata = await self._wire.send_any(
-                metadata_request(names),
+                metadata_request(names, silent),
                 doing,
                 check=check,
                 slow_seconds=self._wire.timeout_seconds * _SLOW_SHARE,

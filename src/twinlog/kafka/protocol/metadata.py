@@ -8,6 +8,7 @@ import base64
 import struct
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from twinlog.kafka.protocol.frames import (
@@ -61,6 +62,8 @@ class TopicMetadata(NamedTuple):
 class Replicas:
     """What the partitions of an answer lack."""
 
+    silent: Collection[int] = ()
+    """Brokers that do not answer: they lead nothing, and none of their replicas is in sync."""
     offline: set[int] = field(default_factory=set)
     """Node ids of brokers, or of disks of theirs, that are down; not known before Kafka 1.0."""
     without_leader: int = 0
@@ -73,7 +76,12 @@ class Replicas:
         take_count = take_compact_length if version >= _FLEXIBLE else _take_array_length
         replicas, position = take_count(data, position)
         in_sync, position = take_count(data, position + 4 * replicas)
-        position += 4 * in_sync
+        after = position + 4 * in_sync
+        if self.silent:
+            leader = -1 if leader in self.silent else leader
+            answering = struct.unpack_from(f">{in_sync}i", data, position)
+            in_sync = sum(each not in self.silent for each in answering)
+        position = after
         if version >= _WITH_OFFLINE_REPLICAS:
             offline, position = take_count(data, position)
             if offline:
@@ -85,15 +93,17 @@ class Replicas:
 
 
 class Metadata(NamedTuple):
-    brokers: list[int]
-    """Node ids; empty while the broker that answers knows of no broker that is up."""
+    brokers: dict[int, str]
+    """`host:port` by node id; empty while the broker that answers knows of no broker that is up."""
     topics: list[TopicMetadata]
     replicas: Replicas
 
 
-def metadata_request(topics: Collection[str] | None) -> HandWrittenRequest[Metadata]:
+def metadata_request(
+    topics: Collection[str] | None, silent: Collection[int] = ()
+) -> HandWrittenRequest[Metadata]:
     """The metadata of these topics, or of all that the principal may see (None). Creates no topic."""
-    return _request(topics, read_metadata)
+    return _request(topics, partial(read_metadata, silent=silent))
 
 
 def topic_ids_request(
@@ -142,21 +152,22 @@ def _take_array_length(data: Frame, position: int) -> tuple[int, int]:
     return max(length, 0), position
 
 
-def read_metadata(data: Frame, position: int, version: int) -> Metadata:
+def read_metadata(data: Frame, position: int, version: int, silent: Collection[int] = ()) -> Metadata:
     flexible = version >= _FLEXIBLE
     take_count = take_compact_length if flexible else _take_array_length
     take_text = take_compact_string if flexible else take_string
     broker_count, position = take_count(data, position + 4)  # after the throttle time
-    brokers = []
+    brokers = {}
     for _ in range(broker_count):
         node_id, position = take_int32(data, position)
-        brokers.append(node_id)
-        _, position = take_text(data, position)
-        _, position = take_text(data, position + 4)  # after the port
+        host, position = take_text(data, position)
+        port, position = take_int32(data, position)
+        brokers[node_id] = f"{host}:{port}"
+        _, position = take_text(data, position)  # rack
         position = skip_tags(data, position) if flexible else position
     _, position = take_text(data, position)  # cluster id
     position += 4  # controller
-    topics, replicas = [], Replicas()
+    topics, replicas = [], Replicas(silent)
     count, position = take_count(data, position)
     for _ in range(count):
         (code,) = INT16.unpack_from(data, position)

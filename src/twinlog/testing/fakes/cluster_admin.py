@@ -9,6 +9,7 @@ from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.groups.offsets import LISTED_PROTOCOLS
 from twinlog.kafka.ports import (
+    NO_BROKERS,
     AclBinding,
     BrokerDescription,
     CommittedOffset,
@@ -66,9 +67,12 @@ class FakeTopicAdmin(FakeClusterBase):
         ]
 
     @operation
-    async def outage(self, whole: Collection[int] = ()) -> tuple[frozenset[int], Outage]:
-        up = frozenset(range(1, self._broker_count + 1)) - self.silent_brokers
-        return up, Outage(brokers=frozenset(self.silent_brokers))
+    async def outage(self, whole: Mapping[int, str] = NO_BROKERS) -> tuple[Mapping[int, str], Outage]:
+        every = {
+            number: f"{self.alias}:{_FIRST_PORT + number}" for number in range(1, self._broker_count + 1)
+        }
+        up = {number: address for number, address in every.items() if number not in self.silent_brokers}
+        return up, Outage(brokers={number: every[number] for number in self.silent_brokers})
 
     @operation
     async def list_topics(self) -> Collection[str]:

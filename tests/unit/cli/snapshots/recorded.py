@@ -82,9 +82,11 @@ def _fill(message: Any, each: Any, number: int) -> None:
 
 
 def _fill_map(message: Any, each: Any, number: int) -> None:
-    value = each.message_type.fields_by_name["value"]
+    kind, value = (each.message_type.fields_by_name[name] for name in ("key", "value"))
     # One, because the order of several is another one in each process.
-    key = {"partitions_by_state": "PAUSED", "partitions_by_verdict": "NO_SYNC"}.get(each.name, "ONE")
+    named = {"partitions_by_state": "PAUSED", "partitions_by_verdict": "NO_SYNC"}.get(each.name, "ONE")
+    # A number is that of the first silent broker.
+    key = named if kind.type == kind.TYPE_STRING else 700 + number
     text = value.type == value.TYPE_STRING
     getattr(message, each.name)[key] = f"{each.name} {number}" if text else number
 

@@ -95,6 +95,7 @@ def test_a_broker_that_does_not_answer_while_others_do_is_a_warning(
         alias="B",
         reachable=True,
         silent_brokers=[2],
+        broker_addresses={2: "kafka-2:9092"},
         partitions_without_leader=1,
         partitions_under_replicated=7,
     )
@@ -107,6 +108,8 @@ def test_a_broker_that_does_not_answer_while_others_do_is_a_warning(
         "broker 2 of B does not answer; the others do; partitions without a leader: 1"
     )
     assert ("seen by heartbeat, source" in issue.message) == (services is not SERVICES)
+    assert issue.message.endswith(": start broker 2 at kafka-2:9092")
+    assert issue.command == "twinlog preflight '/etc/my mirror.properties'"
     assert not verdict.failing
     assert cells_of(CLUSTER, status.clusters["B"]) == ["B", "yes, but for broker 2"]
 
@@ -127,8 +130,8 @@ def test_what_a_silent_broker_stops_is_told_as_its_consequence() -> None:
     issue = verdict.issues[-1]
     assert issue.message == (
         "brokers 2, 3 of B do not answer; the others do; partitions without a leader: 0, that lack"
-        " replicas: 0 (seen by checkpoint, configsync, heartbeat). 5 of 6 partitions wait; nothing is lost"
-        " while the source keeps its records"
+        " replicas: 0 (seen by checkpoint, configsync, heartbeat): start broker 2, and broker 3. 5 of 6"
+        " partitions wait; nothing is lost while the source keeps its records"
     )
     assert issue.stops
     assert issue.flows == ("A->B",)

@@ -86,7 +86,7 @@ def test_an_answer_is_read_with_what_a_description_needs(version: int) -> None:
     frame = (b"\x00" if is_flexible(version) else b"") + body
     orders_id = base64.urlsafe_b64encode(ORDERS_ID).decode().rstrip("=") if version >= 10 else ""
     assert agreed.read(frame, 0) == Metadata(
-        brokers=[0, 1],
+        brokers={0: "host:9092", 1: "host:9092"},
         topics=[
             TopicMetadata(0, "orders", orders_id, False, 2, 3),
             TopicMetadata(3, "no-such-topic", "", False, 0, 0),
@@ -101,7 +101,7 @@ def test_an_answer_is_read_with_what_a_description_needs(version: int) -> None:
 def test_a_broker_that_knows_of_none_that_is_up_says_so(version: int) -> None:
     agreed = metadata_request([]).prepare({METADATA: (0, version)})
     frame = (b"\x00" if is_flexible(version) else b"") + answer(version, brokers=0)
-    assert agreed.read(frame, 0) == Metadata(brokers=[], topics=[], replicas=Replicas())
+    assert agreed.read(frame, 0) == Metadata(brokers={}, topics=[], replicas=Replicas())
 
 
 @pytest.mark.parametrize(

@@ -25,17 +25,21 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!twinlog/api/common/v1/types.proto\x12\x15twinlog.api.common.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"&\n\x04\x46low\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\"2\n\x0eTopicPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\x88\x02\n\rClusterStatus\x12\r\n\x05\x61lias\x18\x01 \x01(\t\x12\x11\n\treachable\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12)\n\x05\x61s_of\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05since\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0esilent_brokers\x18\x07 \x03(\x05\x12!\n\x19partitions_without_leader\x18\x08 \x01(\x05\x12#\n\x1bpartitions_under_replicated\x18\t \x01(\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!twinlog/api/common/v1/types.proto\x12\x15twinlog.api.common.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"&\n\x04\x46low\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\"2\n\x0eTopicPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\x95\x03\n\rClusterStatus\x12\r\n\x05\x61lias\x18\x01 \x01(\t\x12\x11\n\treachable\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12)\n\x05\x61s_of\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05since\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0esilent_brokers\x18\x07 \x03(\x05\x12!\n\x19partitions_without_leader\x18\x08 \x01(\x05\x12#\n\x1bpartitions_under_replicated\x18\t \x01(\x05\x12S\n\x10\x62roker_addresses\x18\n \x03(\x0b\x32\x39.twinlog.api.common.v1.ClusterStatus.BrokerAddressesEntry\x1a\x36\n\x14\x42rokerAddressesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'twinlog.api.common.v1.types_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_CLUSTERSTATUS_BROKERADDRESSESENTRY']._loaded_options = None
+  _globals['_CLUSTERSTATUS_BROKERADDRESSESENTRY']._serialized_options = b'8\001'
   _globals['_FLOW']._serialized_start=93
   _globals['_FLOW']._serialized_end=131
   _globals['_TOPICPARTITION']._serialized_start=133
   _globals['_TOPICPARTITION']._serialized_end=183
   _globals['_CLUSTERSTATUS']._serialized_start=186
-  _globals['_CLUSTERSTATUS']._serialized_end=450
+  _globals['_CLUSTERSTATUS']._serialized_end=591
+  _globals['_CLUSTERSTATUS_BROKERADDRESSESENTRY']._serialized_start=537
+  _globals['_CLUSTERSTATUS_BROKERADDRESSESENTRY']._serialized_end=591
 # @@protoc_insertion_point(module_scope)

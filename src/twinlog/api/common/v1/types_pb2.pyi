@@ -77,6 +77,26 @@ class ClusterStatus(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class BrokerAddressesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     ALIAS_FIELD_NUMBER: _builtins.int
     REACHABLE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
@@ -86,6 +106,7 @@ class ClusterStatus(_message.Message):
     SILENT_BROKERS_FIELD_NUMBER: _builtins.int
     PARTITIONS_WITHOUT_LEADER_FIELD_NUMBER: _builtins.int
     PARTITIONS_UNDER_REPLICATED_FIELD_NUMBER: _builtins.int
+    BROKER_ADDRESSES_FIELD_NUMBER: _builtins.int
     alias: _builtins.str
     """Alias of the cluster."""
     reachable: _builtins.bool
@@ -95,7 +116,9 @@ class ClusterStatus(_message.Message):
     message: _builtins.str
     """What happened, in words, without secrets."""
     partitions_without_leader: _builtins.int
-    """Partitions without a leader, of the topics that the service may see; 0 while no broker is silent."""
+    """Partitions whose leader does not answer, or that have none, of the topics that the service may see; 0
+    while no broker is silent.
+    """
     partitions_under_replicated: _builtins.int
     """Partitions that lack replicas, in the same way."""
     @_builtins.property
@@ -110,6 +133,10 @@ class ClusterStatus(_message.Message):
     def silent_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Node ids of brokers that do not answer although others do."""
 
+    @_builtins.property
+    def broker_addresses(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
+        """Where each of the silent brokers was (host:port), by node id; empty where this is not known."""
+
     def __init__(
         self,
         *,
@@ -122,10 +149,11 @@ class ClusterStatus(_message.Message):
         silent_brokers: _abc.Iterable[_builtins.int] | None = ...,
         partitions_without_leader: _builtins.int = ...,
         partitions_under_replicated: _builtins.int = ...,
+        broker_addresses: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of", "since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alias", b"alias", "as_of", b"as_of", "message", b"message", "partitions_under_replicated", b"partitions_under_replicated", "partitions_without_leader", b"partitions_without_leader", "reachable", b"reachable", "reason", b"reason", "silent_brokers", b"silent_brokers", "since", b"since"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alias", b"alias", "as_of", b"as_of", "broker_addresses", b"broker_addresses", "message", b"message", "partitions_under_replicated", b"partitions_under_replicated", "partitions_without_leader", b"partitions_without_leader", "reachable", b"reachable", "reason", b"reason", "silent_brokers", b"silent_brokers", "since", b"since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
