@@ -83,6 +83,14 @@ class TopicSelector:
         """Whether the flow replicates `topic`."""
         return self.decide(topic).selected
 
+    def topic_named(self, name: str) -> str:
+        """The topic of the source that somebody means by its own name or by that of its copy. What the flow
+        copies under this name comes first."""
+        upstream = self.policy.upstream_topic(name)
+        if upstream is None or self.selects(name):
+            return name
+        return upstream if self.policy.format_remote_topic(self.flow.source, upstream) == name else name
+
     def decide(self, topic: str) -> TopicDecision:
         """Decide about one topic. The first deciding rule, in MM2's order, is the reason."""
         verdict = self.topic_filter.judge(topic)

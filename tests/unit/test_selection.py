@@ -7,6 +7,7 @@ import pytest
 from twinlog.filters import NameFilter
 from twinlog.model import Flow
 from twinlog.policy import DefaultReplicationPolicy, IdentityReplicationPolicy, ReplicationPolicy
+from twinlog.policy.rename import RenamingPolicy, parse_renames
 from twinlog.selection import TopicDecision, TopicReason, TopicSelector
 from unit.cases import about
 from unit.name_lists import topic_lists
@@ -29,6 +30,7 @@ def selector(
 
 
 NOTHING = topic_lists("")
+RENAMED = RenamingPolicy(base=IdentityReplicationPolicy(), renames=parse_renames("team-(.*) -> eu-$1"))
 
 
 def test_a_selected_topic_says_its_pattern_and_its_name_on_the_target() -> None:
@@ -139,3 +141,24 @@ def test_checkpoints_internal_of_the_source_is_internal() -> None:
     decision = selector().decide("checkpoints.internal")
     assert (decision.reason, decision.remote_topic) == (TopicReason.INTERNAL, "source.checkpoints.internal")
     assert "an internal topic of a flow" in decision.rule
+
+
+@pytest.mark.parametrize(
+    ("policy", "name", "topic"),
+    [
+        (DefaultReplicationPolicy(), "orders", "orders"),
+        (DefaultReplicationPolicy(), "source.orders", "orders"),
+        (DefaultReplicationPolicy(), "source.source.orders", "source.orders"),
+        (DefaultReplicationPolicy(), "other.orders", "other.orders"),
+        (DefaultReplicationPolicy(), "target.orders", "target.orders"),
+        (IdentityReplicationPolicy(), "orders", "orders"),
+        (IdentityReplicationPolicy(), "source.orders", "source.orders"),
+        (RENAMED, "eu-a", "team-a"),
+        (RENAMED, "team-a", "team-a"),
+        (RENAMED, "a", "a"),
+    ],
+)
+def test_a_name_means_the_topic_of_the_source_or_that_of_the_copy(
+    policy: ReplicationPolicy, name: str, topic: str
+) -> None:
+    assert selector(policy=policy).topic_named(name) == topic

@@ -36,7 +36,9 @@ def copy_command(
     call: Call,
     flow: OnlyFlowArgument = None,
     until: str = option("--until now|TIME|OFFSETS", f"A time ({EXPECTED}), or TOPIC:PARTITION=OFFSET,…"),
-    topic: list[str] | None = option("--topic TOPIC", "Only this source topic. May be repeated.", None),
+    topic: list[str] | None = option(
+        "--topic TOPIC", "Only this topic, by its name on either side. May be repeated.", None
+    ),
     timeout: float = option(
         "--timeout SECONDS",
         "After how long the command ends in any case; 0 = no limit.",

@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 from opentelemetry.metrics import NoOpMeterProvider
 
+from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.model import Flow, TopicPartition
@@ -180,3 +181,18 @@ async def test_a_token_of_something_else_is_refused(token: str) -> None:
         with pytest.raises(ConfigError) as refused:
             await stub.page(token=token)
         assert refused.value.reason == "INVALID_PAGE_TOKEN"
+
+
+@pytest.mark.parametrize("name", ["orders", "A.orders"])
+async def test_a_topic_is_meant_by_its_name_on_either_side(name: str) -> None:
+    async with listed() as stub:
+        stub.holds(gap(0), gap(0, topic="other"))
+        targets = {TopicPartition(topic, 0): f"A.{topic}" for topic in ("orders", "other")}
+        stub.flows[A_TO_B].driver.state.table.apply(TopicsChosen(targets=targets), 0.0)
+        assert await stub.all(name) == [("orders", 0, 0)]
+        scope = pb2.Scope(flow=types_pb2.Flow(source="A", target="B"), source_topic=name)
+        request = pb2.AcknowledgeGapsRequest(scope=scope, by="somebody")
+        answer = await stub.servicer.AcknowledgeGaps(request, NOBODY)
+        assert [each.partition.topic for each in answer.gaps] == ["orders"]
+        partitions = await stub.servicer.ListPartitions(pb2.ListPartitionsRequest(source_topic=name), NOBODY)
+        assert {each.source.topic for each in partitions.partitions} == {"orders"}

@@ -95,6 +95,19 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         refusals = {flow: refusal_on_standby(self._drivers[flow]) for flow in flows}
         return map(flow_message, one_of_each_owner(refusals))
 
+    def _topic(self, flow: Flow, name: str) -> str:
+        """The flow's topic that a caller names, perhaps as its copy is called; empty: all."""
+        return name and self._drivers[flow].state.flow.selector.topic_named(name)
+
+    def _subject(self, scope: pb.Scope) -> Subject:
+        if scope.HasField("partition") and not scope.source_topic:
+            raise ConfigError("a partition needs its source_topic", reason="INVALID_SCOPE")
+        flow = named(self._drivers, scope.flow).flow
+        return Subject(
+            topic=self._topic(flow, scope.source_topic) or None,
+            partition=scope.partition if scope.HasField("partition") else None,
+        )
+
     async def LendCores(  # type: ignore[override]  # noqa: N802  # writes through the context
         self, request_iterator: AsyncIterator[pb.LentCores], context: Context
     ) -> None:
@@ -109,11 +122,12 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         flows = self._told_here(self._asked(request), request)
         after, size = key_of(request.page_token, _PARTITION), checked_page_size(request.page_size)
         facts = {flow: self._drivers[flow].facts() for flow in flows}
+        topics = {flow: self._topic(flow, request.source_topic) for flow in flows}
         rows = (
             (flow, row)
             for flow in flows
             for _, row in sorted(self._drivers[flow].state.table.rows.items())
-            if request.source_topic in ("", row.partition.topic)
+            if topics[flow] in ("", row.partition.topic)
         )
 
         def message(each: tuple[Flow, PartitionRow]) -> pb.PartitionStatus:
@@ -137,7 +151,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     ) -> pb.PauseReplicationResponse:
         operations = named(self._operations, request.scope.flow)
         before = list(pauses(operations.driver))
-        await operations.pause(_subject(request.scope), by=caller_name(request.by, context))
+        await operations.pause(self._subject(request.scope), by=caller_name(request.by, context))
         answer = pb.PauseReplicationResponse(pauses=pauses(operations.driver))
         changed(before=before, after=answer)
         return answer
@@ -152,7 +166,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
             if request.all:
                 await operations.resume_all(by=by)
             else:
-                await operations.resume(_subject(request.scope), by=by)
+                await operations.resume(self._subject(request.scope), by=by)
         finally:
             # If one of several pauses cannot be ended, the others may already be.
             answer = pb.ResumeReplicationResponse(pauses=pauses(operations.driver))
@@ -165,7 +179,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         operations = named(self._operations, request.scope.flow)
         by = caller_name(request.by, context)
         before = list(throttles(operations.driver))
-        await operations.throttle(_subject(request.scope), request.bytes_per_second, by=by)
+        await operations.throttle(self._subject(request.scope), request.bytes_per_second, by=by)
         answer = pb.SetThrottleResponse(throttles=throttles(operations.driver))
         changed(before=before, after=answer)
         return answer
@@ -174,7 +188,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         self, request: pb.SetPositionsRequest, context: Context
     ) -> pb.SetPositionsResponse:
         positions = named(self._moves, request.scope.flow)
-        moves = await positions.plan(_subject(request.scope), _destination(request.target))
+        moves = await positions.plan(self._subject(request.scope), _destination(request.target))
         if not request.dry_run:
             before = {str(move.partition): move.from_offset for move in moves}
             changed(before=before, after=NOT_KNOWN)
@@ -200,7 +214,8 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         for flow, task in asked.items():
             answer = task.result()
             if not isinstance(answer, TwinlogError):
-                rows += [(flow, gap) for gap in answer if request.source_topic in ("", gap.partition.topic)]
+                topic = self._topic(flow, request.source_topic)
+                rows += [(flow, gap) for gap in answer if topic in ("", gap.partition.topic)]
             elif after is None:
                 response.unknown.add(flow=flow_message(flow), reason=answer.reason, message=str(answer))
             else:
@@ -229,7 +244,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     ) -> pb.AcknowledgeGapsResponse:
         operations = named(self._operations, request.scope.flow)
         gaps = await operations.acknowledge_gaps(
-            _subject(request.scope),
+            self._subject(request.scope),
             from_offset=request.from_offset if request.HasField("from_offset") else None,
             found_until_ms=request.found_until.ToMilliseconds() if request.HasField("found_until") else None,
             by=caller_name(request.by, context),
@@ -252,7 +267,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
             raise ConfigError(f"{flow} has no twinlog.transform.topics: its records are copied as they are")
         last = min(max(request.last, 1), MOST_TRIED)
         partition = request.partition if request.HasField("partition") else None
-        tried = await trial.try_last(request.source_topic, partition, last)
+        tried = await trial.try_last(self._topic(flow, request.source_topic), partition, last)
         answer = pb.TryTransformResponse(records=[each for one in tried for each in tried_records(one)])
         # It changes nothing; who has read records is written all the same.
         changed(before={"shown": 0}, after={"shown": len(answer.records)})
@@ -293,7 +308,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     ) -> pb.AcknowledgeForeignWritesResponse:
         operations = named(self._operations, request.scope.flow)
         rows = operations.acknowledge_foreign_writes(
-            _subject(request.scope), by=caller_name(request.by, context), dry_run=request.dry_run
+            self._subject(request.scope), by=caller_name(request.by, context), dry_run=request.dry_run
         )
         answer = pb.AcknowledgeForeignWritesResponse(copies=map(foreign_message, rows))
         if not request.dry_run:
@@ -310,14 +325,6 @@ _PARTITION = (str, str, str, int)
 """The kinds of the parts of a partition's key in a token: flow, topic and number."""
 _GAP = (*_PARTITION, int, str)
 """With the first offset and the reason."""
-
-
-def _subject(scope: pb.Scope) -> Subject:
-    if scope.HasField("partition") and not scope.source_topic:
-        raise ConfigError("a partition needs its source_topic", reason="INVALID_SCOPE")
-    return Subject(
-        topic=scope.source_topic or None, partition=scope.partition if scope.HasField("partition") else None
-    )
 
 
 def _destination(target: pb.PositionTarget) -> Destination:

@@ -61,7 +61,7 @@ async def find_ends(configuration: Configuration, flow: Flow, topics: Collection
         selector = topic_selector(configured)
         source = await stack.enter_async_context(_open(client))
         there = await source.list_topics()
-        asked = {partition.topic for partition in until.offsets} or set(topics)
+        asked = {partition.topic for partition in until.offsets} or {*map(selector.topic_named, topics)}
         for topic in sorted(asked):
             if topic not in there or not selector.selects(topic):
                 raise ConfigError(f"--topic {topic}: {flow} does not copy it", metadata={"topic": topic})

@@ -12,7 +12,9 @@ from twinlog.cli.common.owners import as_owners_tell
 from twinlog.errors import ConfigError
 
 FlowArgument = Annotated[str, argument("A->B", "The flow.")]
-TopicOption = Annotated[str, option("--topic NAME", "Only this source topic; all when left out.")]
+TopicOption = Annotated[
+    str, option("--topic NAME", "Only this topic, by its name on either side; all when left out.")
+]
 PartitionOption = Annotated[
     int | None, option("--partition N", "Only this partition of the topic.", min=0, max=MOST_PARTITION)
 ]

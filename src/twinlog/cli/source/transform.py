@@ -41,7 +41,7 @@ def _group() -> None:
 def try_command(
     call: Call,
     flow: FlowArgument,
-    topic: str = option("--topic NAME", "The source topic."),
+    topic: str = option("--topic NAME", "The topic, by its name on either side."),
     partition: PartitionOption = None,
     last: int = option("--last N", "The last N records of each partition.", 10, min=1, max=1000),
 ) -> None:

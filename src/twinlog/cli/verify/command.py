@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def safe_to_delete_command(
     call: Call,
     flow: OnlyFlowArgument = None,
-    topic: list[str] = option("--topic TOPIC", "A source topic. May be repeated."),
+    topic: list[str] = option("--topic TOPIC", "A topic, by its name on either side. May be repeated."),
     before: str | None = option(
         "--before TIME|OFFSET",
         f"Only what is older than this time ({EXAMPLES}), or lies before this offset of the source.",
@@ -117,7 +117,9 @@ _PROBLEM: Fields["FlowFailure"] = table("topic reason detail")
 def verify_command(
     call: Call,
     flow: OnlyFlowArgument = None,
-    topic: list[str] | None = option("--topic TOPIC", "Only this source topic. May be repeated.", None),
+    topic: list[str] | None = option(
+        "--topic TOPIC", "Only this topic, by its name on either side. May be repeated.", None
+    ),
     partition: list[int] | None = option(
         "--partition N", "Only this partition. May be repeated.", None, min=0, max=MOST_PARTITION
     ),

@@ -50,7 +50,11 @@ def flow(tmp_path: Path) -> FlowConfig:
 
 
 async def gather(
-    source: FakeCluster, target: FakeCluster, flow: FlowConfig, *facts: TopicFact
+    source: FakeCluster,
+    target: FakeCluster,
+    flow: FlowConfig,
+    *facts: TopicFact,
+    topics: tuple[str, ...] = (),
 ) -> tuple[GatheredFlow, list[Bounds]]:
     """What is known, where the positions topic holds these facts."""
     async with AsyncExitStack() as stack:
@@ -66,7 +70,7 @@ async def gather(
             positions.control.record(fact)
         gathered = GatheredFlow(
             flow=flow,
-            request=VerifyRequest(flow=Flow("A", "B"), wait_seconds=0.0),
+            request=VerifyRequest(flow=Flow("A", "B"), topics=frozenset(topics), wait_seconds=0.0),
             source=source,
             target=target,
             positions=positions,
@@ -217,3 +221,10 @@ async def test_what_only_the_copy_has_is_of_an_earlier_topic_if_there_was_one(
         "bills": NotComparedReason.SOURCE_RETENTION,
         "orders": reason,
     }
+
+
+async def test_a_topic_is_meant_by_its_name_on_either_side(
+    clusters: tuple[FakeCluster, FakeCluster], flow: FlowConfig
+) -> None:
+    gathered, _ = await gather(*clusters, flow, topics=("A.orders",))
+    assert set(gathered.topics.pairs) == {"orders"}

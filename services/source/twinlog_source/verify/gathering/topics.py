@@ -48,7 +48,7 @@ class VerifiedTopics:
     async def find(self) -> None:
         """Raises KafkaError when a cluster does not answer, ConfigError for a topic that the flow does not
         have."""
-        asked = self.request.topics
+        asked = {self.selector.topic_named(name) for name in self.request.topics}
         there = await self.source.list_topics()
         for topic in sorted(asked):
             decision = self.selector.decide(topic)
