@@ -268,6 +268,25 @@ class TransactionWireContract:
                 )
                 assert refused is ErrorCode.invalid_producer_epoch
 
+    async def test_a_transaction_of_version_2_that_comes_before_the_markers_of_the_last_one_waits(
+        self, rig: ClusterRig
+    ) -> None:
+        topic, name = await new_topic(rig.cluster, "waits"), unique_name("txn")
+        async with wire_client(rig) as client:
+            if await _transaction_version(client) < 2:
+                pytest.skip("the cluster has no transactions of version 2")
+            identity = await new_identity(client, name)
+            for number in range(10):
+                data = batch_bytes(b"a", identity=identity, sequence=0, transactional=True)
+                sent = ErrorCode.concurrent_transactions, -1
+                while sent[0] is ErrorCode.concurrent_transactions:
+                    sent = await produce(
+                        client, topic, data, version=_IMPLICIT_ADD_PRODUCE, transactional_id=name
+                    )
+                assert sent == (ErrorCode.none, 2 * number)
+                answer = await end(client, name, identity, version=5)
+                identity = answer.producer_id, answer.producer_epoch
+
     async def test_the_next_owner_fences_and_leaders_know_it(self, rig: ClusterRig) -> None:
         topic, name = await new_topic(rig.cluster, "fenced"), unique_name("txn")
         async with wire_client(rig) as client:

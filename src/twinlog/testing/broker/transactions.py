@@ -246,6 +246,8 @@ class TransactionCoordinators:
         if not transactional_id:
             return None, ErrorCode.invalid_request
         found = self.by_id.get(transactional_id)
+        if found and found.state in _ENDING and found.identity != identity == found.next_identity:
+            return found, ErrorCode.concurrent_transactions  # Its epoch is in force, its turn has not come.
         if found is None or found.identity.producer_id != identity.producer_id:
             return None, ErrorCode.invalid_producer_id_mapping
         if found.identity.epoch != identity.epoch:

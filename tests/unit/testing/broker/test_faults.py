@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from kio.schema.errors import ErrorCode
 
+from twinlog.kafka.deadline import pause
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import ProducerSettings, RawProducer, list_offsets
 from twinlog.model import TopicPartition
@@ -143,6 +144,26 @@ async def test_a_transaction_waits_for_a_partition_without_a_leader() -> None:
             assert partition.log.last_stable_offset == 0
             await kafka.start_node(home)
             assert partition.log.last_stable_offset == 2
+
+
+async def test_the_next_transaction_waits_for_markers_that_are_held() -> None:
+    async with FakeKafka() as kafka, pool(kafka) as session:
+        kafka.cluster.create_topic("orders")
+        transactions = kafka.cluster.transactions
+        async with RawProducer(session, ProducerSettings(), transactional_id="copier") as producer:
+            producer.begin()
+            producer.send(ORDERS, batch(b"one"))
+            await producer.flush()
+            transactions.holds_markers = True
+            await producer.commit()
+            producer.begin()
+            second = producer.send(ORDERS, batch(b"two"))
+            await pause(1)
+            assert not second.done()
+            transactions.holds_markers = False
+            transactions.write_pending_markers()
+            await producer.commit()
+            assert second.result() == 2
 
 
 @pytest.mark.parametrize("fault", [{"swallows": True}, {"swallows_unseen": True}])
