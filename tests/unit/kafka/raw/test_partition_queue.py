@@ -83,16 +83,35 @@ async def test_no_more_than_the_limit_is_unanswered() -> None:
 
 async def test_nothing_new_leaves_while_one_has_to_be_sent_again() -> None:
     queue = PartitionQueue(is_known=True)
-    first, second, third = (_put(queue, asyncio.get_running_loop()) for _ in range(3))
+    first, second = (_put(queue, asyncio.get_running_loop()) for _ in range(2))
     _take(queue)
     _take(queue)
+    _put(queue, asyncio.get_running_loop())
     queue.give_back(first, retry_at=10.0)
     assert _take(queue, now=11.0) is None, "the second is still unanswered"
     assert queue.has_earlier(second)
     queue.give_back(second, retry_at=10.0)
     assert _take(queue, now=9.9) is None, "not before the pause is over"
-    assert [_take(queue, now=10.0) for _ in range(3)] == [first, second, third]
+    assert [_take(queue, now=10.0) for _ in range(2)] == [first, second]
     assert not queue.has_earlier(first)
+
+
+async def test_nothing_new_leaves_before_what_was_sent_again_is_acknowledged() -> None:
+    """The broker has the first batch, and refuses it before it looks. Five more, and it would have forgotten
+    it."""
+    queue = PartitionQueue(is_known=True)
+    loop = asyncio.get_running_loop()
+    first, second, third = (_put(queue, loop) for _ in range(3))
+    assert [_take(queue), _take(queue)] == [first, second]
+    queue.give_back(first, 0)
+    queue.give_back(second, 0)
+    assert [_take(queue), _take(queue), _take(queue)] == [first, second, None]
+    queue.acknowledge(second)
+    assert _take(queue) is None
+    queue.give_back(first, 0)
+    assert [_take(queue), _take(queue)] == [first, None]
+    queue.acknowledge(first)
+    assert _take(queue) is third
 
 
 async def test_one_at_a_time_until_the_broker_knows_the_producer() -> None:

@@ -86,6 +86,7 @@ class Delivery:
         self._deadlines = Deadlines(
             self.batches,
             self._dispatcher.taken_until,
+            self._dispatcher.throttled_until,
             delivery_timeout_seconds=settings.delivery_timeout_seconds,
             alias=session.alias,
             late=self.refuse,
@@ -243,7 +244,8 @@ class Delivery:
             elif may_retry(pending, queue, code):
                 if code in LEADER_MOVED:
                     self._dispatcher.routes.suspect(connection=False)
-                self._send_again(pending, refusal)
+                # Out of order behind another one, it has not failed: it goes on waiting for its turn.
+                self._send_again(pending, None if code == ErrorCode.out_of_order_sequence_number else refusal)
             elif code in ABOUT_THE_PRODUCER:
                 producer_failure = refusal
             else:
@@ -253,12 +255,14 @@ class Delivery:
         elif refused:
             self.refuse(refused)
 
-    def _send_again(self, pending: PendingBatch, error: KafkaError) -> None:
+    def _send_again(self, pending: PendingBatch, error: KafkaError | None) -> None:
+        """`error`: why the batch failed; None if only one before it did."""
         if self._stopped:
             return
-        # After its first failure a batch no longer waits for its turn.
-        pending.deadline = self._deadlines.deadline_of(pending)
-        pending.last_error = error
+        if error is not None:
+            # After its first failure a batch no longer waits for its turn.
+            pending.deadline = self._deadlines.deadline_of(pending)
+            pending.last_error = error
         first = self._settings.retry_pause_seconds
         pause_seconds = backoff_seconds(pending.attempts - 1, first=first, longest=_LONGEST_PAUSE * first)
         self.batches.queue_of(pending.partition).give_back(pending, self._loop.time() + pause_seconds)

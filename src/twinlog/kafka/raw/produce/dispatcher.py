@@ -107,6 +107,7 @@ class Dispatcher(Generic[B]):
         self._loop = asyncio.get_running_loop()
         self._ways: dict[int, _Way] = {}
         self._taken_until: WeakKeyDictionary[object, float] = WeakKeyDictionary()
+        self._throttled_until: WeakKeyDictionary[object, float] = WeakKeyDictionary()
         self._throttle: asyncio.TimerHandle | None = None
         self._children: set[asyncio.Task[None]] = set()
         self._create_task: Callable[..., asyncio.Task[None]]
@@ -210,6 +211,10 @@ class Dispatcher(Generic[B]):
         time."""
         return self._taken_until.get(connection, 0.0) if connection is not None else 0.0
 
+    def throttled_until(self, connection: object) -> float:
+        """When the broker's last throttle of a connection ends, or ended; in the loop's time."""
+        return self._throttled_until.get(connection, 0.0) if connection is not None else 0.0
+
     def _way(self, node: int) -> "_Way":
         way = self._ways.get(node)
         if way is None:
@@ -239,6 +244,8 @@ class Dispatcher(Generic[B]):
             way.window.passed(under_way, began=sent.at, now=now)
         if was_taken:
             self._taken_until[sent.connection] = now + throttled_seconds
+        if throttled_seconds:
+            self._throttled_until[sent.connection] = now + throttled_seconds
 
     def _is_throttled(self, connection: DataConnection) -> bool:
         left_seconds = connection.throttled_seconds

@@ -6,7 +6,9 @@ Invariants, each with its reason:
 - only one is unanswered until the first is acknowledged: a broker that does not know the producer yet accepts
   any sequence number, so a second batch could pass a refused first one;
 - all unanswered ones are on one connection: only there does a broker get them in order;
-- after one has to be sent again nothing new is sent until all others are answered, and then it is sent first.
+- after one has to be sent again nothing new is sent until all others are answered, and then it is sent first;
+- nothing new is sent before all that were sent again are acknowledged: a broker may have one already, refuse
+  it for want of replicas before it looks for duplicates, take those behind it, and forget it after five.
 """
 
 import asyncio
@@ -46,7 +48,7 @@ class PendingBatch(SealedBatch):
     base_sequence: int = _NO_SEQUENCE
     attempts: int = 0
     last_error: KafkaError | None = None
-    """Why it has to be sent again."""
+    """Why it failed, and has to be sent again. One that was only behind such a one has not failed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,8 +104,11 @@ class PartitionQueue:
         limit = self.max_in_flight if self.is_known else 1
         if len(self.in_flight) >= limit or (self.in_flight and connection is not self.connection):
             return None
+        pending = self.waiting[0]
+        if pending.base_sequence == _NO_SEQUENCE and any(each.attempts > 1 for each in self.in_flight):
+            return None
         self.connection = connection
-        return self.waiting[0]
+        return pending
 
     def take(self, producer_id: int, producer_epoch: int, *, transactional: bool) -> PendingBatch:
         """Take the batch of `peek`; the first attempt sets its sequence number and its checksum."""

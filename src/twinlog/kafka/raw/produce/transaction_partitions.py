@@ -100,7 +100,7 @@ class OpenBatches:
 
 
 # Which batches are late. A batch that waits for its turn is not late as long as its broker accepts
-# others.
+# others, and none is while its broker throttles.
 
 
 class Deadlines:
@@ -108,6 +108,7 @@ class Deadlines:
         self,
         batches: OpenBatches,
         taken_until: Callable[[object], float],
+        throttled_until: Callable[[object], float],
         *,
         delivery_timeout_seconds: float,
         alias: str,
@@ -116,6 +117,7 @@ class Deadlines:
         """`late` is called with the partitions whose oldest batch is late, and a TIMEOUT for each."""
         self._batches = batches
         self._taken_until = taken_until
+        self._throttled_until = throttled_until
         self._delivery_timeout_seconds = delivery_timeout_seconds
         self._alias = alias
         self._late = late
@@ -128,13 +130,11 @@ class Deadlines:
             self._timer = self._loop.call_at(pending.deadline, self._check)
 
     def deadline_of(self, pending: PendingBatch) -> float:
-        """A loop time that moves while the broker accepts what is before this batch, until the batch has
-        failed once."""
-        if pending.last_error is not None:
-            return pending.deadline
-        taken_until = self._taken_until(self._batches.queue_of(pending.partition).connection)
-        moved = max(pending.deadline, taken_until + self._delivery_timeout_seconds)
-        return min(moved, pending.latest)
+        """A loop time that moves while the broker accepts what is before this batch; once the batch has
+        failed, only while the broker reads nothing (KIP-219)."""
+        moved_by = self._taken_until if pending.last_error is None else self._throttled_until
+        until = moved_by(self._batches.queue_of(pending.partition).connection)
+        return min(max(pending.deadline, until + self._delivery_timeout_seconds), pending.latest)
 
     def stop(self) -> None:
         if self._timer is not None:
