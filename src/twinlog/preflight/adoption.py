@@ -157,10 +157,16 @@ def _refusals(facts: AdoptionFacts, stored: Mapping[TopicPartition, int]) -> Ite
             f" all would be copied again; write {facts.flow}.name={min(facts.positions.by_connector)}"
         )
     elif not stored and _has_copies(facts) and not facts.positions.twinlog_was_here:
+        topic, source, target = facts.positions.topic, facts.flow.source, facts.flow.target
+        why = (
+            f"MirrorMaker 2 has stored no position of {source} in {topic}: let it run for longer than its"
+            " offset.flush.interval.ms (60 s), then stop it"
+            if facts.positions.exists
+            else f"{target} has no topic {topic}"
+        )
         yield (
-            f"{facts.positions.topic} has no positions of {facts.flow.source}, but there are copies on"
-            f" {facts.flow.target}: all would be copied again; if a Connect cluster ran the connectors, write"
-            f" its offset.storage.topic as {facts.flow}.offsets.storage.topic"
+            f"there are copies on {target}; all would be copied again: {why}; if a Connect cluster ran the"
+            f" connectors, write its offset.storage.topic as {facts.flow}.offsets.storage.topic"
         )
 
 

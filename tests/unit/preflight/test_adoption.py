@@ -91,6 +91,12 @@ def test_copies_without_positions_are_not_copied_again() -> None:
     nothing = StoredPositions(topic="mm2-offsets.A.internal")
 
     [refusal] = judge_adoption(facts(positions=nothing)).refusals
+    assert "B has no topic mm2-offsets.A.internal" in refusal
+    assert "A->B.offsets.storage.topic" in refusal
+
+    [refusal] = judge_adoption(facts(positions=replace(nothing, exists=True))).refusals
+    assert "MirrorMaker 2 has stored no position" in refusal
+    assert "let it run for longer than its offset.flush.interval.ms (60 s)" in refusal
     assert "A->B.offsets.storage.topic" in refusal
 
     fresh = facts(positions=nothing, target_topics=frozenset())
