@@ -76,9 +76,12 @@ class EndsSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransactionsSeen:
-    """Exactly these partitions of the source stand still behind a transaction, in these words."""
+    """Exactly these partitions of the source stand still behind a transaction."""
 
     words: Mapping[TopicPartition, str]
+    """For long, in these words."""
+    waiting: Collection[TopicPartition]
+    """For a while, as is usual."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -217,6 +217,8 @@ class PartitionRow:
     """Why the driver could not read the end at its last attempt."""
     open_transaction: str = ""
     """The transaction of the source behind which it has stood still for long; empty = none."""
+    waits_for_transaction: bool = False
+    """It stands still behind one, not yet for long."""
     replaced_at: int | None = None
     """The target is another topic than the known one, and has the records from this source offset on; None =
     not seen."""

@@ -137,6 +137,8 @@ def standing_of(row: PartitionRow, facts: FlowFacts) -> PartitionStanding:
         message = f"no progress for {facts.stalled_seconds:g} s or longer: {message}"
     elif state == PartitionState.RUNNING and not reason and row.open_transaction:
         reason, message = PartitionReason.OPEN_TRANSACTION, row.open_transaction
+    elif state == PartitionState.RUNNING and not reason and row.waits_for_transaction:
+        message = "waits for an open transaction of the source"
     elif reason == PartitionReason.NO_TASK:
         if row.slot is None:
             reason, message = STARTING, "the next epoch copies it, too"

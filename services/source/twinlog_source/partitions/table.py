@@ -145,8 +145,8 @@ class PartitionTable:
                 self._choose(targets, owned)
             case EndsSeen():
                 self._see_ends(event)
-            case OpenTransactionsSeen(words=words):
-                self._see_open_transactions(words)
+            case OpenTransactionsSeen(words=words, waiting=waiting):
+                self._see_open_transactions(words, waiting)
             case MovementChecked(paused=paused):
                 for partition, row in self.rows.items():
                     check_movement(row, paused=partition in paused, now=now)
@@ -181,9 +181,12 @@ class PartitionTable:
             self.rows[partition].target_topic = target_topic
             self.rows[partition].is_heartbeats = self.is_heartbeats(partition.topic)
 
-    def _see_open_transactions(self, words: Mapping[TopicPartition, str]) -> None:
+    def _see_open_transactions(
+        self, words: Mapping[TopicPartition, str], waiting: Collection[TopicPartition]
+    ) -> None:
         for partition, row in self.rows.items():
             row.open_transaction = words.get(partition, "")
+            row.waits_for_transaction = partition in waiting
 
     def _see_ends(self, event: EndsSeen) -> None:
         for partition, end in event.ends.items():

@@ -1,4 +1,4 @@
-"""Finds partitions of the source that cannot be copied further because a transaction stays open.
+"""Finds partitions of the source that cannot be copied further because a transaction is open.
 
 The last stable offset stands still there while the log grows behind it. The lag does not show it, because it
 ends at the last stable offset.
@@ -50,21 +50,26 @@ class OpenTransactions:
             written = await self.source.list_offsets(OffsetSpec.LATEST, stable) if stable else {}
         except KafkaError:
             return
-        held = self._held(stable, written, self.clock.monotonic())
+        now = self.clock.monotonic()
+        still = self._standing(stable, written, now)
+        held = sorted(partition for partition, seconds in still.items() if seconds >= LONG_SECONDS)
         found: Mapping[TopicPartition, Sequence[OpenTransaction] | KafkaError] = {}
         if held:
             with suppress(KafkaError):  # Brokers before 2.8 do not tell.
                 found = await self.ask(held[:PARTITIONS_AT_ONCE])
         words = {partition: _words(found.get(partition), stable[partition]) for partition in held}
-        self.table.apply(OpenTransactionsSeen(words=words), self.clock.monotonic())
+        # One that was not seen before may have begun just now.
+        waiting = {partition for partition, seconds in still.items() if 0 < seconds < LONG_SECONDS}
+        self.table.apply(OpenTransactionsSeen(words=words, waiting=waiting), now)
 
-    def _held(
+    def _standing(
         self,
         stable: Mapping[TopicPartition, int],
         written: Mapping[TopicPartition, int | KafkaError],
         now: float,
-    ) -> list[TopicPartition]:
-        """The partitions whose last stable offset has stood still for long, with records behind it."""
+    ) -> dict[TopicPartition, float]:
+        """The partitions with records behind their last stable offset, and for how many seconds that has
+        stood still."""
         before, self._still = self._still, {}
         for partition, offset in stable.items():
             end = written[partition]
@@ -73,7 +78,7 @@ class OpenTransactions:
             if end > offset:
                 known, since = before.get(partition, (offset, now))
                 self._still[partition] = offset, since if known == offset else now
-        return sorted(each for each, (_, since) in self._still.items() if now - since >= LONG_SECONDS)
+        return {partition: now - since for partition, (_, since) in self._still.items()}
 
 
 def _words(found: Sequence[OpenTransaction] | KafkaError | None, stable: int) -> str:

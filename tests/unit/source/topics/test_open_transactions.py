@@ -65,6 +65,10 @@ class Site:
             self.cluster.log(partition, "produce").append(RECORD)
         return number
 
+    @property
+    def waiting(self) -> set[TopicPartition]:
+        return {partition for partition, row in self.table.rows.items() if row.waits_for_transaction}
+
     async def look(self, seconds: float = 0.0) -> dict[TopicPartition, str]:
         self.clock.advance(seconds)
         await self.ends.look()
@@ -81,13 +85,16 @@ async def test_a_transaction_that_stays_open_is_named_with_its_producer() -> Non
     await site.begin()
     number = site.open(P)
     assert await site.look() == {}
+    assert site.waiting == set()
     assert await site.look(LONG_SECONDS / 2) == {}
+    assert site.waiting == {P}
     assert site.asked == []
     site.found = {P: [OpenTransaction(7, 0, 0, 1_700_000_000_000)]}
     told = await site.look(LONG_SECONDS / 2)
     assert told.keys() == {P}
     assert "producer id 7" in told[P]
     assert "since 2023-11-14T22:13:20Z" in told[P]
+    assert site.waiting == set()
     site.cluster.finish_transaction(P, number, Transaction.ABORTED)
     assert await site.look(LOOKS.shortest_seconds) == {}
 
@@ -100,6 +107,7 @@ async def test_transactions_that_follow_each_other_are_none_that_stays_open() ->
         assert await site.look(LONG_SECONDS / 2) == {}
         site.cluster.finish_transaction(P, number, Transaction.COMMITTED)
         number = site.open(P)
+        assert site.waiting == set()
 
 
 @pytest.mark.parametrize("refused", [None, FatalKafkaError("no such request")])
@@ -134,3 +142,7 @@ def test_a_partition_that_is_caught_up_with_it_says_so_and_runs() -> None:
     standing = standing_of(table.rows[P], FACTS)
     assert (standing.state, standing.reason) == (PartitionState.RUNNING, "OPEN_TRANSACTION")
     assert "producer id 7" in standing.message
+    table.rows[P].open_transaction, table.rows[P].waits_for_transaction = "", True
+    standing = standing_of(table.rows[P], FACTS)
+    assert (standing.state, standing.reason) == (PartitionState.RUNNING, ""), "as is usual for a moment"
+    assert standing.message == "waits for an open transaction of the source"
