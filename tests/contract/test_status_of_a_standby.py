@@ -11,6 +11,7 @@ from opentelemetry.metrics import NoOpMeter
 from contract.ui_services import CLUSTERS, FLOW
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2_grpc as pb2_grpc
+from twinlog.cli.common.call import Services
 from twinlog.cli.status.details import ask_checkpoint
 from twinlog.cli.status.rows import STANDS_BY, FlowRow, Status
 from twinlog.errors import StateError
@@ -74,8 +75,9 @@ def a_standby(owner: str) -> _Standby:
 
 async def asked_at(endpoint: str) -> FlowRow:
     status = Status(services=[])
-    async with open_to_owner(endpoint, lambda _: None) as channel:
-        await ask_checkpoint(channel, status, TIMEOUT_SECONDS)
+    channel = open_to_owner(endpoint, lambda _: None)
+    async with Services(open_to=lambda _: channel, seconds=TIMEOUT_SECONDS) as at:
+        await ask_checkpoint(at, status)
     return status.flow(FLOW)
 
 

@@ -30,9 +30,8 @@ class Killed(Exception):  # noqa: N818 - no error
 
 @asynccontextmanager
 async def services(world: World) -> AsyncIterator[Services]:
-    async with Services(config=None, endpoint=None) as at:
-        for name, address in ADDRESSES.items():
-            at._open[name] = MemoryRpc(world.rpc).insecure_channel(address)  # noqa: SLF001 - simulated
+    rpc = MemoryRpc(world.rpc)
+    async with Services(open_to=lambda name: rpc.insecure_channel(ADDRESSES[name])) as at:
         yield at
 
 

@@ -20,9 +20,8 @@ from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServ
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1.source_service_pb2 import PauseReplicationRequest, Scope, SetThrottleRequest
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.checkpoint.groups import every_group
+from twinlog.cli.common.call import called
 from twinlog.cli.common.names import flow_name
-from twinlog.cli.common.owners import as_owners_tell
 from twinlog.cli.source.client import every_partition, list_flows
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import Status
@@ -87,7 +86,7 @@ def test_any_process_gives_the_partitions_as_their_owners_tell_them(tmp_path: Pa
 
             async def listed(name: str) -> dict[str, str]:
                 async with asked(world, name) as channel:
-                    rows = await every_partition(SourceServiceStub(channel), None, "orders")
+                    rows = await every_partition(called(SourceServiceStub(channel), "source"), None, "orders")
                 return {flow_name(row.flow): row.reason for row in rows}
 
             async def on_page(name: str) -> dict[str, str]:
@@ -119,7 +118,8 @@ def test_any_process_gives_groups_and_why_as_their_owners_tell_them(tmp_path: Pa
 
             async def listed(name: str) -> dict[str, str]:
                 async with asked(world, name) as channel:
-                    answer = await every_group(CheckpointServiceStub(channel), ListGroupsRequest())
+                    at = called(CheckpointServiceStub(channel), "checkpoint")
+                    answer = await at.ListGroups(ListGroupsRequest())
                 return {flow_name(row.flow): row.group for row in answer.groups}
 
             async def on_page(name: str) -> dict[str, str]:
@@ -128,8 +128,8 @@ def test_any_process_gives_groups_and_why_as_their_owners_tell_them(tmp_path: Pa
 
             async def explained(name: str) -> dict[str, bool]:
                 async with asked(world, name) as channel:
-                    method = CheckpointServiceStub(channel).ExplainGroup
-                    told = await as_owners_tell(method, ExplainGroupRequest(group="of A"))
+                    at = called(CheckpointServiceStub(channel), "checkpoint")
+                    told = await at.ExplainGroup(ExplainGroupRequest(group="of A"))
                 return {flow_name(each.flow): bool(each.partitions) for each in told.explanations}
 
             async def counted(name: str) -> dict[str, int | None]:
@@ -195,7 +195,7 @@ def test_any_process_gives_flows_and_their_limits_as_their_owners_tell_them(tmp_
                     await SourceServiceStub(channel).SetThrottle(limit)
             for name in names:
                 async with asked(world, name) as channel:
-                    flows = await list_flows(SourceServiceStub(channel), None)
+                    flows = await list_flows(called(SourceServiceStub(channel), "source"), None)
                 assert [each.bytes_per_second for flow in flows for each in flow.throttles] == [1000, 2000]
                 assert [row.notes for row in (await status_of(world, name)).flows.values()] == [[], []]
 

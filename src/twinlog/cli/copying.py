@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.cli.common.call import Services
+from twinlog.cli.common.call import Call
 from twinlog.cli.source.client import every_partition, list_flows
 from twinlog.cli.source.partitions import is_troubled, state_name
 from twinlog.config.flow.source_settings import until_json
@@ -206,7 +206,7 @@ class FiniteCopy:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self.timeout_seconds if self.timeout_seconds else float("inf")
         look_at = loop.time()
-        async with Services(config=None, endpoint=[f"source={endpoint}"]) as at:
+        async with Call(endpoint=[f"source={endpoint}"]).services() as at:
             while loop.time() < give_up_at:
                 if process.poll() is not None:
                     raise _not_running("have ended unexpectedly", log)

@@ -9,7 +9,6 @@ from typing import Any
 import typer
 
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as pb2
-from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import ANSWERS_IN_JSON
 from twinlog.cli.common.fields import Field, Fields, print_json, table
@@ -119,7 +118,7 @@ def topology_command(
 async def _ask(call: Call, at: Services) -> Topology:
     """Raises TwinlogError if no service reports a flow."""
     try:
-        found = await _ask_heartbeat(at.asked(HeartbeatServiceStub, "heartbeat"))
+        found = await _ask_heartbeat(at)
         copied = await call.status(CALL_TIMEOUT_SECONDS, "source")
         return replace(found, links=[_with_copies(link, copied) for link in found.links])
     except TwinlogError as error:
@@ -150,9 +149,9 @@ def without_heartbeats(status: Status, failure: TwinlogError) -> Topology:
     )
 
 
-async def _ask_heartbeat(stub: HeartbeatServiceStub) -> Topology:
-    shown = await stub.GetTopology(pb2.GetTopologyRequest(), timeout=CALL_TIMEOUT_SECONDS)
-    delays = await stub.ListDelays(pb2.ListDelaysRequest(), timeout=CALL_TIMEOUT_SECONDS)
+async def _ask_heartbeat(at: Services) -> Topology:
+    shown = await at.heartbeat.GetTopology(pb2.GetTopologyRequest(), timeout=CALL_TIMEOUT_SECONDS)
+    delays = await at.heartbeat.ListDelays(pb2.ListDelaysRequest(), timeout=CALL_TIMEOUT_SECONDS)
     return Topology(
         clusters={
             cluster.alias: "" if cluster.reachable else cluster.reason or "UNKNOWN"

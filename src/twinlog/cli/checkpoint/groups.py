@@ -6,9 +6,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
-from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.common.call import PAGE, Call, Differences, Services, command, looks
+from twinlog.cli.common.call import Call, Differences, Services, command, looks
 from twinlog.cli.common.fields import (
     Field,
     Fields,
@@ -21,7 +20,6 @@ from twinlog.cli.common.fields import (
 )
 from twinlog.cli.common.names import CLOCK, MOST_OFFSET, MOST_SECONDS, flow_name, parse_flow
 from twinlog.cli.common.options import argument, flag, flow_and_names, named_of_flow, option
-from twinlog.cli.common.owners import as_owners_tell
 from twinlog.cli.common.pasteable import say
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.kafka.reasons import no_answer
@@ -201,7 +199,7 @@ def groups_command(
             raise ConfigError("--min-lag and --sort are for a list, not for --watch", key="--watch")
         call.ask(lambda at: _watch(call, at, request, every))
         return
-    answer = call.ask(lambda at: every_group(at.checkpoint, request))
+    answer = call.ask(lambda at: at.checkpoint.ListGroups(request))
     away = bool(answer.owned_elsewhere)
     is_missing = bool(group) and not answer.groups and not away
     rows = chosen_rows(answer.groups, least_lag=least_lag, order=sort)
@@ -214,14 +212,6 @@ def groups_command(
             say(f"{group} is not translated: `twinlog explain group {shlex.quote(group)}` says why")
 
     call.tell(answer_as_json(answer), text, fails=is_missing or away)
-
-
-async def every_group(
-    stub: CheckpointServiceStub, request: pb2.ListGroupsRequest, *, page: int = PAGE
-) -> pb2.ListGroupsResponse:
-    """Return the answer with the rows of all its pages. Raises the service's error."""
-    request.page_size = page
-    return await as_owners_tell(stub.ListGroups, request, "groups")
 
 
 def _named(names: list[str], group: str) -> tuple[str | None, str]:
@@ -240,7 +230,7 @@ async def _watch(call: Call, at: Services, request: pb2.ListGroupsRequest, every
     """Show the present state at an interval, because ages grow although nothing changes; in JSON what
     changed."""
     seen, known = Differences(key=_key, shape=_shape), pb2.ListGroupsResponse()
-    async for look in looks(lambda: every_group(at.checkpoint, request), seconds=every_seconds):
+    async for look in looks(lambda: at.checkpoint.ListGroups(request), seconds=every_seconds):
         lost = look if isinstance(look, TwinlogError) else None
         known = known if isinstance(look, TwinlogError) else look
         if call.in_json:
@@ -331,7 +321,7 @@ def group_command(
     named, group = named_of_flow(names, "group")
     wanted = None if named is None else parse_flow(named)
     request = pb2.ExplainGroupRequest(group=group, flow=wanted)
-    found = call.ask(lambda at: as_owners_tell(at.checkpoint.ExplainGroup, request)).explanations
+    found = call.ask(lambda at: at.checkpoint.ExplainGroup(request)).explanations
     call.tell([as_json(_EXPLANATION, each) for each in found], lambda: [*map(_print_explanation, found)])
 
 

@@ -1,4 +1,8 @@
-"""The one way of commands that ask services: options, channels, calls, and their answers."""
+"""The one way of commands that ask services: options, channels, calls, and their answers.
+
+Every call has a deadline, reads all pages of a list, takes what another process owns as that one tells it
+(docs/adr/0013), and raises the service's own error.
+"""
 
 import asyncio
 import inspect
@@ -13,12 +17,13 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.common.failures import EXIT_FAILED, RUN, exiting_with
 from twinlog.cli.common.fields import Field, Output, OutputOption, as_json, print_json, print_rows
 from twinlog.cli.common.location import (
@@ -34,6 +39,7 @@ from twinlog.cli.common.names import flow_of
 from twinlog.cli.common.options import option
 from twinlog.cli.common.pasteable import say
 from twinlog.errors import ConfigError, TwinlogError
+from twinlog.service.feeds.pages import every
 from twinlog.service.waiting import wait_or_stop
 
 if TYPE_CHECKING:
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
 
     from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
     from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
+    from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
     from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
     from twinlog.cli.status.rows import Status
     from twinlog.config import Configuration
@@ -49,20 +56,31 @@ T = TypeVar("T")
 Stub = TypeVar("Stub")
 Row = TypeVar("Row")
 
-PAGE = 5000
+
+_PAGE = 5000
 """Rows of one page."""
+_ROWS = {
+    "ListPartitions": "partitions",
+    "ListGaps": "gaps",
+    "ListGroups": "groups",
+    "ListTopics": "topics",
+    "ListAcls": "entries",
+    "PlanSync": "plan.actions",
+}
+"""Where the rows of a method's pages stand in its answer."""
+_STREAMS = frozenset({"PlanMove", "RunFailback", "RunFailover", "WatchMove"})
 _SECONDS = {"source": 30.0, "heartbeat": 30.0, "checkpoint": 60.0, "configsync": 90.0}
 """Unless the call says another time: translating reads logs, and a plan reads two clusters."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Services:
-    """The services of one command. Every call of their stubs has a deadline, and raises the service's own
-    error. Raises ConfigError for a wrong file or option."""
+    """The services of one command or page, until it is left."""
 
-    config: Path | None
-    endpoint: list[str] | None
-    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    open_to: "Callable[[str], grpc.aio.Channel]"
+    """Opens a channel to a service. Raises ConfigError for a wrong file or option."""
+    seconds: float | None = None
+    """Of each call; None: as the service needs."""
     _open: dict[str, "grpc.aio.Channel"] = field(default_factory=dict)
 
     async def __aenter__(self) -> "Services":
@@ -74,7 +92,7 @@ class Services:
 
     def channel(self, service: str) -> "grpc.aio.Channel":
         if service not in self._open:
-            self._open[service] = service_channel(self.config, self.endpoint, service)
+            self._open[service] = self.open_to(service)
         return self._open[service]
 
     @property
@@ -95,28 +113,38 @@ class Services:
 
         return self.asked(ConfigSyncServiceStub, "configsync")
 
+    @property
+    def heartbeat(self) -> "HeartbeatServiceStub":
+        from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
+
+        return self.asked(HeartbeatServiceStub, "heartbeat")
+
     def asked(self, stub: "Callable[[grpc.aio.Channel], Stub]", service: str) -> Stub:
-        return cast("Stub", _Asked(stub(self.channel(service)), service))
+        return called(stub(self.channel(service)), service, self.seconds)
+
+
+def called(stub: Stub, service: str, seconds: float | None = None) -> Stub:
+    """The stub of a service, whose calls are as this module says."""
+    return cast("Stub", _Asked(stub, service, seconds or _SECONDS[service]))
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
     stub: Any
     service: str
+    seconds: float
 
-    def __getattr__(self, method: str) -> Callable[..., Any]:
-        def call(request: Any, timeout: float = _SECONDS[self.service]) -> Any:
-            started = getattr(self.stub, method)(request, timeout=timeout)
-            return (answer_of if hasattr(started, "__await__") else _answers)(started, self.service)
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method, rows = getattr(self.stub, name), _ROWS.get(name, "")
+
+        def call(request: Any, timeout: float = self.seconds) -> Any:
+            if name in _STREAMS:
+                return _answers(method(request, timeout=timeout), self.service)
+            if rows and not request.page_size:
+                request.page_size = _PAGE
+            return _as_owners_tell(method, request, rows, self.service, timeout)
 
         return call
-
-
-async def answer_of(call: Awaitable[T], service: str) -> T:
-    """Raises as `told_by`."""
-    with told_by(service):
-        return await call
-    raise AssertionError("told_by swallows nothing")
 
 
 async def _answers(call: AsyncIterable[T], service: str) -> AsyncIterator[T]:
@@ -136,6 +164,54 @@ def told_by(service: str) -> Iterator[None]:
         yield
     except grpc.aio.AioRpcError as error:
         raise error_from_rpc(error, peer=service) from error
+
+
+async def _as_owners_tell(method: Any, request: Any, rows: str, service: str, timeout: float) -> Any:
+    """The answer with all its pages of `rows`; of flows that another process owns as that one tells it, if it
+    answers. Raises the error of the process that is asked first."""
+    from twinlog.service.peers import CALL_TIMEOUT_SECONDS
+
+    async def of_owner(flow: types_pb2.Flow) -> Any:
+        """None if the owner does not answer."""
+        asked = type(request)()
+        asked.CopyFrom(request)
+        asked.from_owner_of.CopyFrom(flow)
+        try:
+            with told_by("owner"):
+                return await every(method, asked, rows, timeout=CALL_TIMEOUT_SECONDS)
+        except TwinlogError:
+            return None
+
+    with told_by(service):
+        whole = await every(method, request, rows, timeout=timeout)
+    elsewhere = getattr(whole, "owned_elsewhere", ())
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(of_owner(flow), name="ask owner") for flow in elsewhere]
+    for task in asked:
+        if (told := task.result()) is not None:
+            _replace(whole, told)
+    return whole
+
+
+def _replace(whole: Any, told: Any) -> None:
+    """Put what is `told` of flows in the place of what the whole says of them."""
+    lists = [each.name for each in whole.DESCRIPTOR.fields if _is_of_flows(each.message_type)]
+    flows = {_flow_of(row) for name in lists for row in getattr(told, name)}
+    for name in lists:
+        rows = getattr(whole, name)
+        kept = [row for row in rows if _flow_of(row) not in flows]
+        merged = sorted([*kept, *getattr(told, name)], key=_flow_of)
+        del rows[:]
+        rows.extend(merged)
+
+
+def _is_of_flows(kind: Any) -> bool:
+    return kind is not None and (kind is types_pb2.Flow.DESCRIPTOR or "flow" in kind.fields_by_name)
+
+
+def _flow_of(row: Any) -> tuple[str, str]:
+    flow = getattr(row, "flow", row)
+    return flow.source, flow.target
 
 
 def pause_seconds(seconds: float, *, took: float) -> float:
@@ -202,7 +278,7 @@ class Call:
         return self.output is Output.JSON
 
     def services(self) -> Services:
-        return Services(config=self.config, endpoint=self.endpoint)
+        return Services(open_to=partial(service_channel, self.config, self.endpoint))
 
     async def status(self, timeout_seconds: float, *services: str) -> "Status":
         """What all services tell, or these. Raises ConfigError."""

@@ -7,17 +7,15 @@ from typing import Any
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
-from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
-from twinlog.cli.common.call import PAGE, Call, Services, command
+from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.fields import Field, Fields, as_json, print_rows, table, value_of
 from twinlog.cli.common.names import flow_name
 from twinlog.cli.common.options import FailedFlow, argument, ask_each, failure_as_json, telling_failures
 from twinlog.cli.configsync.topics import chosen_flows
 from twinlog.errors import ConfigError
-from twinlog.service.feeds.pages import every
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FlowAcls:
     """A flow's ACLs, as far as they were requested."""
 
@@ -86,16 +84,14 @@ async def _acls(at: Services, scope: str | None) -> list[FlowAcls | FailedFlow]:
     flows = await chosen_flows(at.configsync, None if cluster else scope)
     if cluster is not None:
         flows = flows_of(flows, cluster)
-    answers = await ask_each(flows, lambda flow: every_acl(at.configsync, flow))
+
+    async def acls(flow: types_pb2.Flow) -> FlowAcls:
+        return FlowAcls(flow, (await at.configsync.ListAcls(pb2.ListAclsRequest(flow=flow))).entries)
+
+    answers = await ask_each(flows, acls)
     if cluster is None:
         return answers
     return [on_cluster(each, cluster) if isinstance(each, FlowAcls) else each for each in answers]
-
-
-async def every_acl(stub: ConfigSyncServiceStub, flow: types_pb2.Flow, *, page: int = PAGE) -> FlowAcls:
-    """All pages of one observation. Raises the service's error."""
-    request = pb2.ListAclsRequest(flow=flow, page_size=page)
-    return FlowAcls(flow=flow, entries=(await every(stub.ListAcls, request, "entries")).entries)
 
 
 def _print_flow(acls: FlowAcls) -> None:

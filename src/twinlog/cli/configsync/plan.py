@@ -7,8 +7,7 @@ import typer
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
-from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
-from twinlog.cli.common.call import PAGE, Call, Services, command
+from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, require_terminal
 from twinlog.cli.common.fields import Field, Fields, as_json, print_json, table
 from twinlog.cli.common.names import flow_name, parse_flow
@@ -26,7 +25,6 @@ from twinlog.cli.configsync.topics import chosen_flows
 from twinlog.errors import ConfigError
 from twinlog.policy.expected_offsets import fill_words
 from twinlog.printable import printable
-from twinlog.service.feeds.pages import every
 
 # Plans as a coloured diff on a terminal, and as JSON.
 
@@ -182,9 +180,9 @@ def plan_command(
 
     async def plans(at: Services) -> list[pb2.Plan | FailedFlow]:
         if flow is not None:
-            return [await whole_plan(at.configsync, parse_flow(flow), scope or [])]
+            return [await _planned(at, parse_flow(flow), scope or [])]
         flows = await chosen_flows(at.configsync, None)
-        return await ask_each(flows, lambda each: whole_plan(at.configsync, each, scope or []))
+        return await ask_each(flows, lambda each: _planned(at, each, scope or []))
 
     print_plans(call.ask(plans), call, skips=skips, check=check)
 
@@ -250,7 +248,7 @@ def _require_clear(plan: str | None, scopes: list[str], call: Call, *, yes: bool
 
 def _confirmed_plan(call: Call, flow: str, scopes: list[str], *, yes: bool) -> str | None:
     """The id of a new plan that the user has confirmed; None when there is nothing to do."""
-    plan = call.ask(lambda at: whole_plan(at.configsync, parse_flow(flow), scopes))
+    plan = call.ask(lambda at: _planned(at, parse_flow(flow), scopes))
     if not call.in_json:
         print_plan(plan, skips=False)
     if not plan.change_count:
@@ -262,9 +260,5 @@ def _confirmed_plan(call: Call, flow: str, scopes: list[str], *, yes: bool) -> s
     return plan.plan_id
 
 
-async def whole_plan(
-    stub: ConfigSyncServiceStub, flow: types_pb2.Flow, scopes: Sequence[str], *, page: int = PAGE
-) -> pb2.Plan:
-    """One plan with all its pages. Raises the service's error."""
-    request = pb2.PlanSyncRequest(flow=flow, scopes=scopes, page_size=page)
-    return (await every(stub.PlanSync, request, "plan.actions")).plan
+async def _planned(at: Services, flow: types_pb2.Flow, scopes: Sequence[str]) -> pb2.Plan:
+    return (await at.configsync.PlanSync(pb2.PlanSyncRequest(flow=flow, scopes=scopes))).plan

@@ -7,7 +7,6 @@ from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.fields import Field, Fields, table, value_of
 from twinlog.cli.common.names import flow_name, parse_flow
 from twinlog.cli.common.options import OptionalFlowArgument, flag
-from twinlog.service.feeds.pages import every
 
 # What commands about topics, configuration and access share.
 
@@ -20,15 +19,6 @@ async def chosen_flows(stub: ConfigSyncServiceStub, name: str | None) -> list[ty
     return [status.flow for status in answer.flows]
 
 
-async def every_topic(
-    stub: ConfigSyncServiceStub, flow: types_pb2.Flow, *, timeout_seconds: float
-) -> pb2.ListTopicsResponse:
-    """All topics of a flow, and whether all are known. `timeout_seconds` applies to each page. Raises the
-    stub's errors."""
-    request = pb2.ListTopicsRequest(flow=flow)
-    return await every(stub.ListTopics, request, "topics", timeout=timeout_seconds)
-
-
 TOPIC: Fields[pb2.ReplicatedTopic] = table(
     "flow|flow1 source_topic|topic target_topic|on_target",
     Field("partition_count", column="partitions", text=lambda topic: _partitions(topic), right=True),
@@ -37,7 +27,6 @@ TOPIC: Fields[pb2.ReplicatedTopic] = table(
     "message? source_topic_id? target_topic_id? generation source_cleanup_policy?",
 )
 _READY = "READY"
-_SECONDS = 10.0
 
 
 @command
@@ -53,7 +42,7 @@ def topics_command(
 
     async def topics(at: Services) -> tuple[list[pb2.ReplicatedTopic], list[str]]:
         flows = await chosen_flows(at.configsync, flow)
-        told = [await every_topic(at.configsync, each, timeout_seconds=_SECONDS) for each in flows]
+        told = [await at.configsync.ListTopics(pb2.ListTopicsRequest(flow=each)) for each in flows]
         unknown = [
             flow_name(each)
             for each, known in zip(flows, told, strict=True)

@@ -5,10 +5,8 @@ from typing import Annotated
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.common.call import PAGE
 from twinlog.cli.common.names import MOST_PARTITION, flow_name, parse_flow
 from twinlog.cli.common.options import argument, option
-from twinlog.cli.common.owners import as_owners_tell
 from twinlog.errors import ConfigError
 
 FlowArgument = Annotated[str, argument("A->B", "The flow.")]
@@ -23,7 +21,7 @@ PartitionOption = Annotated[
 async def list_flows(stub: SourceServiceStub, flow: str | None) -> list[pb2.FlowStatus]:
     """All flows, or the named one. Raises ConfigError when it does not exist."""
     wanted = None if flow is None else parse_flow(flow)
-    listed = await as_owners_tell(stub.ListFlows, pb2.ListFlowsRequest())
+    listed = await stub.ListFlows(pb2.ListFlowsRequest())
     found = [status for status in listed.flows if wanted is None or status.flow == wanted]
     if wanted is not None and not found:
         known = ", ".join(flow_name(status.flow) for status in listed.flows) or "none"
@@ -32,18 +30,13 @@ async def list_flows(stub: SourceServiceStub, flow: str | None) -> list[pb2.Flow
 
 
 async def every_partition(
-    stub: SourceServiceStub,
-    flow: types_pb2.Flow | None,
-    topic: str,
-    *,
-    from_owner: bool = False,
-    **how: float,
+    stub: SourceServiceStub, flow: types_pb2.Flow | None, topic: str, *, from_owner: bool = False
 ) -> list[pb2.PartitionStatus]:
     """All partitions as the owners of their flows tell them. Of a flow whose owner does not answer a standby
     tells the stored positions, which may be slightly old, and no faults; not if `from_owner`, which needs a
     flow. Raises the service's error."""
-    request = pb2.ListPartitionsRequest(flow=flow, source_topic=topic, page_size=PAGE, from_owner=from_owner)
-    return list((await as_owners_tell(stub.ListPartitions, request, "partitions", **how)).partitions)
+    request = pb2.ListPartitionsRequest(flow=flow, source_topic=topic, from_owner=from_owner)
+    return [*(await stub.ListPartitions(request)).partitions]
 
 
 def flow_partition(status: pb2.PartitionStatus) -> tuple[str, str, str, int]:

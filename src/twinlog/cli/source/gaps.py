@@ -28,7 +28,6 @@ from twinlog.cli.source.client import (
     parse_scope,
 )
 from twinlog.errors import ConfigError, TwinlogError
-from twinlog.service.feeds.pages import every
 
 ACK = "ack"
 LIST = "list"
@@ -97,7 +96,7 @@ def gaps_command(
     if partition is not None and not topic:
         raise ConfigError("--partition needs --topic", key="--partition")
     wanted = pb2.ListGapsRequest(flow=None if named is None else parse_flow(named), source_topic=topic)
-    answer = call.ask(lambda at: every(at.source.ListGaps, wanted, "gaps"))
+    answer = call.ask(lambda at: at.source.ListGaps(wanted))
     found = [gap for gap in answer.gaps if partition in (None, gap.partition.partition)]
     hidden = [] if everything else [gap for gap in found if gap.acknowledged_by]
     shown = [gap for gap in found if gap not in hidden]

@@ -3,29 +3,23 @@
 import shlex
 from collections.abc import Sequence
 
-import grpc
-
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
-from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.source.v1 import source_service_pb2 as source
-from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
+from twinlog.cli.common.call import Services
 from twinlog.cli.common.fields import Fields, as_json, table
 from twinlog.cli.common.names import CLOCK, counted, partition_name, shown_bytes
-from twinlog.cli.common.owners import as_owners_tell
 from twinlog.cli.source.client import scope_name, scope_words
 from twinlog.cli.source.partitions import left_out_words
 from twinlog.cli.status import rows as kinds
 from twinlog.cli.status.rows import FlowRow, Status, age_seconds, asked, shown_stamp
-from twinlog.service.feeds.pages import every
 
 _TROUBLE = "twinlog partitions {flow} --trouble"
 NOT_COPIED_HERE = "FLOW_NOT_READY"
 """Of a ledger that is not known. Why the flow is not copied is told once, by the flow itself."""
 
 
-async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds: float) -> None:
-    stub = SourceServiceStub(channel)
-    answer = await as_owners_tell(stub.ListFlows, source.ListFlowsRequest(), timeout=timeout_seconds)
+async def ask_source(at: Services, status: Status) -> None:
+    answer = await at.source.ListFlows(source.ListFlowsRequest())
     now_ms = CLOCK.get().now_ms()
     for flow in answer.flows:
         row = status.flow(flow.flow)
@@ -42,12 +36,8 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
             row.hold(kinds.OPEN_TRANSACTION, f"{flow.open_transaction}{more}", _TROUBLE)
         _hold_orders(row, flow)
     rows = [status.flow(flow.flow) for flow in answer.flows]
-    gaps = await asked(
-        every(stub.ListGaps, source.ListGapsRequest(), "gaps", timeout=timeout_seconds),
-        rows,
-        "source",
-        "gaps are not known",
-    )
+    ask_gaps = at.source.ListGaps(source.ListGapsRequest())
+    gaps = await asked(ask_gaps, rows, "source", "gaps are not known")
     if gaps is None:
         for row in rows:
             row.gaps_known = False
@@ -163,18 +153,12 @@ def _hold_gaps(row: FlowRow, gaps: Sequence[source.LedgerGap]) -> None:
 # What checkpoint adds to `twinlog status`: groups, and fences and interrupted moves.
 
 
-async def ask_checkpoint(channel: grpc.aio.Channel, status: Status, timeout_seconds: float) -> None:
-    stub = CheckpointServiceStub(channel)
-    request = checkpoint.ListGroupsRequest(summary_only=True)
-    answer = await as_owners_tell(stub.ListGroups, request, timeout=timeout_seconds)
+async def ask_checkpoint(at: Services, status: Status) -> None:
+    answer = await at.checkpoint.ListGroups(checkpoint.ListGroupsRequest(summary_only=True))
     add_groups(answer, status)
     rows = [status.flow(progress.flow) for progress in answer.flows]
-    moves = await asked(
-        as_owners_tell(stub.ListMoves, checkpoint.ListMovesRequest(), timeout=timeout_seconds),
-        rows,
-        "checkpoint",
-        "fences and interrupted moves are not known",
-    )
+    ask_moves = at.checkpoint.ListMoves(checkpoint.ListMovesRequest())
+    moves = await asked(ask_moves, rows, "checkpoint", "fences and interrupted moves are not known")
     if moves is None:
         for row in rows:
             row.moves_known = False

@@ -13,18 +13,16 @@ from twinlog.api.common.v1 import owners_service_pb2 as owners_pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.common.v1.owners_service_pb2_grpc import OwnersServiceStub
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
-from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
-from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
+from twinlog.cli.common.call import Services, told_by
 from twinlog.cli.common.fields import value_of
 from twinlog.cli.common.names import flow_name
 from twinlog.cli.configsync.rules import is_of_operator
-from twinlog.cli.configsync.topics import every_topic
 from twinlog.cli.status import rows as kinds
 from twinlog.cli.status.details import ask_checkpoint, ask_source
 from twinlog.cli.status.rows import FlowRow, Note, Owner, ServiceRow, Status, asked, shown_stamp
+from twinlog.errors import NotFoundError, TwinlogError
 from twinlog.service.answering_process import PROCESS_METADATA_KEY, AnsweringProcess
-from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.interceptors import SECURITY_METADATA_KEY, VERSION_METADATA_KEY
 
 # What configsync adds to `twinlog status`: topics, those that wait, rules that are not the file's.
@@ -32,9 +30,8 @@ from twinlog.service.interceptors import SECURITY_METADATA_KEY, VERSION_METADATA
 SYNC_MODE = "twinlog.sync.mode"
 
 
-async def ask_configsync(channel: grpc.aio.Channel, status: Status, timeout_seconds: float) -> None:
-    stub = ConfigSyncServiceStub(channel)
-    answer = await stub.ListFlows(configsync.ListFlowsRequest(), timeout=timeout_seconds)
+async def ask_configsync(at: Services, status: Status) -> None:
+    answer = await at.configsync.ListFlows(configsync.ListFlowsRequest())
     for flow in answer.flows:
         row = status.flow(flow.flow)
         row.topics = dict(flow.topics_by_state)
@@ -42,22 +39,16 @@ async def ask_configsync(channel: grpc.aio.Channel, status: Status, timeout_seco
         status.add_clusters("configsync", flow.clusters)
     async with asyncio.TaskGroup() as group:
         for flow in answer.flows:
-            group.create_task(_rules(stub, flow.flow, status, timeout_seconds), name="rules")
+            group.create_task(_rules(at, flow.flow, status), name="rules")
             if flow.topics_by_state[kinds.WAITING]:
-                group.create_task(_waiting(stub, flow.flow, status, timeout_seconds), name="waiting topics")
+                group.create_task(_waiting(at, flow.flow, status), name="waiting topics")
 
 
-async def _rules(
-    stub: ConfigSyncServiceStub, flow: types_pb2.Flow, status: Status, timeout_seconds: float
-) -> None:
+async def _rules(at: Services, flow: types_pb2.Flow, status: Status) -> None:
     """Rules that are not the file's, and whether changes wait for somebody to apply them."""
     row = status.flow(flow)
-    answer = await asked(
-        stub.GetRules(configsync.GetRulesRequest(flow=flow), timeout=timeout_seconds),
-        [row],
-        "configsync",
-        "rules are not known",
-    )
+    ask = at.configsync.GetRules(configsync.GetRulesRequest(flow=flow))
+    answer = await asked(ask, [row], "configsync", "rules are not known")
     if answer is None:
         return
     rules = answer.rules
@@ -77,17 +68,11 @@ async def _rules(
             row.hold(kinds.MANUAL, told, "twinlog plan {flow}")
 
 
-async def _waiting(
-    stub: ConfigSyncServiceStub, flow: types_pb2.Flow, status: Status, timeout_seconds: float
-) -> None:
+async def _waiting(at: Services, flow: types_pb2.Flow, status: Status) -> None:
     """Topics that are selected and not copied, by reason."""
     row = status.flow(flow)
-    answer = await asked(
-        every_topic(stub, flow, timeout_seconds=timeout_seconds),
-        [row],
-        "configsync",
-        "topics are not known",
-    )
+    ask = at.configsync.ListTopics(configsync.ListTopicsRequest(flow=flow))
+    answer = await asked(ask, [row], "configsync", "topics are not known")
     if answer is None:
         return
     by_reason: dict[str, list[configsync.ReplicatedTopic]] = {}
@@ -102,9 +87,6 @@ async def _waiting(
         row.hold(kinds.WAITING, told.rstrip(), "twinlog topics {flow} --waiting")
 
 
-Details = Callable[[grpc.aio.Channel, Status, float], Awaitable[None]]
-
-
 Open = Callable[[str, str], grpc.aio.Channel]
 
 
@@ -117,9 +99,7 @@ async def query_status(endpoints: Mapping[str, str], open_to: Open, *, timeout_s
     owners: list[Owner] = []
     async with asyncio.TaskGroup() as group:
         for row in status.services:
-            group.create_task(
-                _ask(row, open_to(row.name, row.endpoint), status, owners, timeout_seconds), name=row.name
-            )
+            group.create_task(_ask(row, open_to, status, owners, timeout_seconds), name=row.name)
     for flow in status.flows.values():
         # Others are not copied: only their heartbeats are written.
         flow.owners = [owner for owner in owners if owner.flow == flow.flow]
@@ -143,18 +123,14 @@ def explain_silence(row: FlowRow) -> None:
 
 
 async def _ask(
-    row: ServiceRow,
-    channel: grpc.aio.Channel,
-    status: Status,
-    owners: list[Owner],
-    timeout_seconds: float,
+    row: ServiceRow, open_to: Open, status: Status, owners: list[Owner], timeout_seconds: float
 ) -> None:
-    async with channel:
+    async with Services(open_to=lambda name: open_to(name, row.endpoint), seconds=timeout_seconds) as at:
+        health = health_pb2_grpc.HealthStub(at.channel(row.name))
         try:
-            call = health_pb2_grpc.HealthStub(channel).Check(
-                health_pb2.HealthCheckRequest(service=""), timeout=timeout_seconds
-            )
-            answer = await call
+            with told_by(row.name):
+                call = health.Check(health_pb2.HealthCheckRequest(service=""), timeout=timeout_seconds)
+                answer = await call
             metadata = dict(await call.initial_metadata() or ())
             row.version = str(metadata.get(VERSION_METADATA_KEY, ""))
             row.security = str(metadata.get(SECURITY_METADATA_KEY, ""))
@@ -162,17 +138,16 @@ async def _ask(
                 row.host, row.pid, row.config = process.host, process.pid, process.config
             row.health = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
             if row.health == kinds.SERVING:
-                row.ready = await _is_ready(channel, timeout_seconds)
-                await _DETAILS[row.name](channel, status, timeout_seconds)
-                owners += await _owners(row.name, channel, timeout_seconds)
-        except grpc.aio.AioRpcError as failure:
-            error = error_from_rpc(failure, peer=row.name)
+                row.ready = await _is_ready(at, row.name)
+                await _DETAILS[row.name](at, status)
+                owners += await _owners(row.name, at)
+        except TwinlogError as error:
             row.reason, row.message = error.reason, str(error)
 
 
-async def _owners(service: str, channel: grpc.aio.Channel, timeout_seconds: float) -> list[Owner]:
+async def _owners(service: str, at: Services) -> list[Owner]:
     """A service of an earlier release does not tell."""
-    call = OwnersServiceStub(channel).ListOwners(owners_pb2.ListOwnersRequest(), timeout=timeout_seconds)
+    call = at.asked(OwnersServiceStub, service).ListOwners(owners_pb2.ListOwnersRequest())
     answer = await asked(call, [], service, "")
     return [
         Owner(
@@ -187,23 +162,20 @@ async def _owners(service: str, channel: grpc.aio.Channel, timeout_seconds: floa
     ]
 
 
-async def _is_ready(channel: grpc.aio.Channel, timeout_seconds: float) -> bool | None:
+async def _is_ready(at: Services, service: str) -> bool | None:
     """None of a service that has no such health."""
     request = health_pb2.HealthCheckRequest(service="readiness")
     try:
-        answer = await health_pb2_grpc.HealthStub(channel).Check(request, timeout=timeout_seconds)
-    except grpc.aio.AioRpcError as failure:
-        if failure.code() == grpc.StatusCode.NOT_FOUND:
-            return None
-        raise
+        answer = await at.asked(health_pb2_grpc.HealthStub, service).Check(request)
+    except NotFoundError:
+        return None
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
-async def _heartbeat(channel: grpc.aio.Channel, status: Status, timeout_seconds: float) -> None:
-    stub = HeartbeatServiceStub(channel)
-    topology = await stub.GetTopology(heartbeat.GetTopologyRequest(), timeout=timeout_seconds)
+async def _heartbeat(at: Services, status: Status) -> None:
+    topology = await at.heartbeat.GetTopology(heartbeat.GetTopologyRequest())
     status.add_clusters("heartbeat", topology.clusters)
-    answer = await stub.ListDelays(heartbeat.ListDelaysRequest(), timeout=timeout_seconds)
+    answer = await at.heartbeat.ListDelays(heartbeat.ListDelaysRequest())
     for delay in answer.delays:
         row = status.flow(delay.flow)
         row.path = value_of(delay, "state")
@@ -213,7 +185,7 @@ async def _heartbeat(channel: grpc.aio.Channel, status: Status, timeout_seconds:
         row.add_note("heartbeat", delay.reason, delay.message)
 
 
-_DETAILS: dict[str, Details] = {
+_DETAILS: dict[str, Callable[[Services, Status], Awaitable[None]]] = {
     "source": ask_source,
     "checkpoint": ask_checkpoint,
     "heartbeat": _heartbeat,

@@ -5,12 +5,11 @@ from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from twinlog.api.common.v1 import types_pb2
+from twinlog.errors import TwinlogError
 from twinlog.policy.replication import HEARTBEATS_TOPIC
-from twinlog.service.errors_wire import error_from_rpc
 
 Answer = TypeVar("Answer")
 
@@ -264,8 +263,7 @@ async def asked(
     """The answer, or None and a note with each row: what else is known of them stands."""
     try:
         return await call
-    except grpc.aio.AioRpcError as failure:
-        error = error_from_rpc(failure, peer=service)
+    except TwinlogError as error:
         for row in rows:
             row.add_note(service, error.reason, f"{otherwise}: {error}")
         return None

@@ -13,8 +13,7 @@ from typing import Any
 import grpc
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
-from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
-from twinlog.cli.common.call import told_by
+from twinlog.cli.common.call import Services
 from twinlog.cli.common.fields import Fields, as_json, table, value_of
 from twinlog.cli.common.names import parse_flow
 from twinlog.cli.moves.plan_outcome import THERE, plan_facts
@@ -53,14 +52,13 @@ class Plans:
     async def _ask(self, flow: str) -> dict[str, Any]:
         request = pb2.PlanMoveRequest(flow=parse_flow(flow), kind=pb2.MOVE_KIND_FAILOVER)
         rows = PlanRows()
-        with told_by("checkpoint"):
-            async with self.open_to("checkpoint", self.endpoint) as channel:
-                async for event in CheckpointServiceStub(channel).PlanMove(request, timeout=PLAN_SECONDS):
-                    if event.HasField("part"):
-                        rows.take(event.part.partitions, event.part.backlog)
-                    elif event.HasField("plan"):
-                        rows.take(event.plan.partitions, event.plan.backlog)
-                        return plan_row(event.plan, rows, now_ms=self.clock.now_ms())
+        async with Services(open_to=lambda name: self.open_to(name, self.endpoint)) as at:
+            async for event in at.checkpoint.PlanMove(request, timeout=PLAN_SECONDS):
+                if event.HasField("part"):
+                    rows.take(event.part.partitions, event.part.backlog)
+                elif event.HasField("plan"):
+                    rows.take(event.plan.partitions, event.plan.backlog)
+                    return plan_row(event.plan, rows, now_ms=self.clock.now_ms())
         raise TransientKafkaError("the plan ended early", reason="WATCH_ENDED")
 
 

@@ -12,13 +12,9 @@ from typing import Any, Final
 import grpc
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
-from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
-from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
 from twinlog.api.source.v1 import source_service_pb2 as source
-from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.common.call import PAGE, pause_seconds
-from twinlog.cli.common.owners import as_owners_tell
+from twinlog.cli.common.call import Services, pause_seconds
 from twinlog.cli.source.partitions import shown_seconds
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import SERVING, FlowRow, Status
@@ -48,8 +44,7 @@ from twinlog.cli.verdict.moving import (
 )
 from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.clock import Clock
-from twinlog.service.errors_wire import error_from_rpc
-from twinlog.service.feeds.pages import every
+from twinlog.errors import TwinlogError
 from twinlog.service.waiting import wait_or_stop
 
 # How a flow is doing, in one word, and the head of the page: both from the one verdict. Pure.
@@ -315,23 +310,20 @@ class Upstream:
 
     async def _follow(self, followed: "_Followed", stop: asyncio.Event) -> None:
         now = asyncio.get_running_loop().time
-        async with self._open_to(followed.service, self._endpoints[followed.service]) as channel:
+        endpoint = self._endpoints[followed.service]
+        async with Services(open_to=lambda name: self._open_to(name, endpoint), seconds=CALL_SECONDS) as at:
             while not stop.is_set():
                 began = now()
-                await self._ask(followed, channel)
+                await self._ask(followed, at)
                 await wait_or_stop(stop, pause_seconds(followed.seconds, took=now() - began))
 
-    async def _ask(self, followed: "_Followed", channel: grpc.aio.Channel) -> None:
+    async def _ask(self, followed: "_Followed", at: Services) -> None:
         told: dict[str, object] = {"live": True, "reason": "", "message": ""}
         try:
-            self._feed[followed.table].replace(followed.as_rows(await followed.ask(channel)))
-        except grpc.aio.AioRpcError as failure:
-            error = error_from_rpc(failure, peer=followed.service)
+            self._feed[followed.table].replace(followed.as_rows(await followed.ask(at)))
+        except TwinlogError as error:
             told = {"live": False, "reason": error.reason, "message": str(error)}
         self._feed["feeds"].put(followed.feed or followed.table, told)
-
-
-Ask = Callable[[grpc.aio.Channel], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,50 +332,31 @@ class _Followed:
 
     table: str
     service: str
-    ask: Ask
+    ask: Callable[[Services], Awaitable[Any]]
     as_rows: Callable[[Any], Mapping[str, Row]]
     seconds: float = DETAILS_SECONDS
     feed: str = ""
     """How the page calls it; "" = as the table."""
 
 
-def _paged(stub: Callable[[grpc.aio.Channel], Any], method: str, request: Any, told: str) -> Ask:
-    return lambda channel: every(getattr(stub(channel), method), request, told, timeout=CALL_SECONDS)
-
-
-def _of_owners(stub: Callable[[grpc.aio.Channel], Any], method: str, request: Any, told: str = "") -> Ask:
-    return lambda channel: as_owners_tell(getattr(stub(channel), method), request, told, timeout=CALL_SECONDS)
-
-
-def _whole(stub: Callable[[grpc.aio.Channel], Any], method: str, request: Any) -> Ask:
-    return lambda channel: getattr(stub(channel), method)(request, timeout=CALL_SECONDS)
-
-
-_PARTITIONS = source.ListPartitionsRequest(page_size=PAGE)
-_GROUPS = checkpoint.ListGroupsRequest(page_size=PAGE)
 _FOLLOWED: Final = (
     _Followed(
-        *("partitions", "source"),
-        _of_owners(SourceServiceStub, "ListPartitions", _PARTITIONS, "partitions"),
+        *("partitions", "source", lambda at: at.source.ListPartitions(source.ListPartitionsRequest())),
         lambda told: {partition_key(each): partition_row(each) for each in told.partitions},
         *(LISTS_SECONDS, "source"),
     ),
     _Followed(
-        *("groups", "checkpoint", _of_owners(CheckpointServiceStub, "ListGroups", _GROUPS, "groups")),
+        *("groups", "checkpoint", lambda at: at.checkpoint.ListGroups(checkpoint.ListGroupsRequest())),
         lambda told: group_rows(told.groups),
         *(LISTS_SECONDS, "checkpoint"),
     ),
+    _Followed("gaps", "source", lambda at: at.source.ListGaps(source.ListGapsRequest()), gap_rows),
     _Followed(
-        *("gaps", "source", _paged(SourceServiceStub, "ListGaps", source.ListGapsRequest(), "gaps")),
-        gap_rows,
-    ),
-    _Followed(
-        *("moves", "checkpoint"),
-        _of_owners(CheckpointServiceStub, "ListMoves", checkpoint.ListMovesRequest()),
+        *("moves", "checkpoint", lambda at: at.checkpoint.ListMoves(checkpoint.ListMovesRequest())),
         move_rows,
     ),
     _Followed(
-        *("paths", "heartbeat", _whole(HeartbeatServiceStub, "GetTopology", heartbeat.GetTopologyRequest())),
+        *("paths", "heartbeat", lambda at: at.heartbeat.GetTopology(heartbeat.GetTopologyRequest())),
         path_rows,
     ),
 )

@@ -20,7 +20,6 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import ConfigSource, KafkaCluster, NewTopic
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow
-from twinlog.service.feeds.pages import every
 from twinlog.service.feeds.rules import flow_in_force
 from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.repair import Action, Remedy, remedies, what_was_not_seen
@@ -277,7 +276,7 @@ async def _acknowledge(stub: SourceServiceStub, scope: pb2.Scope) -> None:
     """Acknowledge the deletion: the content of the former copy is copied again, so nobody has to act. Raises
     TwinlogError."""
     request = pb2.ListGapsRequest(flow=scope.flow, source_topic=scope.source_topic)
-    found = await every(stub.ListGaps, request, "gaps")
+    found = await stub.ListGaps(request)
     for gap in found.gaps:
         if gap.reason != "TARGET_RECREATED" or gap.acknowledged_by:
             continue

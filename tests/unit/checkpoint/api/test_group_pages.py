@@ -9,8 +9,8 @@ import pytest
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
-from twinlog.cli.checkpoint.groups import every_group
 from twinlog.cli.checkpoint.translate import only_flow
+from twinlog.cli.common.call import called
 from twinlog.cli.status.details import add_groups
 from twinlog.cli.status.rows import Status
 from twinlog.errors import ConfigError
@@ -92,7 +92,7 @@ def places(answer: pb2.ListGroupsResponse) -> list[tuple[str, int]]:
 async def test_pages_hold_every_row_once_and_in_order() -> None:
     known = rows(GROUPS)
     async with listed(known) as world:
-        whole = await every_group(world.stub, pb2.ListGroupsRequest(), page=999)
+        whole = await called(world.stub, "checkpoint").ListGroups(pb2.ListGroupsRequest(page_size=999))
         assert places(whole) == [(row.group, row.source.partition) for row in known]
         assert len(world.seen.asked) == 11
         assert not whole.next_page_token
@@ -106,7 +106,7 @@ async def test_a_request_without_a_page_size_gets_what_one_message_takes() -> No
         answer = await world.stub.ListGroups(pb2.ListGroupsRequest(), timeout=1)
         assert 0 < len(answer.groups) < GROUPS
         assert answer.next_page_token
-        whole = await every_group(world.stub, pb2.ListGroupsRequest(), page=0)
+        whole = await called(world.stub, "checkpoint").ListGroups(pb2.ListGroupsRequest())
         assert len(whole.groups) == GROUPS
         assert MAX_MESSAGE_BYTES // 2 < world.seen.largest <= MAX_MESSAGE_BYTES
 

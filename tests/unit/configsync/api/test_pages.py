@@ -10,8 +10,7 @@ import pytest
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
-from twinlog.cli.configsync.acls import every_acl
-from twinlog.cli.configsync.plan import whole_plan
+from twinlog.cli.common.call import called
 from twinlog.errors import ConfigError
 from twinlog.service.clusters import Clusters
 from twinlog.service.feeds.pages import PAGED_ANSWERS
@@ -73,8 +72,8 @@ async def test_a_plan_comes_in_pages_of_one_look(tmp_path: Path) -> None:
     looked = len(looks)
     assert whole.change_count == 500
     stub.calls = 0
-    plan = await whole_plan(stub.grpc, FLOW, ["topics"], page=99)
-    assert plan == whole
+    asked = pb2.PlanSyncRequest(flow=FLOW, scopes=["topics"], page_size=99)
+    assert (await called(stub.grpc, "configsync").PlanSync(asked)).plan == whole
     assert stub.calls == 6
     assert len(looks) == 2 * looked
 
@@ -99,8 +98,8 @@ async def test_acls_come_in_pages_of_one_look(tmp_path: Path) -> None:
     whole = (await stub.ListAcls(pb2.ListAclsRequest(flow=FLOW))).entries
     looked = len(looks)
     assert len(whole) == 50
-    acls = await every_acl(stub.grpc, FLOW, page=20)
-    assert list(acls.entries) == list(whole)
+    asked = pb2.ListAclsRequest(flow=FLOW, page_size=20)
+    assert list((await called(stub.grpc, "configsync").ListAcls(asked)).entries) == list(whole)
     assert len(looks) == 2 * looked
 
 

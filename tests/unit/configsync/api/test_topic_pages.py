@@ -11,7 +11,7 @@ import pytest
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
-from twinlog.cli.configsync.topics import every_topic
+from twinlog.cli.common.call import called
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
@@ -93,8 +93,9 @@ async def test_a_registry_of_more_than_one_message_is_listed_whole() -> None:
     waits = "x" * 10_000
     flows[A_B].topics = [replace(entry(f"{number:05}"), message=waits) for number in range(TOPICS)]
     stub = Stub(servicer)
-    found = await every_topic(
-        cast("ConfigSyncServiceStub", stub), types_pb2.Flow(source="A", target="B"), timeout_seconds=1.0
+    flow = types_pb2.Flow(source="A", target="B")
+    found = await called(cast("ConfigSyncServiceStub", stub), "configsync").ListTopics(
+        pb2.ListTopicsRequest(flow=flow)
     )
     assert [topic.source_topic for topic in found.topics] == [f"{number:05}" for number in range(TOPICS)]
     assert stub.calls > 1
