@@ -1,16 +1,17 @@
 """Decodes one record of an internal topic into MM2's line and a JSON document. Pure."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any
 
 from twinlog.errors import ConfigError, WireFormatError
 from twinlog.model import Record
 from twinlog.policy import ReplicationPolicy, record_kind
 from twinlog.wire.checkpoint import decode_checkpoint
-from twinlog.wire.formatters import RecordKind, format_checkpoint, format_heartbeat, format_offset_sync
+from twinlog.wire.formatters import format_checkpoint, format_heartbeat, format_offset_sync
 from twinlog.wire.heartbeat import decode_heartbeat
 from twinlog.wire.offset_sync import decode_offset_sync
 from twinlog.wire.source_offset import decode_connect_key, decode_source_offset, decode_source_offset_key
@@ -25,13 +26,6 @@ class TopicKind(StrEnum):
     POSITION = "position"
     JSON = "json"
     """`mm2-configsync.<A>.internal` and `mm2-failover.<A>.internal`."""
-
-
-_BINARY_KINDS = {
-    RecordKind.OFFSET_SYNC: TopicKind.OFFSET_SYNC,
-    RecordKind.CHECKPOINT: TopicKind.CHECKPOINT,
-    RecordKind.HEARTBEAT: TopicKind.HEARTBEAT,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +43,7 @@ def kind_of(topic: str, policies: Iterable[ReplicationPolicy]) -> TopicKind:
     for policy in policies:
         found = record_kind(policy, topic)
         if found is not None:
-            return _BINARY_KINDS[found]
+            return TopicKind[found.name]
     raise ConfigError(
         f"{topic} is not the name of an internal topic (mm2-offset-syncs.*.internal, *.checkpoints.internal,"
         " heartbeats, mm2-offsets.*.internal, mm2-configsync.*.internal, mm2-failover.*.internal): say what"
@@ -58,55 +52,31 @@ def kind_of(topic: str, policies: Iterable[ReplicationPolicy]) -> TopicKind:
     )
 
 
+_PLACE = {"topic": "partition.topic", "partition": "partition.partition"}
+_OFFSETS = {name: name for name in ("upstream_offset", "downstream_offset")}
+
+
+def _fields(row: Any, paths: Mapping[str, str]) -> dict[str, Any]:
+    return {name: attrgetter(path)(row) for name, path in paths.items()}
+
+
 def decode(kind: TopicKind, record: Record) -> Decoded:
     """Raises WireFormatError when the record does not have that format."""
     match kind:
         case TopicKind.OFFSET_SYNC:
-            return _offset_sync(record)
+            sync = decode_offset_sync(record.key, record.value)
+            return Decoded(line=format_offset_sync(sync), fields=_fields(sync, _PLACE | _OFFSETS))
         case TopicKind.CHECKPOINT:
-            return _checkpoint(record)
+            checkpoint = decode_checkpoint(record.key, record.value)
+            paths = {"group": "group", **_PLACE, **_OFFSETS, "metadata": "metadata"}
+            return Decoded(line=format_checkpoint(checkpoint), fields=_fields(checkpoint, paths))
         case TopicKind.HEARTBEAT:
-            return _heartbeat(record)
+            beat = decode_heartbeat(record.key, record.value)
+            return Decoded(line=format_heartbeat(beat), fields=asdict(beat))
         case TopicKind.POSITION:
             return _position(record)
         case TopicKind.JSON:
             return _document(record)
-
-
-def _offset_sync(record: Record) -> Decoded:
-    sync = decode_offset_sync(record.key, record.value)
-    return Decoded(
-        line=format_offset_sync(sync),
-        fields={
-            "topic": sync.partition.topic,
-            "partition": sync.partition.partition,
-            "upstream_offset": sync.upstream_offset,
-            "downstream_offset": sync.downstream_offset,
-        },
-    )
-
-
-def _checkpoint(record: Record) -> Decoded:
-    checkpoint = decode_checkpoint(record.key, record.value)
-    return Decoded(
-        line=format_checkpoint(checkpoint),
-        fields={
-            "group": checkpoint.group,
-            "topic": checkpoint.partition.topic,
-            "partition": checkpoint.partition.partition,
-            "upstream_offset": checkpoint.upstream_offset,
-            "downstream_offset": checkpoint.downstream_offset,
-            "metadata": checkpoint.metadata,
-        },
-    )
-
-
-def _heartbeat(record: Record) -> Decoded:
-    beat = decode_heartbeat(record.key, record.value)
-    return Decoded(
-        line=format_heartbeat(beat),
-        fields={"source": beat.source, "target": beat.target, "timestamp_ms": beat.timestamp_ms},
-    )
 
 
 def _position(record: Record) -> Decoded:
